@@ -1,4 +1,6 @@
-"""The issuers' TOML files: which there are, and what each says, checked by its model; and the errors of named files."""
+"""The issuers' TOML files: which there are, and what each says, checked by its model; and the
+errors of named files.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,13 @@ class NoIssuerError(OperatorError):
 
 
 class IssuerNameError(OperatorError):
-    """Something that cannot be an issuer's name, such as a path, stands where an issuer is named."""
+    """Something that cannot be an issuer's name, such as a path, stands where an issuer is
+    named.
+    """
 
-    message = "{issuer!r} is not an issuer name: lower case, digits and hyphens, at most 41 characters."
+    message = (
+        "{issuer!r} is not an issuer name: lower case, digits and hyphens, at most 41 characters."
+    )
     next_step = "Name it as its TOML file is named, without the folder; the folder is --config or CARDLINK_CONFIG."
 
 
@@ -53,7 +59,9 @@ class FileThereError(OperatorError):
 
 
 def require_folder(folder: Path) -> None:
-    """Raise FileUnreadableError where the issuers' folder cannot be listed: it would pass for one without issuers."""
+    """Raise FileUnreadableError where the issuers' folder cannot be listed: it would pass for one
+    without issuers.
+    """
     try:
         next(folder.iterdir(), None)
         return
@@ -64,7 +72,9 @@ def require_folder(folder: Path) -> None:
 
 
 def issuers(folder: Path) -> list[str]:
-    """Return the names of the issuers configured in a folder: its TOML files with `issuer` or `root`, or unreadable."""
+    """Return the names of the issuers configured in a folder: its TOML files with `issuer` or
+    `root`, or unreadable.
+    """
     named = []
     for file in sorted(folder.glob("*.toml")):
         with suppress(OperatorError):
@@ -96,10 +106,13 @@ def read_toml(file: Path) -> tuple[dict[str, Any], str]:
     raise ConfigurationError(file=str(file), problems=problem)
 
 
-def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] | None = None) -> Issuer:
+def load_issuer(
+    folder: Path, name: str, note: Callable[[CardlinkError], None] | None = None
+) -> Issuer:
     """Read `<folder>/<name>.toml`; ConfigurationError names every wrong or unknown key.
 
-    With `note`, the error goes there, and the issuer is returned without these keys where it can do without.
+    With `note`, the error goes there, and the issuer is returned without these keys where it can do
+    without.
     """
     from pydantic import ValidationError
 
@@ -109,7 +122,11 @@ def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] |
     file = issuer_file(folder, name)
     with suppress(PermissionError):  # reading the file says so
         if not file.is_file():
-            raise NoIssuerError(issuer=redact(name), folder=str(folder), available=", ".join(issuers(folder)) or "none")
+            raise NoIssuerError(
+                issuer=redact(name),
+                folder=str(folder),
+                available=", ".join(issuers(folder)) or "none",
+            )
     given, text = read_toml(file)
     given |= _with_lookups({"columns": given.get("columns", {})}, folder)
     issuer, found = None, list[str]()
@@ -132,7 +149,9 @@ def load_issuer(folder: Path, name: str, note: Callable[[CardlinkError], None] |
 
 
 def _with_lookups(given: Any, folder: Path) -> Any:
-    """Return `[columns]` with the content of each lookup file in its place; ConfigurationError names a wrong line."""
+    """Return `[columns]` with the content of each lookup file in its place; ConfigurationError
+    names a wrong line.
+    """
     if isinstance(given, list):
         return [_with_lookups(one, folder) for one in given]
     if not isinstance(given, dict):

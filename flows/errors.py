@@ -8,9 +8,9 @@ CardlinkError
 ├── BalanceError        the numbers do not add up                        exit 4
 └── BugError            ours: report it                                  exit 1
 
-A class is a `message`, which says what happened and where, and a `next_step`. Their `{fields}` are given by name when
-the error is raised, and kept, so that it survives pickling. Fields are names, counts, row numbers and codes: never a
-cell of an extract.
+A class is a `message`, which says what happened and where, and a `next_step`. Their `{fields}` are
+given by name when the error is raised, and kept, so that it survives pickling. Fields are names,
+counts, row numbers and codes: never a cell of an extract.
 """
 
 import errno
@@ -27,7 +27,9 @@ T = TypeVar("T")
 
 
 class CardlinkError(Exception):
-    """The root: takes exactly the fields of its class's message and next step, else raises TypeError."""
+    """The root: takes exactly the fields of its class's message and next step, else raises
+    TypeError.
+    """
 
     exit_code: ClassVar[int] = 1
     message: ClassVar[str] = ""
@@ -47,7 +49,9 @@ class CardlinkError(Exception):
 
 def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
     """Return the names of the fields in a class's message and next step."""
-    return frozenset(name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name)
+    return frozenset(
+        name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name
+    )
 
 
 def full_text(error: CardlinkError) -> str:
@@ -93,23 +97,46 @@ class BugError(CardlinkError):
 
 
 def kind_and_place(error: BaseException) -> str:
-    """Return what may be shown of a foreign exception: its type and our last line on its way, never its text."""
-    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
-    return type(error).__name__ + (f" at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "")
+    """Return what may be shown of a foreign exception: its type and our last line on its way, never
+    its text.
+    """
+    ours = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename
+    ]
+    return type(error).__name__ + (
+        f" at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
+    )
 
 
 class LimitError(TryAgainError):
-    """The machine, or a limit of this process, gave no more memory, room, files, processes or threads."""
+    """The machine, or a limit of this process, gave no more memory, room, files, processes or
+    threads.
+    """
 
     message = "{place} could not go on: {reason}."
-    next_step = "Free some or raise the limit (ulimit -a), then run the same command again; it resumes."
+    next_step = (
+        "Free some or raise the limit (ulimit -a), then run the same command again; it resumes."
+    )
 
 
-LIMITS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+LIMITS = (
+    errno.ENOMEM,
+    errno.EAGAIN,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+)
 
 
 def translated(place: str, error: BaseException) -> CardlinkError:
-    """Return our error for any one, without its text: itself, the limit that was met, or an error of our own."""
+    """Return our error for any one, without its text: itself, the limit that was met, or an error
+    of our own.
+    """
     if isinstance(error, CardlinkError):
         return error
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", 0)
@@ -121,7 +148,8 @@ def translated(place: str, error: BaseException) -> CardlinkError:
 
 
 def guarded(run: Callable[P, T]) -> Callable[P, T]:
-    """Let only our errors out of a flow or task: a foreign one becomes a BugError without its text and chain.
+    """Let only our errors out of a flow or task: a foreign one becomes a BugError without its text
+    and chain.
 
     A foreign text can hold cells of an extract, and Prefect stores the texts of exceptions.
     """

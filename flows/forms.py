@@ -1,12 +1,15 @@
-"""The Prefect flow of each entry that has a form: its fields, help, checks and choices come from the entry.
+"""The Prefect flow of each entry that has a form: its fields, help, checks and choices come from
+the entry.
 
-A flow runs the verb, retries after a TryAgainError if its form says so, and shows the result as log lines, artifacts
-and the sentence of its last state; an error of ours ends it as failed with that error's sentence, in the form's words.
-Prefect only observes the work: what it is sent waits in a thread of its own, and nothing waits for it.
+A flow runs the verb, retries after a TryAgainError if its form says so, and shows the result as log
+lines, artifacts and the sentence of its last state; an error of ours ends it as failed with that
+error's sentence, in the form's words. Prefect only observes the work: what it is sent waits in a
+thread of its own, and nothing waits for it.
 """
 
-# Prefect makes a form from a flow's signature when the flow is imported, so the issuers' names are read then: the one
-# thing this package does at import. A new issuer is offered after the next `cardlink install`.
+# Prefect makes a form from a flow's signature when the flow is imported, so the issuers' names are
+# read then: the one thing this package does at import. A new issuer is offered after the next
+# `cardlink install`.
 import inspect
 import logging
 import re
@@ -53,12 +56,15 @@ GRACE = 30.0  # seconds after the work for what it has not taken yet
 class FieldEmptyError(OperatorError):
     """A form was submitted without a field that its command needs."""
 
-    message = "{label} needs the field {field} of the form {form}, which is empty. Nothing was done."
+    message = (
+        "{label} needs the field {field} of the form {form}, which is empty. Nothing was done."
+    )
     next_step = "Fill it in and submit the form again."
 
 
 def failing(name: str) -> Callable[[Callable[P, T]], Callable[P, T | State[Any]]]:
-    """End a flow or task of the form `name` as failed with an error's sentence, without a stack trace.
+    """End a flow or task of the form `name` as failed with an error's sentence, without a stack
+    trace.
 
     A task raises a TryAgainError, because only what is raised is retried.
     """
@@ -94,9 +100,11 @@ _WITNESS: ContextVar[_Witness] = ContextVar("witness")
 
 
 def report(what: Callable[..., object], *args: object, **options: object) -> Future[bool]:
-    """Report something to Prefect beside the work, in order: nothing waits for it, and it raises nothing.
+    """Report something to Prefect beside the work, in order: nothing waits for it, and it raises
+    nothing.
 
-    What Prefect does not accept is sent again until the flow's end, then dropped: its server may be away at any moment.
+    What Prefect does not accept is sent again until the flow's end, then dropped: its server may be
+    away at any moment.
     """
     witness = _WITNESS.get()
 
@@ -117,7 +125,9 @@ def report(what: Callable[..., object], *args: object, **options: object) -> Fut
 
 @contextmanager
 def witnessed() -> Iterator[None]:
-    """Let a flow and its tasks report to Prefect; at the end wait up to GRACE, then drop the rest with a log line."""
+    """Let a flow and its tasks report to Prefect; at the end wait up to GRACE, then drop the rest
+    with a log line.
+    """
     if _WITNESS.get(None):
         yield
         return
@@ -130,12 +140,16 @@ def witnessed() -> Iterator[None]:
         witness.over.set()
         witness.thread.shutdown(wait=False, cancel_futures=True)
         if dropped := len(late) + sum(not one.result() for one in done):
-            get_run_logger().warning("%d updates to Prefect were dropped: its server did not accept them", dropped)
+            get_run_logger().warning(
+                "%d updates to Prefect were dropped: its server did not accept them", dropped
+            )
 
 
 @contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
-    """Show the progress of a pass as a bar: the share of the bytes read, with rows a second and time left."""
+    """Show the progress of a pass as a bar: the share of the bytes read, with rows a second and
+    time left.
+    """
     began, bars, sent = time.monotonic(), list[UUID](), list[Future[bool]]()
     now = dict[str, Any]()
 
@@ -170,7 +184,9 @@ def show(result: Result, key: str, name: str) -> None:
 
 
 def keep(result: Result, key: str, name: str) -> None:
-    """Keep a result of the form `name` as artifacts: all of it as one page under `key`, tables and links alone."""
+    """Keep a result of the form `name` as artifacts: all of it as one page under `key`, tables and
+    links alone.
+    """
     page, command = result.markdown, f"`{result.next_step}`"
     if result.next_step:
         step = in_form_words(command, name)
@@ -179,7 +195,12 @@ def keep(result: Result, key: str, name: str) -> None:
     report(artifacts.create_markdown_artifact, redact(page), key=key, description=result.sentence)
     for part in result.shown:
         if isinstance(part, Table) and part.key and part.rows:
-            report(artifacts.create_table_artifact, redacted(part.records), key=part.key, description=part.title)
+            report(
+                artifacts.create_table_artifact,
+                redacted(part.records),
+                key=part.key,
+                description=part.title,
+            )
         elif isinstance(part, Table) and part.key:
             report(artifacts.create_markdown_artifact, "none", key=part.key, description=part.title)
         elif isinstance(part, Link):
@@ -195,12 +216,18 @@ def ended(sentence: str, data: T) -> State[T]:
 
 def to_do(issuer: str) -> Table:
     """Return the outbox of an issuer: the to-do list for uploads."""
-    return next(part for part in outbox_list(here(), issuer).shown if isinstance(part, Table) and part.key)
+    return next(
+        part for part in outbox_list(here(), issuer).shown if isinstance(part, Table) and part.key
+    )
 
 
 def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
-    """Return the flow of a form's name: of the entry with that form, or of those it selects from."""
-    formed = [(one, one.form) for one in among if isinstance(one.form, Form) and one.form.name == name]
+    """Return the flow of a form's name: of the entry with that form, or of those it selects
+    from.
+    """
+    formed = [
+        (one, one.form) for one in among if isinstance(one.form, Form) and one.form.name == name
+    ]
     entries, built = [one for one, _ in formed], formed[0][1]
     fields = _fields(built, entries)
     signature = inspect.Signature(fields, return_annotation=Facts)
@@ -214,7 +241,9 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
             return Failed(message=result.message, data=result.result(raise_on_failure=False))
         if result.outbox:
             result = result._replace(shown=(*result.shown, to_do(result.outbox)))
-        subject = next((str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all")
+        subject = next(
+            (str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all"
+        )
         show(result, f"{subject}-{name}", name)
         return ended(result.sentence, result.facts)
 
@@ -232,8 +261,12 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
 
 
 def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Parameter]:
-    """Return the parameters of a form, required ones first; a choice takes the place of the parameters it sets."""
-    covered = {name for choice in built.choices for sets in choice.sets.values() for name in sets} | set(built.without)
+    """Return the parameters of a form, required ones first; a choice takes the place of the
+    parameters it sets.
+    """
+    covered = {
+        name for choice in built.choices for sets in choice.sets.values() for name in sets
+    } | set(built.without)
     declared = [{one.name: one for one in entry.parameters} for entry in entries]
     fields: dict[str, inspect.Parameter] = {}
     for one in (one for names in declared for one in names.values() if one.name not in covered):
@@ -253,12 +286,16 @@ def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Paramete
         labels = tuple(one.label for one in entries)
         fields[built.picks] = _field(built.picks, Literal[labels], REQUIRED)
     for choice in built.choices:
-        fields[choice.name] = _field(choice.name, Literal[tuple(choice.sets)], next(iter(choice.sets)))
+        fields[choice.name] = _field(
+            choice.name, Literal[tuple(choice.sets)], next(iter(choice.sets))
+        )
     return sorted(fields.values(), key=lambda field: field.default is not REQUIRED)
 
 
 def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind
+    )
 
 
 def kind_of(one: Parameter, default: Any = REQUIRED) -> Any:
@@ -272,7 +309,9 @@ def kind_of(one: Parameter, default: Any = REQUIRED) -> Any:
         kind = Annotated[str, Field(pattern=pattern, max_length=said.longest)]
     elif said.words:  # Prefect's server checks the pattern before it stores the text
         shape: dict[str, Any] = {"pattern": rf"^(?![\s\S]*(?:{CARD}))"}
-        kind = Annotated[str, Field(max_length=said.longest, json_schema_extra=shape), AfterValidator(redact)]
+        kind = Annotated[
+            str, Field(max_length=said.longest, json_schema_extra=shape), AfterValidator(redact)
+        ]
     elif said.least is not None:
         kind = Annotated[one.type, Field(ge=said.least, le=said.most)]
     if one.many:
@@ -326,7 +365,9 @@ def _doc(built: Form, entries: Sequence[Entry[...]], fields: Sequence[inspect.Pa
     helps = {one.name: one.help for entry in entries for one in entry.parameters}
     helps |= {choice.name: choice.help for choice in built.choices} | {built.picks: verbs}
     summary = verbs if built.picks else entries[0].summary
-    return f"{summary}\n\nArgs:\n" + "\n".join(f"    {field.name}: {helps[field.name]}" for field in fields)
+    return f"{summary}\n\nArgs:\n" + "\n".join(
+        f"    {field.name}: {helps[field.name]}" for field in fields
+    )
 
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""Everything on the Prefect server that PREFECT_API_URL names: deployments, notification blocks, automations.
+"""Everything on the Prefect server that PREFECT_API_URL names: deployments, notification blocks,
+automations.
 
-Run `cardlink install` as often as you like: the server ends up as `deploy/` and the issuers' TOML files say. Prefect is
-imported when a command runs.
+Run `cardlink install` as often as you like: the server ends up as `deploy/` and the issuers' TOML
+files say. Prefect is imported when a command runs.
 """
 
 from __future__ import annotations
@@ -47,11 +48,15 @@ def notifications(named: dict[str, str]) -> dict[str, NotificationBlock]:
     found: dict[str, NotificationBlock] = {}
     if url := named["webhook"]:
         text = {"subject": "{{subject}}", "text": "{{body}}"}
-        found["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(name="cardlink", url=url, json_data=text)
+        found["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(
+            name="cardlink", url=url, json_data=text
+        )
     if url := named["slack"]:
         found["cardlink-slack"] = blocks.SlackWebhook.model_validate({"url": url})
     if key := named["pagerduty"]:
-        found["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate({"integration_key": key, "api_key": key})
+        found["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate(
+            {"integration_key": key, "api_key": key}
+        )
     if (email := named["email"]) and (key := named["sendgrid"]):
         form = {"api_key": key, "sender_email": named["sender"] or email, "to_emails": [email]}
         found["cardlink-email"] = blocks.SendgridEmail.model_validate(form)
@@ -59,7 +64,9 @@ def notifications(named: dict[str, str]) -> dict[str, NotificationBlock]:
 
 
 def automations() -> list[dict[str, Any]]:
-    """Return the automations of `deploy/automations.yaml`, each with a `notification` to make actions from."""
+    """Return the automations of `deploy/automations.yaml`, each with a `notification` to make
+    actions from.
+    """
     import yaml
 
     text = (shipped("deploy") / "automations.yaml").read_text("utf-8")
@@ -68,24 +75,34 @@ def automations() -> list[dict[str, Any]]:
 
 
 def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
-    """Return an automation that notifies every block; without blocks it only shows in the UI that it fired."""
+    """Return an automation that notifies every block; without blocks it only shows in the UI that
+    it fired.
+    """
     from prefect.events.schemas.automations import AutomationCore
 
-    notify = [{"type": "send-notification", "block_document_id": block, **spec["notification"]} for block in blocks]
+    notify = [
+        {"type": "send-notification", "block_document_id": block, **spec["notification"]}
+        for block in blocks
+    ]
     described = {name: value for name, value in spec.items() if name != "notification"}
-    return AutomationCore.model_validate({**described, "actions": notify or [{"type": "do-nothing"}]})
+    return AutomationCore.model_validate(
+        {**described, "actions": notify or [{"type": "do-nothing"}]}
+    )
 
 
 def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None:
     command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
-    done = subprocess.run(command, env={**os.environ, **filled}, check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, env={**os.environ, **filled}, check=False, stdout=subprocess.DEVNULL
+    )
     if done.returncode:
         raise DeployError(command=arguments[0], subject=subject, code=done.returncode)
 
 
 @entry("install", form="it puts the forms on the server")
 def install(context: Context) -> Result:
-    """Put deployments, alert channels and automations on the Prefect server that PREFECT_API_URL names.
+    """Put deployments, alert channels and automations on the Prefect server that PREFECT_API_URL
+    names.
 
     Run it after every change of TOML files, schedule or version.
     """
@@ -103,7 +120,8 @@ def install(context: Context) -> Result:
             _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
         blocks: dict[str, UUID] = {}
         for name, block in notifications(channels()).items():
-            saved: Any = block.save(name, overwrite=True)  # outside a running event loop it returns the id itself
+            # outside a running event loop it returns the id itself
+            saved: Any = block.save(name, overwrite=True)
             blocks[name] = UUID(str(saved))
         wanted = [automation(spec, list(blocks.values())) for spec in automations()]
         for one in wanted:
@@ -121,7 +139,11 @@ def install(context: Context) -> Result:
             "CARDLINK_TIME_ZONE": settings.time_zone,
             "CARDLINK_WORK_POOL": pool,
         }
-        _prefect(["deploy", "--prefect-file", str(shipped("deploy") / "prefect.yaml"), "--all"], issuer, filled)
+        _prefect(
+            ["deploy", "--prefect-file", str(shipped("deploy") / "prefect.yaml"), "--all"],
+            issuer,
+            filled,
+        )
         return [issuer]
 
     configured, unread = context.each("", deploy)
@@ -130,13 +152,20 @@ def install(context: Context) -> Result:
         f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}",
         f"automations: {', '.join(one.name for one in wanted)}",
     ]
-    facts = {"issuers": configured, "channels": list(blocks), "automations": [one.name for one in wanted]}
+    facts = {
+        "issuers": configured,
+        "channels": list(blocks),
+        "automations": [one.name for one in wanted],
+    }
     return Result(facts, lines).beside(unread)
 
 
 @entry("deploy-files", form="it writes files on the operator's machine")
-def deploy_files(context: Context, folder: Annotated[Path, Field(metavar="DIR", folder=True)]) -> Result:
-    """Write the files of `deploy/` to a new folder: units, policies, container files, runbook, reference.
+def deploy_files(
+    context: Context, folder: Annotated[Path, Field(metavar="DIR", folder=True)]
+) -> Result:
+    """Write the files of `deploy/` to a new folder: units, policies, container files, runbook,
+    reference.
 
     Args:
         folder: Where to; it must not exist yet, or be empty.

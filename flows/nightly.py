@@ -1,6 +1,9 @@
-"""The night: every extract that is not submitted yet goes all the way to its manifest. Thin on purpose."""
+"""The night: every extract that is not submitted yet goes all the way to its manifest. Thin on
+purpose.
+"""
 
-# Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
+# Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard
+# around it.
 from typing import Any
 
 from prefect import flow, get_run_logger, task
@@ -38,7 +41,9 @@ def find(issuer: str) -> list[str]:
 )
 @failing("nightly")
 def submit(issuer: str, extract: str) -> Result:
-    """Take one extract to its manifest and show where its rows went; return that, without facts if it is empty."""
+    """Take one extract to its manifest and show where its rows went; return that, without facts if
+    it is empty.
+    """
     try:
         done = submit_verb(here(), issuer, extract=extract)
     except EmptyExtractError:
@@ -53,28 +58,42 @@ def _run_name() -> Any:
     return f"night of {flow_run.get_parameters().get('issuer')}, {flow_run.get_scheduled_start_time():%a %d %b %H:%M}"
 
 
-@flow(name="nightly", flow_run_name=_run_name, persist_result=False, log_prints=False, timeout_seconds=LONGEST * 3600)
+@flow(
+    name="nightly",
+    flow_run_name=_run_name,
+    persist_result=False,
+    log_prints=False,
+    timeout_seconds=LONGEST * 3600,
+)
 @failing("nightly")
 def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
     """Submit an issuer's new extracts: check, split, seal and commit them for upload.
 
     Args:
         issuer: Whose extracts. All that are not submitted yet are, the oldest first.
-        on_any_day: Run on a weekend or holiday of the issuer's calendar too; otherwise such a night is skipped.
+        on_any_day: Run on a weekend or holiday of the issuer's calendar too; otherwise such a night
+            is skipped.
     """
     log = get_run_logger()
     context = wire(config_folder(), issuer)
-    why = day_off(context.issuer.schedule, local_day(context.adapters.now(), context.issuer.time_zone))
+    why = day_off(
+        context.issuer.schedule, local_day(context.adapters.now(), context.issuer.time_zone)
+    )
     if why and not on_any_day:
-        log.warning("%s: no night today (%s); new extracts wait for the next business night", issuer, why)
+        log.warning(
+            "%s: no night today (%s); new extracts wait for the next business night", issuer, why
+        )
         return Completed(name="Skipped", message=f"No night today: {why}")
     names = find(issuer)
     log.info("%s: %d extracts to submit", issuer, len(names))
-    states = [submit(issuer, name, return_state=True) for name in names]  # a refused one does not stop the others
+    # a refused one does not stop the others
+    states = [submit(issuer, name, return_state=True) for name in names]
     outcomes = [state.result(raise_on_failure=False) for state in states]
     done = [one for one in outcomes if isinstance(one, Result)]
     failed = [one for one in outcomes if not isinstance(one, Result)]
-    sentences = [one.sentence for one in done] + [str(state.message) for state in states if not state.is_completed()]
+    sentences = [one.sentence for one in done] + [
+        str(state.message) for state in states if not state.is_completed()
+    ]
     sentence = "; ".join(sentences) or "no new extract"
     lines = [part for one in done for part in one.shown if isinstance(part, str)]
     keep(Result({}, [sentence, *lines, to_do(issuer)]), f"{issuer}-night", "nightly")

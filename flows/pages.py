@@ -1,7 +1,9 @@
-"""The page server: `python -m flows.pages` serves the reports of every issuer to browsers that know its token.
+"""The page server: `python -m flows.pages` serves the reports of every issuer to browsers that know
+its token.
 
-It serves files of `report/` and `reconciliation/`, from whatever store they are in; never a chunk, a link or a list of
-links. CARDLINK_REPORTS_URL is its address with the token, as a browser reaches it.
+It serves files of `report/` and `reconciliation/`, from whatever store they are in; never a chunk,
+a link or a list of links. CARDLINK_REPORTS_URL is its address with the token, as a browser reaches
+it.
 """
 
 import argparse
@@ -30,7 +32,9 @@ SERVED = re.compile(
     rf"(?P<issuer>[a-z0-9-]+)/(?:runs/[a-z0-9-]+/report|reconciliation)/"
     rf"(?!links)[a-z0-9_-]+\.(?P<type>{'|'.join(TYPES)})"
 )
-REFUSED = "Not here. This server shows reports and reconciliation pages; links are read from the store.\n"
+REFUSED = (
+    "Not here. This server shows reports and reconciliation pages; links are read from the store.\n"
+)
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -42,15 +46,24 @@ HEADERS = {
 class ReportsAddressError(OperatorError):
     """The page server has no address, or one without a token."""
 
-    message = "CARDLINK_REPORTS_URL is not an address with a token of at least {shortest} characters."
+    message = (
+        "CARDLINK_REPORTS_URL is not an address with a token of at least {shortest} characters."
+    )
     next_step = "Set it like http://127.0.0.1:4201/TOKEN, for the page server and the worker alike."
 
 
 def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServer:
-    """Return a server of the reports of a folder's issuers, listening at an address; ReportsAddressError."""
+    """Return a server of the reports of a folder's issuers, listening at an address;
+    ReportsAddressError.
+    """
     url = urlsplit(address)
     token = url.path.strip("/")
-    if url.scheme != "http" or not url.hostname or not url.port or not re.fullmatch(rf"[\w-]{{{SHORTEST},}}", token):
+    if (
+        url.scheme != "http"
+        or not url.hostname
+        or not url.port
+        or not re.fullmatch(rf"[\w-]{{{SHORTEST},}}", token)
+    ):
         raise ReportsAddressError(shortest=SHORTEST)
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,7 +81,11 @@ def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServ
             kind = TYPES[found["type"]] if found and content is not None else "text/plain"
             self.send_response(404 if content is None else 200)
             body = REFUSED.encode() if content is None else content
-            for name, value in {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+            for name, value in {
+                **HEADERS,
+                "Content-Type": kind,
+                "Content-Length": str(len(body)),
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
@@ -80,12 +97,19 @@ def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServ
 
 
 def main() -> None:
-    """Serve at CARDLINK_REPORTS_URL until Ctrl-C or SIGTERM; --host names another interface, as inside a container."""
+    """Serve at CARDLINK_REPORTS_URL until Ctrl-C or SIGTERM; --host names another interface, as
+    inside a container.
+    """
     harden_process()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = argparse.ArgumentParser(description=main.__doc__)
-    options.add_argument("--host", default="", help="interface to listen on (default: that of the address)")
-    with page_server(config_folder(), reports_url(), options.parse_args().host) as server, suppress(KeyboardInterrupt):
+    options.add_argument(
+        "--host", default="", help="interface to listen on (default: that of the address)"
+    )
+    with (
+        page_server(config_folder(), reports_url(), options.parse_args().host) as server,
+        suppress(KeyboardInterrupt),
+    ):
         server.serve_forever()
 
 

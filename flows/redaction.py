@@ -1,6 +1,8 @@
-"""Masks card numbers, CVVs, hashes and known secrets in what is printed, logged or stored; hardens the process.
+"""Masks card numbers, CVVs, hashes and known secrets in what is printed, logged or stored; hardens
+the process.
 
-Redaction is the second line of defence; the first is that no foreign exception's text passes the boundary.
+Redaction is the second line of defence; the first is that no foreign exception's text passes the
+boundary.
 """
 
 import base64
@@ -22,9 +24,11 @@ from flows.errors import CardlinkError
 MASK: Final = "[masked]"
 _PLAIN = logging.Formatter()
 _LONGEST, _SHORTEST = 19, 13  # digits of a card number
-_Reading = tuple[str, Sequence[int]]  # a text without its spellings; where each character, and the end, stood
+# a text without its spellings; where each character, and the end, stood
+_Reading = tuple[str, Sequence[int]]
 
-# How a text may spell a character: other scripts' digits, escapes, percent and HTML encodings, markup between digits.
+# How a text may spell a character: other scripts' digits, escapes, percent and HTML encodings,
+# markup between digits.
 _SPELLED = re.compile(
     r"[\ud800-\udbff][\udc00-\udfff]|[^\x00-\x7f]"
     r"|(?<!\\)\\+(?:u(?:\{0*(?P<wide>[0-9a-f]{2,5})\}|(?P<four>[0-9a-f]{4}))|x(?P<byte>[0-9a-f]{2})"
@@ -39,19 +43,23 @@ _CHAIN = re.compile(r"[0-9]+(?:[^0-9A-Za-z]{1,12}[0-9]+)*")
 _GROUP = re.compile(r"[0-9]+")
 _BEGINS = re.compile(r"2[2-7]|[3-6]")  # the first digits of the brands' cards
 _APART = re.compile(r", ")  # as in a list: never within one number
-_GROUPED = re.compile(r"1{13,19}|2{6,9}[12]?|4{3}[1-7]|46[45]|88[1-3]?")  # digits of the groups of a card number
-# A date and time to the second or finer, or epoch milliseconds, as in file names: no card begins so.
+# digits of the groups of a card number
+_GROUPED = re.compile(r"1{13,19}|2{6,9}[12]?|4{3}[1-7]|46[45]|88[1-3]?")
+# A date and time to the second or finer, or epoch milliseconds, as in file names: no card begins
+# so.
 _MOMENT = re.compile(
     r"20[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[01][0-9]|2[0-3])[0-5][0-9][0-5][0-9][0-9]{0,6}"
     r"|1[0-9]{12}"
 )
-# Identifiers that are no numbers, whatever digits they begin or end with: UUIDs, and digests in hexadecimal.
+# Identifiers that are no numbers, whatever digits they begin or end with: UUIDs, and digests in
+# hexadecimal.
 _IDENTIFIER = re.compile(
     r"(?<![0-9A-Za-z])(?=[0-9-]*[a-f])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|[0-9a-f]{32}(?:[0-9a-f]{8}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64}|[0-9a-f]{96})?)(?![0-9A-Za-z])",
     re.IGNORECASE,
 )
-_NO_LETTERS = re.compile(r"(?<![0-9A-Za-z])([0-9]{16})([0-9]{16})(?![0-9A-Za-z])")  # a UUID may have none
+# a UUID may have none
+_NO_LETTERS = re.compile(r"(?<![0-9A-Za-z])([0-9]{16})([0-9]{16})(?![0-9A-Za-z])")
 # What a foreign text may say with many digits: dates, times and our run ids.
 _KNOWN_SHAPE = re.compile(
     r"(?<![0-9])(?:(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9](?:[ T][0-2][0-9](?::[0-5][0-9]){1,2}(?:\.[0-9]{1,9})?)?"
@@ -100,11 +108,13 @@ _SECRETS: list[str] = []
 
 
 def redact(text: str, *, foreign: bool = False) -> str:
-    """Return `text` with every card number, CVV, CVV hash, digest of a card number and known secret masked.
+    """Return `text` with every card number, CVV, CVV hash, digest of a card number and known secret
+    masked.
 
-    A card number is 13 to 19 digits that pass Luhn, bare or in a card's groups, or a longer run: lists, dates, times
-    and identifiers are left. In a foreign text, which an issuer or the partner wrote, any 13 digits without a letter
-    between and anything of a digest's length are masked too, and dates and our run ids left.
+    A card number is 13 to 19 digits that pass Luhn, bare or in a card's groups, or a longer run:
+    lists, dates, times and identifiers are left. In a foreign text, which an issuer or the partner
+    wrote, any 13 digits without a letter between and anything of a digest's length are masked too,
+    and dates and our run ids left.
     """
     clean, end = "", 0
     for start, stop in sorted(_spans(text, foreign)):
@@ -115,30 +125,49 @@ def redact(text: str, *, foreign: bool = False) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text as a terminal may show it: redacted, controls and marks of direction escaped."""
+    """Return a text as a terminal may show it: redacted, controls and marks of direction
+    escaped.
+    """
     safe = redact(text)
-    return safe if safe.isprintable() else "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in safe)
+    return (
+        safe
+        if safe.isprintable()
+        else "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in safe)
+    )
 
 
 def shows_card(url: str, last_4: str | None) -> bool:
-    """Return whether a URL contains a CVV, its hash or a card number, in any spelling; `last_4` of whom it is for.
+    """Return whether a URL contains a CVV, its hash or a card number, in any spelling; `last_4` of
+    whom it is for.
 
-    Within identifiers in hexadecimal, which have many digits by chance, only the cardholder's own number counts, and
-    not within a longer run of digits: by chance, one of eleven million such links would hold it there. One of
-    three million has no letter at all: it counts where one of its halves is a card number.
+    Within identifiers in hexadecimal, which have many digits by chance, only the cardholder's own
+    number counts, and not within a longer run of digits: by chance, one of eleven million such
+    links would hold it there. One of three million has no letter at all: it counts where one of its
+    halves is a card number.
     """
-    url = _NO_LETTERS.sub(lambda one: one[0] if [*filter(_BEGINS.match, _windows(one.groups()))] else _blank(one), url)
+    url = _NO_LETTERS.sub(
+        lambda one: one[0] if [*filter(_BEGINS.match, _windows(one.groups()))] else _blank(one), url
+    )
     if redact(url) != url:
         return True
     for text, _ in _readings(url):
         others = _IDENTIFIER.sub(_blank, text)
         bare = _GROUP.findall(re.sub(r"[^0-9A-Za-z]", "", others))
-        within = [run for one in _IDENTIFIER.finditer(text) for run in _GROUP.findall(one[0].replace("-", ""))]
-        own = [*_windows(bare), *filter(_BEGINS.match, _windows([run for run in within if len(run) < 18]))]
+        within = [
+            run
+            for one in _IDENTIFIER.finditer(text)
+            for run in _GROUP.findall(one[0].replace("-", ""))
+        ]
+        own = [
+            *_windows(bare),
+            *filter(_BEGINS.match, _windows([run for run in within if len(run) < 18])),
+        ]
         if last_4 and any(card.endswith(last_4) for card in own):
             return True
         for _, groups in _chains(others):
-            if any(map(_BEGINS.match, _windows([*(group[0] for group in groups), *_together(groups)]))):
+            if any(
+                map(_BEGINS.match, _windows([*(group[0] for group in groups), *_together(groups)]))
+            ):
                 return True
     return False
 
@@ -154,7 +183,9 @@ def redacted(fact: Any) -> Any:
 
 @contextmanager
 def hiding(*secrets: str | None) -> Iterator[None]:
-    """Mask these secrets, and those given to `hide` meanwhile, in whatever is redacted before this ends."""
+    """Mask these secrets, and those given to `hide` meanwhile, in whatever is redacted before this
+    ends.
+    """
     before = len(_SECRETS)
     for secret in filter(None, secrets):
         hide(secret)
@@ -165,12 +196,19 @@ def hiding(*secrets: str | None) -> Iterator[None]:
 
 
 def hide(secret: str) -> None:
-    """Mask a secret of three characters or more, also encoded or hashed, until the innermost `hiding` ends."""
+    """Mask a secret of three characters or more, also encoded or hashed, until the innermost
+    `hiding` ends.
+    """
     if len(secret) < 3:
         return
     raw = secret.encode("utf-8", "replace")
-    coded = [raw, *(hashlib.new(name, raw).digest() for name in ("md5", "sha1", "sha256", "sha512"))]
-    texts = [text for one in coded for text in (one.hex(), base64.b64encode(one).decode().rstrip("="))]
+    coded = [
+        raw,
+        *(hashlib.new(name, raw).digest() for name in ("md5", "sha1", "sha256", "sha512")),
+    ]
+    texts = [
+        text for one in coded for text in (one.hex(), base64.b64encode(one).decode().rstrip("="))
+    ]
     _SECRETS.extend(dict.fromkeys([*(text for text, _ in _readings(secret)), *texts]))
 
 
@@ -181,13 +219,16 @@ class Redaction(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Redact a record in place; arguments that do not fit the message and traces of our errors are dropped."""
+        """Redact a record in place; arguments that do not fit the message and traces of our errors
+        are dropped.
+        """
         try:
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - an argument's own __str__ may raise anything
             message = str(record.msg)
         if record.exc_info and isinstance(record.exc_info[1], CardlinkError):
-            if message.startswith("Engine execution exited"):  # what Prefect adds to a flow that ended as failed
+            # what Prefect adds to a flow that ended as failed
+            if message.startswith("Engine execution exited"):
                 return False
             record.exc_info = None  # its sentence says it all
         record.msg, record.args = redact(message), ()
@@ -201,7 +242,10 @@ class Redaction(logging.Filter):
 
 def passes_luhn(digits: str) -> bool:
     """Return whether the last of these digits is the check digit of a card number."""
-    return sum(map(int, digits[-1::-2] + "".join(_DOUBLED[digit] for digit in digits[-2::-2]))) % 10 == 0
+    return (
+        sum(map(int, digits[-1::-2] + "".join(_DOUBLED[digit] for digit in digits[-2::-2]))) % 10
+        == 0
+    )
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -217,7 +261,9 @@ def _spans(text: str, foreign: bool) -> Iterator[tuple[int, int]]:
 
 
 def _readings(text: str) -> Iterator[_Reading]:
-    """Yield the text as it is, with every spelling of a character undone, and also without markup."""
+    """Yield the text as it is, with every spelling of a character undone, and also without
+    markup.
+    """
     reading: _Reading = text, range(len(text) + 1)
     yield reading
     steps = ((_SPELLED, _unspelled, _PASSES), (_TAG, _untagged, 1)) if _UNUSUAL.search(text) else ()
@@ -232,7 +278,9 @@ def _readings(text: str) -> Iterator[_Reading]:
             yield reading
 
 
-def _rewritten(reading: _Reading, pattern: re.Pattern[str], plain: Callable[[re.Match[str]], str]) -> _Reading:
+def _rewritten(
+    reading: _Reading, pattern: re.Pattern[str], plain: Callable[[re.Match[str]], str]
+) -> _Reading:
     (text, places), pieces, kept, end = reading, list[str](), list[int](), 0
     for found in pattern.finditer(text):
         said = plain(found)
@@ -252,12 +300,20 @@ def _unspelled(found: re.Match[str]) -> str:
         return " " if text[-1] != "\\" else ""
     if len(text) == 2 and text > "\x7f":  # half surrogates, each escaped
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    return _plain_char(text) if text > "\x7f" else unquote(text) if text[0] == "%" else html.unescape(text)
+    return (
+        _plain_char(text)
+        if text > "\x7f"
+        else unquote(text)
+        if text[0] == "%"
+        else html.unescape(text)
+    )
 
 
 @lru_cache(4096)
 def _plain_char(char: str) -> str:
-    """Return the ASCII of a character: digits of any script, full-width letters; nothing for an invisible one."""
+    """Return the ASCII of a character: digits of any script, full-width letters; nothing for an
+    invisible one.
+    """
     if unicodedata.category(char) in ("Cf", "Mn", "Me"):
         return ""
     if (number := unicodedata.numeric(char, -1)) in range(10):
@@ -287,7 +343,11 @@ def _found(text: str, foreign: bool) -> Iterator[tuple[int, int]]:
         for _, groups in _chains(_IDENTIFIER.sub(_blank, text)):
             yield from _cards(text, groups)
         for chain, groups in _chains(_KNOWN_SHAPE.sub(_blank, text)) if foreign else ():
-            parts = [part for part in _APART.split(chain[0]) if sum(map(str.isdecimal, part)) >= _SHORTEST]
+            parts = [
+                part
+                for part in _APART.split(chain[0])
+                if sum(map(str.isdecimal, part)) >= _SHORTEST
+            ]
             if parts or any(map(_BEGINS.match, _windows(_together(groups)))):
                 yield chain.span()
 
@@ -299,7 +359,9 @@ def _named(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(256)
 def _pattern(secret: str) -> re.Pattern[str]:
-    """Return the pattern of a secret; that of a number lets anything but letters between its digits."""
+    """Return the pattern of a secret; that of a number lets anything but letters between its
+    digits.
+    """
     if secret.isdecimal():
         return re.compile(f"(?<![0-9]){'[^0-9A-Za-z]{0,3}'.join(secret)}(?![0-9])")
     escaped = (char if char.isalnum() else rf"\\*{re.escape(char)}" for char in secret)
@@ -307,7 +369,9 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 
 def _chains(text: str) -> Iterator[tuple[re.Match[str], list[re.Match[str]]]]:
-    """Yield digits with anything but letters between, long enough for a card number, and their groups."""
+    """Yield digits with anything but letters between, long enough for a card number, and their
+    groups.
+    """
     for chain in _CHAIN.finditer(text):
         if len(chain[0]) >= _SHORTEST:
             yield chain, list(_GROUP.finditer(text, *chain.span()))
@@ -318,13 +382,19 @@ def _cards(text: str, groups: Sequence[re.Match[str]]) -> Iterator[tuple[int, in
     sizes = "".join(str(min(9, len(group[0]))) for group in groups)
     for at, group in enumerate(groups):
         if len(group[0]) >= _SHORTEST:
-            if not _MOMENT.fullmatch(group[0]) and (len(group[0]) > _LONGEST or passes_luhn(group[0])):
+            if not _MOMENT.fullmatch(group[0]) and (
+                len(group[0]) > _LONGEST or passes_luhn(group[0])
+            ):
                 yield group.span()
         elif (grouped := _GROUPED.match(sizes, at)) and _BEGINS.match(group[0]):
             for end in range(at + 2, grouped.end() + 1):
                 span = group.start(), groups[end - 1].end()
                 digits = "".join(one[0] for one in groups[at:end])
-                if len(digits) >= _SHORTEST and passes_luhn(digits[:16]) and not _APART.search(text, *span):
+                if (
+                    len(digits) >= _SHORTEST
+                    and passes_luhn(digits[:16])
+                    and not _APART.search(text, *span)
+                ):
                     yield span
 
 
@@ -341,7 +411,9 @@ def _windows(runs: Sequence[str]) -> Iterator[str]:
 
 
 def _hashes(run: re.Match[str]) -> Iterator[tuple[int, int]]:
-    """Yield where a run of Base64 or hexadecimal begins with the SHA-256 of a CVV, or has it further on."""
+    """Yield where a run of Base64 or hexadecimal begins with the SHA-256 of a CVV, or has it
+    further on.
+    """
     known, text = cvv_hashes(), run[0].translate(_URLSAFE)
     for reading, length in ((text, 44), (text.lower(), 64)):
         for at in range(len(text) - _CERTAIN + 1):
@@ -354,23 +426,35 @@ def cvv_hashes() -> frozenset[str]:
     """Return how the SHA-256 of every CVV begins, in Base64 and hexadecimal: 11,000, in 30 ms."""
     cvvs = (f"{number:0{width}d}" for width in (3, 4) for number in range(10**width))
     digests = [hashlib.sha256(cvv.encode()).digest() for cvv in cvvs]
-    return frozenset(text[:_CERTAIN] for one in digests for text in (base64.b64encode(one).decode(), one.hex()))
+    return frozenset(
+        text[:_CERTAIN] for one in digests for text in (base64.b64encode(one).decode(), one.hex())
+    )
 
 
 def harden_process() -> None:
-    """Let this process write no core file, create files for its user only, print no cells, and redact what it logs.
+    """Let this process write no core file, create files for its user only, print no cells, and
+    redact what it logs.
 
     Call it again to give new log handlers their filter.
     """
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold an extract's rows
-    os.environ["POLARS_FMT_MAX_ROWS"] = "0"  # assertions, debuggers and foreign exceptions print frames: no cells
+    # assertions, debuggers and foreign exceptions print frames: no cells
+    os.environ["POLARS_FMT_MAX_ROWS"] = "0"
     # The next two are effective only before numpy and polars are imported, as on the command line.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads only spin here: nothing is multiplied
-    os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1")  # polars' allocator: 50 MB less, and fewer new pages
-    logging.raiseExceptions = False  # a record that cannot be written would be printed with its arguments
+    # numpy's own threads only spin here: nothing is multiplied
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # polars' allocator: 50 MB less, and fewer new pages
+    os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1")
+    # a record that cannot be written would be printed with its arguments
+    logging.raiseExceptions = False
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
-    handlers = [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]
+    handlers = [
+        handler
+        for logger in loggers
+        if isinstance(logger, logging.Logger)
+        for handler in logger.handlers
+    ]
     for handler in (*handlers, logging.lastResort):
         if handler is not None and not any(isinstance(one, Redaction) for one in handler.filters):
             handler.addFilter(Redaction())

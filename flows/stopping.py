@@ -1,6 +1,8 @@
-"""Stop signals: the first raises KeyboardInterrupt in the main thread, once; a stop that hangs is cut short.
+"""Stop signals: the first raises KeyboardInterrupt in the main thread, once; a stop that hangs is
+cut short.
 
-The entry point listens before anything that takes time is imported, so this imports nothing that does.
+The entry point listens before anything that takes time is imported, so this imports nothing that
+does.
 """
 
 import os
@@ -12,17 +14,22 @@ from types import FrameType, SimpleNamespace
 from typing import Final, Literal
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-GRACE: Final = 8  # seconds in which a stopped command gives its claim back and removes what is private
+# seconds in which a stopped command gives its claim back and removes what is private
+GRACE: Final = 8
 EXIT_CODE: Final = 75
 MESSAGE: Final = "Stopped by {signal}."
-NEXT_STEP: Final = "Run the same command again; it resumes from what is already published, and repeats nothing."
+NEXT_STEP: Final = (
+    "Run the same command again; it resumes from what is already published, and repeats nothing."
+)
 
 _heard = SimpleNamespace(phase="off", first="")
 groups: set[int] = set()  # process groups of children, which end with us
 
 
 def install_handlers() -> None:
-    """Hear stop signals, unless whoever started us ignores them; while we start, one ends the process at once."""
+    """Hear stop signals, unless whoever started us ignores them; while we start, one ends the
+    process at once.
+    """
     _heard.phase = "starting"
     signal.signal(signal.SIGALRM, _leave)
     for one in SIGNALS:
@@ -31,7 +38,9 @@ def install_handlers() -> None:
 
 
 def enter(phase: Literal["working", "over"]) -> None:
-    """Let the first stop signal raise KeyboardInterrupt while we are working, and not when that is over."""
+    """Let the first stop signal raise KeyboardInterrupt while we are working, and not when that is
+    over.
+    """
     _heard.phase = phase if _heard.phase != "off" else "off"
 
 
@@ -41,7 +50,9 @@ def received() -> str:
 
 
 def finish() -> None:
-    """Ignore stop signals at the very end: Python restores their defaults, and what was done would look killed."""
+    """Ignore stop signals at the very end: Python restores their defaults, and what was done would
+    look killed.
+    """
     signal.alarm(0)
     for one in SIGNALS:
         signal.signal(one, signal.SIG_IGN)
@@ -49,7 +60,9 @@ def finish() -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a block end before a stop is heard: what it makes or gives back is never left half done."""
+    """Let a block end before a stop is heard: what it makes or gives back is never left half
+    done.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -91,7 +104,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
-    """End at once, like a kill: nothing counts before its commit, and the next command removes what is left."""
+    """End at once, like a kill: nothing counts before its commit, and the next command removes what
+    is left.
+    """
     with suppress(OSError):
         os.write(2, f"cardlink: {MESSAGE.format(signal=_heard.first)} {NEXT_STEP}\n".encode())
     for group in [*groups]:

@@ -1,9 +1,11 @@
-"""The watch: opens and closes alerts by what the store shows, emits them as Prefect events, writes the metrics.
+"""The watch: opens and closes alerts by what the store shows, emits them as Prefect events, writes
+the metrics.
 
 Automations (`deploy/automations.yaml`) turn the events into notifications.
 """
 
-# Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard around it.
+# Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard
+# around it.
 import time
 from datetime import timedelta
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -24,7 +26,8 @@ from flows.operations.alerts import KINDS, Change, Failure, record_notified, wri
 from flows.operations.alerts import watch as watch_step
 from flows.wiring import config_folder, now, wire
 
-SILENT = timedelta(seconds=200)  # more than one beat by Prefect's default, six by deploy/prefect.yaml
+# more than one beat by Prefect's default, six by deploy/prefect.yaml
+SILENT = timedelta(seconds=200)
 PAUSE = 65.0  # seconds, two beats: a server that was away hears those who live first
 BAD = (StateType.FAILED, StateType.CRASHED)
 ENDED = (*BAD, StateType.COMPLETED, StateType.CANCELLED)
@@ -45,13 +48,24 @@ def look(issuer: str) -> list[str]:
 
 
 def notify(change: Change) -> None:
-    """Emit one change as an event; its id is derived from the change, so emitting it again is the same event."""
+    """Emit one change as an event; its id is derived from the change, so emitting it again is the
+    same event.
+    """
     alert, kind = change.alert, KINDS[change.alert.kind]
     resource = f"cardlink.alert.{alert.issuer}.{alert.kind}.{alert.subject}"
     emit_event(
         event=f"cardlink.alert.{'opened' if change.opened else 'closed'}",
-        resource={"prefect.resource.id": resource, "prefect.resource.name": kind.title, "issuer": alert.issuer},
-        payload={"kind": alert.kind, "subject": alert.subject, "text": alert.text, "then": kind.then},
+        resource={
+            "prefect.resource.id": resource,
+            "prefect.resource.name": kind.title,
+            "issuer": alert.issuer,
+        },
+        payload={
+            "kind": alert.kind,
+            "subject": alert.subject,
+            "text": alert.text,
+            "then": kind.then,
+        },
         id=uuid5(NAMESPACE_URL, f"{resource}/{change.number}"),
     )
 
@@ -62,17 +76,22 @@ def _silent(client: SyncPrefectClient) -> set[UUID]:
     runs = client.read_flow_runs(flow_run_filter=alive, deployment_filter=ours)
 
     def heard(run: UUID) -> bool:
-        its, lately = EventResourceFilter(id=[f"prefect.flow-run.{run}"]), EventOccurredFilter(since=since)
+        its, lately = (
+            EventResourceFilter(id=[f"prefect.flow-run.{run}"]),
+            EventOccurredFilter(since=since),
+        )
         return bool(client.read_events(EventFilter(occurred=lately, resource=its), limit=1).events)
 
-    return {one.id for one in runs if one.state and one.state.timestamp < since and not heard(one.id)}
+    return {
+        one.id for one in runs if one.state and one.state.timestamp < since and not heard(one.id)
+    }
 
 
 def failures(issuer: str) -> list[Failure]:
     """Return the issuer's deployments whose last ended run failed or crashed.
 
-    First, flow runs of any issuer without a sign of life are marked as crashed: so they raise an alert, and do not
-    block the next.
+    First, flow runs of any issuer without a sign of life are marked as crashed: so they raise an
+    alert, and do not block the next.
     """
     tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
     found = []
@@ -80,18 +99,28 @@ def failures(issuer: str) -> list[Failure]:
         if silent := _silent(client):
             time.sleep(PAUSE)
             for run in silent & _silent(client):
-                client.set_flow_run_state(run, Crashed(message="No sign of life; its worker has died"), force=True)
+                client.set_flow_run_state(
+                    run, Crashed(message="No sign of life; its worker has died"), force=True
+                )
         for deployment in client.read_deployments(deployment_filter=tagged):
             ended = FlowRunFilter.model_validate(
                 {"deployment_id": {"any_": [deployment.id]}, "state": {"type": {"any_": ENDED}}}
             )
-            last = client.read_flow_runs(flow_run_filter=ended, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1)
+            last = client.read_flow_runs(
+                flow_run_filter=ended, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1
+            )
             if last and last[0].state_type in BAD:
                 found.append((deployment.name, str(last[0].state_name)))
     return found
 
 
-@flow(name="watch", flow_run_name="watch {issuer}", persist_result=False, log_prints=False, timeout_seconds=600)
+@flow(
+    name="watch",
+    flow_run_name="watch {issuer}",
+    persist_result=False,
+    log_prints=False,
+    timeout_seconds=600,
+)
 @failing("watch")
 def watch(issuer: IssuerName) -> list[str]:
     """Open and close an issuer's alerts, and send each notification once.

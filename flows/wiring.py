@@ -1,4 +1,6 @@
-"""Connect the steps to the real adapters; the one reader of the environment (its variables: `deploy/SETTINGS.md`)."""
+"""Connect the steps to the real adapters; the one reader of the environment (its variables:
+`deploy/SETTINGS.md`).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class ActorError(OperatorError):
 _PERSON: ContextVar[str] = ContextVar("person", default="")
 CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
-LOCAL_CONNECTIONS = 4  # a disk responds at once: more threads only wait for each other, and cost a third more CPU
+# a disk responds at once: more threads only wait for each other, and cost a third more CPU
+LOCAL_CONNECTIONS = 4
 
 
 def config_folder() -> Path:
@@ -58,16 +61,24 @@ def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]
 
 
 def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
-    """Return which files of a run not everybody can read: not the process at night, if it is another user."""
+    """Return which files of a run not everybody can read: not the process at night, if it is
+    another user.
+    """
     named = [f"{issuer.issuer}.toml", *_key_files(issuer), *filter(None, [issuer.portal.template])]
     files = [folder / name for name in named]
-    files += [Path(file) for name, file in os.environ.items() if re.fullmatch("CARDLINK_.*_FILE", name)]
+    files += [
+        Path(file) for name, file in os.environ.items() if re.fullmatch("CARDLINK_.*_FILE", name)
+    ]
     found = []
     for file in files:
         with suppress(OSError):  # what cannot be read at all is an error of its own
             if not (status := file.stat()).st_mode & 0o004:
-                who = f"user {status.st_uid}" + (f" and group {status.st_gid}" if status.st_mode & 0o040 else "")
-                found.append(f"{file}: only {who} can read it; run this check as the nightly process's user too")
+                who = f"user {status.st_uid}" + (
+                    f" and group {status.st_gid}" if status.st_mode & 0o040 else ""
+                )
+                found.append(
+                    f"{file}: only {who} can read it; run this check as the nightly process's user too"
+                )
     return found
 
 
@@ -77,7 +88,9 @@ def _key_files(issuer: Issuer) -> tuple[str, ...]:
 
 
 def open_store(issuer: Issuer, folder: Path, profile: str | None = None) -> S3Store | LocalStore:
-    """Open an issuer's `s3://bucket/prefix`, or directory (a relative one from the folder of the TOML)."""
+    """Open an issuer's `s3://bucket/prefix`, or directory (a relative one from the folder of the
+    TOML).
+    """
     if urlsplit(issuer.root).scheme == "s3":
         from flows.adapters import s3
 
@@ -93,7 +106,9 @@ def reports_url() -> str:
 
 
 def report_link(context: IssuerContext, key: str) -> str:
-    """Return where a browser opens a report: a web server, else a presigned link; "" where there is neither."""
+    """Return where a browser opens a report: a web server, else a presigned link; "" where there is
+    neither.
+    """
     from flows.runs.store import Presigner
 
     alerts, store = context.issuer.alerts, context.adapters.store
@@ -103,28 +118,38 @@ def report_link(context: IssuerContext, key: str) -> str:
 
 
 def cleaner(issuer: Issuer, folder: Path) -> Cleaner:
-    """Open a store with the right to delete, for retention alone; on S3 with a profile of its own."""
+    """Open a store with the right to delete, for retention alone; on S3 with a profile of its
+    own.
+    """
     return open_store(issuer, folder, os.environ.get("CARDLINK_PURGE_PROFILE") or None)
 
 
 def shipped(name: str) -> Path:
-    """Return a folder that the wheel carries inside `flows`, and a checkout beside it: `deploy` or `sample_data`."""
+    """Return a folder that the wheel carries inside `flows`, and a checkout beside it: `deploy` or
+    `sample_data`.
+    """
     package = Path(str(files("flows")))
     return next(place / name for place in (package, package.parent) if (place / name).is_dir())
 
 
 def begin_process() -> None:
-    """Harden the process, and remove the gpg homes, keys and agents that killed ones left; every command calls this."""
+    """Harden the process, and remove the gpg homes, keys and agents that killed ones left; every
+    command calls this.
+    """
     from flows.adapters.gpg_home import remove_dead_homes
 
     harden_process()
     remove_dead_homes()
 
 
-def wire(folder: Path, name: str, issuer: Issuer | None = None, *, dry_run: bool = False) -> IssuerContext:
-    """Return an issuer's context with the real adapters; nothing is connected before a step uses it.
+def wire(
+    folder: Path, name: str, issuer: Issuer | None = None, *, dry_run: bool = False
+) -> IssuerContext:
+    """Return an issuer's context with the real adapters; nothing is connected before a step uses
+    it.
 
-    In a dry run everything is read and done as it is without one, and what is written stays in memory.
+    In a dry run everything is read and done as it is without one, and what is written stays in
+    memory.
     """
     from flows.runs.context import IssuerContext, overlaid
     from flows.runs.identity import default_header, header_from_template
@@ -132,9 +157,13 @@ def wire(folder: Path, name: str, issuer: Issuer | None = None, *, dry_run: bool
     issuer = issuer or load_issuer(folder, name)
     header = default_header()
     if template := issuer.portal.template:
-        header = header_from_template(read_file(folder / template, "[portal] template").decode("utf-8"), template)
+        header = header_from_template(
+            read_file(folder / template, "[portal] template").decode("utf-8"), template
+        )
     adapters = edges(issuer, folder)
-    context = IssuerContext(issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key)
+    context = IssuerContext(
+        issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key
+    )
     return overlaid(context) if dry_run else context
 
 
@@ -145,14 +174,18 @@ def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | N
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:
-    """Return what every step shares: the store, the clock, the actor, the probe; begins the process."""
+    """Return what every step shares: the store, the clock, the actor, the probe; begins the
+    process.
+    """
     from flows.runs.chains import audited
     from flows.runs.context import Adapters
     from flows.runs.store import race
 
     begin_process()  # here, because every flow calls this
     connections = PUBLISHERS // 2 if urlsplit(issuer.root).scheme == "s3" else LOCAL_CONNECTIONS
-    return Adapters(audited(open_store(issuer, folder), actor(), now), now, actor(), race, connections)
+    return Adapters(
+        audited(open_store(issuer, folder), actor(), now), now, actor(), race, connections
+    )
 
 
 def secret(variable: str) -> str:
@@ -178,7 +211,9 @@ def now() -> datetime:
 
 
 def actor() -> str:
-    """Return who is acting: the person, if one is named; the worker, its process and Prefect flow run, if any."""
+    """Return who is acting: the person, if one is named; the worker, its process and Prefect flow
+    run, if any.
+    """
     who = os.environ.get("CARDLINK_ACTOR") or f"{_user()}@{socket.gethostname()}"
     flow_run = os.environ.get("PREFECT__FLOW_RUN_ID")
     worker = f"{who}:{os.getpid()}" + (f":flow-run-{flow_run}" if flow_run else "")
@@ -186,14 +221,23 @@ def actor() -> str:
 
 
 def actors() -> str:
-    """Return the regular expression that the name of a person must match; by default it cannot hold a card number."""
-    return os.environ.get("CARDLINK_ACTORS") or r"[A-Za-z][A-Za-z.+-]{0,30}[0-9]{0,8}(@[A-Za-z.-]{1,60})?"
+    """Return the regular expression that the name of a person must match; by default it cannot hold
+    a card number.
+    """
+    return (
+        os.environ.get("CARDLINK_ACTORS")
+        or r"[A-Za-z][A-Za-z.+-]{0,30}[0-9]{0,8}(@[A-Za-z.-]{1,60})?"
+    )
 
 
 def person(given: str, *, at_terminal: bool) -> str:
-    """Return the name of the person who acts, "" for a schedule; at a terminal by default the user; ActorError."""
+    """Return the name of the person who acts, "" for a schedule; at a terminal by default the user;
+    ActorError.
+    """
     name = redact(given or (os.environ.get("CARDLINK_ACTOR") or _user() if at_terminal else ""))
-    if not re.fullmatch(actors(), name) and (given or (at_terminal and os.environ.get("CARDLINK_ACTORS"))):
+    if not re.fullmatch(actors(), name) and (
+        given or (at_terminal and os.environ.get("CARDLINK_ACTORS"))
+    ):
         raise ActorError(actor=name, rule=actors())
     return name
 
@@ -234,7 +278,10 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 def _opener() -> Iterator[Opener | None]:
     from flows.adapters.gpg_sealer import GpgOpener
 
-    key_file, passphrase_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE"), os.environ.get("CARDLINK_PASSPHRASE_FILE")
+    key_file, passphrase_file = (
+        os.environ.get("CARDLINK_PRIVATE_KEY_FILE"),
+        os.environ.get("CARDLINK_PASSPHRASE_FILE"),
+    )
     if not key_file:
         yield None
         return
@@ -248,4 +295,8 @@ def _opener() -> Iterator[Opener | None]:
 def _opener_key() -> str:
     """Return a digest of the private key's file, never of its passphrase."""
     key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
-    return hashlib.sha256(read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")).hexdigest() if key_file else ""
+    return (
+        hashlib.sha256(read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")).hexdigest()
+        if key_file
+        else ""
+    )

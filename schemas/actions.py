@@ -1,4 +1,6 @@
-"""The four actions of a reason, as reports, filters and documents show them; and the gates an operator may open."""
+"""The four actions of a reason, as reports, filters and documents show them; and the gates an
+operator may open.
+"""
 
 from typing import Literal
 

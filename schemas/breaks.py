@@ -1,10 +1,14 @@
-"""The breaks: every way the results may not balance with what was sent, with its meaning and next step."""
+"""The breaks: every way the results may not balance with what was sent, with its meaning and next
+step.
+"""
 
 from typing import NamedTuple
 
 
 class Decision(NamedTuple):
-    """What an operator may decide about a break: its meaning, its effect, and the reason its rows then have."""
+    """What an operator may decide about a break: its meaning, its effect, and the reason its rows
+    then have.
+    """
 
     meaning: str
     effect: str
@@ -12,7 +16,9 @@ class Decision(NamedTuple):
 
 
 DECISIONS = {
-    "explained": Decision("The difference is explained.", "The break is closed; its rows stay as they are."),
+    "explained": Decision(
+        "The difference is explained.", "The break is closed; its rows stay as they are."
+    ),
     "lost": Decision(
         "The partner has no usable answer for these rows.",
         "The rows are errors without a link: `cardlink resubmit` sends them again.",
@@ -23,7 +29,9 @@ DECISIONS = {
         "The rows are errors without a link: `cardlink resubmit` sends them again.",
         "row.link.expired",
     ),
-    "link": Decision("The link counts.", "The rows are linked: links.csv has the link that came last."),
+    "link": Decision(
+        "The link counts.", "The rows are linked: links.csv has the link that came last."
+    ),
     "error": Decision(
         "The error counts.",
         "The rows are errors without a link; errors.csv has the partner's reason.",
@@ -157,7 +165,8 @@ KINDS = {
 ) = KINDS  # fmt: skip
 
 
-PLACELESS = (UNATTRIBUTED_ERROR, UNNAMED_ROW)  # result rows of a chunk that may answer any of its unanswered rows
+# result rows of a chunk that may answer any of its unanswered rows
+PLACELESS = (UNATTRIBUTED_ERROR, UNNAMED_ROW)
 
 
 class Break(NamedTuple):

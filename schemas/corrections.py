@@ -1,4 +1,5 @@
-"""The correction template: what is wrong with a row, what would be accepted, and a cell for the right value.
+"""The correction template: what is wrong with a row, what would be accepted, and a cell for the
+right value.
 
 It contains no card number: card fields are corrected at the source only.
 """
@@ -12,8 +13,8 @@ from schemas.tables import Table
 AT_SOURCE = frozenset({PAN, YEAR, MONTH, CVV, CVV_HASH})
 SOURCE_ONLY = "correct it at the source"
 
-# Extra columns of a corrected extract: the row it replaces, and of which run. The reader renames a header `row` to
-# `row_`, because its frames have a `row` of their own.
+# Extra columns of a corrected extract: the row it replaces, and of which run. The reader renames a
+# header `row` to `row_`, because its frames have a `row` of their own.
 ROW, RUN = "row_", "run"
 BESIDE = (ROW, RUN)
 
@@ -46,7 +47,8 @@ class Template(Table):
     row: pl.UInt32 = pa.Field(ge=1)
     cuid: pl.String = pa.Field(nullable=True)
     last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
-    column: pl.String = pa.Field(nullable=True, isin=columns())  # empty if unknown; may be filled in
+    # empty if unknown; may be filled in
+    column: pl.String = pa.Field(nullable=True, isin=columns())
     code: pl.String = pa.Field(str_matches=r"^[a-z0-9_]+\.[a-z0-9_]+\.[a-z0-9_]+$")
     wrong: pl.String
     accepted: pl.String

@@ -1,4 +1,6 @@
-"""The building blocks of the rules as polars expressions: shapes, Luhn, expiry, test cards. Null gives null."""
+"""The building blocks of the rules as polars expressions: shapes, Luhn, expiry, test cards. Null
+gives null.
+"""
 
 import re
 from collections.abc import Sequence
@@ -14,13 +16,13 @@ PAN_SHAPE = "^[0-9]{16}$"
 YEAR_SHAPE = "^[0-9]{2}$"
 MONTH_SHAPE = "^(0[1-9]|1[0-2])$"
 CVV_SHAPE = "^[0-9]{3,4}$"
-HASH_SHAPE = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"  # of 32 bytes: the last letter ends in two zero bits
+# of 32 bytes: the last letter ends in two zero bits
+HASH_SHAPE = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"
 ZIP_SHAPE = "^[0-9]{5}(-[0-9]{4})?$"
 CANADIAN_SHAPE = "^[ABCEGHJ-NPRSTVXY][0-9][ABCEGHJ-NPRSTV-Z] [0-9][ABCEGHJ-NPRSTV-Z][0-9]$"
-EMAIL_SHAPE = (
-    r'^[^\s\p{Cf}\x{FFFD}@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$'
-)
-PHONE_SHAPE = r"^\+?\(?[0-9]([ ().-]*[0-9]){6,14}$"  # E.164 has at most 15 digits, a local number seven
+EMAIL_SHAPE = r'^[^\s\p{Cf}\x{FFFD}@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$'
+# E.164 has at most 15 digits, a local number seven
+PHONE_SHAPE = r"^\+?\(?[0-9]([ ().-]*[0-9]){6,14}$"
 FILLER_SHAPE = r"^(0{4,}|[xX]{3,}|[-.?*_]+)$"  # 0000, XXX, ---: typed when the value is unknown
 INVISIBLE_SHAPE = r"[\x{AD}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{E0000}-\x{E007F}]"
 # U+FFFD, and UTF-8 read as cp1252: a lead byte, then what a following byte is there.
@@ -51,12 +53,15 @@ GENERATED = "400000"  # the BIN of generated samples: never issued
 
 _DIGITS = np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10
 _DOUBLED = _DIGITS[:, ::2] * 2
-# The Luhn sum of every four-digit group, so that a card number takes five look-ups instead of nineteen.
+# The Luhn sum of every four-digit group, so that a card number takes five look-ups instead of
+# nineteen.
 LUHN = (_DIGITS[:, 1::2] + _DOUBLED - 9 * (_DOUBLED > 9)).sum(axis=1, dtype=np.uint16)
 
 
 def luhn_holds(number: pl.Expr) -> pl.Expr:
-    """Return whether the check digit of a text of up to 19 digits is right; true for texts that are not a number."""
+    """Return whether the check digit of a text of up to 19 digits is right; true for texts that are
+    not a number.
+    """
     digits = number.cast(pl.UInt64, strict=False).fill_null(0)
     return digits.map_batches(_luhn_holds, return_dtype=pl.Boolean, is_elementwise=True)
 
@@ -111,7 +116,8 @@ def yymm(as_of: date, months: int = 0) -> str:
 
 def one_of(words: tuple[str, ...], shape: str) -> str:
     """Return a regex that matches exactly one of `words`, or `shape`."""
-    literal = (re.escape(word).replace("\\ ", " ") for word in words)  # polars rejects an escaped space
+    # polars rejects an escaped space
+    literal = (re.escape(word).replace("\\ ", " ") for word in words)
     return f"^(?:{'|'.join(literal)})$|{shape}"
 
 

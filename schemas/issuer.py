@@ -1,4 +1,6 @@
-"""The issuer's TOML: where its extracts are, how they are written, how their columns map, and the limits."""
+"""The issuer's TOML: where its extracts are, how they are written, how their columns map, and the
+limits.
+"""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -17,7 +19,8 @@ ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
 
 Typed = BeforeValidator(  # as gpg lists it, however it was typed: in groups, in lower case
-    lambda text: text.replace(" ", "").upper() if isinstance(text, str) else text, json_schema_input_type=str
+    lambda text: text.replace(" ", "").upper() if isinstance(text, str) else text,
+    json_schema_input_type=str,
 )
 Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
 
@@ -27,7 +30,9 @@ _HOST = re.compile(rf"(\*\.({_LABEL}\.)+|({_LABEL}\.)+)[a-z]([a-z0-9-]{{0,61}}[a
 
 def _host(text: str) -> str:
     if len(text) > 253 or not _HOST.fullmatch(text.lower()):
-        raise ValueError("no host name such as links.example.com, or *.example.com for its subdomains")
+        raise ValueError(
+            "no host name such as links.example.com, or *.example.com for its subdomains"
+        )
     return text.lower()
 
 
@@ -37,13 +42,16 @@ def _pattern(text: str) -> str:
         re.compile(text)
         pl.Series([""]).str.contains(text)
     except (re.error, pl.exceptions.PolarsError) as error:
-        raise ValueError("not a regular expression, or one with lookaround or backreferences") from error
+        raise ValueError(
+            "not a regular expression, or one with lookaround or backreferences"
+        ) from error
     return text
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
-# Settings of [source] that prove an extract whole; they never change which rows it has, or how they are written.
+# Settings of [source] that prove an extract whole; they never change which rows it has, or how they
+# are written.
 PROOFS = frozenset({
     "final_newline", "hash_total", "hash_total_digits", "sidecar", "done_marker", "min_age_minutes", "sequence",
     "sequence_in"
@@ -51,40 +59,63 @@ PROOFS = frozenset({
 
 
 class SourceSettings(Settings):
-    """How the extract is written: format, delimiter, encoding, header, comments, trailer; and what proves it whole."""
+    """How the extract is written: format, delimiter, encoding, header, comments, trailer; and what
+    proves it whole.
+    """
 
     pattern: str = setting("*", "names of files that are extracts, as a shell pattern")
     format: Literal["csv", "fixed"] = setting("csv", "delimited text, or fields at fixed positions")
     width: int | None = setting(None, "fixed format: characters per line", ge=1)
     delimiter: Literal[",", ";", "\t", "|"] = setting(",", "field separator")
-    encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] = setting("utf-8", "character encoding; never guessed")
+    encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] = setting(
+        "utf-8", "character encoding; never guessed"
+    )
     quoting: Literal["doubled", "excel", "backslash"] = setting(
         "doubled",
         'how a cell with quotes is written: `""` in double quotes; `excel`: also `="02108"`, which is the '
         'text 02108; `backslash`: `\\"` and `\\,` and `\\N` for nothing, as MySQL writes them',
     )
-    header_rows: int = setting(1, "lines before the data; the last of them holds the column names", ge=0)
+    header_rows: int = setting(
+        1, "lines before the data; the last of them holds the column names", ge=0
+    )
     names: tuple[Header, ...] = setting((), "column names, where the extract has no header")
-    comment: str | None = setting(None, "lines that begin with this text are not rows", min_length=1)
-    trailer: Pattern | None = setting(None, "regular expression of the trailer line; its first group is the row count")
-    final_newline: bool = setting(True, "an extract without a final newline was cut off; `false`: it is written so")
+    comment: str | None = setting(
+        None, "lines that begin with this text are not rows", min_length=1
+    )
+    trailer: Pattern | None = setting(
+        None, "regular expression of the trailer line; its first group is the row count"
+    )
+    final_newline: bool = setting(
+        True, "an extract without a final newline was cut off; `false`: it is written so"
+    )
     hash_total: Header | tuple[int, int] | None = setting(
         None,
         "column whose numbers, digits only, add up to the hash total, the second group of `trailer`; "
         "fixed format: first and last character of the field, from 1",
     )
-    hash_total_digits: int = setting(12, "low-order digits of the sum that are compared", ge=1, le=18)
+    hash_total_digits: int = setting(
+        12, "low-order digits of the sum that are compared", ge=1, le=18
+    )
     sidecar: Literal["sha256", "ctl"] | None = setting(
         None,
         "file beside each extract that proves it: `NAME.sha256` as sha256sum writes it, or `NAME.ctl` "
         "with `key=value` lines (count, bytes, sha256, date); without it an extract waits",
     )
-    done_marker: Annotated[str, StringConstraints(pattern=r"^\.[A-Za-z0-9._-]{1,20}$")] | None = setting(
-        None, "ending of the marker file, such as `.done`; an extract waits until `NAME.done` exists"
+    done_marker: Annotated[str, StringConstraints(pattern=r"^\.[A-Za-z0-9._-]{1,20}$")] | None = (
+        setting(
+            None,
+            "ending of the marker file, such as `.done`; an extract waits until `NAME.done` exists",
+        )
     )
-    min_age_minutes: int = setting(0, "an extract waits until it has not been modified for this long", ge=0, le=1440)
-    sequence: Pattern | None = setting(None, "regular expression, its group the sequence number: each follows the last")
-    sequence_in: Literal["name", "header"] = setting("name", "where `sequence` is: in the file name, or above the data")
+    min_age_minutes: int = setting(
+        0, "an extract waits until it has not been modified for this long", ge=0, le=1440
+    )
+    sequence: Pattern | None = setting(
+        None, "regular expression, its group the sequence number: each follows the last"
+    )
+    sequence_in: Literal["name", "header"] = setting(
+        "name", "where `sequence` is: in the file name, or above the data"
+    )
     same_name: Literal["hold", "replace"] = setting(
         "hold",
         "the name of a committed extract, other content: `hold` it for a decision; `replace`: it is the next extract",
@@ -105,8 +136,13 @@ class SourceSettings(Settings):
         if (place := self.hash_total) is not None and groups < 2:
             raise ValueError("hash_total needs a trailer with a second group")
         fixed = isinstance(place, tuple) and place[0] <= place[1]
-        if place is not None and (isinstance(place, str), fixed) != (self.format == "csv", self.format == "fixed"):
-            raise ValueError("hash_total is a column; in fixed format [first, last], counted from 1")
+        if place is not None and (isinstance(place, str), fixed) != (
+            self.format == "csv",
+            self.format == "fixed",
+        ):
+            raise ValueError(
+                "hash_total is a column; in fixed format [first, last], counted from 1"
+            )
         return self
 
 
@@ -114,24 +150,46 @@ Severity = Literal["reject", "warn", "off"]
 
 
 class RuleSettings(Settings):
-    """Severity of the rules that the partner leaves open, and what normalising may fill in or cut."""
+    """Severity of the rules that the partner leaves open, and what normalising may fill in or
+    cut.
+    """
 
-    luhn: Severity = setting("reject", "check digit of the card number (the partner's own sample number fails it)")
-    cvv_missing: Severity = setting("warn", "no CVV and no hash: the link may not open, since it asks for CVV and ZIP")
-    address_mismatch: Severity = setting("reject", "a postal code of another state: nobody could open the link")
+    luhn: Severity = setting(
+        "reject", "check digit of the card number (the partner's own sample number fails it)"
+    )
+    cvv_missing: Severity = setting(
+        "warn", "no CVV and no hash: the link may not open, since it asks for CVV and ZIP"
+    )
+    address_mismatch: Severity = setting(
+        "reject", "a postal code of another state: nobody could open the link"
+    )
     expires_soon: Severity = setting("warn", "a card that expires before its link does")
-    email: Severity = setting("warn", "format of the e-mail address; plays no part when the link is opened")
+    email: Severity = setting(
+        "warn", "format of the e-mail address; plays no part when the link is opened"
+    )
     phone: Severity = setting("warn", "format of the phone number")
     name_on_card: Severity = setting("warn", "a missing name on the card, or one with digits")
     other_cuid: Severity = setting("warn", "one card under two cuids: a joint account, or a mix-up")
-    card_in_text: Severity = setting("reject", "a card number in a text column, where others would read it")
+    card_in_text: Severity = setting(
+        "reject", "a card number in a text column, where others would read it"
+    )
     too_long: Severity = setting("reject", "a text with more characters than `max_length` allows")
-    max_length: dict[PortalColumn, Annotated[int, Field(ge=1)]] = setting({}, "most characters by column; others: 254")
-    invisible: Severity = setting("warn", "invisible characters, and those that change the direction of text")
-    garbled: Severity = setting("warn", "text that lost characters (U+FFFD), or in a wrong encoding (JosÃ© for José)")
+    max_length: dict[PortalColumn, Annotated[int, Field(ge=1)]] = setting(
+        {}, "most characters by column; others: 254"
+    )
+    invisible: Severity = setting(
+        "warn", "invisible characters, and those that change the direction of text"
+    )
+    garbled: Severity = setting(
+        "warn", "text that lost characters (U+FFFD), or in a wrong encoding (JosÃ© for José)"
+    )
     link_life_months: int = setting(2, "how long a link lives, for `expires_soon`", ge=0, le=24)
-    fill_name_on_card: bool = setting(True, "take first and last name where the name on the card is empty")
-    keep_zip_plus_4: bool = setting(False, "`false`: ZIP+4 is cut to the five digits a cardholder knows")
+    fill_name_on_card: bool = setting(
+        True, "take first and last name where the name on the card is empty"
+    )
+    keep_zip_plus_4: bool = setting(
+        False, "`false`: ZIP+4 is cut to the five digits a cardholder knows"
+    )
     # "Null" and "Test" with one capital are family names; these spellings come from programs.
     placeholders: tuple[str, ...] = setting(
         ("NULL", "null", "(null)", "N/A", "n/a", "#N/A", "TEST", "test"),
@@ -144,58 +202,104 @@ class RuleSettings(Settings):
 
 
 class Repairs(Settings):
-    """Repairs of whole columns: each is decided by all rows of the extract, and counted in the report."""
+    """Repairs of whole columns: each is decided by all rows of the extract, and counted in the
+    report.
+    """
 
-    zip_zeros: bool = setting(True, "put back leading zeros of ZIPs (2108 becomes 02108) where no ZIP kept its zero")
-    cvv_zeros: bool = setting(True, "put back leading zeros of CVVs (7 becomes 007) where no CVV kept its zero")
-    expiration_order: bool = setting(True, "read MMYY as YYMM where only the other order fits every value")
-    refuse_excel: bool = setting(True, "refuse card numbers that a spreadsheet changed (4.11E+15, or all end in 0)")
+    zip_zeros: bool = setting(
+        True, "put back leading zeros of ZIPs (2108 becomes 02108) where no ZIP kept its zero"
+    )
+    cvv_zeros: bool = setting(
+        True, "put back leading zeros of CVVs (7 becomes 007) where no CVV kept its zero"
+    )
+    expiration_order: bool = setting(
+        True, "read MMYY as YYMM where only the other order fits every value"
+    )
+    refuse_excel: bool = setting(
+        True, "refuse card numbers that a spreadsheet changed (4.11E+15, or all end in 0)"
+    )
 
 
 class Resend(Settings):
-    """What happens to a row whose card another run of the issuer has linked or awaits; a portfolio suppresses it."""
+    """What happens to a row whose card another run of the issuer has linked or awaits; a portfolio
+    suppresses it.
+    """
 
     seen_before: Literal["suppress", "refuse", "send"] = setting(
-        "suppress", "a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again"
+        "suppress",
+        "a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again",
     )
     reissue_column: Spec | None = setting(
-        None, "source column that changes when a card is issued again, such as its sequence number: it is another card"
+        None,
+        "source column that changes when a card is issued again, such as its sequence number: it is another card",
     )
 
 
 class Limits(Settings):
-    """Gates that a run must pass before its commit, and the error rate above which a finished run needs a look."""
+    """Gates that a run must pass before its commit, and the error rate above which a finished run
+    needs a look.
+    """
 
-    max_reject_rate: float = setting(0.05, "share of rejected rows above which nothing is committed", ge=0, le=1)
-    max_row_jump: float = setting(0.5, "largest distance from the median row count of the last runs; 0.5 is half", gt=0)
-    max_seen_before: float = setting(1.0, "largest share of rows that already have or await a link", ge=0, le=1)
-    max_drift: float = setting(0.1, "largest distance of a column's shares from the last ten extracts", gt=0, le=1)
-    drift: Literal["alert", "refuse"] = setting("alert", "a column departs: raise an alert, or do not commit")
-    max_error_rate: float = setting(0.05, "share of partner errors above which a finished run needs a look", ge=0, le=1)
+    max_reject_rate: float = setting(
+        0.05, "share of rejected rows above which nothing is committed", ge=0, le=1
+    )
+    max_row_jump: float = setting(
+        0.5, "largest distance from the median row count of the last runs; 0.5 is half", gt=0
+    )
+    max_seen_before: float = setting(
+        1.0, "largest share of rows that already have or await a link", ge=0, le=1
+    )
+    max_drift: float = setting(
+        0.1, "largest distance of a column's shares from the last ten extracts", gt=0, le=1
+    )
+    drift: Literal["alert", "refuse"] = setting(
+        "alert", "a column departs: raise an alert, or do not commit"
+    )
+    max_error_rate: float = setting(
+        0.05, "share of partner errors above which a finished run needs a look", ge=0, le=1
+    )
 
 
 class PortalSettings(Settings):
-    """The partner's portal: its public key, the form of chunks, and the hosts a link may point to."""
+    """The partner's portal: its public key, the form of chunks, and the hosts a link may point
+    to.
+    """
 
-    key_file: str | tuple[str, ...] = setting("portal.asc", "public key beside the TOML; more for escrow or rotation")
-    fingerprints: tuple[Fingerprint, ...] = setting((), "full fingerprints of the keys, checked over another channel")
+    key_file: str | tuple[str, ...] = setting(
+        "portal.asc", "public key beside the TOML; more for escrow or rotation"
+    )
+    fingerprints: tuple[Fingerprint, ...] = setting(
+        (), "full fingerprints of the keys, checked over another channel"
+    )
     key_curves: tuple[Literal["Curve25519", "P-256", "P-384", "P-521"], ...] = setting(
         ("Curve25519",), "elliptic curves that a key may use, beside RSA of 2048 bits or more"
     )
-    sealed: bool = setting(True, "`false`: chunks in the clear; for a test issuer and published test cards only")
-    template: str | None = setting(None, "the portal's blank template, where its header names or their order differ")
-    extension: str = setting("csv.pgp", "extension of chunks; `csv` if unsealed", pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$")
+    sealed: bool = setting(
+        True, "`false`: chunks in the clear; for a test issuer and published test cards only"
+    )
+    template: str | None = setting(
+        None, "the portal's blank template, where its header names or their order differ"
+    )
+    extension: str = setting(
+        "csv.pgp", "extension of chunks; `csv` if unsealed", pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$"
+    )
     armor: bool = setting(False, "write ASCII-armored messages")
     compression: Literal["zip", "none"] = setting("zip", "compression inside the OpenPGP message")
-    rows_per_chunk: int = setting(MAX_ROWS, "rows of a chunk; the portal takes at most 1000", ge=1, le=MAX_ROWS)
+    rows_per_chunk: int = setting(
+        MAX_ROWS, "rows of a chunk; the portal takes at most 1000", ge=1, le=MAX_ROWS
+    )
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = setting(
         ...,
         "hosts a card link may point to; a link to any other is a break. Names as they stand in links, so "
         "`xn--` for other alphabets; no address and no port; `*.example.com`: its subdomains",
         min_length=1,
     )
-    answer_within_hours: int = setting(48, "from upload to result; a chunk without a result is overdue after it", ge=1)
-    link_within_hours: int = setting(72, "from an extract's drop to its links; reports show the share within it", ge=1)
+    answer_within_hours: int = setting(
+        48, "from upload to result; a chunk without a result is overdue after it", ge=1
+    )
+    link_within_hours: int = setting(
+        72, "from an extract's drop to its links; reports show the share within it", ge=1
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -214,11 +318,19 @@ class PortalSettings(Settings):
 class Issuer(Settings):
     """One issuer: the whole TOML."""
 
-    issuer: str = setting(..., "name of the issuer, and of its TOML: lower case, digits, hyphens", pattern=ISSUER)
+    issuer: str = setting(
+        ..., "name of the issuer, and of its TOML: lower case, digits, hyphens", pattern=ISSUER
+    )
     root: str = setting(..., "`s3://bucket/prefix`, or a directory relative to the TOML")
-    test: bool = setting(False, "`true`: test cards only, a real card refuses the run; `false`: the other way round")
-    full_portfolio: bool = setting(False, "`true`: extracts repeat all cardholders; `[portfolio]` decides who is sent")
-    time_zone: str = setting("UTC", "time zone of the schedule, and of the business date where no name gives it")
+    test: bool = setting(
+        False, "`true`: test cards only, a real card refuses the run; `false`: the other way round"
+    )
+    full_portfolio: bool = setting(
+        False, "`true`: extracts repeat all cardholders; `[portfolio]` decides who is sent"
+    )
+    time_zone: str = setting(
+        "UTC", "time zone of the schedule, and of the business date where no name gives it"
+    )
     store: StoreSettings = StoreSettings()
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
@@ -239,9 +351,13 @@ class Issuer(Settings):
     @model_validator(mode="after")
     def _safe(self) -> Self:
         if "@" in urlsplit(self.root).netloc:
-            raise ValueError("root contains credentials: they belong in the environment, never in the TOML")
+            raise ValueError(
+                "root contains credentials: they belong in the environment, never in the TOML"
+            )
         if self.store != StoreSettings() and urlsplit(self.root).scheme != "s3":
-            raise ValueError("[store] is for a root on S3, and root is a directory: delete the table")
+            raise ValueError(
+                "[store] is for a root on S3, and root is a directory: delete the table"
+            )
         if not (self.test or self.portal.sealed):
             raise ValueError("portal.sealed = false is for an issuer with test = true only")
         return self

@@ -27,7 +27,8 @@ class Ledger(Table):
 
     row: pl.UInt32  # ordinal of the record in the extract, from 1, refused lines included
     line: pl.UInt32  # physical line it starts on, from 1, header included
-    cuid: pl.String = pa.Field(nullable=True)  # as sent (generated if absent); null: line unreadable
+    # as sent (generated if absent); null: line unreadable
+    cuid: pl.String = pa.Field(nullable=True)
     cuid_made: pl.Boolean  # True if we generated the cuid
     last_4: pl.String = pa.Field(nullable=True)
     expiration: pl.String = pa.Field(nullable=True)  # YYMM
@@ -35,16 +36,22 @@ class Ledger(Table):
     chunk: pl.UInt32 = pa.Field(nullable=True)  # from 1; null unless submitted
     position: pl.UInt16 = pa.Field(nullable=True)  # data row within the chunk, from 1
     origin: pl.UInt32 = pa.Field(nullable=True)  # the row it repeats, of the run `selection.of`
-    name_check: pl.UInt32 = pa.Field(nullable=True)  # CRC-32 of the names and of the address as sent, for a full
+    # CRC-32 of the names and of the address as sent, for a full
+    name_check: pl.UInt32 = pa.Field(nullable=True)
     address_check: pl.UInt32 = pa.Field(nullable=True)  # portfolio, and where we generated the cuid
-    reissue_check: pl.UInt32 = pa.Field(nullable=True)  # CRC-32 of what [resend] reissue_column holds
+    # CRC-32 of what [resend] reissue_column holds
+    reissue_check: pl.UInt32 = pa.Field(nullable=True)
     reasons: pl.List(pl.String)  # type: ignore[valid-type]  # "column|code" each, warnings of sent rows too; mypy wants a class where pandera reads a dtype
 
     @pa.dataframe_check
     @classmethod
     def cells(cls, data: PolarsData) -> pl.LazyFrame:
-        """Compare all cells with HOLDS at once: a check of its own takes a millisecond, however few the rows."""
-        return data.lazyframe.select(pl.all_horizontal(holds.fill_null(value=True) for holds in HOLDS.values()))
+        """Compare all cells with HOLDS at once: a check of its own takes a millisecond, however few
+        the rows.
+        """
+        return data.lazyframe.select(
+            pl.all_horizontal(holds.fill_null(value=True) for holds in HOLDS.values())
+        )
 
 
 dtypes = Ledger.dtypes

@@ -1,6 +1,7 @@
 """The documents of a run: the plan (written first) and the manifest (the commit, written last).
 
-Canonical JSON: sorted keys, no spaces, no clock and no process id, so that two identical runs write the same bytes.
+Canonical JSON: sorted keys, no spaces, no clock and no process id, so that two identical runs write
+the same bytes.
 """
 
 from datetime import date
@@ -40,7 +41,9 @@ class SourceIdentity(Document):
 
 
 class Selection(Document):
-    """The rows of its source that a run sends, if not all of them; they are stored in its `selection.parquet`."""
+    """The rows of its source that a run sends, if not all of them; they are stored in its
+    `selection.parquet`.
+    """
 
     kind: Literal["resubmit", "renew"]
     of: str  # the run whose rows are sent again
@@ -48,7 +51,8 @@ class Selection(Document):
     sha256: str  # of the rows asked for, and of the corrections
     reason: str  # why, in the operator's words
     override: str = ""  # why rows that are linked or awaiting may be sent again
-    corrections: SourceIdentity | None = None  # the filled-in template that is merged with the source
+    # the filled-in template that is merged with the source
+    corrections: SourceIdentity | None = None
 
 
 class Inputs(Document):
@@ -64,11 +68,14 @@ class Inputs(Document):
 
 
 class Plan(Inputs):
-    """The inputs of a run, fixed before any work starts: a rerun uses the same plan, and is refused if it differs."""
+    """The inputs of a run, fixed before any work starts: a rerun uses the same plan, and is refused
+    if it differs.
+    """
 
     settings: dict[str, Any]
     reason: str = ""  # why an extract that already had a run gets another
-    cut: dict[str, Any] | None = None  # set by an earlier version that read extracts in parts; always null now
+    # set by an earlier version that read extracts in parts; always null now
+    cut: dict[str, Any] | None = None
     known: str = ""  # digest of the prior state of the issuer's cards; "" where it does not count
 
 
@@ -106,9 +113,11 @@ class ColumnProfile(Document):
     """What the cells of a column look like: counts, and never a cell."""
 
     filled: int  # of the sampled rows
-    distinct: float  # estimated for the whole extract: as varied as this many equally frequent values
+    # estimated for the whole extract: as varied as this many equally frequent values
+    distinct: float
     lengths: dict[int, int]  # cells by number of characters
-    forms: dict[str, int]  # cells by form: A for letters, 9 for digits, X for both mixed; none of a CVV or its hash
+    # cells by form: A for letters, 9 for digits, X for both mixed; none of a CVV or its hash
+    forms: dict[str, int]
 
 
 class Profile(Document):
@@ -127,5 +136,7 @@ class Manifest(Inputs):
     repairs: dict[str, int]
     chunks: tuple[ManifestChunk, ...]
     ledger: tuple[LedgerPart, ...]
-    sequence: int | None = Field(None, exclude_if=lambda number: number is None)  # of the extract, where it has one
-    profile: Profile | None = Field(None, exclude_if=lambda profile: profile is None)  # of a whole extract
+    # of the extract, where it has one
+    sequence: int | None = Field(None, exclude_if=lambda number: number is None)
+    # of a whole extract
+    profile: Profile | None = Field(None, exclude_if=lambda profile: profile is None)

@@ -1,7 +1,8 @@
-"""How a portal column is made of an issuer's columns: a source, and the steps applied to its text, in their order here.
+"""How a portal column is made of an issuer's columns: a source, and the steps applied to its text,
+in their order here.
 
-A step is one field of `Cell`: name, values and meaning; and its expression in `STEPS`. Everything else is derived:
-validation, `deploy/SETTINGS.md`, and the expression of a column.
+A step is one field of `Cell`: name, values and meaning; and its expression in `STEPS`. Everything
+else is derived: validation, `deploy/SETTINGS.md`, and the expression of a column.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, Self
 
 import polars as pl
-from pydantic import AfterValidator, BeforeValidator, Discriminator, StringConstraints, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 
 from schemas import portal
 from schemas.expressions import UNREADABLE
@@ -26,7 +34,9 @@ Span = tuple[int, int]
 class Except(Settings):
     """A filter that leaves out rows with these values."""
 
-    exclude: tuple[str, ...] = setting(..., "values of rows to leave out", alias="not", min_length=1)
+    exclude: tuple[str, ...] = setting(
+        ..., "values of rows to leave out", alias="not", min_length=1
+    )
 
 
 Filter = dict[str, str | tuple[str, ...] | Except]  # source header -> the values of rows that count
@@ -46,8 +56,12 @@ def present(text: pl.Expr) -> pl.Expr:
 # Dates
 
 AUTO = "auto"
-_MONTHS = {name[:3].lower(): f"{number:02d}" for number, name in enumerate(calendar.month_name) if number}
-_NAMED = "(?i:" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in calendar.month_name[1:]) + "|sept)"
+_MONTHS = {
+    name[:3].lower(): f"{number:02d}" for number, name in enumerate(calendar.month_name) if number
+}
+_NAMED = (
+    "(?i:" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in calendar.month_name[1:]) + "|sept)"
+)
 _TOKEN = re.compile(r"YYYY|YY|MON|MM|DD|[^A-Za-z0-9]+")
 _SHAPES = {"YYYY": "[0-9]{4}", "YY": "[0-9]{2}", "MM": "[0-9]{2}", "DD": "[0-9]{2}", "MON": _NAMED}
 _LONE = {"MM": "[0-9]{1,2}", "DD": "[0-9]{1,2}"}  # between separators, where a zero may be left out
@@ -57,7 +71,8 @@ _ORDERS = (
     "MM YY", "YY MM", "YYYY MM", "MM YYYY", "YYYY MM DD", "DD MM YYYY", "MM DD YYYY", "YY MM DD", "DD MM YY",
     "MM DD YY", "MON YY", "MON YYYY", "DD MON YY", "DD MON YYYY", "YYYY MON DD"
 )  # fmt: skip
-READINGS = tuple(order.replace(" ", mark) for mark in ("", *"/-. ") for order in _ORDERS)  # what `auto` chooses from
+# what `auto` chooses from
+READINGS = tuple(order.replace(" ", mark) for mark in ("", *"/-. ") for order in _ORDERS)
 
 
 def _tokens(form: str) -> list[str]:
@@ -68,7 +83,9 @@ def _tokens(form: str) -> list[str]:
 
 
 def date_shape(form: str, part: str = "", *, real: bool = False) -> str:
-    """Return a regex of dates in this form, with a group around `part` (Y or M); `real`: the date may exist."""
+    """Return a regex of dates in this form, with a group around `part` (Y or M); `real`: the date
+    may exist.
+    """
     shapes, lone = (_REAL, _LONE_REAL) if real else (_SHAPES, _LONE)
     tokens, shape = _tokens(form), ""
     for at, token in enumerate(tokens):
@@ -103,7 +120,9 @@ _SPLITS = {  # last and first name
 
 
 def _name_part(text: pl.Expr, form: str, target: str) -> pl.Expr:
-    """Return last or first name, for any other column both; particles and suffixes belong to the last name."""
+    """Return last or first name, for any other column both; particles and suffixes belong to the
+    last name.
+    """
     text = text.str.replace_all(r"\s+", " ").str.replace(
         r"(?i)^([^,]+), ?((?:jr|sr|ii|iii|iv)\.?),(.*)$", "${1},${3} ${2}"
     )
@@ -137,7 +156,9 @@ def _stripped(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
 
 
 def _bounds(length: pl.Expr, span: Span) -> tuple[pl.Expr, pl.Expr]:
-    """Return offset and length of a span that counts from 1, or from the right where it is negative."""
+    """Return offset and length of a span that counts from 1, or from the right where it is
+    negative.
+    """
     length = length.cast(pl.Int64)
     begin, end = (pl.lit(at) if at > 0 else length + (at + 1) for at in span)
     begin = pl.max_horizontal(begin, 1) - 1
@@ -145,9 +166,13 @@ def _bounds(length: pl.Expr, span: Span) -> tuple[pl.Expr, pl.Expr]:
 
 
 def _split(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
-    parts = value.str.extract_all(r"\S+") if cell.split == " " else value.str.split(cell.split or "")
+    parts = (
+        value.str.extract_all(r"\S+") if cell.split == " " else value.str.split(cell.split or "")
+    )
     if isinstance(cell.part, tuple):
-        return present(parts.list.slice(*_bounds(parts.list.len(), cell.part)).list.join(cell.split or ""))
+        return present(
+            parts.list.slice(*_bounds(parts.list.len(), cell.part)).list.join(cell.split or "")
+        )
     at = cell.part or 1
     return present(parts.list.get(at - (at > 0), null_on_oob=True))
 
@@ -161,43 +186,65 @@ def _formatted(value: pl.Expr, cell: Cell, target: str) -> pl.Expr:
 
 def _looked_up(value: pl.Expr, cell: Cell, _: str) -> pl.Expr:
     table = cell.lookup if isinstance(cell.lookup, dict) else {}
-    unknown = {"reject": pl.lit(UNREADABLE), "empty": pl.lit(None, pl.String), "keep": value}[cell.unknown]
-    found = value.replace_strict(list(table), list(table.values()), default=None, return_dtype=pl.String)
-    return present(pl.when(value.is_in(list(table))).then(found).when(value.is_not_null()).then(unknown))
+    unknown = {"reject": pl.lit(UNREADABLE), "empty": pl.lit(None, pl.String), "keep": value}[
+        cell.unknown
+    ]
+    found = value.replace_strict(
+        list(table), list(table.values()), default=None, return_dtype=pl.String
+    )
+    return present(
+        pl.when(value.is_in(list(table))).then(found).when(value.is_not_null()).then(unknown)
+    )
 
 
 def _ordered(span: Any) -> Any:
     first, last = span if isinstance(span, tuple) else (span, span)
-    if span is not None and (first == 0 or last == 0 or ((first > 0) == (last > 0) and first > last)):
-        raise ValueError("places are counted from 1, or from -1 at the right; the first before the last")
+    if span is not None and (
+        first == 0 or last == 0 or ((first > 0) == (last > 0) and first > last)
+    ):
+        raise ValueError(
+            "places are counted from 1, or from -1 at the right; the first before the last"
+        )
     return span
 
 
 _Ordered = AfterValidator(_ordered)
 _OneOrMore = BeforeValidator(
-    lambda given: (given,) if isinstance(given, str) else given, json_schema_input_type=Header | tuple[Header, ...]
+    lambda given: (given,) if isinstance(given, str) else given,
+    json_schema_input_type=Header | tuple[Header, ...],
 )
 Texts = Annotated[tuple[Header, ...], _OneOrMore]
 
 
 class Cell(Settings):
-    """One portal column: exactly one source, then steps, in this order; another order is a table in `from`."""
+    """One portal column: exactly one source, then steps, in this order; another order is a table in
+    `from`.
+    """
 
     source: Spec | None = setting(
         None, "source column; of several, the first that exists; or such a table", alias="from"
     )
     at: Span | None = setting(None, "fixed format: first and last character of the field, from 1")
     constant: Header | None = setting(None, "the same text in every row")
-    join: tuple[Spec, ...] | None = setting(None, "several, joined; empty ones are left out", min_length=1)
+    join: tuple[Spec, ...] | None = setting(
+        None, "several, joined; empty ones are left out", min_length=1
+    )
     between: str = setting(" ", "what `join` puts between them", alias="with")
-    first: tuple[Spec, ...] | None = setting(None, "of several, the first that is not empty", min_length=1)
+    first: tuple[Spec, ...] | None = setting(
+        None, "of several, the first that is not empty", min_length=1
+    )
     strip_prefix: Texts | None = setting(None, "texts taken away at the beginning")
     strip_suffix: Texts | None = setting(None, "texts taken away at the end")
-    split: Header | None = setting(None, "where the text is taken apart; a blank: at any number of blanks")
-    part: Annotated[int | Span | None, _Ordered] = setting(
-        None, "which part of `split`, from 1, or from -1 at the right; `[first, last]`: these and those between"
+    split: Header | None = setting(
+        None, "where the text is taken apart; a blank: at any number of blanks"
     )
-    slice: Annotated[Span, _Ordered] | None = setting(None, "first and last character, from 1, or from -1 at the right")
+    part: Annotated[int | Span | None, _Ordered] = setting(
+        None,
+        "which part of `split`, from 1, or from -1 at the right; `[first, last]`: these and those between",
+    )
+    slice: Annotated[Span, _Ordered] | None = setting(
+        None, "first and last character, from 1, or from -1 at the right"
+    )
     pad: int | None = setting(None, "left-pad digits with zeros to this length", ge=1, le=16)
     format: Annotated[Header, AfterValidator(_format)] | None = setting(
         None,
@@ -209,13 +256,22 @@ class Cell(Settings):
         None, "text by text; or a CSV file beside the TOML: two columns, no header"
     )
     unknown: Literal["reject", "empty", "keep"] = setting(
-        "reject", "what a text that is not in `lookup` means: its row is rejected, it is empty, or kept"
+        "reject",
+        "what a text that is not in `lookup` means: its row is rejected, it is empty, or kept",
     )
-    when: Filter | None = setting(None, "rows that have it, as in `[filter]`; in others it is empty")
+    when: Filter | None = setting(
+        None, "rows that have it, as in `[filter]`; in others it is empty"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if sum(one is not None for one in (self.source, self.at, self.constant, self.join, self.first)) != 1:
+        if (
+            sum(
+                one is not None
+                for one in (self.source, self.at, self.constant, self.join, self.first)
+            )
+            != 1
+        ):
             raise ValueError("give exactly one of `from`, `at`, `constant`, `join`, `first`")
         if self.at is not None and not 1 <= self.at[0] <= self.at[1]:
             raise ValueError("`at` is [first, last], counted from 1")
@@ -225,28 +281,43 @@ class Cell(Settings):
             if name in self.model_fields_set and getattr(self, needs) is None:
                 raise ValueError(f"`{type(self).model_fields[name].alias or name}` needs `{needs}`")
         inner = (self.source, *(self.join or ()), *(self.first or ()))
-        if any(isinstance(one, Cell) and one.format == AUTO for one in inner) or (self.format == AUTO and self.lookup):
+        if any(isinstance(one, Cell) and one.format == AUTO for one in inner) or (
+            self.format == AUTO and self.lookup
+        ):
             raise ValueError("`auto` stands in the outermost table, without `lookup`")
         return self
 
 
 # A source column, several of which the first that exists counts, or a table.
 Spec = Annotated[
-    Annotated[Header, Tag("header")] | Annotated[tuple[Header, ...], Tag("headers")] | Annotated[Cell, Tag("table")],
+    Annotated[Header, Tag("header")]
+    | Annotated[tuple[Header, ...], Tag("headers")]
+    | Annotated[Cell, Tag("table")],
     Discriminator(
-        lambda given: "header" if isinstance(given, str) else "table" if isinstance(given, dict | Cell) else "headers"
+        lambda given: (
+            "header"
+            if isinstance(given, str)
+            else "table"
+            if isinstance(given, dict | Cell)
+            else "headers"
+        )
     ),
 ]
 Cell.model_rebuild()  # it holds itself
 
-# The expression of each step of a cell, of text, settings and portal column, in the order of the fields.
+# The expression of each step of a cell, of text, settings and portal column, in the order of the
+# fields.
 STEPS: dict[str, Callable[[pl.Expr, Cell, str], pl.Expr]] = {
     "strip_prefix": _stripped,
     "strip_suffix": _stripped,
     "split": _split,
-    "slice": lambda value, cell, _: present(value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1)))),
+    "slice": lambda value, cell, _: present(
+        value.str.slice(*_bounds(value.str.len_chars(), cell.slice or (1, -1)))
+    ),
     "pad": lambda value, cell, _: (
-        pl.when(value.str.contains("^[0-9]+$")).then(value.str.zfill(cell.pad or 0)).otherwise(value)
+        pl.when(value.str.contains("^[0-9]+$"))
+        .then(value.str.zfill(cell.pad or 0))
+        .otherwise(value)
     ),
     "format": _formatted,
     "lookup": _looked_up,
@@ -255,7 +326,9 @@ STEPS: dict[str, Callable[[pl.Expr, Cell, str], pl.Expr]] = {
 
 def _portal_column(name: str) -> str:
     if name not in portal.columns():
-        raise ValueError(f"the portal has no column {name!r}; did you mean {nearest(name, portal.columns())!r}?")
+        raise ValueError(
+            f"the portal has no column {name!r}; did you mean {nearest(name, portal.columns())!r}?"
+        )
     return name
 
 
@@ -266,8 +339,11 @@ def _checked(columns: dict[str, Any]) -> dict[str, Any]:
     for target, spec in columns.items():
         dated = isinstance(spec, Cell) and spec.format is not None and spec.format not in NAMES
         if dated and target not in (portal.YEAR, portal.MONTH):
-            raise ValueError(f"{target}: format = {spec.format!r} is for {portal.YEAR} and {portal.MONTH}")
+            raise ValueError(
+                f"{target}: format = {spec.format!r} is for {portal.YEAR} and {portal.MONTH}"
+            )
     return columns
 
 
-Columns = Annotated[dict[PortalColumn, Spec], AfterValidator(_checked)]  # portal column -> where it comes from
+# portal column -> where it comes from
+Columns = Annotated[dict[PortalColumn, Spec], AfterValidator(_checked)]

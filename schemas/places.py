@@ -1,6 +1,7 @@
 """Countries, states and provinces, and their postal codes (interface.md 2.6: US and Canada)."""
 
-COUNTRIES = ("usa", "USA", "us", "US", "canada", "Canada", "ca", "CA")  # the eight spellings the portal accepts
+# the eight spellings the portal accepts
+COUNTRIES = ("usa", "USA", "us", "US", "canada", "Canada", "ca", "CA")
 US, CANADA = "US", "CA"  # the two we send
 
 # Spellings are in upper case, with spaces for dots.
@@ -64,19 +65,39 @@ OTHER_SPELLINGS = {
 
 def country_spellings() -> dict[str, str]:
     """Return the country we send for each usual spelling, in upper case."""
-    return {spelling: country for country, spellings in COUNTRY_SPELLINGS.items() for spelling in spellings}
+    return {
+        spelling: country
+        for country, spellings in COUNTRY_SPELLINGS.items()
+        for spelling in spellings
+    }
 
 
 def subnational_spellings(country: str) -> dict[str, str]:
-    """Return the two-letter code for each spelling of a state or province of `country`: upper case, spaces for dots."""
+    """Return the two-letter code for each spelling of a state or province of `country`: upper case,
+    spaces for dots.
+    """
     table = STATES if country == US else PROVINCES
     names = {name.upper(): code for code, (name, _) in table.items()}
-    return names | {spelling: code for code in table for spelling in (code, " ".join(code))} | OTHER_SPELLINGS[country]
+    return (
+        names
+        | {spelling: code for code in table for spelling in (code, " ".join(code))}
+        | OTHER_SPELLINGS[country]
+    )
 
 
 def postal_places() -> frozenset[str]:
-    """Return every valid `021MA` (first three digits of the ZIP, state) and `KON` (first letter, province)."""
-    ends = ((code, part.partition("-")) for code, (_, ranges) in STATES.items() for part in ranges.split())
-    american = {f"{n:03d}{code}" for code, (first, _, last) in ends for n in range(int(first), int(last or first) + 1)}
+    """Return every valid `021MA` (first three digits of the ZIP, state) and `KON` (first letter,
+    province).
+    """
+    ends = (
+        (code, part.partition("-"))
+        for code, (_, ranges) in STATES.items()
+        for part in ranges.split()
+    )
+    american = {
+        f"{n:03d}{code}"
+        for code, (first, _, last) in ends
+        for n in range(int(first), int(last or first) + 1)
+    }
     canadian = {letter + code for code, (_, letters) in PROVINCES.items() for letter in letters}
     return frozenset(american | canadian)

@@ -37,7 +37,8 @@ class Abandoned(Record):
 
 
 class AuditEntry(Document):
-    """One link of an issuer's audit trail: what is about to be written, by whom; `seal` is the digest of the rest.
+    """One link of an issuer's audit trail: what is about to be written, by whom; `seal` is the
+    digest of the rest.
 
     `objects` are digests by key, "" for one that was not written after all, or is accepted as gone; `before` is the
     digest of the entry before; `older` names what had been written before the first entry.
@@ -53,7 +54,9 @@ class AuditEntry(Document):
 
 
 class Approval(Record):
-    """One record of the chain of a request that needs a second person; `digest` is of exactly what was asked for."""
+    """One record of the chain of a request that needs a second person; `digest` is of exactly what
+    was asked for.
+    """
 
     what: Literal["requested", "carried out", "given back"]
     actor: str
@@ -79,9 +82,11 @@ class Closing(Record):
 
 
 class Attribution(Record):
-    """One record of a result file's chain: a row was attributed to a sent row, or no longer, or the file reread.
+    """One record of a result file's chain: a row was attributed to a sent row, or no longer, or the
+    file reread.
 
-    It holds only for a file of exactly these bytes. `position` is its data row; `run` and `row` are the row sent.
+    It holds only for a file of exactly these bytes. `position` is its data row; `run` and `row` are
+    the row sent.
     """
 
     what: Literal["attributed", "withdrawn", "again"]
@@ -95,7 +100,9 @@ class Attribution(Record):
 
 
 class Dismissal(Record):
-    """One record of the chain of an extract's content: it shall not be sent, or that was taken back."""
+    """One record of the chain of an extract's content: it shall not be sent, or that was taken
+    back.
+    """
 
     what: Literal["dismissed", "taken back"]
     key: str
@@ -103,7 +110,9 @@ class Dismissal(Record):
 
 
 class Reseal(Record):
-    """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the earlier ones."""
+    """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the
+    earlier ones.
+    """
 
     run: str
     generation: int
@@ -137,7 +146,9 @@ class SingleAnswered(Document):
 
 
 class Delivery(Document):
-    """One record of the chain `deliveries/`: the changes since another, 0 for none; `files`: SHA-256 by name."""
+    """One record of the chain `deliveries/`: the changes since another, 0 for none; `files`:
+    SHA-256 by name.
+    """
 
     after: int
     at: AwareDatetime

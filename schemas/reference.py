@@ -1,4 +1,5 @@
-"""What a TOML can say, by the JSON Schema of its model: every key explained, and what is wrong on which line.
+"""What a TOML can say, by the JSON Schema of its model: every key explained, and what is wrong on
+which line.
 
 `cardlink settings`, `deploy/SETTINGS.md` and the messages about a TOML are made here; examples are in `example.toml`.
 """
@@ -21,12 +22,21 @@ from schemas import portal
 from schemas.issuer import Issuer
 from schemas.mapping import nearest
 
-SCHEMA_FILE: Final = "cardlink.schema.json"  # beside the TOML files, whose first line names it to editors
-_WORDS: Final = {"string": "text", "boolean": "true, false", "integer": "number", "object": "table", None: "table"}
+# beside the TOML files, whose first line names it to editors
+SCHEMA_FILE: Final = "cardlink.schema.json"
+_WORDS: Final = {
+    "string": "text",
+    "boolean": "true, false",
+    "integer": "number",
+    "object": "table",
+    None: "table",
+}
 
 
 class Key(NamedTuple):
-    """One key of the TOML: its table ("" for none), what it takes, its default and an example as a TOML writes them."""
+    """One key of the TOML: its table ("" for none), what it takes, its default and an example as a
+    TOML writes them.
+    """
 
     table: str
     name: str
@@ -47,26 +57,36 @@ def json_schema() -> dict[str, Any]:
     made: dict[str, Any] = _for_editors(Issuer.model_json_schema())
     columns = made["properties"]["columns"]
     spec = columns.pop("additionalProperties")
-    columns["properties"] = {name: {"description": accepts, **spec} for name, accepts in portal.COLUMNS.items()}
+    columns["properties"] = {
+        name: {"description": accepts, **spec} for name, accepts in portal.COLUMNS.items()
+    }
     columns["additionalProperties"] = False
     return made
 
 
 def _for_editors(node: Any) -> Any:
-    """Return a schema without nulls, which no TOML has, and without titles, which only repeat the names."""
+    """Return a schema without nulls, which no TOML has, and without titles, which only repeat the
+    names.
+    """
     if isinstance(node, list):
         return [_for_editors(one) for one in node if one != {"type": "null"}]
     if not isinstance(node, dict):
         return node
-    kept = {name: _for_editors(one) for name, one in node.items() if one is not None and name != "title"}
+    kept = {
+        name: _for_editors(one) for name, one in node.items() if one is not None and name != "title"
+    }
     return kept | kept.pop("anyOf")[0] if len(kept.get("anyOf", ())) == 1 else kept
 
 
 def tables() -> dict[str, dict[str, Any]]:
     """Return the schema of each table, "" for the top; `[columns]` has that of its cells."""
     made = json_schema()
-    named = {name: one.get("$ref", "") for name, one in made["properties"].items()} | {"columns": "#/$defs/Cell"}
-    return {"": made} | {name: made["$defs"][ref.rpartition("/")[2]] for name, ref in named.items() if ref}
+    named = {name: one.get("$ref", "") for name, one in made["properties"].items()} | {
+        "columns": "#/$defs/Cell"
+    }
+    return {"": made} | {
+        name: made["$defs"][ref.rpartition("/")[2]] for name, ref in named.items() if ref
+    }
 
 
 @cache
@@ -81,7 +101,16 @@ def every_key() -> tuple[Key, ...]:
                 default = one.get("default")
                 told = "" if default in (None, "", [], {}) else toml(default)
                 told = "required" if name in node.get("required", ()) else told
-                found.append(Key(table, name, _takes(one), told, one.get("description", ""), toml(shown[table][name])))
+                found.append(
+                    Key(
+                        table,
+                        name,
+                        _takes(one),
+                        told,
+                        one.get("description", ""),
+                        toml(shown[table][name]),
+                    )
+                )
     return tuple(found)
 
 
@@ -93,7 +122,11 @@ def _takes(node: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(map(_takes, several)))
     if node.get("type") == "array":
         places = node.get("prefixItems", [])
-        return f"list of {len(places)} {_takes(places[0])}s" if places else f"list of {_takes(node['items'])}"
+        return (
+            f"list of {len(places)} {_takes(places[0])}s"
+            if places
+            else f"list of {_takes(node['items'])}"
+        )
     return str(node.get("format") or _WORDS.get(node.get("type"), "number"))
 
 
@@ -102,13 +135,22 @@ def toml(value: Any) -> str:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Mapping):
-        cells = (f"{key if _BARE.fullmatch(str(key)) else toml(key)} = {toml(one)}" for key, one in value.items())
+        cells = (
+            f"{key if _BARE.fullmatch(str(key)) else toml(key)} = {toml(one)}"
+            for key, one in value.items()
+        )
         return "{ " + ", ".join(cells) + " }"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml, value))}]"
-    if isinstance(value, str) and re.search(r'["\\]', value) and "'" not in value and value.isprintable():
+    if (
+        isinstance(value, str)
+        and re.search(r'["\\]', value)
+        and "'" not in value
+        and value.isprintable()
+    ):
         return f"'{value}'"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # which a TOML reads, but for this one
+    # which a TOML reads, but for this one
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 _BARE: Final = re.compile("[A-Za-z0-9_-]+")
@@ -116,22 +158,28 @@ Place = tuple[str | int, ...]  # the keys and positions that lead to a value of 
 
 
 def problems(error: ValidationError, given: Mapping[str, Any], text: str) -> dict[Place, str]:
-    """Return, for each place of a TOML that is wrong, one sentence with its line and the nearest that is right.
+    """Return, for each place of a TOML that is wrong, one sentence with its line and the nearest
+    that is right.
 
-    Only a validator that knows that a value is no secret repeats it: a password may stand at a wrong key.
+    Only a validator that knows that a value is no secret repeats it: a password may stand at a
+    wrong key.
     """
     found: dict[Place, list[ErrorDetails]] = {}
     for one in error.errors(include_url=False):
         found.setdefault(_place(one, given), []).append(one)
     told = {}
-    for line, place in sorted(((_line(text, place), place) for place in found), key=lambda one: one[0]):
+    for line, place in sorted(
+        ((_line(text, place), place) for place in found), key=lambda one: one[0]
+    ):
         named = ".".join(map(str, place)) or "the file as a whole"
         told[place] = f"{f'line {line}, ' if line else ''}{named}: {_what(place, found[place])}"
     return told
 
 
 def without(given: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:
-    """Return the content of a TOML without what is wrong at these places; a wrong `[store]` stays: it protects."""
+    """Return the content of a TOML without what is wrong at these places; a wrong `[store]` stays:
+    it protects.
+    """
     kept = dict(given)
     for place in (one for one in places if one and one[0] != "store"):
         table = kept.pop(str(place[0]), None)
@@ -141,10 +189,16 @@ def without(given: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]
 
 
 def _place(error: ErrorDetails, given: Any) -> Place:
-    """Return the place of an error without the names of kinds, which pydantic puts between the keys."""
+    """Return the place of an error without the names of kinds, which pydantic puts between the
+    keys.
+    """
     place: Place = ()
     for part in error["loc"]:
-        inside = part in given if isinstance(given, dict) else isinstance(given, list) and isinstance(part, int)
+        inside = (
+            part in given
+            if isinstance(given, dict)
+            else isinstance(given, list) and isinstance(part, int)
+        )
         if inside:
             place, given = (*place, part), given[part]
     return (*place, error["loc"][-1]) if error["type"] == "missing" else place
@@ -154,7 +208,9 @@ def _what(place: Place, errors: Sequence[ErrorDetails]) -> str:
     first, names = errors[0], [part for part in place if isinstance(part, str)]
     table, name = names[0] if len(names) > 1 else "", names[-1] if names else ""
     key = next((one for one in every_key() if (one.table, one.name) == (table, name)), None)
-    ours = [one["msg"].removeprefix("Value error, ") for one in errors if one["type"] == "value_error"]
+    ours = [
+        one["msg"].removeprefix("Value error, ") for one in errors if one["type"] == "value_error"
+    ]
     if ours:
         return ours[0]
     if first["type"] == "extra_forbidden":
@@ -162,15 +218,23 @@ def _what(place: Place, errors: Sequence[ErrorDetails]) -> str:
     if first["type"] == "literal_error":
         options = re.findall(r"'([^']+)'", first["ctx"]["expected"])
         return f"takes {', '.join(map(toml, options))}; did you mean {toml(nearest(str(first['input']), options))}?"
-    what = f"takes {key.takes}" if key and (len(errors) > 1 or "a valid " in first["msg"]) else first["msg"]
+    what = (
+        f"takes {key.takes}"
+        if key and (len(errors) > 1 or "a valid " in first["msg"])
+        else first["msg"]
+    )
     return f"{what}; for example: {name} = {key.example}" if key else what
 
 
 def _nearest_key(table: str, name: str) -> str:
-    """Return the most similar key of the table, or of any other where that one has none that is similar."""
+    """Return the most similar key of the table, or of any other where that one has none that is
+    similar.
+    """
     here = list(tables()[table]["properties"])
     elsewhere = {one.name: one.path for one in every_key()}
-    close = difflib.get_close_matches(name, here, 1) or difflib.get_close_matches(name, elsewhere, 1)
+    close = difflib.get_close_matches(name, here, 1) or difflib.get_close_matches(
+        name, elsewhere, 1
+    )
     return next((one if one in here else elsewhere[one] for one in close), nearest(name, here))
 
 
@@ -193,13 +257,25 @@ def _line(text: str, place: Place) -> int:
 
 OURS: Final = ("CARDLINK_", "AWS_", "PREFECT_API_", "PREFECT_HOME", "PREFECT_LOGGING_")
 # Variables whose values are no secrets; of the others only that they are set is shown.
-REPORTED: Final = ("_FILE", "_CONFIG", "_ACTOR", "_ACTORS", "_POOL", "_REGION", "_PROFILE", "_HOME", "_PATH", "_LEVEL")
+REPORTED: Final = (
+    "_FILE",
+    "_CONFIG",
+    "_ACTOR",
+    "_ACTORS",
+    "_POOL",
+    "_REGION",
+    "_PROFILE",
+    "_HOME",
+    "_PATH",
+    "_LEVEL",
+)
 
 
 def settings_in_effect(
     effective: Mapping[str, Any], given: Mapping[str, Any], environment: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Return value and origin of an issuer's settings, then of the environment's, without any secret.
+    """Return value and origin of an issuer's settings, then of the environment's, without any
+    secret.
 
     `effective` is the issuer's whole model as plain values, `given` the content of its TOML.
     """
@@ -207,14 +283,18 @@ def settings_in_effect(
     for name, value in sorted(environment.items()):
         if name.endswith("_URL"):
             url = urlsplit(value)
-            value = url._replace(netloc=url.netloc.rpartition("@")[2], path="", query="", fragment="").geturl()
+            value = url._replace(
+                netloc=url.netloc.rpartition("@")[2], path="", query="", fragment=""
+            ).geturl()
         elif not name.endswith(REPORTED):
             value = "(set)"
         found |= {name: {"value": value, "from": "environment"}} if name.startswith(OURS) else {}
     return found
 
 
-def _flat(effective: Mapping[str, Any], given: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def _flat(
+    effective: Mapping[str, Any], given: Any, prefix: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, value in effective.items():
         in_file = isinstance(given, Mapping) and name in given
         below = given[name] if in_file else {}

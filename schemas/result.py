@@ -1,4 +1,6 @@
-"""The result file that the portal returns (interface.md 2.7): its columns, their spellings, its rows."""
+"""The result file that the portal returns (interface.md 2.7): its columns, their spellings, its
+rows.
+"""
 
 import pandera.polars as pa
 import polars as pl
@@ -10,7 +12,13 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "cuid": ("cuid", "cardholdercuid"),
     "last_4": ("last4", "lastfour", "cardlast4", "panlast4"),
     "url": ("url", "cardlinkurl", "link", "cardlink"),
-    "expiration_date": ("expirationdate", "expireson", "expiresat", "expirydate", "linkexpirationdate"),
+    "expiration_date": (
+        "expirationdate",
+        "expireson",
+        "expiresat",
+        "expirydate",
+        "linkexpirationdate",
+    ),
     "error": ("error", "errors", "errormessage"),
 }
 CUID, LAST_4, URL, EXPIRATION_DATE, ERROR = SPELLINGS

@@ -1,10 +1,12 @@
 """The one table of rules: what must hold of every row that is sent (interface.md 2.6, 2.10, 8).
 
-A rule is one entry: its code, the column it is reported on, an expression that is false where a row breaks it, an
-example that breaks it, its severity, who acts, and what would be accepted. Everything else is derived from the
-entries: the pandera schema (`flows.submissions.validate`), the verdicts, hints and actions (`schemas.reasons`),
+A rule is one entry: its code, the column it is reported on, an expression that is false where a row
+breaks it, an example that breaks it, its severity, who acts, and what would be accepted. Everything
+else is derived from the entries: the pandera schema (`flows.submissions.validate`), the verdicts,
+hints and actions (`schemas.reasons`),
 `deploy/REASONS.md`, and a row of the sample extract. Of the rules that a cell breaks, the first of the table is
-reported. Rules see cells as the portal would get them: trimmed, in its spelling, null where there is nothing.
+reported. Rules see cells as the portal would get them: trimmed, in its spelling, null where there
+is nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +28,14 @@ from schemas.portal import COLUMNS, subject
 NAME = r"^[^0-9]*\p{L}[^0-9]*$"
 LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
-SETTINGS = {name for name, one in RuleSettings.model_fields.items() if get_args(one.annotation) == get_args(Severity)}
+SETTINGS = {
+    name
+    for name, one in RuleSettings.model_fields.items()
+    if get_args(one.annotation) == get_args(Severity)
+}
 
-Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]  # or a function of business date and settings
+# or a function of business date and settings
+Holds = pl.Expr | Callable[[date, RuleSettings], pl.Expr]
 
 
 @dataclass(frozen=True, eq=False)  # told apart by identity: a dict of cells has no hash
@@ -42,15 +49,23 @@ class Rule:
     severity: str = "reject"  # reject, warn, or the setting of `[rules]` that decides
     action: str = FIX  # who acts
     hint: str = ""  # what would be accepted, where that is not what its column accepts
-    narrows: str = ""  # a wider rule, broken by every row that breaks this one, which names the mistake exactly
-    screen: str = ""  # a cheaper question, asked first: the shape that a cell has which may break it
+    # a wider rule, broken by every row that breaks this one, which names the mistake exactly
+    narrows: str = ""
+    # a cheaper question, asked first: the shape that a cell has which may break it
+    screen: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an entry that could not work, or that nobody could see at work."""
         if not self.example:
             raise ValueError(f"{self.code}: a rule needs an example that breaks it")
-        if unknown := {self.column, *self.example} - COLUMNS.keys() | {self.severity} - {"reject", "warn", *SETTINGS}:
-            raise ValueError(f"{self.code}: no such column or severity: {', '.join(sorted(unknown))}")
+        if unknown := {self.column, *self.example} - COLUMNS.keys() | {self.severity} - {
+            "reject",
+            "warn",
+            *SETTINGS,
+        }:
+            raise ValueError(
+                f"{self.code}: no such column or severity: {', '.join(sorted(unknown))}"
+            )
 
     def severity_by(self, settings: RuleSettings) -> Severity:
         """Return what happens to a row that breaks the rule."""
@@ -58,7 +73,9 @@ class Rule:
         return severity
 
     def expression(self, as_of: date, settings: RuleSettings) -> pl.Expr:
-        """Return the expression on a business date; a rule judges only what is there, so null holds."""
+        """Return the expression on a business date; a rule judges only what is there, so null
+        holds.
+        """
         holds = self.holds if isinstance(self.holds, pl.Expr) else self.holds(as_of, settings)
         return (holds | unlike(self.column, self.screen) if self.screen else holds).fill_null(True)
 
@@ -81,7 +98,9 @@ def _expiry() -> pl.Expr:
 
 def _no_placeholder(column: str) -> Holds:
     filler = expressions.FILLER_SHAPE
-    return lambda _, settings: ~pl.col(column).str.contains(expressions.one_of(settings.placeholders, filler))
+    return lambda _, settings: (
+        ~pl.col(column).str.contains(expressions.one_of(settings.placeholders, filler))
+    )
 
 
 def _present(column: str) -> pl.Expr:
@@ -89,14 +108,23 @@ def _present(column: str) -> pl.Expr:
 
 
 def _by_country(american: pl.Expr, canadian: pl.Expr) -> pl.Expr:
-    """Return the expression of the row's country; null, which holds, where the country is unknown."""
-    there = (pl.col(COUNTRY).is_in([one for one in places.COUNTRIES if one[0].upper() == first]) for first in "UC")
+    """Return the expression of the row's country; null, which holds, where the country is
+    unknown.
+    """
+    there = (
+        pl.col(COUNTRY).is_in([one for one in places.COUNTRIES if one[0].upper() == first])
+        for first in "UC"
+    )
     return pl.when(next(there)).then(american).when(next(there)).then(canadian)
 
 
 def _in_its_state() -> pl.Expr:
-    american, canadian = (pl.col(POSTAL_CODE).str.slice(0, size) + pl.col(SUBNATIONAL) for size in (3, 1))
-    return _by_country(american, canadian).is_in(pl.Series(sorted(places.postal_places())).implode())
+    american, canadian = (
+        pl.col(POSTAL_CODE).str.slice(0, size) + pl.col(SUBNATIONAL) for size in (3, 1)
+    )
+    return _by_country(american, canadian).is_in(
+        pl.Series(sorted(places.postal_places())).implode()
+    )
 
 
 def _outlives_its_link(as_of: date, settings: RuleSettings) -> pl.Expr:
@@ -135,7 +163,9 @@ def _text_rules(column: str) -> Iterator[Rule]:
     yield Rule(
         f"{entity}.length",
         column,
-        lambda _, settings: pl.col(column).str.len_chars() <= settings.max_length.get(column, LONGEST),
+        lambda _, settings: (
+            pl.col(column).str.len_chars() <= settings.max_length.get(column, LONGEST)
+        ),
         {column: long.get(column, "abc" * 99)},
         "too_long",
         hint=f"at most {LONGEST} characters, or those of [rules] max_length",
@@ -144,15 +174,41 @@ def _text_rules(column: str) -> Iterator[Rule]:
         screen = expressions.LONGEST_PHONE if column == PHONE else expressions.LONG_NUMBER
         holds = ~expressions.holds_card(pl.col(column), pl.col(PAN))
         hint = "no card number"
-        yield Rule(f"{entity}.card_number", column, holds, {column: card}, "card_in_text", hint=hint, screen=screen)
+        yield Rule(
+            f"{entity}.card_number",
+            column,
+            holds,
+            {column: card},
+            "card_in_text",
+            hint=hint,
+            screen=screen,
+        )
     if column not in (CUSTOMER_KEY, EMAIL, PHONE):  # the last two have a form of their own
         characters = f"{expressions.INVISIBLE_SHAPE}|{expressions.GARBLED_SHAPE}"
         for kind, shape, example, hint in (
-            ("invisible", expressions.INVISIBLE_SHAPE, "Ann\u200b\u202e Lee", "no characters that cannot be seen"),
-            ("garbled", expressions.GARBLED_SHAPE, "JosÃ© Lee", "text in the encoding that [source] names"),
+            (
+                "invisible",
+                expressions.INVISIBLE_SHAPE,
+                "Ann\u200b\u202e Lee",
+                "no characters that cannot be seen",
+            ),
+            (
+                "garbled",
+                expressions.GARBLED_SHAPE,
+                "JosÃ© Lee",
+                "text in the encoding that [source] names",
+            ),
         ):
             holds = ~pl.col(column).str.contains(shape)
-            yield Rule(f"{entity}.{kind}", column, holds, {column: example}, kind, hint=hint, screen=characters)
+            yield Rule(
+                f"{entity}.{kind}",
+                column,
+                holds,
+                {column: example},
+                kind,
+                hint=hint,
+                screen=characters,
+            )
 
 
 EXPIRATION_HINT = "a card valid on the business date and until its link expires"
@@ -175,9 +231,17 @@ RULES: tuple[Rule, ...] = (
         {CUID: "4111111111111111"},
         screen=expressions.LONG_NUMBER,
     ),
-    Rule("cardholder.cuid.format", CUID, ~pl.col(CUID).str.contains(r"\p{Cc}"), {CUID: "C-1\u0085C-2"}),  # sent as is
+    # sent as is
+    Rule(
+        "cardholder.cuid.format",
+        CUID,
+        ~pl.col(CUID).str.contains(r"\p{Cc}"),
+        {CUID: "C-1\u0085C-2"},
+    ),
     Rule("card.pan.format", PAN, _matches(PAN, expressions.PAN_SHAPE), {PAN: "424242424242424"}),
-    Rule("card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"),
+    Rule(
+        "card.pan.luhn", PAN, expressions.luhn_holds(pl.col(PAN)), {PAN: "4242424242424241"}, "luhn"
+    ),
     Rule("card.expiration_year.format", YEAR, _matches(YEAR, expressions.YEAR_SHAPE), {YEAR: "9"}),
     Rule(  # valid to the end of its month
         "card.expiration.expired",
@@ -201,7 +265,12 @@ RULES: tuple[Rule, ...] = (
         "expires_soon",
         hint=EXPIRATION_HINT,
     ),
-    Rule("card.expiration_month.format", MONTH, _matches(MONTH, expressions.MONTH_SHAPE), {MONTH: "13"}),
+    Rule(
+        "card.expiration_month.format",
+        MONTH,
+        _matches(MONTH, expressions.MONTH_SHAPE),
+        {MONTH: "13"},
+    ),
     Rule(
         "card.name_on_card.missing",
         NAME_ON_CARD,
@@ -210,7 +279,11 @@ RULES: tuple[Rule, ...] = (
         "name_on_card",
     ),
     Rule(
-        "card.name_on_card.format", NAME_ON_CARD, _matches(NAME_ON_CARD, NAME), {NAME_ON_CARD: "MARY 2"}, "name_on_card"
+        "card.name_on_card.format",
+        NAME_ON_CARD,
+        _matches(NAME_ON_CARD, NAME),
+        {NAME_ON_CARD: "MARY 2"},
+        "name_on_card",
     ),
     *(
         Rule(
@@ -249,14 +322,25 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "address.subnational.unknown",
         SUBNATIONAL,
-        _by_country(pl.col(SUBNATIONAL).is_in(list(places.STATES)), pl.col(SUBNATIONAL).is_in(list(places.PROVINCES))),
+        _by_country(
+            pl.col(SUBNATIONAL).is_in(list(places.STATES)),
+            pl.col(SUBNATIONAL).is_in(list(places.PROVINCES)),
+        ),
         {SUBNATIONAL: "ON", COUNTRY: "US"},
     ),
-    Rule("address.country.unknown", COUNTRY, pl.col(COUNTRY).is_in(places.COUNTRIES), {COUNTRY: "Atlantis"}),
+    Rule(
+        "address.country.unknown",
+        COUNTRY,
+        pl.col(COUNTRY).is_in(places.COUNTRIES),
+        {COUNTRY: "Atlantis"},
+    ),
     Rule(
         "address.postal_code.format",
         POSTAL_CODE,
-        _by_country(_matches(POSTAL_CODE, expressions.ZIP_SHAPE), _matches(POSTAL_CODE, expressions.CANADIAN_SHAPE)),
+        _by_country(
+            _matches(POSTAL_CODE, expressions.ZIP_SHAPE),
+            _matches(POSTAL_CODE, expressions.CANADIAN_SHAPE),
+        ),
         {POSTAL_CODE: "021", COUNTRY: "US", SUBNATIONAL: "MA"},
     ),
     Rule(
@@ -266,7 +350,24 @@ RULES: tuple[Rule, ...] = (
         {POSTAL_CODE: "10001", COUNTRY: "US", SUBNATIONAL: "MA"},
         "address_mismatch",
     ),
-    Rule("address.email.format", EMAIL, _matches(EMAIL, expressions.EMAIL_SHAPE), {EMAIL: "ada@example"}, "email"),
-    Rule("address.phone_number.format", PHONE, _matches(PHONE, expressions.PHONE_SHAPE), {PHONE: "call me"}, "phone"),
-    Rule("address.is_primary.format", IS_PRIMARY, pl.col(IS_PRIMARY).is_in(["TRUE", "FALSE"]), {IS_PRIMARY: "maybe"}),
+    Rule(
+        "address.email.format",
+        EMAIL,
+        _matches(EMAIL, expressions.EMAIL_SHAPE),
+        {EMAIL: "ada@example"},
+        "email",
+    ),
+    Rule(
+        "address.phone_number.format",
+        PHONE,
+        _matches(PHONE, expressions.PHONE_SHAPE),
+        {PHONE: "call me"},
+        "phone",
+    ),
+    Rule(
+        "address.is_primary.format",
+        IS_PRIMARY,
+        pl.col(IS_PRIMARY).is_in(["TRUE", "FALSE"]),
+        {IS_PRIMARY: "maybe"},
+    ),
 )

@@ -6,7 +6,14 @@ In every table unknown keys are errors, and values never change after reading.
 from datetime import date, time
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 Change = Literal["name", "address", "expiration", "reissue"]
 
@@ -30,27 +37,45 @@ class Settings(BaseModel):
 
 
 def setting(default: Any, meaning: str, **limits: Any) -> Any:
-    """Return one key of a table: its default, `...` where it is required, its meaning, and the limits of its value."""
+    """Return one key of a table: its default, `...` where it is required, its meaning, and the
+    limits of its value.
+    """
     return Field(default, description=meaning, **limits)
 
 
 class StoreSettings(Settings):
-    """For a `root` on S3: how objects are written, whose bucket it is, and the tag that says that a file is clean."""
+    """For a `root` on S3: how objects are written, whose bucket it is, and the tag that says that a
+    file is clean.
+    """
 
-    kms_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/_-]{1,256}$")] | None = setting(
-        None, "KMS key (id, ARN or `alias/NAME`) that every object is encrypted with: SSE-KMS"
+    kms_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/_-]{1,256}$")] | None = (
+        setting(
+            None, "KMS key (id, ARN or `alias/NAME`) that every object is encrypted with: SSE-KMS"
+        )
     )
-    bucket_key: bool | None = setting(None, "with `kms_key`: a bucket key saves KMS calls; unset: as the bucket says")
-    owner: str | None = setting(None, "AWS account of the bucket; one of any other is refused", pattern="^[0-9]{12}$")
+    bucket_key: bool | None = setting(
+        None, "with `kms_key`: a bucket key saves KMS calls; unset: as the bucket says"
+    )
+    owner: str | None = setting(
+        None, "AWS account of the bucket; one of any other is refused", pattern="^[0-9]{12}$"
+    )
     lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = setting(
         None, "Object Lock of manifests, commits and events; needs a bucket made with Object Lock"
     )
-    lock_days: int | None = setting(None, "days that `lock_mode` keeps them from being deleted", ge=1, le=36500)
-    verdict_tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,128}$")] | None = setting(
-        None, "tag of the malware verdict, such as `GuardDutyMalwareScanStatus`; no dropped file is read without it"
+    lock_days: int | None = setting(
+        None, "days that `lock_mode` keeps them from being deleted", ge=1, le=36500
     )
-    verdict_clean: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,256}$")] = setting(
-        "NO_THREATS_FOUND", "value of that tag on a clean file; a file with any other value is never read"
+    verdict_tag: (
+        Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,128}$")] | None
+    ) = setting(
+        None,
+        "tag of the malware verdict, such as `GuardDutyMalwareScanStatus`; no dropped file is read without it",
+    )
+    verdict_clean: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,256}$")] = (
+        setting(
+            "NO_THREATS_FOUND",
+            "value of that tag on a clean file; a file with any other value is never read",
+        )
     )
 
     @model_validator(mode="after")
@@ -63,21 +88,32 @@ class StoreSettings(Settings):
 
 
 class Portfolio(Settings):
-    """With `full_portfolio = true`, new and changed cardholders are sent, and those whose link is about to expire."""
+    """With `full_portfolio = true`, new and changed cardholders are sent, and those whose link is
+    about to expire.
+    """
 
-    changes: tuple[Change, ...] = setting(get_args(Change), "which changes of a known card send it again")
-    renew_within_days: int = setting(14, "replace a link that expires within this many days", ge=0, le=365)
-    resend_errors: bool = setting(False, "`true`: rows the partner refused are sent again every night, even unchanged")
+    changes: tuple[Change, ...] = setting(
+        get_args(Change), "which changes of a known card send it again"
+    )
+    renew_within_days: int = setting(
+        14, "replace a link that expires within this many days", ge=0, le=365
+    )
+    resend_errors: bool = setting(
+        False, "`true`: rows the partner refused are sent again every night, even unchanged"
+    )
 
 
 class LinkSettings(Settings):
     """The columns of `links.csv`, its date format, and the rows of a file."""
 
     columns: dict[LinkColumn, Name] = setting(
-        {name: name for name in get_args(LinkColumn)}, "columns of `links.csv`, in order, each with its name there"
+        {name: name for name in get_args(LinkColumn)},
+        "columns of `links.csv`, in order, each with its name there",
     )
     date_format: DateFormat = setting("YYYY-MM-DD", "how `expires_on` is written")
-    rows_per_file: int | None = setting(None, "split into `links-00001.csv`, `links-00002.csv` … of so many rows", ge=1)
+    rows_per_file: int | None = setting(
+        None, "split into `links-00001.csv`, `links-00002.csv` … of so many rows", ge=1
+    )
 
     @field_validator("columns")
     @classmethod
@@ -85,7 +121,9 @@ class LinkSettings(Settings):
         if not {"cuid", "url"} <= columns.keys():
             raise ValueError("links.csv needs at least cuid and url")
         if len({*columns.values(), *CHANGES}) < len(columns) + len(CHANGES):
-            raise ValueError("two columns of links.csv have one name, or that of a delivery's column: change, why")
+            raise ValueError(
+                "two columns of links.csv have one name, or that of a delivery's column: change, why"
+            )
         return columns
 
     @property
@@ -95,46 +133,68 @@ class LinkSettings(Settings):
 
 
 class Schedule(Settings):
-    """When `nightly` runs, in the issuer's time zone; other days and holidays are skipped, with an alert."""
+    """When `nightly` runs, in the issuer's time zone; other days and holidays are skipped, with an
+    alert.
+    """
 
-    cron: str = setting("30 1 * * *", "when `nightly` runs, in the issuer's time zone", pattern=r"^\S+( \S+){4}$")
-    days: tuple[Weekday, ...] = setting(WEEK, "business days; other days are skipped, with an alert", min_length=1)
+    cron: str = setting(
+        "30 1 * * *", "when `nightly` runs, in the issuer's time zone", pattern=r"^\S+( \S+){4}$"
+    )
+    days: tuple[Weekday, ...] = setting(
+        WEEK, "business days; other days are skipped, with an alert", min_length=1
+    )
     holidays: tuple[date, ...] = setting((), "dates that are skipped as well")
-    extract_by: time | None = setting(None, "time of day by which an extract must have arrived; unset: no alert")
+    extract_by: time | None = setting(
+        None, "time of day by which an extract must have arrived; unset: no alert"
+    )
 
 
 class Alerts(Settings):
     """What raises an alert, and where alerts and tables link to."""
 
-    empty_extract: Literal["alert", "allow"] = setting("alert", "`allow`: an extract without rows is nothing unusual")
-    report_url: Address = setting("", "address under which the store can be browsed; reports are linked below it")
-    presigned_hours: int = setting(12, "hours a link to a report on S3 works, without a server; 0: none", ge=0, le=168)
+    empty_extract: Literal["alert", "allow"] = setting(
+        "alert", "`allow`: an extract without rows is nothing unusual"
+    )
+    report_url: Address = setting(
+        "", "address under which the store can be browsed; reports are linked below it"
+    )
+    presigned_hours: int = setting(
+        12, "hours a link to a report on S3 works, without a server; 0: none", ge=0, le=168
+    )
 
 
 Act = Literal["release", "gates", "override", "purge", "accept"]
 
 
 class FourEyes(Settings):
-    """Acts that need a second person: the first one's command stores a request, another's carries it out."""
+    """Acts that need a second person: the first one's command stores a request, another's carries
+    it out.
+    """
 
     acts: tuple[Act, ...] = setting(
-        (), "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; `purge`; `audit accept`"
+        (),
+        "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; `purge`; `audit accept`",
     )
     hours: int = setting(24, "hours after which a request expires", ge=1, le=168)
 
 
 class Retention(Settings):
-    """Days after a run's last result; what is unsent, unanswered or has an open break is kept, however old.
+    """Days after a run's last result; what is unsent, unanswered or has an open break is kept,
+    however old.
 
-    Links have no term of their own: in report, outcomes and results they go with the ledger, in deliveries as late.
-    Result files belong to the operator, like everything that is dropped.
+    Links have no term of their own: in report, outcomes and results they go with the ledger, in
+    deliveries as late. Result files belong to the operator, like everything that is dropped.
     """
 
     chunks_days: int = setting(7, "days to keep sealed chunks after the run's last result", ge=0)
-    ledger_days: int = setting(395, "the same for ledger, outcomes and report; never shorter than a link lives", ge=63)
+    ledger_days: int = setting(
+        395, "the same for ledger, outcomes and report; never shorter than a link lives", ge=63
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.chunks_days > self.ledger_days:
-            raise ValueError("chunks_days is more than ledger_days: a chunk cannot be identified without its ledger")
+            raise ValueError(
+                "chunks_days is more than ledger_days: a chunk cannot be identified without its ledger"
+            )
         return self

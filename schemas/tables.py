@@ -1,6 +1,8 @@
-"""The base of every table we write, as `Settings` is of every TOML table; and the CSV files of the reports.
+"""The base of every table we write, as `Settings` is of every TOML table; and the CSV files of the
+reports.
 
-These can be rebuilt at any time: of a run links.csv, errors.csv and others, across runs worklist.csv.
+These can be rebuilt at any time: of a run links.csv, errors.csv and others, across runs
+worklist.csv.
 """
 
 from collections.abc import Mapping
@@ -28,7 +30,9 @@ class Table(pa.DataFrameModel):
         return {name: column.dtype.type for name, column in cls.to_schema().columns.items()}
 
 
-def parquet(frame: pl.DataFrame, metadata: Mapping[str, str] | None = None, **options: Any) -> bytes:
+def parquet(
+    frame: pl.DataFrame, metadata: Mapping[str, str] | None = None, **options: Any
+) -> bytes:
     """Return a frame as Parquet; its metadata name the version, which the first did not write."""
     out, named = BytesIO(), {"format": str(FORMAT)} if FORMAT > 1 else {}
     frame.write_parquet(out, metadata={**(metadata or {}), **named} or None, **options)
@@ -48,7 +52,9 @@ class Links(Table):
 
 
 class Refusals(Table):
-    """errors.csv, rejects.csv and held.csv: one line per row and reason, with the action to take."""
+    """errors.csv, rejects.csv and held.csv: one line per row and reason, with the action to
+    take.
+    """
 
     row: pl.UInt32 = pa.Field(ge=1)  # data record of the extract, from 1
     cuid: pl.String = pa.Field(nullable=True)

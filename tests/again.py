@@ -21,11 +21,19 @@ from tests.night import Bench, issuer, local_bench, portal_csv
 
 ERRORS = RowSelection(errors=True)
 REJECTS = RowSelection(rejects=True)
-PANS = ["4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117"]
+PANS = [
+    "4242424242424242",
+    "4111111111111111",
+    "5555555555554444",
+    "2223003122003222",
+    "6011111111111117",
+]
 
 
 def night(folder: Path, fail: float = 0.3, chunk: int = 1000) -> tuple[Bench, str]:
-    """Return a copy of a night of 30 rows that was submitted, answered and ingested, and its run."""
+    """Return a copy of a night of 30 rows that was submitted, answered and ingested, and its
+    run.
+    """
     made, run = _night(fail, chunk)
     shutil.copytree(made, folder / "store")
     return Bench(LocalStore(folder / "store"), issuer(portal={"rows_per_chunk": chunk})), run
@@ -42,20 +50,27 @@ def _night(fail: float, chunk: int) -> tuple[Path, str]:
 
 
 def of_rows(folder: Path, *rows: dict[str, str | None]) -> tuple[Bench, str]:
-    """Submit an extract of these rows, each with a card of its own; return the bench and the run."""
+    """Submit an extract of these rows, each with a card of its own; return the bench and the
+    run.
+    """
     bench = local_bench(folder, limits={"max_reject_rate": 1.0, "max_error_rate": 1.0})
     cards = [{PAN: PANS[at % len(PANS)], **row} for at, row in enumerate(rows)]
     return bench, bench.submit(bench.drop_bytes(portal_csv(portal_rows(*cards)))).manifest.run
 
 
-def again(bench: Bench, run: str, wanted: RowSelection = ERRORS, reason: str = "again", **more: Any) -> Submitted:
+def again(
+    bench: Bench, run: str, wanted: RowSelection = ERRORS, reason: str = "again", **more: Any
+) -> Submitted:
     """Resubmit rows of a run."""
     return resubmit(bench.context, Request(run, wanted, reason, **more))
 
 
 def in_state(bench: Bench, run: str, state: str) -> list[int]:
     """Return the rows of a run's report in that state."""
-    found = [pl.read_parquet(bench.report(run, f"rows/{part.name}")) for part in bench.manifest(run).ledger]
+    found = [
+        pl.read_parquet(bench.report(run, f"rows/{part.name}"))
+        for part in bench.manifest(run).ledger
+    ]
     return sorted(pl.concat(found).filter(state=state)["row"])
 
 

@@ -30,7 +30,9 @@ GOOD = {
 
 
 def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
-    """Return one good row per change, numbered from 1, with the change applied; cuids c-1, c-2, …"""
+    """Return one good row per change, numbered from 1, with the change applied; cuids c-1, c-2,
+    …
+    """
     rows = [
         {"row": at, "line": at + 1, **dict.fromkeys(columns()), **GOOD, CUID: f"c-{at}", **change}
         for at, change in enumerate(changes, 1)
@@ -40,13 +42,20 @@ def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
 
 
 def share_of(examples: float) -> int:
-    """Return a share of the examples that the profile of this session has: for properties that cost a night each."""
+    """Return a share of the examples that the profile of this session has: for properties that cost
+    a night each.
+    """
     return max(1, round(settings().max_examples * examples))
 
 
 def quick(number: int, cases: Sequence[Any]) -> list[Any]:
-    """Return cases of a parameter, of which the first so many run in `make test`, the others in `make test-all`."""
-    return [*cases[:number], *(pytest.param(*_values(one), marks=pytest.mark.slow) for one in cases[number:])]
+    """Return cases of a parameter, of which the first so many run in `make test`, the others in
+    `make test-all`.
+    """
+    return [
+        *cases[:number],
+        *(pytest.param(*_values(one), marks=pytest.mark.slow) for one in cases[number:]),
+    ]
 
 
 def _values(case: Any) -> tuple[Any, ...]:

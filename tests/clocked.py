@@ -1,4 +1,6 @@
-"""A directory store whose objects are as old as a test's clock says, so that months go by in a second."""
+"""A directory store whose objects are as old as a test's clock says, so that months go by in a
+second.
+"""
 
 from __future__ import annotations
 

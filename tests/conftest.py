@@ -1,5 +1,6 @@
-"""Fixtures of all tests: S3 servers, one of each kind for a test process. And what holds for the whole session:
-temporary files in memory where that is possible, and nothing left running at its end."""
+"""Fixtures of all tests: S3 servers, one of each kind for a test process. And what holds for the
+whole session: temporary files in memory where that is possible, and nothing left running at its
+end."""
 
 from __future__ import annotations
 
@@ -47,12 +48,15 @@ LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep temporary files in memory: half of the time of the tests is a disk that syncs. Mark what is started."""
+    """Keep temporary files in memory: half of the time of the tests is a disk that syncs. Mark what
+    is started.
+    """
     config.stash[LEFT] = []
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None  # asked for anew
-    os.environ.setdefault(leftovers.MARKER, uuid4().hex)  # workers of xdist have that of their controller
+    # workers of xdist have that of their controller
+    os.environ.setdefault(leftovers.MARKER, uuid4().hex)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,7 +76,9 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """Fail where a test left a thread or a process, once fixtures and workers have ended; end the processes."""
+    """Fail where a test left a thread or a process, once fixtures and workers have ended; end the
+    processes.
+    """
     yield
     config = session.config
     threads = [f"a thread: {name}" for name in leftovers.threads()]

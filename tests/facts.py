@@ -1,4 +1,6 @@
-"""Facts of reports made up for tests of pages and workbooks: counts of any size without the rows behind them."""
+"""Facts of reports made up for tests of pages and workbooks: counts of any size without the rows
+behind them.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,27 @@ def manifest(chunks: int, rejected: int = 0) -> Manifest:
     sent = 1000 * chunks
     return Manifest(
         run=RUN,
-        source=SourceIdentity(key="bank/extracts/bank-20261120.csv", version="1", size=10, sha256="a" * 64),
+        source=SourceIdentity(
+            key="bank/extracts/bank-20261120.csv", version="1", size=10, sha256="a" * 64
+        ),
         as_of=date(2026, 11, 20),
         settings_sha256="b" * 64,
         recipe=1,
         recipients=("C" * 40,),
-        counts=Counts(lines=sent, read=sent + rejected, submitted=sent, rejected=rejected, duplicate=0, suppressed=0),
+        counts=Counts(
+            lines=sent,
+            read=sent + rejected,
+            submitted=sent,
+            rejected=rejected,
+            duplicate=0,
+            suppressed=0,
+        ),
         reasons={"card.pan.luhn": rejected} if rejected else {},
         repairs={},
         chunks=tuple(
-            ManifestChunk(number=at, name=f"{RUN}-{at:05d}.csv.pgp", rows=1000, bytes=9, sha256="d" * 64)
+            ManifestChunk(
+                number=at, name=f"{RUN}-{at:05d}.csv.pgp", rows=1000, bytes=9, sha256="d" * 64
+            )
             for at in range(1, chunks + 1)
         ),
         ledger=(LedgerPart(name="part-00001.parquet", rows=1, sha256="e" * 64),),
@@ -43,7 +56,9 @@ def manifest(chunks: int, rejected: int = 0) -> Manifest:
 
 
 def total(chunks: int, *, missing: int = 0, errors: int = 50, **changes: Any) -> Tally:
-    """Return the tally of a run whose last `missing` chunks are not answered; `changes` replace fields."""
+    """Return the tally of a run whose last `missing` chunks are not answered; `changes` replace
+    fields.
+    """
     numbers = list(range(1, chunks + 1))
     silent = [at > chunks - missing for at in numbers]
     counts = {
@@ -60,21 +75,29 @@ def total(chunks: int, *, missing: int = 0, errors: int = 50, **changes: Any) ->
             "chunk": numbers,
             **counts,
             "state": ["awaiting" if one else "answered" for one in silent],
-            "results": [[] if one else [f"result-{at}.csv"] for at, one in zip(numbers, silent, strict=True)],
+            "results": [
+                [] if one else [f"result-{at}.csv"] for at, one in zip(numbers, silent, strict=True)
+            ],
         },
         schema=CHUNKS,
     )
-    files = frozenset(ResultFile(f"{at:064x}", f"result-{at}.csv", NOW.date(), 1000) for at in numbers)
+    files = frozenset(
+        ResultFile(f"{at:064x}", f"result-{at}.csv", NOW.date(), 1000) for at in numbers
+    )
     return add([])._replace(chunks=frame, files=files, **changes)
 
 
 def facts(
     chunks: int = 3, *, rejected: int = 0, breaks: frozenset[Break] = frozenset(), **of_total: Any
 ) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Return the summary, with a trend of fourteen like nights, and the chunk table of such a run."""
+    """Return the summary, with a trend of fourteen like nights, and the chunk table of such a
+    run.
+    """
     run = manifest(chunks, rejected)
     whole = total(chunks, breaks=breaks, **of_total)
-    summary = summarise(run, whole, issuer(), items(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"})
+    summary = summarise(
+        run, whole, issuer(), items(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"}
+    )
     night = {"run": RUN, "state": summary["verdict"], **summary["rows"]}
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]
     trend = [{**night, "as_of": day.isoformat()} for day in days]

@@ -1,4 +1,6 @@
-"""A proxy between boto3 and an S3 server that does to requests what networks and stores do on a bad night."""
+"""A proxy between boto3 and an S3 server that does to requests what networks and stores do on a bad
+night.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from urllib.parse import urlsplit
 
 
 class Fault(Enum):
-    """What happens to one request; those with a number are answers given without asking the server."""
+    """What happens to one request; those with a number are answers given without asking the
+    server.
+    """
 
     THROTTLED = (503, "SlowDown")
     TOO_MANY = (429, "TooManyRequests")
@@ -56,7 +60,9 @@ PASSING = (
 
 
 class RunInputs(NamedTuple):
-    """One request as a chooser sees it; `number` counts all requests from 0, `signed` is its Authorization."""
+    """One request as a chooser sees it; `number` counts all requests from 0, `signed` is its
+    Authorization.
+    """
 
     number: int
     method: str
@@ -107,7 +113,9 @@ def at_random(seed: int, share: float, faults: Sequence[Fault] = PASSING) -> Cho
 def between(
     endpoint: str, choose: Chooser, *, silence: float = 2.0, headers: Sequence[tuple[str, str]] = ()
 ) -> Iterator[Proxy]:
-    """Run a proxy before `endpoint`; a TIMEOUT keeps quiet for `silence` seconds; a refusal has these `headers`."""
+    """Run a proxy before `endpoint`; a TIMEOUT keeps quiet for `silence` seconds; a refusal has
+    these `headers`.
+    """
     proxy = Proxy("", Counter(), [])
     lock = Lock()
 
@@ -118,7 +126,9 @@ def between(
 
         def fault(self) -> Fault | None:
             with lock:
-                asked = RunInputs(len(proxy.asked), self.command, self.path, self.headers.get("Authorization", ""))
+                asked = RunInputs(
+                    len(proxy.asked), self.command, self.path, self.headers.get("Authorization", "")
+                )
                 proxy.asked.append(asked)
                 fault = choose(asked)
                 if fault:
@@ -207,7 +217,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _ask(self, body: bytes, without: str) -> _Answer:
         connection = HTTPConnection(self.upstream, timeout=120)
         try:
-            headers = {k: v for k, v in self.headers.items() if k.lower() not in ("expect", without)}
+            headers = {
+                k: v for k, v in self.headers.items() if k.lower() not in ("expect", without)
+            }
             connection.request(self.command, self.path, body, headers)
             response = connection.getresponse()
             return _Answer(response.status, response.getheaders(), response.read())

@@ -74,7 +74,9 @@ def sign_only() -> PortalKey:
 
 
 class Gpg:
-    """Calls of plain gpg in one home, at a time and with a passphrase of its own, without questions."""
+    """Calls of plain gpg in one home, at a time and with a passphrase of its own, without
+    questions.
+    """
 
     def __init__(self, home: Path, since: str = "", passphrase: str = "") -> None:
         self.home = home
@@ -87,9 +89,19 @@ class Gpg:
         clock = (
             [f"--faked-system-time={at}!"] if at else []
         )  # stands still: else a slow machine makes keys of the future
-        quiet = ["--batch", *BUILDING, "--no-tty", "--pinentry-mode", "loopback", "--passphrase", self._passphrase]
+        quiet = [
+            "--batch",
+            *BUILDING,
+            "--no-tty",
+            "--pinentry-mode",
+            "loopback",
+            "--passphrase",
+            self._passphrase,
+        ]
         command = ["gpg", "--homedir", str(self.home), *quiet, *clock, *arguments]
-        return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode("latin-1")
+        return subprocess.run(command, input=given, capture_output=True, check=True).stdout.decode(
+            "latin-1"
+        )
 
 
 def _primary_and_subkey(gpg: Gpg, primary_ends: str, subkey_ends: str) -> str:

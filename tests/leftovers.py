@@ -1,7 +1,8 @@
-"""What tests leave running when all of them have ended: processes, known by their environment, and threads.
+"""What tests leave running when all of them have ended: processes, known by their environment, and
+threads.
 
-Every process that a session starts inherits its mark, so one whose parent has died is found too. Without /proc (macOS)
-no process is seen.
+Every process that a session starts inherits its mark, so one whose parent has died is found too.
+Without /proc (macOS) no process is seen.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Process(NamedTuple):
 
 @contextmanager
 def ended(process: subprocess.Popen[T]) -> Iterator[subprocess.Popen[T]]:
-    """Kill a process that leads its group, with all of the group, when the block ends, however it ends."""
+    """Kill a process that leads its group, with all of the group, when the block ends, however it
+    ends.
+    """
     with process:
         try:
             yield process
@@ -53,7 +56,9 @@ def ended(process: subprocess.Popen[T]) -> Iterator[subprocess.Popen[T]]:
 
 
 def with_its_parent(command: Sequence[str]) -> list[str]:
-    """Return a command that Linux kills when its parent dies, kill -9 included; elsewhere the command."""
+    """Return a command that Linux kills when its parent dies, kill -9 included; elsewhere the
+    command.
+    """
     if not sys.platform.startswith("linux"):
         return [*command]
     return [sys.executable, "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -80,12 +85,22 @@ def that_stay(marker: str, seconds: float = PATIENCE) -> list[Process]:
 
 def threads() -> list[str]:
     """Return the names of the threads that would keep this process from ending."""
-    return [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+    return [
+        one.name
+        for one in threading.enumerate()
+        if not one.daemon and one is not threading.main_thread()
+    ]
 
 
 def _marked(entry: bytes) -> Iterator[Process]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is none of ours
             if entry in (folder / "environ").read_bytes().split(b"\0"):
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                command = (
+                    (folder / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
+                    .strip()
+                )
                 yield Process(int(folder.name), command)

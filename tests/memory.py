@@ -1,4 +1,6 @@
-"""A store and a seal in memory, fast enough for thousands of nights; the store can die at any of its operations."""
+"""A store and a seal in memory, fast enough for thousands of nights; the store can die at any of
+its operations.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class KilledError(BaseException):
 
 
 class MemoryStore:
-    """Objects in a dictionary; once its death has come, every operation raises KilledError, until `revive`."""
+    """Objects in a dictionary; once its death has come, every operation raises KilledError, until
+    `revive`.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[Entry, bytes]] = {}
@@ -31,7 +35,9 @@ class MemoryStore:
         self._dead = False
 
     def die_at(self, part: str, times: int, *, late: bool) -> None:
-        """Die before the operation on a key that holds `part`, the so-manyth, or (`late`) after it has been done."""
+        """Die before the operation on a key that holds `part`, the so-manyth, or (`late`) after it
+        has been done.
+        """
         self._death = part, times, late
 
     def revive(self) -> None:
@@ -115,7 +121,9 @@ class MemorySealer:
     _number = count(1)
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        return [Sealed(chunk.name, SEAL + b"%08d" % next(self._number) + chunk.data) for chunk in chunks]
+        return [
+            Sealed(chunk.name, SEAL + b"%08d" % next(self._number) + chunk.data) for chunk in chunks
+        ]
 
 
 class MemoryOpener:

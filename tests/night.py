@@ -1,4 +1,6 @@
-"""A night on a bench: an issuer with real gpg and a real store, an extract dropped, a portal that answers."""
+"""A night on a bench: an issuer with real gpg and a real store, an extract dropped, a portal that
+answers.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,21 @@ def issuer(**changes: Any) -> Issuer:
     portal |= changes.pop("portal", {})
     limits = {"max_reject_rate": 0.5, "max_error_rate": 0.5}
     return Issuer.model_validate(
-        {"issuer": BANK, "root": "store", "test": True, "limits": limits, **changes, "portal": portal}
+        {
+            "issuer": BANK,
+            "root": "store",
+            "test": True,
+            "limits": limits,
+            **changes,
+            "portal": portal,
+        }
     )
 
 
 def uncommit(folder: Path, run: str) -> None:
-    """Make a run as if its process had died right before its commit; the last run of a local bench."""
+    """Make a run as if its process had died right before its commit; the last run of a local
+    bench.
+    """
     (folder / "store" / keys_of(run).manifest).unlink()
     max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
 
@@ -72,10 +83,15 @@ class Bench:
     @property
     def context(self) -> IssuerContext:
         """The issuer's edges: this store, real gpg."""
-        outside = Adapters(self.store, self.now, self.actor, lambda *_: None)  # the probe has tests of its own
-        return IssuerContext(self.issuer, outside, default_header(), self._sealer, self._opener, run_funnel)
+        # the probe has tests of its own
+        outside = Adapters(self.store, self.now, self.actor, lambda *_: None)
+        return IssuerContext(
+            self.issuer, outside, default_header(), self._sealer, self._opener, run_funnel
+        )
 
-    def drop(self, rows: int = 50, name: str = "bank-20261120.csv", *, bad: float = 0.0, seed: int = 0) -> str:
+    def drop(
+        self, rows: int = 50, name: str = "bank-20261120.csv", *, bad: float = 0.0, seed: int = 0
+    ) -> str:
         """Drop a generated extract; return its name."""
         out = BytesIO()
         write_sample(out, rows, bad=bad, seed=seed, as_of=DAY)
@@ -94,7 +110,10 @@ class Bench:
         """Let the simulated portal answer what is committed."""
         with GpgOpener([self.key.secret]) as opener:
             return answer_store(
-                self.store, self.issuer.issuer, Portal(opener, today=self.now().date(), **portal), habits
+                self.store,
+                self.issuer.issuer,
+                Portal(opener, today=self.now().date(), **portal),
+                habits,
             )
 
     def drop_result(self, content: bytes, name: str = "result.csv") -> None:
@@ -159,8 +178,12 @@ def local_bench(folder: Path, **changes: Any) -> Bench:
     return Bench(LocalStore(folder / "store"), issuer(**changes))
 
 
-def copy_of(make: Callable[..., tuple[Bench, T]], folder: Path, *given: Hashable) -> tuple[Bench, T]:
-    """Return a copy in a folder of the local bench that `make` makes of a folder, once in a test process."""
+def copy_of(
+    make: Callable[..., tuple[Bench, T]], folder: Path, *given: Hashable
+) -> tuple[Bench, T]:
+    """Return a copy in a folder of the local bench that `make` makes of a folder, once in a test
+    process.
+    """
     made, (bench, more) = _made(make, *given)
     shutil.copytree(made / "store", folder / "store", dirs_exist_ok=True)
     return replace(bench, store=LocalStore(folder / "store")), more

@@ -1,4 +1,6 @@
-"""A night whose links live at a running practice service: chunks uploaded to its portal, results ingested."""
+"""A night whose links live at a running practice service: chunks uploaded to its portal, results
+ingested.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,12 @@ class Placed:
 
 
 @contextmanager
-def placed(folder: Path, rows: int, habits: dict[str, Any] | None = None, **settings: Any) -> Iterator[Placed]:
-    """Run a night of so many cardholders through a service's portal; `settings` are of `[service]`."""
+def placed(
+    folder: Path, rows: int, habits: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[Placed]:
+    """Run a night of so many cardholders through a service's portal; `settings` are of
+    `[service]`.
+    """
     told = {"follow_cardholders": True, "requests_per_second": 1e6, **settings}
     with (
         GpgOpener([keys.sound().secret]) as opener,
@@ -49,12 +55,16 @@ def placed(folder: Path, rows: int, habits: dict[str, Any] | None = None, **sett
         upload(bench, run, service)
         bench.ingest()
         retry = Retry(time.monotonic, time.sleep, lambda: 0.0, attempts=2)
-        with open_client(service.settings, Credentials(**service.client._asdict()), retry) as client:
+        with open_client(
+            service.settings, Credentials(**service.client._asdict()), retry
+        ) as client:
             yield Placed(bench, run, service, client)
 
 
 def upload(bench: Bench, run: str, service: RunningService) -> None:
-    """Upload the chunks of a run to the service's portal, as a person would, and drop the results."""
+    """Upload the chunks of a run to the service's portal, as a person would, and drop the
+    results.
+    """
     with httpx.Client(base_url=service.address, timeout=300, trust_env=False) as browser:
         for chunk in bench.manifest(run).chunks:
             content = bench.content(keys_of(run).chunks + chunk.name)

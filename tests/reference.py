@@ -1,4 +1,5 @@
-"""Where three reference pages of `deploy/` come from: settings, commands and reasons, written from models and entries.
+"""Where three reference pages of `deploy/` come from: settings, commands and reasons, written from
+models and entries.
 
 `python -m tests.reference` writes the pages anew; a test compares them with what is there.
 """
@@ -169,7 +170,9 @@ def commands_page() -> str:
     """Return every command with its arguments, options and form."""
     text, group = COMMANDS, ""
     groups = list(dict.fromkeys(entry.name.rpartition(" ")[0] or entry.name for entry in ENTRIES))
-    for entry in sorted(ENTRIES, key=lambda one: groups.index(one.name.rpartition(" ")[0] or one.name)):
+    for entry in sorted(
+        ENTRIES, key=lambda one: groups.index(one.name.rpartition(" ")[0] or one.name)
+    ):
         below = entry.name.rpartition(" ")[0]
         if below and below != group:
             text += f"\n## cardlink {below}\n\n{GROUPS[below]}\n"
@@ -195,10 +198,17 @@ def _reasons() -> Iterator[str]:
         *_, action, hint = reason(rule.code)
         yield f"| `{rule.code}` | `{rule.column}` | {_severity(rule.severity)} | {action} | {hint} |"
     for title, entries in (("What a line must be", LINES), ("Rows among others", ROWS)):
-        yield from ("", f"## {title}", "", "| code | by default | who acts | accepted |", "|---|---|---|---|")
+        yield from (
+            "",
+            f"## {title}",
+            "",
+            "| code | by default | who acts | accepted |",
+            "|---|---|---|---|",
+        )
         known = ((one, reason(one.code)) for one in entries)
         yield from (
-            f"| `{one.code}` | {_severity(one.severity)} | {one.action} | {hint} |" for one, (*_, hint) in known
+            f"| `{one.code}` | {_severity(one.severity)} | {one.action} | {hint} |"
+            for one, (*_, hint) in known
         )
     yield from ("", "## The partner's errors", "", PARTNERS, "", "| kind | who acts |", "|---|---|")
     yield from (f"| `{kind}` | {action} |" for kind, action in sorted(PARTNER.items()))
@@ -209,7 +219,11 @@ def _severity(name: str) -> str:
     return f"`{name}`: {getattr(RuleSettings(), name)}" if name in rules.SETTINGS else name
 
 
-PAGES: Final = {"SETTINGS.md": settings_page, "COMMANDS.md": commands_page, "REASONS.md": reasons_page}
+PAGES: Final = {
+    "SETTINGS.md": settings_page,
+    "COMMANDS.md": commands_page,
+    "REASONS.md": reasons_page,
+}
 
 
 def write(folder: Path = DEPLOY) -> None:
@@ -220,14 +234,24 @@ def write(folder: Path = DEPLOY) -> None:
 
 def _examples() -> str:
     """Return the steps by example."""
-    rows = (f"| `{name}` | `{example}` | `{text}` | `{result}` |\n" for name, (example, text, result) in STEPS.items())
+    rows = (
+        f"| `{name}` | `{example}` | `{text}` | `{result}` |\n"
+        for name, (example, text, result) in STEPS.items()
+    )
     return "\n| step | example | of | makes |\n|---|---|---|---|\n" + "".join(rows)
 
 
 def _keys(table: str, without: Collection[str] = ()) -> str:
     shown = (one for one in every_key() if one.table == table and one.name not in without)
     rows = (
-        (f"`{one.name}`", _values(one.takes), _default(one.default), one.meaning, f"`{one.example}`") for one in shown
+        (
+            f"`{one.name}`",
+            _values(one.takes),
+            _default(one.default),
+            one.meaning,
+            f"`{one.example}`",
+        )
+        for one in shown
     )
     lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
     return "| key | value | default | meaning | example |\n|---|---|---|---|---|\n" + "".join(
@@ -248,7 +272,9 @@ def _command(entry: Entry[...], heading: str) -> str:
     context = click.Context(command, info_name=f"cardlink {entry.name}")
     usage = " ".join(command.collect_usage_pieces(context))
     text = f"\n{heading} cardlink {entry.name}\n\n`cardlink {entry.name} {usage}`\n\n{entry.summary}\n\n"
-    form = f"Form: `{entry.form.name}`." if isinstance(entry.form, Form) else f"No form: {entry.form}."
+    form = (
+        f"Form: `{entry.form.name}`." if isinstance(entry.form, Form) else f"No form: {entry.form}."
+    )
     options = dict(zip(entry.parameters, command.params, strict=True))
     rows = [f"| {_spelled(shown, context)} | {one.help} |\n" for one, shown in options.items()]
     return text + "| | |\n|---|---|\n" + "".join(rows) + f"\n{form}\n"

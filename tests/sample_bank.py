@@ -80,31 +80,46 @@ def extract() -> bytes:
 def results() -> dict[str, bytes]:
     """Return a result file per chunk by its name: links, and errors in several shapes."""
     stem = f"{sha256(extract()).hexdigest()[:8]}"
-    return {f"card-links-sample-bank-20261120-{stem}-{number:05d}-result.csv": _result(number) for number in (1, 2)}
+    return {
+        f"card-links-sample-bank-20261120-{stem}-{number:05d}-result.csv": _result(number)
+        for number in (1, 2)
+    }
 
 
 def expected() -> dict[str, Any]:
-    """Return what must become of the sample: counts, reasons, and every row that is not simply sent."""
+    """Return what must become of the sample: counts, reasons, and every row that is not simply
+    sent.
+    """
     rows = placed()
     fates = Counter(one.case.fate for one in rows)
     reasons = Counter(reason.partition("|")[2] for one in rows for reason in one.case.reasons)
     return {
         "as_of": AS_OF.isoformat(),
-        "counts": {"read": len(rows), "trailer": len(rows)} | {fate: fates[fate] for fate in ledger.FATES},
+        "counts": {"read": len(rows), "trailer": len(rows)}
+        | {fate: fates[fate] for fate in ledger.FATES},
         "reasons": dict(sorted(reasons.items())),
         "rows": {
-            str(one.row): {"line": one.line, "fate": one.case.fate, "reasons": list(one.case.reasons)}
+            str(one.row): {
+                "line": one.line,
+                "fate": one.case.fate,
+                "reasons": list(one.case.reasons),
+            }
             for one in rows
             if one.case.reasons
         },
-        "results": {"linked": fates[ledger.SUBMITTED] - len(SHAPES), "error": len(SHAPES), "awaiting": 0},
+        "results": {
+            "linked": fates[ledger.SUBMITTED] - len(SHAPES),
+            "error": len(SHAPES),
+            "awaiting": 0,
+        },
     }
 
 
 def readme() -> str:
     """Return the page that says what each row is for."""
     table = [
-        f"| {one.row} | {one.line} | {one.case.why} | {one.case.fate} | {_reported(one.case)} |" for one in placed()
+        f"| {one.row} | {one.line} | {one.case.why} | {one.case.fate} | {_reported(one.case)} |"
+        for one in placed()
     ]
     return HEAD + "\n".join(table) + "\n"
 
@@ -124,10 +139,15 @@ The files are written by `python -m tests.sample_bank`, where each row is one li
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write the files anew; results bear the digest of the extract they are of, so those of another go."""
+    """Write the files anew; results bear the digest of the extract they are of, so those of another
+    go.
+    """
     for old in folder.glob("results/*.csv"):
         old.unlink()
-    files = {f"extracts/{EXTRACT}": extract(), **{f"results/{name}": data for name, data in results().items()}}
+    files = {
+        f"extracts/{EXTRACT}": extract(),
+        **{f"results/{name}": data for name, data in results().items()},
+    }
     files["expected.json"] = (json.dumps(expected(), indent=1) + "\n").encode()
     files["README.md"] = readme().encode()
     for name, data in files.items():
@@ -191,7 +211,11 @@ def _result(number: int) -> bytes:
             continue
         last_4 = one.fields[PAN][-4:]
         link = f"https://links.example.com/l/{token('sample', cuid, number)}"
-        writer.writerow(("", "", "", "", shape(cuid, failed)) if shape else (cuid, last_4, link, "2027-01-20", ""))
+        writer.writerow(
+            ("", "", "", "", shape(cuid, failed))
+            if shape
+            else (cuid, last_4, link, "2027-01-20", "")
+        )
     return out.getvalue().encode()
 
 

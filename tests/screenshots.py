@@ -1,4 +1,5 @@
-"""Screenshots of the reports after twelve nights, in a real browser: `python -m tests.screenshots` writes them anew.
+"""Screenshots of the reports after twelve nights, in a real browser: `python -m tests.screenshots`
+writes them anew.
 
 `browser()` finds a Chromium; tests that look at a page skip where there is none.
 """
@@ -20,7 +21,14 @@ from tests.twelve import Story, live
 
 FOLDER = Path(__file__).parent.parent / "deploy" / "screenshots"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-QUIET = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync")
+QUIET = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-sync",
+)
 
 
 class View(NamedTuple):
@@ -46,10 +54,13 @@ def browser() -> str | None:
     return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
-def shoot(chromium: str, page: Path, to: Path, width: int, height: int, *, dark: bool = False) -> None:
+def shoot(
+    chromium: str, page: Path, to: Path, width: int, height: int, *, dark: bool = False
+) -> None:
     """Write a PNG of the top of a page as a window of that size shows it.
 
-    Browser windows have a least width, so the page stands in a frame, which may be as narrow as a phone.
+    Browser windows have a least width, so the page stands in a frame, which may be as narrow as a
+    phone.
     """
     with tempfile.TemporaryDirectory() as home:
         frame = Path(home) / "frame.html"
@@ -60,13 +71,21 @@ def shoot(chromium: str, page: Path, to: Path, width: int, height: int, *, dark:
             f'<iframe src="{page.resolve().as_uri()}"></iframe>'
         )
         shown = ["--blink-settings=preferredColorScheme=" + ("0" if dark else "1")]
-        _run(chromium, home, [*shown, f"--window-size={width},{height}", f"--screenshot={to}", frame.as_uri()])
+        _run(
+            chromium,
+            home,
+            [*shown, f"--window-size={width},{height}", f"--screenshot={to}", frame.as_uri()],
+        )
 
 
 def print_pdf(chromium: str, page: Path, to: Path) -> None:
     """Write a page as the browser prints it."""
     with tempfile.TemporaryDirectory() as home:
-        _run(chromium, home, ["--no-pdf-header-footer", f"--print-to-pdf={to}", page.resolve().as_uri()])
+        _run(
+            chromium,
+            home,
+            ["--no-pdf-header-footer", f"--print-to-pdf={to}", page.resolve().as_uri()],
+        )
 
 
 def _run(chromium: str, home: str, arguments: list[str]) -> None:
@@ -98,7 +117,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         found = pages(live(Path(folder), rows=400, per_chunk=100), Path(folder))
         for view in VIEWS:
-            shoot(chromium, found[view.page], FOLDER / view.name, view.width, view.height, dark=view.dark)
+            shoot(
+                chromium,
+                found[view.page],
+                FOLDER / view.name,
+                view.width,
+                view.height,
+                dark=view.dark,
+            )
     return 0
 
 

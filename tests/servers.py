@@ -1,4 +1,6 @@
-"""Real S3 servers as processes on loopback and a free port, started and ended by the tests that need them."""
+"""Real S3 servers as processes on loopback and a free port, started and ended by the tests that
+need them.
+"""
 
 from __future__ import annotations
 
@@ -56,16 +58,29 @@ def free_port() -> int:
 @contextmanager
 def moto() -> Iterator[S3Server]:
     port = free_port()
-    with _running([str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)], {}, port) as server:
+    with _running(
+        [str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)], {}, port
+    ) as server:
         yield server
 
 
 @contextmanager
 def guarded_moto(log: Path) -> Iterator[S3Server]:
-    """A moto server that enforces policies with their conditions; the rights that requests used are lines of `log`."""
+    """A moto server that enforces policies with their conditions; the rights that requests used are
+    lines of `log`.
+    """
     port, log = free_port(), log.resolve()
-    command = [sys.executable, str(Path(__file__).parent / "ops" / "iam_server.py"), "-H", "127.0.0.1", "-p", str(port)]
-    with _running(command, {"IAM_LOG": str(log), "INITIAL_NO_AUTH_ACTION_COUNT": "0"}, port) as server:
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "ops" / "iam_server.py"),
+        "-H",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
+    with _running(
+        command, {"IAM_LOG": str(log), "INITIAL_NO_AUTH_ACTION_COUNT": "0"}, port
+    ) as server:
         yield server
 
 
@@ -85,7 +100,9 @@ def ministack(data: Path, port: int = 0) -> Iterator[S3Server]:
 
 
 def client(endpoint: str, *, read_timeout: float = 120.0) -> Any:
-    """Return a boto3 client that tries once, as `flows.adapters.s3.connect` makes it, for a server of the tests."""
+    """Return a boto3 client that tries once, as `flows.adapters.s3.connect` makes it, for a server
+    of the tests.
+    """
     config = Config(
         connect_timeout=60,
         read_timeout=read_timeout,
@@ -102,7 +119,9 @@ def store(server: S3Server, prefix: str, retry: Retry | None = None) -> S3Store:
 
 @cache
 def _session() -> Any:
-    """Return the one session of a test process: its first client costs as much as all others together."""
+    """Return the one session of a test process: its first client costs as much as all others
+    together.
+    """
     return boto3.session.Session("test", "test", region_name="us-east-1")
 
 

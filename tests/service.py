@@ -1,4 +1,6 @@
-"""The practice service on 127.0.0.1 and a free port, in a thread, for as long as a test needs it."""
+"""The practice service on 127.0.0.1 and a free port, in a thread, for as long as a test needs
+it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ class RunningService:
 
 @contextmanager
 def running_service(
-    *, opener: Opener | None = None, now: datetime = NOON, settings: dict[str, Any] | None = None, **habits: Any
+    *,
+    opener: Opener | None = None,
+    now: datetime = NOON,
+    settings: dict[str, Any] | None = None,
+    **habits: Any,
 ) -> Iterator[RunningService]:
     """Run a service with these habits; sealed uploads need the `opener` of the portal's key."""
     books = ServiceState(opener or PaperOpener(), now, Habits(**habits))

@@ -1,4 +1,6 @@
-"""Stores that misbehave as some stores do: they fail at chosen keys, list late, or say what others never say."""
+"""Stores that misbehave as some stores do: they fail at chosen keys, list late, or say what others
+never say.
+"""
 
 from __future__ import annotations
 

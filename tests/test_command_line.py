@@ -1,4 +1,6 @@
-"""The command line as an operator meets it: a whole night as processes, everything else in this one."""
+"""The command line as an operator meets it: a whole night as processes, everything else in this
+one.
+"""
 
 import json
 import os
@@ -48,7 +50,9 @@ def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "-c",
         "import sys; sys.modules['prefect'] = None; from flows.cli.__main__ import run; run()",
     ]
-    return subprocess.run([*starter, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [*starter, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
 
 
 @pytest.fixture
@@ -64,14 +68,18 @@ def drop(folder: Path, content: bytes, name: str = "bank-20261120.csv") -> None:
     (folder / "store" / "bank" / "extracts" / name).write_bytes(content)
 
 
-def test_a_night_by_hand_goes_through_without_prefect_and_each_command_says_what_to_type_next(bank: Path) -> None:
+def test_a_night_by_hand_goes_through_without_prefect_and_each_command_says_what_to_type_next(
+    bank: Path,
+) -> None:
     extract = "store/bank/extracts/bank-20261120.csv"
 
     done = [
         process(bank, "sample", extract, "--rows", "300", "--bad", "0.1", "--date", "2026-11-20"),
         process(bank, "check", "bank", "bank-20261120.csv"),
         process(bank, "submit", "bank"),
-        process(bank, "simulate", "bank", "--secret-key", "secret.asc", "--fail", "0.1", "--shuffle"),
+        process(
+            bank, "simulate", "bank", "--secret-key", "secret.asc", "--fail", "0.1", "--shuffle"
+        ),
         process(bank, "ingest", "bank"),
     ]
 
@@ -84,7 +92,9 @@ def test_a_night_under_the_portals_own_template_goes_through(bank: Path) -> None
     drop(bank, GOOD)
     theirs = [name.replace("service_card", "acme_card") for name in reversed(columns())]
     (bank / "template.csv").write_text(",".join(theirs) + "\n")
-    (bank / "bank.toml").write_text((bank / "bank.toml").read_text() + 'template = "template.csv"\n')
+    (bank / "bank.toml").write_text(
+        (bank / "bank.toml").read_text() + 'template = "template.csv"\n'
+    )
     cardlink(bank, "submit", "bank")
 
     answered = cardlink(bank, "simulate", "bank", "--secret-key", "secret.asc", "--fail", "0")
@@ -95,7 +105,15 @@ def test_a_night_under_the_portals_own_template_goes_through(bank: Path) -> None
 
 
 def test_json_is_one_object_on_stdout_with_the_exit_code(bank: Path) -> None:
-    cardlink(bank, "sample", "store/bank/extracts/bank-20261120.csv", "--rows", "30", "--date", "2026-11-20")
+    cardlink(
+        bank,
+        "sample",
+        "store/bank/extracts/bank-20261120.csv",
+        "--rows",
+        "30",
+        "--date",
+        "2026-11-20",
+    )
 
     submitted = cardlink(bank, "--json", "submit", "bank")
     missing = cardlink(bank, "--json", "submit", "nobody")
@@ -119,7 +137,9 @@ GOOD = portal_csv(portal_rows({}))
         (b"\x00\x01\x02\x03" * 50, "bank-20261120.csv"),
     ],
 )
-def test_an_extract_that_cannot_be_read_is_one_clear_error_and_exit_2(bank: Path, content: bytes, named: str) -> None:
+def test_an_extract_that_cannot_be_read_is_one_clear_error_and_exit_2(
+    bank: Path, content: bytes, named: str
+) -> None:
     drop(bank, content)
 
     done = cardlink(bank, "submit", "bank")
@@ -148,7 +168,10 @@ def test_a_result_row_that_fits_no_sent_row_is_a_named_break_and_exit_4(bank: Pa
 
     idle = cardlink(bank, "ingest", "bank")
 
-    assert (0, "bank: nothing new; 1 files with open breaks") == (idle.returncode, idle.stdout.splitlines()[0])
+    assert (0, "bank: nothing new; 1 files with open breaks") == (
+        idle.returncode,
+        idle.stdout.splitlines()[0],
+    )
 
 
 def test_a_page_saved_as_a_result_stops_nothing_and_says_what_it_is(bank: Path) -> None:
@@ -158,12 +181,17 @@ def test_a_page_saved_as_a_result_stops_nothing_and_says_what_it_is(bank: Path) 
     results.mkdir()
     link = "https://links.example.com/l/x"
     (results / "a.csv").write_text(f"<!DOCTYPE html><title>Session expired</title>{'x' * 150_000}")
-    (results / "b.csv").write_text(f"cuid,last_4,url,expiration_date,error\nc-1,4242,{link},2027-01-20,\n")
+    (results / "b.csv").write_text(
+        f"cuid,last_4,url,expiration_date,error\nc-1,4242,{link},2027-01-20,\n"
+    )
 
     done = cardlink(bank, "ingest", "bank")
 
     assert done.returncode == 4
-    assert "a.csv: it looks like a login page (file.looks.a_login_page). Log in to the portal" in done.stdout
+    assert (
+        "a.csv: it looks like a login page (file.looks.a_login_page). Log in to the portal"
+        in done.stdout
+    )
     assert "balanced" in done.stdout
 
 
@@ -177,7 +205,9 @@ def test_errors_of_the_partner_above_the_limit_exit_3(bank: Path) -> None:
     assert done.returncode == 3
 
 
-def test_one_extract_that_is_refused_leaves_the_others_and_the_exit_code_says_so(bank: Path) -> None:
+def test_one_extract_that_is_refused_leaves_the_others_and_the_exit_code_says_so(
+    bank: Path,
+) -> None:
     drop(bank, b"", "a-20261119.csv")
     drop(bank, GOOD, "b-20261120.csv")
 
@@ -188,7 +218,9 @@ def test_one_extract_that_is_refused_leaves_the_others_and_the_exit_code_says_so
     assert "refused: bank/extracts/a-20261119.csv" in done.stdout
 
 
-def test_a_new_run_that_would_send_cards_twice_is_refused_until_the_old_chunks_are_cancelled(bank: Path) -> None:
+def test_a_new_run_that_would_send_cards_twice_is_refused_until_the_old_chunks_are_cancelled(
+    bank: Path,
+) -> None:
     drop(bank, GOOD)
     run = json.loads(cardlink(bank, "--json", "submit", "bank").stdout)["runs"][0]["run"]
     again = ["submit", "bank", "--extract", "bank-20261120.csv", "--new-run", "the upload was lost"]
@@ -236,7 +268,9 @@ def test_check_writes_nothing_below_the_runs(bank: Path) -> None:
     done = cardlink(bank, "check", "bank", "bank-20261120.csv")
 
     assert done.returncode == 0
-    assert [path.name for path in (bank / "store").rglob("*") if path.is_file()] == ["bank-20261120.csv"]
+    assert [path.name for path in (bank / "store").rglob("*") if path.is_file()] == [
+        "bank-20261120.csv"
+    ]
 
 
 def test_a_module_that_a_command_uses_is_loaded_with_those_it_imports_before_threads_run() -> None:
@@ -249,7 +283,9 @@ imported = {name: type(one) for name, one in vars(across).items() if isinstance(
 print([name for name, kind in imported.items() if kind is not ModuleType], len(imported) > 3)
 """
 
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
 
     assert "[] True\n" == done.stdout
 
@@ -262,7 +298,9 @@ main(["--help"], standalone_mode=False)
 print(*{"boto3", "pandera", "polars", "prefect", "pydantic"} & sys.modules.keys())
 """
 
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
 
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "")
 
@@ -278,7 +316,9 @@ for found in pkgutil.walk_packages(flows.__path__, "flows."):
         importlib.import_module(found.name)
 """
 
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
 
     assert done.stderr == ""
 
@@ -328,10 +368,14 @@ def test_what_no_submit_can_settle_is_listed_dismissed_and_taken_back(bank: Path
 
     assert [3, 3, 0, 0, 0] == [one.returncode for one in (dry, wet, tried, opened, undone)]
     assert all("1 rows are the same, 1 new, 0 gone" in one.stdout for one in (dry, wet))
-    assert all("refused: bank/extracts/copy.csv has the same bytes" in one.stdout for one in (dry, wet))
-    assert [["bank-20261120.csv", "committed"], ["bank-20261120.csv", "held"], ["copy.csv", "repeated"]] == [
-        line.split()[:2] for line in before.stdout.splitlines()[1:]
-    ]
+    assert all(
+        "refused: bank/extracts/copy.csv has the same bytes" in one.stdout for one in (dry, wet)
+    )
+    assert [
+        ["bank-20261120.csv", "committed"],
+        ["bank-20261120.csv", "held"],
+        ["copy.csv", "repeated"],
+    ] == [line.split()[:2] for line in before.stdout.splitlines()[1:]]
     assert "dry run, nothing was changed: bank/extracts/copy.csv: dismissed" in tried.stdout
     assert ["committed", "committed", "dismissed"] == [one["state"] for one in after]
     assert ["dropped twice"] == [one["reason"] for one in after[-1]["dismissals"]]
@@ -342,15 +386,27 @@ def test_a_sample_of_published_cards_goes_through_a_portal_that_is_not_sealed(ba
         'issuer = "bank"\nroot = "store"\ntest = true\n'
         '[portal]\nsealed = false\nallowed_hosts = ["links.example.com"]\n'
     )
-    sample = ("sample", "store/bank/extracts/bank-20261120.csv", "--rows", "60", "--date", "2026-11-20")
+    sample = (
+        "sample",
+        "store/bank/extracts/bank-20261120.csv",
+        "--rows",
+        "60",
+        "--date",
+        "2026-11-20",
+    )
 
-    done = [cardlink(bank, *one) for one in ((*sample, "--published"), ("submit", "bank"), ("simulate", "bank"))]
+    done = [
+        cardlink(bank, *one)
+        for one in ((*sample, "--published"), ("submit", "bank"), ("simulate", "bank"))
+    ]
 
     assert [0, 0, 0] == [one.returncode for one in done], done
     assert "1 result files" in done[2].stdout
 
 
-def test_a_lookup_may_be_a_file_beside_the_toml_and_its_wrong_lines_are_named_by_number(bank: Path) -> None:
+def test_a_lookup_may_be_a_file_beside_the_toml_and_its_wrong_lines_are_named_by_number(
+    bank: Path,
+) -> None:
     settings = (bank / "bank.toml").read_text()
     spec = '"service_card.address.city" = { from = "BRANCH", lookup = "cities.csv" }'
     (bank / "bank.toml").write_text(f"{settings}\n[columns]\n{spec}\n")

@@ -1,4 +1,6 @@
-"""The demo as a newcomer runs it: the real flows on an embedded Prefect server, and what it leaves behind."""
+"""The demo as a newcomer runs it: the real flows on an embedded Prefect server, and what it leaves
+behind.
+"""
 
 import csv
 import json
@@ -46,7 +48,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 def test_the_readmes_transcript_is_what_the_demo_prints(demo: Demo) -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
-    transcript = re.search(r"<!-- transcript: demo -->\n```text\n\$ make demo\n(.*?)```", readme, re.DOTALL)
+    transcript = re.search(
+        r"<!-- transcript: demo -->\n```text\n\$ make demo\n(.*?)```", readme, re.DOTALL
+    )
     assert transcript is not None
 
     printed = demo.stdout.replace(str(demo.folder), "demo")
@@ -57,15 +61,22 @@ def test_the_readmes_transcript_is_what_the_demo_prints(demo: Demo) -> None:
 def test_every_source_row_stands_exactly_once_in_the_balance(demo: Demo) -> None:
     summary = json.loads((demo.run / "report" / "summary.json").read_text())
     rows = summary["rows"]
-    extract = next((demo.folder / "store" / "sample-bank" / "extracts").iterdir()).read_text("utf-8", "replace")
+    extract = next((demo.folder / "store" / "sample-bank" / "extracts").iterdir()).read_text(
+        "utf-8", "replace"
+    )
     trailer = int(extract.rstrip().rpartition("#TRAILER,")[2])
 
-    fates = sum(rows[fate] for fate in ("linked", "error", "awaiting", "rejected", "duplicate", "suppressed"))
+    fates = sum(
+        rows[fate]
+        for fate in ("linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
+    )
 
     assert trailer == rows["read"] == fates
 
 
-def test_plain_gpg_opens_a_chunk_and_a_stock_csv_reader_finds_20_columns(demo: Demo, tmp_path: Path) -> None:
+def test_plain_gpg_opens_a_chunk_and_a_stock_csv_reader_finds_20_columns(
+    demo: Demo, tmp_path: Path
+) -> None:
     home = tmp_path / "g"
     home.mkdir(mode=0o700)
     gpg = ["gpg", "--homedir", str(home), "--batch", "--quiet"]
@@ -80,7 +91,9 @@ def test_plain_gpg_opens_a_chunk_and_a_stock_csv_reader_finds_20_columns(demo: D
     tables = [list(csv.reader(StringIO(text.decode(), newline=""))) for text in opened]
     assert tables
     assert all(table[0] == list(columns()) for table in tables)
-    assert all(1 <= len(table) - 1 <= 1000 and {len(row) for row in table} == {20} for table in tables)
+    assert all(
+        1 <= len(table) - 1 <= 1000 and {len(row) for row in table} == {20} for table in tables
+    )
 
 
 def test_prefect_keeps_no_card_number(demo: Demo) -> None:

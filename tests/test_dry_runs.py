@@ -1,4 +1,6 @@
-"""A dry run says what the command after it does: for every command that has one, facts are held against facts."""
+"""A dry run says what the command after it does: for every command that has one, facts are held
+against facts.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def bank(folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) 
     (folder / "store").mkdir()
     pin(folder, keys.sound().fingerprint, keys.sound().public)
     limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0, "max_seen_before": 1.0}
-    return Bench(open_store(issuer(), folder), issuer(limits=limits, portal={"rows_per_chunk": 10}), now=now)
+    return Bench(
+        open_store(issuer(), folder), issuer(limits=limits, portal={"rows_per_chunk": 10}), now=now
+    )
 
 
 def pin(folder: Path, fingerprint: str, public: bytes) -> None:
@@ -68,10 +72,14 @@ def facts_of(folder: Path, verb: str, **options: Any) -> Facts:
 
 
 def tried_and_done(folder: Path, verb: str, **options: Any) -> tuple[Facts, Facts]:
-    """Return the facts of a command's dry run, which must change nothing, and those of the command right after it."""
+    """Return the facts of a command's dry run, which must change nothing, and those of the command
+    right after it.
+    """
     before = {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
     tried = facts_of(folder, verb, **options, dry_run=True)
-    assert before == {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
+    assert before == {
+        path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()
+    }
     return tried, facts_of(folder, verb, **options)
 
 
@@ -95,7 +103,10 @@ def unattributed(folder: Path) -> str:
     bench = bank(folder)
     run = bench.submit(bench.drop(3)).manifest.run
     bench.drop_result(f"{HEAD},,,,[object Object]\n".encode(), "a.csv")
-    bench.drop_result(f"{HEAD}nobody,4242,https://links.example.com/1,2030-01-01,\n".encode(), f"card-links-{run}.csv")
+    bench.drop_result(
+        f"{HEAD}nobody,4242,https://links.example.com/1,2030-01-01,\n".encode(),
+        f"card-links-{run}.csv",
+    )
     bench.ingest()
     return run
 
@@ -136,7 +147,9 @@ def held(folder: Path) -> Facts:
 
 def broken(folder: Path) -> Facts:
     bench, run = answered(folder, fail=0.0)
-    bench.drop_result(f"{HEAD},,,,[object Object]\n".encode(), f"card-links-{run}-00001-result-2.csv")
+    bench.drop_result(
+        f"{HEAD},,,,[object Object]\n".encode(), f"card-links-{run}-00001-result-2.csv"
+    )
     bench.ingest()
     return {"run": run, "break_name": "UNATTRIBUTED_ERROR"}
 
@@ -170,7 +183,11 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "mend abandon": lambda folder: {**abandon(folder), **WHY},
     "mend take-over": lambda folder: {**take_over(folder), **WHY},
     "mend reseal": lambda folder: {**reseal(folder), **WHY},
-    "mend ingest-again": lambda folder: {"issuer": "bank", "result": unattributed(folder) and "a.csv", **WHY},
+    "mend ingest-again": lambda folder: {
+        "issuer": "bank",
+        "result": unattributed(folder) and "a.csv",
+        **WHY,
+    },
     "mend attribute": lambda folder: {
         **{"issuer": "bank", "row": 1, "to": f"{unattributed(folder)}:1", "result": "a.csv"},
         **WHY,
@@ -187,7 +204,9 @@ ROWS = {"submit", "resubmit", "renew"}  # held to what is sent, below
 
 
 def test_every_command_with_a_dry_run_is_held_to_it() -> None:
-    trying = {one.name for one in ENTRIES if any(given.name == "dry_run" for given in one.parameters)}
+    trying = {
+        one.name for one in ENTRIES if any(given.name == "dry_run" for given in one.parameters)
+    }
 
     assert trying == CASES.keys() | ROWS
 
@@ -205,17 +224,25 @@ def test_a_dry_run_says_what_the_command_then_does(tmp_path: Path, verb: str) ->
 def would_send(facts: Facts) -> tuple[list[Any], int]:
     """Return what a dry run of submit would send, and how many extracts it would refuse."""
     each = facts["extracts"]
-    sent = [(one["run"], one["counts"], one["chunks"]) for one in each if not one["refused"] and not one["already"]]
+    sent = [
+        (one["run"], one["counts"], one["chunks"])
+        for one in each
+        if not one["refused"] and not one["already"]
+    ]
     return sent, len(facts["refused"]) + sum(1 for one in each if one["refused"])
 
 
 def did_send(facts: Facts) -> tuple[list[Any], int]:
     """Return the same of a submit."""
-    sent = [(one["run"], one["counts"], one["chunks"]) for one in facts["runs"] if not one["already"]]
+    sent = [
+        (one["run"], one["counts"], one["chunks"]) for one in facts["runs"] if not one["already"]
+    ]
     return sent, len(facts["refused"])
 
 
-ROW = st.fixed_dictionaries({CUID: st.sampled_from("abcdefgh"), CITY: st.sampled_from(["Salem", None])})
+ROW = st.fixed_dictionaries(
+    {CUID: st.sampled_from("abcdefgh"), CITY: st.sampled_from(["Salem", None])}
+)
 EXTRACT = st.lists(ROW, min_size=1, max_size=6)
 
 
@@ -240,10 +267,14 @@ def test_a_dry_run_of_new_extracts_counts_what_a_submit_then_sends(
 
 def csv(rows: list[Facts]) -> bytes:
     """Return an extract of these rows; a cuid always has the same card."""
-    return portal_csv(portal_rows(*({PAN: PANS[ord(row[CUID]) % len(PANS)], **row} for row in rows)))
+    return portal_csv(
+        portal_rows(*({PAN: PANS[ord(row[CUID]) % len(PANS)], **row} for row in rows))
+    )
 
 
-def test_an_extract_with_the_bytes_of_a_committed_one_is_refused_by_dry_run_check_and_submit(tmp_path: Path) -> None:
+def test_an_extract_with_the_bytes_of_a_committed_one_is_refused_by_dry_run_check_and_submit(
+    tmp_path: Path,
+) -> None:
     bench = bank(tmp_path)
     bench.submit(bench.drop(20, "bank-20261120.csv", seed=1))
     bench.drop(20, "bank-20261121.csv", seed=1)
@@ -258,33 +289,64 @@ def test_an_extract_with_the_bytes_of_a_committed_one_is_refused_by_dry_run_chec
 @pytest.mark.slow
 @settings(max_examples=share_of(0.16))
 @given(
-    st.lists(st.tuples(st.sampled_from(["good", "bad", "worse"]), st.booleans()), min_size=1, max_size=8),
-    st.sampled_from([{"errors": True}, {"rejects": True}, {"missing": True}, {"errors": True, "rejects": True}]),
+    st.lists(
+        st.tuples(st.sampled_from(["good", "bad", "worse"]), st.booleans()), min_size=1, max_size=8
+    ),
+    st.sampled_from(
+        [{"errors": True}, {"rejects": True}, {"missing": True}, {"errors": True, "rejects": True}]
+    ),
     st.booleans(),
     st.booleans(),
 )
 @example(rows=[("good", False)] * 8, wanted={"errors": True}, waiting=True, with_file=False)
-@example(rows=[("bad", True), ("worse", True), ("bad", False)], wanted={"rejects": True}, waiting=False, with_file=True)
+@example(
+    rows=[("bad", True), ("worse", True), ("bad", False)],
+    wanted={"rejects": True},
+    waiting=False,
+    with_file=True,
+)
 def test_a_dry_run_of_a_resubmission_counts_what_it_then_sends(
     rows: list[tuple[str, bool]], wanted: Facts, waiting: bool, with_file: bool
 ) -> None:
-    """Rows: what is wrong with each, and whether the file corrects it; `waiting`: results were not ingested yet."""
-    flaws: dict[str, dict[str, str | None]] = {"good": {}, "bad": {CITY: None}, "worse": {CITY: None, POSTAL_CODE: "1"}}
+    """Rows: what is wrong with each, and whether the file corrects it; `waiting`: results were not
+    ingested yet.
+    """
+    flaws: dict[str, dict[str, str | None]] = {
+        "good": {},
+        "bad": {CITY: None},
+        "worse": {CITY: None, POSTAL_CODE: "1"},
+    }
     with TemporaryDirectory() as place:
         bench = bank(Path(place))
-        built = portal_rows(*({PAN: PANS[at % len(PANS)], **flaws[flaw]} for at, (flaw, _) in enumerate(rows)))
+        built = portal_rows(
+            *({PAN: PANS[at % len(PANS)], **flaws[flaw]} for at, (flaw, _) in enumerate(rows))
+        )
         run = bench.submit(bench.drop_bytes(portal_csv(built))).manifest.run
         bench.answer(fail_share=0.5, seed=3)
         if not waiting:
             bench.ingest()
-        lines = [f"{run},{at},{CITY},Salem" for at, (_, corrected) in enumerate(rows, 1) if corrected]
-        name = correct(bench, "\n".join(["run,row,column,correction", *lines, ""]).encode()) if with_file else ""
+        lines = [
+            f"{run},{at},{CITY},Salem" for at, (_, corrected) in enumerate(rows, 1) if corrected
+        ]
+        name = (
+            correct(bench, "\n".join(["run,row,column,correction", *lines, ""]).encode())
+            if with_file
+            else ""
+        )
 
-        tried, done = tried_and_done(Path(place), "resubmit", run=run, **wanted, corrections=name, **WHY)
+        tried, done = tried_and_done(
+            Path(place), "resubmit", run=run, **wanted, corrections=name, **WHY
+        )
 
-        sent = {"rows": done["counts"]["submitted"], "chunks": done["chunks"]} if "counts" in done else {}
+        sent = (
+            {"rows": done["counts"]["submitted"], "chunks": done["chunks"]}
+            if "counts" in done
+            else {}
+        )
         refused = done["counts"]["rejected"] if sent else tried.get("refused")
-        expected = {**sent, "refused": refused} if sent else {"rows": 0, "chunks": 0, "refused": refused}
+        expected = (
+            {**sent, "refused": refused} if sent else {"rows": 0, "chunks": 0, "refused": refused}
+        )
         assert done.get("error") in (None, "NothingToSendError", tried.get("error"))
         assert "error" in tried or expected == {name: tried[name] for name in expected}
 
@@ -306,7 +368,8 @@ def test_a_dry_run_of_a_renewal_counts_what_it_then_sends(tmp_path: Path, days: 
 def test_a_dry_run_of_a_resubmission_finishes_a_commit_in_memory_only(tmp_path: Path) -> None:
     bench, run = answered(tmp_path, fail=1.0)
     first = facts_of(tmp_path, "resubmit", run=run, errors=True, **WHY)["run"]
-    (tmp_path / "store" / keys_of(first).manifest).unlink()  # it died between the chain of commits and its manifest
+    # it died between the chain of commits and its manifest
+    (tmp_path / "store" / keys_of(first).manifest).unlink()
 
     tried, done = tried_and_done(tmp_path, "resubmit", run=run, errors=True, reason="another one")
 

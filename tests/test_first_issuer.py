@@ -1,6 +1,8 @@
-"""From nothing to links: the wheel has all that its commands need, and deploy/FIRST_ISSUER.md can be pasted as it is.
+"""From nothing to links: the wheel has all that its commands need, and deploy/FIRST_ISSUER.md can
+be pasted as it is.
 
-The wheel is built once. The quick tests run its unpacked content, the slow one installs it as the page says.
+The wheel is built once. The quick tests run its unpacked content, the slow one installs it as the
+page says.
 """
 
 from __future__ import annotations
@@ -41,12 +43,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def installed(wheel: Path, tmp_path: Path) -> Path:
-    """Return an empty folder in which the wheel's content is what `. cardlink-venv/bin/activate` activates."""
+    """Return an empty folder in which the wheel's content is what `. cardlink-venv/bin/activate`
+    activates.
+    """
     programs, content = tmp_path / "cardlink-venv" / "bin", tmp_path / "cardlink-venv" / "content"
     with ZipFile(wheel) as archive:
         archive.extractall(content)
     programs.mkdir()
-    (programs / "cardlink").write_text(f"#!{sys.executable}\nfrom flows.cli.__main__ import run\nrun()\n")
+    (programs / "cardlink").write_text(
+        f"#!{sys.executable}\nfrom flows.cli.__main__ import run\nrun()\n"
+    )
     (programs / "cardlink").chmod(0o755)
     (programs / "activate").write_text(f'export PATH="{programs}:$PATH" PYTHONPATH="{content}"\n')
     return tmp_path
@@ -59,16 +65,25 @@ def page(store: str) -> list[str]:
 
 
 def paste(folder: Path, blocks: list[str], **variables: str) -> str:
-    """Type blocks into one terminal, in which every command has to succeed; return what it shows."""
+    """Type blocks into one terminal, in which every command has to succeed; return what it
+    shows.
+    """
     done = subprocess.run(
-        ["bash", "-e"], input="".join(blocks), cwd=folder, env=clean(variables), capture_output=True, text=True
+        ["bash", "-e"],
+        input="".join(blocks),
+        cwd=folder,
+        env=clean(variables),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def clean(variables: dict[str, str]) -> dict[str, str]:
-    """Return this environment without what leads to the checkout, an S3 server of the tests or a Prefect server."""
+    """Return this environment without what leads to the checkout, an S3 server of the tests or a
+    Prefect server.
+    """
     ours = ("PYTHON", "AWS_", "CARDLINK_CONFIG", "PREFECT_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**kept, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", **variables}
@@ -76,9 +91,13 @@ def clean(variables: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def beside(folder: Path, block: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Type a block into a terminal of its own, and wait until it has written what the other terminal loads."""
+    """Type a block into a terminal of its own, and wait until it has written what the other
+    terminal loads.
+    """
     text = f". cardlink-venv/bin/activate\n{block}"
-    process = subprocess.Popen(["bash", "-c", text], cwd=folder, env=clean(variables), start_new_session=True)
+    process = subprocess.Popen(
+        ["bash", "-c", text], cwd=folder, env=clean(variables), start_new_session=True
+    )
     with ended(process):
         end = time.monotonic() + PATIENCE
         while not (folder / "practice" / "env.sh").exists():
@@ -89,7 +108,9 @@ def beside(folder: Path, block: str, **variables: str) -> Iterator[subprocess.Po
 
 
 @pytest.mark.slow
-def test_the_page_leads_to_links_in_a_directory_with_the_content_of_the_wheel(installed: Path) -> None:
+def test_the_page_leads_to_links_in_a_directory_with_the_content_of_the_wheel(
+    installed: Path,
+) -> None:
     blocks = page("directory")
     at = blocks.index("cardlink practice\n")
 
@@ -101,14 +122,23 @@ def test_the_page_leads_to_links_in_a_directory_with_the_content_of_the_wheel(in
 
 
 @pytest.mark.slow
-def test_the_page_leads_to_links_on_s3_with_the_wheel_installed_as_it_says(wheel: Path, tmp_path: Path) -> None:
+def test_the_page_leads_to_links_on_s3_with_the_wheel_installed_as_it_says(
+    wheel: Path, tmp_path: Path
+) -> None:
     (tmp_path / wheel.name).write_bytes(wheel.read_bytes())
     packages = str(Path(click.__file__).parent.parent)  # what the wheel needs is here already
-    offline = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_IGNORE_INSTALLED": "1", "PYTHONPATH": packages}
+    offline = {
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_IGNORE_INSTALLED": "1",
+        "PYTHONPATH": packages,
+    }
     blocks = page("s3")
     at = blocks.index("cardlink practice --s3\n")
 
-    before = paste(tmp_path, [*blocks[:at], "python -c 'import flows; print(flows.__file__)'\n"], **offline)
+    before = paste(
+        tmp_path, [*blocks[:at], "python -c 'import flows; print(flows.__file__)'\n"], **offline
+    )
     with beside(tmp_path, blocks[at], **offline):
         shown = paste(tmp_path, blocks[at + 1 :], **offline)
 
@@ -120,8 +150,16 @@ def test_the_page_leads_to_links_on_s3_with_the_wheel_installed_as_it_says(wheel
 def test_the_wheel_holds_the_deploy_files_and_writes_them_where_it_is_told(installed: Path) -> None:
     shown = paste(installed, [". cardlink-venv/bin/activate\n", "cardlink deploy-files files\n"])
 
-    written = {path.relative_to(installed / "files") for path in (installed / "files").rglob("*") if path.is_file()}
-    kept = {path.relative_to(DEPLOY) for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".png"}
+    written = {
+        path.relative_to(installed / "files")
+        for path in (installed / "files").rglob("*")
+        if path.is_file()
+    }
+    kept = {
+        path.relative_to(DEPLOY)
+        for path in DEPLOY.rglob("*")
+        if path.is_file() and path.suffix != ".png"
+    }
     assert kept == written
     assert f"files: {len(kept)} files" in shown
 
@@ -132,9 +170,13 @@ def test_the_wheel_says_that_it_is_typed_and_where_it_comes_from(wheel: Path) ->
         [metadata] = [archive.read(name).decode() for name in names if name.endswith("/METADATA")]
 
     assert {"flows/py.typed", "schemas/py.typed"} <= set(names)
-    assert {"flows", "schemas"} == {name.partition("/")[0] for name in names if "dist-info" not in name}
+    assert {"flows", "schemas"} == {
+        name.partition("/")[0] for name in names if "dist-info" not in name
+    }
     assert "\nClassifier: Typing :: Typed\n" in metadata
-    assert {"Documentation", "Changelog", "Source"} == set(re.findall(r"^Project-URL: (\w+),", metadata, re.MULTILINE))
+    assert {"Documentation", "Changelog", "Source"} == set(
+        re.findall(r"^Project-URL: (\w+),", metadata, re.MULTILINE)
+    )
 
 
 def test_deploy_files_overwrites_nothing(tmp_path: Path) -> None:
@@ -147,10 +189,17 @@ def test_deploy_files_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_help_of_install_installs_nothing() -> None:
-    nowhere = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"}
+    nowhere = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api",
+    }
 
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "install", "--help"], env=nowhere, capture_output=True, text=True
+        [sys.executable, "-m", "flows.cli", "install", "--help"],
+        env=nowhere,
+        capture_output=True,
+        text=True,
     )
 
     assert (0, "") == (done.returncode, done.stderr)
@@ -181,7 +230,11 @@ def test_the_wheel_installs_its_deployments_on_a_prefect_server(installed: Path)
         shown = paste(
             installed,
             [". cardlink-venv/bin/activate\n", "cardlink init first-bank\n", "cardlink install\n"],
-            **{name: value for name, value in settings.items() if name.startswith(("PREFECT_", "CARDLINK_"))},
+            **{
+                name: value
+                for name, value in settings.items()
+                if name.startswith(("PREFECT_", "CARDLINK_"))
+            },
         )
 
     assert "issuers: first-bank\n" in shown
@@ -189,7 +242,9 @@ def test_the_wheel_installs_its_deployments_on_a_prefect_server(installed: Path)
     assert f"automations: {', '.join(f'cardlink {name}' for name in names)}\n" in shown
 
 
-def test_practice_without_its_s3_server_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_practice_without_its_s3_server_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "moto.server", None)
 
     done = CliRunner().invoke(main, ["practice", "--s3", "--dir", str(tmp_path)])
@@ -208,7 +263,9 @@ def test_make_shell_has_cardlink_on_its_path() -> None:
 
 
 @pytest.mark.slow
-def test_what_practice_wrote_for_other_terminals_is_gone_with_it_and_its_key_stays(installed: Path) -> None:
+def test_what_practice_wrote_for_other_terminals_is_gone_with_it_and_its_key_stays(
+    installed: Path,
+) -> None:
     with beside(installed, "exec cardlink practice\n") as process:
         first = (installed / "practice" / "portal.fingerprint").read_text()
         process.terminate()

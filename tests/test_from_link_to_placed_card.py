@@ -1,8 +1,9 @@
-"""From the file to the placed card: bulk links, verification and jobs of a night, held against the service's books.
+"""From the file to the placed card: bulk links, verification and jobs of a night, held against the
+service's books.
 
-People open links, prove who they are by CVV and ZIP code, choose merchant sites, answer codes, messages and security
-questions rightly, wrongly or never. The funnel is made of link records, messages and job records alone; the recount
-is made of `GET /__books` alone.
+People open links, prove who they are by CVV and ZIP code, choose merchant sites, answer codes,
+messages and security questions rightly, wrongly or never. The funnel is made of link records,
+messages and job records alone; the recount is made of `GET /__books` alone.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ def wallet(bench: Bench, night: Placed) -> Wallet:
 
 
 def act(night: Placed, share: float, seed: int) -> None:
-    """Let a share of those who did nothing yet open their links, and go on until all their jobs have ended."""
+    """Let a share of those who did nothing yet open their links, and go on until all their jobs
+    have ended.
+    """
     knows = wallet(night.bench, night)
     shares = Shares(open=share, silent=0.1, wrong=0.2)
     night.service.act(
-        lambda books: let_cardholders_act(books, lambda *name: chance(seed, *name), shares=shares, wallet=knows)
+        lambda books: let_cardholders_act(
+            books, lambda *name: chance(seed, *name), shares=shares, wallet=knows
+        )
     )
 
 
@@ -61,7 +66,9 @@ def ends(cardholder: dict[str, Any]) -> set[str]:
 
 
 def failures(cardholders: list[dict[str, Any]]) -> Iterator[set[str]]:
-    """Yield the kinds of failure of everyone who has jobs, all ended, and none that placed the card."""
+    """Yield the kinds of failure of everyone who has jobs, all ended, and none that placed the
+    card.
+    """
     for one in cardholders:
         kinds = ends(one)
         if kinds and None not in kinds and BILLABLE not in kinds:
@@ -82,7 +89,9 @@ def stages(cardholders: list[dict[str, Any]], bench: Bench, run: str) -> list[in
 
 
 def run_demo(folder: Path, rows: int) -> None:
-    """Run a night of so many cardholders in two waves, looked at before, between and after, and compare."""
+    """Run a night of so many cardholders in two waves, looked at before, between and after, and
+    compare.
+    """
     with placed(folder, rows) as night:
         funnels = [follow_links(night.bench.context, night.client)["funnel"]]
         for hours, share in ((7, 0.5), (14, 0.7)):
@@ -102,21 +111,33 @@ def run_demo(folder: Path, rows: int) -> None:
     counted = {one["kind"]: one["cardholders"] for one in last["failed"]}
     assert (len(kinds), 0) == (sum(counted.values()), last["under_way"])
     assert all(only[kind] <= counted[kind] <= any_of[kind] for kind in counted)
-    assert {"USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE", "NEVER_STARTED"} == any_of.keys()
+    assert {
+        "USER_DATA_FAILURE",
+        "SITE_INTERACTION_FAILURE",
+        "PROCESS_FAILURE",
+        "NEVER_STARTED",
+    } == any_of.keys()
 
     sites = {one["site"]: one["placed"] for one in last["sites"]}
     at_one = Counter(
-        one["jobs"][0]["merchant_site"] for one in books if len(one["jobs"]) == 1 and BILLABLE in ends(one)
+        one["jobs"][0]["merchant_site"]
+        for one in books
+        if len(one["jobs"]) == 1 and BILLABLE in ends(one)
     )
     anywhere = Counter(
-        job["merchant_site"] for one in books for job in one["jobs"] if job["termination_type"] == BILLABLE
+        job["merchant_site"]
+        for one in books
+        for job in one["jobs"]
+        if job["termination_type"] == BILLABLE
     )
     assert sum(sites.values()) == told[-1][5]
     assert all(at_one[site] <= number <= anywhere[site] for site, number in sites.items())
 
 
 @pytest.mark.slow
-def test_a_night_from_bulk_links_to_placed_cards_is_counted_as_the_services_books_have_it(tmp_path: Path) -> None:
+def test_a_night_from_bulk_links_to_placed_cards_is_counted_as_the_services_books_have_it(
+    tmp_path: Path,
+) -> None:
     run_demo(tmp_path, 200)
 
 

@@ -1,4 +1,6 @@
-"""`tests/INTERFACE.md` says of every section of the interface which tests show it; here it is held to them."""
+"""`tests/INTERFACE.md` says of every section of the interface which tests show it; here it is held
+to them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ RULES = {"2.1": 4, "2.4": 4, "3": 3, "4": 3, "5": 3, "7": 3, "9": 2}
 def sections() -> dict[str, list[tuple[str, list[str]]]]:
     """Return what is said of each section, and by which tests (`path::name`) it is shown."""
     found: dict[str, list[tuple[str, list[str]]]] = {}
-    for part in re.split(r"^## ", (TESTS / "INTERFACE.md").read_text("utf-8"), flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^## ", (TESTS / "INTERFACE.md").read_text("utf-8"), flags=re.MULTILINE)[
+        1:
+    ]:
         number = part.split(" ", 1)[0].rstrip(".")
         lines = [line for line in part.splitlines() if line.startswith("| ")][1:]
         cells = [line.strip("| ").rsplit(" | ", 1) for line in lines]
@@ -53,4 +57,6 @@ def test_every_test_of_the_table_is_one_there_is() -> None:
 
     there = {path: names_in(TESTS / path) for path in {one.partition("::")[0] for one in named}}
 
-    assert [one for one in sorted(named) if one.partition("::")[2] not in there[one.partition("::")[0]]] == []
+    assert [
+        one for one in sorted(named) if one.partition("::")[2] not in there[one.partition("::")[0]]
+    ] == []

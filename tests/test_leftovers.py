@@ -1,4 +1,6 @@
-"""What keeps tests from leaving processes behind: a mark that is inherited, groups that end, a parent's death."""
+"""What keeps tests from leaving processes behind: a mark that is inherited, groups that end, a
+parent's death.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every command that cardlink shows or its pages name is one that the command line takes as it is."""
+"""Every command that cardlink shows or its pages name is one that the command line takes as it
+is.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,38 @@ from tests.test_command_line import TOML
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted({*(ROOT / "flows").rglob("*.py"), ROOT / "schemas" / "breaks.py"})
-PAGES = [ROOT / "README.md", *sorted({*(ROOT / "deploy").glob("*.md")} - {ROOT / "deploy" / "COMMANDS.md"})]
+PAGES = [
+    ROOT / "README.md",
+    *sorted({*(ROOT / "deploy").glob("*.md")} - {ROOT / "deploy" / "COMMANDS.md"}),
+]
 QUOTED = re.compile(r"`cardlink ((?:--config \S+ |--json )?[a-z][^`\n]*)`")
-PLAIN = re.compile(rf"(?:^|[:;,(] )cardlink ((?:{'|'.join(main.commands)})\b[^`;\n)]*?)\.?(?=$|; |  # |\))")
+PLAIN = re.compile(
+    rf"(?:^|[:;,(] )cardlink ((?:{'|'.join(main.commands)})\b[^`;\n)]*?)\.?(?=$|; |  # |\))"
+)
 NAMES = {
     *main.commands,
-    *(name for group in main.commands.values() if isinstance(group, click.Group) for name in group.commands),
+    *(
+        name
+        for group in main.commands.values()
+        if isinstance(group, click.Group)
+        for name in group.commands
+    ),
 }
 DAYS = ("first_day", "last_day", "start", "end")
 
 
 def refused(line: str, *, named: bool = False) -> str:
-    """Return what the command line would say against a line; where a command is only named, it may lack arguments."""
+    """Return what the command line would say against a line; where a command is only named, it may
+    lack arguments.
+    """
     words = ["1" if one in ("ROW", "N") else one for one in shlex.split(line, comments=True)]
     try:
         command: click.Command = main
         context = main.make_context("cardlink", words)
         while isinstance(command, click.Group):
-            name, found, words = command.resolve_command(context, [*context._protected_args, *context.args])
+            name, found, words = command.resolve_command(
+                context, [*context._protected_args, *context.args]
+            )
             assert found is not None
             if named and not words:
                 return ""
@@ -74,14 +90,20 @@ def shown(module: Path) -> Iterator[tuple[str, bool]]:
     """Yield the commands in the texts a module can show; True for those that are only named."""
     text = module.read_text("utf-8")
     tree = ast.parse(text if "cardlink " in text or '"cardlink"' in text else "")
-    within = {id(part) for one in ast.walk(tree) for part in (*getattr(one, "values", []), getattr(one, "left", None))}
+    within = {
+        id(part)
+        for one in ast.walk(tree)
+        for part in (*getattr(one, "values", []), getattr(one, "left", None))
+    }
     for one in ast.walk(tree):
         if isinstance(one, ast.List) and one.elts and text_of(one.elts[0]).startswith("cardlink"):
             words = [text_of(part) for part in one.elts if not isinstance(part, ast.Starred)]
             within |= {id(part) for part in one.elts}
-            if (line := " ".join([words[0], *map(shlex.quote, words[1:])]).removeprefix("cardlink").strip()).partition(
-                " "
-            )[0] in NAMES:
+            if (
+                line := " ".join([words[0], *map(shlex.quote, words[1:])])
+                .removeprefix("cardlink")
+                .strip()
+            ).partition(" ")[0] in NAMES:
                 yield line, len(words) < len(one.elts)  # the rest is joined to it later
         elif isinstance(one, ast.JoinedStr | ast.Constant) and id(one) not in within:
             yield from ((found, bare(found)) for found in QUOTED.findall(text_of(one)))
@@ -121,7 +143,9 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
             capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode in (0, 3), f"{line}\n{done.stdout}{done.stderr}"
-        return next((said[6:] for said in done.stderr.splitlines() if said.startswith("next: ")), "")
+        return next(
+            (said[6:] for said in done.stderr.splitlines() if said.startswith("next: ")), ""
+        )
 
     def walk(line: str, last: str) -> str:
         while last not in line:
@@ -132,7 +156,9 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     extract = issuers / "store" / "bank" / "extracts" / "bank-20261120.csv"
     paste(f"cardlink sample {shlex.quote(str(extract))} --rows 60 --bad 0.1 --date 2026-11-20")
     ingest = walk(f"{begin}submit bank", "ingest bank")
-    paste(f"{begin}simulate bank --secret-key {shlex.quote(str(tmp_path / 'secret.asc'))} --fail 0.2")
+    paste(
+        f"{begin}simulate bank --secret-key {shlex.quote(str(tmp_path / 'secret.asc'))} --fail 0.2"
+    )
     status = paste(ingest)
     paste(status)
     resubmit = walk(f"{begin}worklist", "resubmit")
@@ -140,7 +166,9 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     paste(f"{begin}reconcile")
 
     assert all(line.startswith(begin) for line in (ingest, status, resubmit, again))
-    assert ["fetch", "uploaded"] == [word for word in ("fetch", "uploaded") if f"outbox {word}" in " ".join(pasted)]
+    assert ["fetch", "uploaded"] == [
+        word for word in ("fetch", "uploaded") if f"outbox {word}" in " ".join(pasted)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -151,7 +179,9 @@ def test_every_command_of_a_page_can_be_typed(page: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
 
     lines = [
-        line for block in blocks for line in re.findall(r"^cardlink (.*)", block.replace("\\\n", ""), re.MULTILINE)
+        line
+        for block in blocks
+        for line in re.findall(r"^cardlink (.*)", block.replace("\\\n", ""), re.MULTILINE)
     ]
     wrong = [said for line in lines if (said := refused(line))]
     wrong += [said for line in QUOTED.findall(text) if (said := refused(line, named=bare(line)))]

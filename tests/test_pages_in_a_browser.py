@@ -1,4 +1,6 @@
-"""The pages in a real browser: nothing sticks out at any width, the style is applied, and they print."""
+"""The pages in a real browser: nothing sticks out at any width, the style is applied, and they
+print.
+"""
 
 import html
 import json
@@ -51,7 +53,9 @@ def look(page: Path, width: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("width", quick(1, [360, 1280, 390, 820]))
-def test_nothing_sticks_out_of_the_page_and_its_own_policy_lets_its_style_in(page: Path, width: int) -> None:
+def test_nothing_sticks_out_of_the_page_and_its_own_policy_lets_its_style_in(
+    page: Path, width: int
+) -> None:
     found = look(page, width)
 
     assert found["width"] <= width

@@ -67,7 +67,9 @@ def test_every_path_that_a_page_names_is_there() -> None:
     named = {
         (page.name, path)
         for page in pages
-        for path in re.findall(r"`((?:flows|schemas|tests|deploy|sample_data)/[\w./-]*)`", page.read_text("utf-8"))
+        for path in re.findall(
+            r"`((?:flows|schemas|tests|deploy|sample_data)/[\w./-]*)`", page.read_text("utf-8")
+        )
     }
 
     assert named

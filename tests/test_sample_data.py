@@ -81,7 +81,11 @@ def test_the_files_are_what_their_rows_make_of_them(tmp_path: Path) -> None:
 
     written = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.*")}
 
-    kept = {path.relative_to(FOLDER): path.read_bytes() for path in FOLDER.rglob("*.*") if path.suffix != ".toml"}
+    kept = {
+        path.relative_to(FOLDER): path.read_bytes()
+        for path in FOLDER.rglob("*.*")
+        if path.suffix != ".toml"
+    }
     assert kept == written
 
 
@@ -90,14 +94,18 @@ def test_the_counts_are_the_expected_ones(night: Night) -> None:
 
     assert EXPECTED["as_of"] == night.manifest.as_of.isoformat()
     assert EXPECTED["counts"] == {name: counts[name] for name in EXPECTED["counts"]}
-    told = Counter(reason.partition("|")[2] for reason in night.ledger["reasons"].explode().drop_nulls())
+    told = Counter(
+        reason.partition("|")[2] for reason in night.ledger["reasons"].explode().drop_nulls()
+    )
     assert EXPECTED["reasons"] == dict(sorted(told.items()))
 
 
 def test_every_row_has_the_fate_and_the_reasons_the_table_says(night: Night) -> None:
     told = {
         str(row): {"line": line, "fate": fate, "reasons": reasons}
-        for row, line, fate, reasons in night.ledger.select("row", "line", "fate", "reasons").iter_rows()
+        for row, line, fate, reasons in night.ledger.select(
+            "row", "line", "fate", "reasons"
+        ).iter_rows()
     }
 
     quiet = {row: one for row, one in told.items() if row not in EXPECTED["rows"]}
@@ -110,7 +118,9 @@ def test_what_is_sent_is_spelled_as_the_table_says(night: Night) -> None:
     sent = {places[number, at]: fields for number, at, fields in _opened(night)}
 
     changed = {one.row: dict(one.case.sent) for one in placed() if one.case.sent}
-    assert changed == {row: {name: sent[row][name] for name in fields} for row, fields in changed.items()}
+    assert changed == {
+        row: {name: sent[row][name] for name in fields} for row, fields in changed.items()
+    }
 
 
 def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
@@ -122,8 +132,12 @@ def test_every_reason_a_row_can_have_stands_in_the_sample() -> None:
     assert set() == missing
 
 
-def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_refused_by_it(tmp_path: Path) -> None:
-    long = Rule("made.up.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21})
+def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_refused_by_it(
+    tmp_path: Path,
+) -> None:
+    long = Rule(
+        "made.up.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21}
+    )
 
     with added(long):
         [row] = [one.row for one in placed() if one.case.why == "the example of `made.up.long`"]
@@ -133,7 +147,9 @@ def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_re
     assert [(ledger.REJECTED, [f"{NICKNAME}|{long.code}"])] == told
 
 
-def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(night: Night) -> None:
+def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(
+    night: Night,
+) -> None:
     with GpgOpener([night.key.secret]) as opener:
         desk = Portal(opener, today=AS_OF)
         for name, content in night.chunks():
@@ -169,7 +185,10 @@ def test_the_sample_holds_test_cards_only() -> None:
     real = {
         pan
         for pan in pans
-        if pan.strip("0") and luhn_holds(pan) and pan not in PUBLISHED and not pan.startswith(GENERATED)
+        if pan.strip("0")
+        and luhn_holds(pan)
+        and pan not in PUBLISHED
+        and not pan.startswith(GENERATED)
     }
     assert len(pans) > 100
     assert set() == real
@@ -184,7 +203,10 @@ def _opened(night: Night) -> Iterator[tuple[int, int, dict[str, str]]]:
     with GpgOpener([night.key.secret]) as opener:
         for number, (_, message) in enumerate(night.chunks(), start=1):
             text = opener.open(message, 1 << 20).decode()
-            yield from ((number, at, row) for at, row in enumerate(csv.DictReader(io.StringIO(text)), start=1))
+            yield from (
+                (number, at, row)
+                for at, row in enumerate(csv.DictReader(io.StringIO(text)), start=1)
+            )
 
 
 def _known(one: sample_bank.Placed) -> tuple[str, str]:

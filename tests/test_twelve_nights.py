@@ -44,18 +44,28 @@ def test_every_link_the_portal_gave_is_in_links_csv_and_no_other(story: Story) -
 
 
 def test_every_link_goes_to_the_cardholder_and_card_it_was_made_for(story: Story) -> None:
-    truth = {(row.booked.cuid, row.booked.last_4, row.booked.url) for row in story.delivered.values() if row.booked.url}
+    truth = {
+        (row.booked.cuid, row.booked.last_4, row.booked.url)
+        for row in story.delivered.values()
+        if row.booked.url
+    }
 
     reported = {
-        (row["cuid"], row["last_4"], row["url"]) for run in story.runs for row in table(story, run, "links.csv")
+        (row["cuid"], row["last_4"], row["url"])
+        for run in story.runs
+        for row in table(story, run, "links.csv")
     }
 
     assert truth == reported
 
 
 def test_every_error_that_names_somebody_is_in_errors_csv_under_that_name(story: Story) -> None:
-    failed = {run: [row for row in story.rows_of(run) if row.booked.url is None] for run in story.runs}
-    named = {run: {row.booked.cuid for row in rows if not row.silent} for run, rows in failed.items()}
+    failed = {
+        run: [row for row in story.rows_of(run) if row.booked.url is None] for run in story.runs
+    }
+    named = {
+        run: {row.booked.cuid for row in rows if not row.silent} for run, rows in failed.items()
+    }
     silent = {run: {row.booked.cuid for row in rows if row.silent} for run, rows in failed.items()}
 
     reported = {run: {row["cuid"] for row in table(story, run, "errors.csv")} for run in story.runs}
@@ -64,13 +74,18 @@ def test_every_error_that_names_somebody_is_in_errors_csv_under_that_name(story:
     assert any(silent.values())
 
 
-def test_an_error_that_names_nobody_is_settled_or_counted_as_a_break_but_never_lost(story: Story) -> None:
+def test_an_error_that_names_nobody_is_settled_or_counted_as_a_break_but_never_lost(
+    story: Story,
+) -> None:
     silent = {run: sum(row.silent for row in story.rows_of(run)) for run in story.runs}
     failed = {run: sum(row.booked.url is None for row in story.rows_of(run)) for run in story.runs}
 
     reports = {run: summary(story, run) for run in story.runs}
 
-    settled = {run: report["rows"]["error"] - (failed[run] - silent[run]) for run, report in reports.items()}
+    settled = {
+        run: report["rows"]["error"] - (failed[run] - silent[run])
+        for run, report in reports.items()
+    }
     assert silent == {run: settled[run] + lost(report) for run, report in reports.items()}
 
 
@@ -104,20 +119,30 @@ def test_every_chunk_stands_as_it_was_answered(story: Story) -> None:
     chunks = {row["name"]: row for run in story.runs for row in table(story, run, "chunks.csv")}
 
     assert sorted(chunks) == sorted(name for names in story.chunks.values() for name in names)
-    assert {name: rows[name] for name in chunks} == {name: int(row["answers"]) for name, row in chunks.items()}
+    assert {name: rows[name] for name in chunks} == {
+        name: int(row["answers"]) for name, row in chunks.items()
+    }
 
 
 def test_a_run_is_out_of_balance_only_where_something_is_really_open(story: Story) -> None:
-    short = {run for run in story.runs if any(0 < answered < sent for answered, sent in _chunks(story, run))}
+    short = {
+        run
+        for run in story.runs
+        if any(0 < answered < sent for answered, sent in _chunks(story, run))
+    }
 
     reports = {run: summary(story, run) for run in story.runs}
 
     open_kinds = {
-        run: {one["name"] for one in report["breaks"] if not one["notice"]} for run, report in reports.items()
+        run: {one["name"] for one in report["breaks"] if not one["notice"]}
+        for run, report in reports.items()
     }
     assert short == {run for run, names in open_kinds.items() if "RESULT_SHORT" in names}
     assert {"RESULT_SHORT", "UNATTRIBUTED_ERROR"} >= set().union(*open_kinds.values())
-    assert all((report["verdict"] == "out of balance") == bool(open_kinds[run]) for run, report in reports.items())
+    assert all(
+        (report["verdict"] == "out of balance") == bool(open_kinds[run])
+        for run, report in reports.items()
+    )
 
 
 def _chunks(story: Story, run: str) -> list[tuple[int, int]]:
@@ -133,7 +158,12 @@ def test_foreign_files_are_named_and_nothing_of_them_is_used(story: Story) -> No
 
 def test_what_is_outstanding_across_the_nights_equals_the_recount(story: Story) -> None:
     answered = Counter(row.chunk for row in story.delivered.values())
-    missing = {name.removesuffix(".csv.pgp") for names in story.chunks.values() for name in names if not answered[name]}
+    missing = {
+        name.removesuffix(".csv.pgp")
+        for names in story.chunks.values()
+        for name in names
+        if not answered[name]
+    }
 
     facts = reconcile_runs(story.bench.context)
 
@@ -142,7 +172,9 @@ def test_what_is_outstanding_across_the_nights_equals_the_recount(story: Story) 
     assert missing == {f"{row['run']}-{int(row['chunk']):05d}" for row in listed}
     assert facts["outstanding"]["missing"]["no result"]["count"] == len(missing)
     assert facts["rows"]["read"] == sum(story.read.values())
-    assert facts["rows"]["linked"] == sum(row.booked.url is not None for row in story.delivered.values())
+    assert facts["rows"]["linked"] == sum(
+        row.booked.url is not None for row in story.delivered.values()
+    )
 
 
 def test_the_age_of_what_is_outstanding_runs_from_the_commit(story: Story) -> None:

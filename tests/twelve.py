@@ -1,6 +1,8 @@
-"""Twelve nights with a partner of every bad habit, and what the simulator's own books say came of them.
+"""Twelve nights with a partner of every bad habit, and what the simulator's own books say came of
+them.
 
-The recount goes through the portal's books and what the person carried, never through our reading of results.
+The recount goes through the portal's books and what the person carried, never through our reading
+of results.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ HABITS = (
 
 
 class Row(NamedTuple):
-    """The truth about one sent row that was answered: the chunk it went in, and what the portal booked."""
+    """The truth about one sent row that was answered: the chunk it went in, and what the portal
+    booked.
+    """
 
     chunk: str
     booked: Booked
@@ -58,7 +62,9 @@ class Row(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One look across the runs: when, which rows of each chunk had been answered by then, and what it told."""
+    """One look across the runs: when, which rows of each chunk had been answered by then, and what
+    it told.
+    """
 
     at: datetime
     answered: Counter[str]
@@ -67,7 +73,9 @@ class Look(NamedTuple):
 
 @dataclass
 class Story:
-    """What happened: the bench, the runs in order, what was read and refused, and every row delivered."""
+    """What happened: the bench, the runs in order, what was read and refused, and every row
+    delivered.
+    """
 
     bench: Bench
     runs: list[str] = field(default_factory=list)
@@ -90,9 +98,13 @@ class Story:
 
 
 def live(folder: Path, rows: int = 100, per_chunk: int = 20, nights: int = NIGHTS) -> Story:
-    """Live through the nights: drop, submit, let the partner answer as the night's habits say, ingest."""
+    """Live through the nights: drop, submit, let the partner answer as the night's habits say,
+    ingest.
+    """
     clock = {"now": datetime.combine(FIRST, datetime.min.time(), UTC) + timedelta(hours=3)}
-    bench = replace(local_bench(folder, portal={"rows_per_chunk": per_chunk}), now=lambda: clock["now"])
+    bench = replace(
+        local_bench(folder, portal={"rows_per_chunk": per_chunk}), now=lambda: clock["now"]
+    )
     story = Story(bench)
     with portals(FIRST) as (plain, shuffled):
         for night in range(nights):
@@ -102,7 +114,10 @@ def live(folder: Path, rows: int = 100, per_chunk: int = 20, nights: int = NIGHT
             clock["now"] += timedelta(hours=5)
             portal = shuffled if night % 2 else plain
             plain.today = shuffled.today = day
-            _book(story, answer_store(bench.store, bench.issuer.issuer, portal, HABITS[night % len(HABITS)]))
+            _book(
+                story,
+                answer_store(bench.store, bench.issuer.issuer, portal, HABITS[night % len(HABITS)]),
+            )
             clock["now"] += timedelta(hours=1)
             story.taken.append(bench.ingest())
             answered = Counter(row.chunk for row in story.delivered.values())
@@ -112,16 +127,25 @@ def live(folder: Path, rows: int = 100, per_chunk: int = 20, nights: int = NIGHT
 
 @contextmanager
 def portals(today: date) -> Iterator[tuple[Portal, Portal]]:
-    """Give a portal that keeps the order and one that does not; the same seed makes them book the same."""
+    """Give a portal that keeps the order and one that does not; the same seed makes them book the
+    same.
+    """
     with GpgOpener([keys.sound().secret]) as opener:
-        manner: dict[str, Any] = {"today": today, "fail_share": 0.12, "seed": 5, "error_shape": "mixed"}
+        manner: dict[str, Any] = {
+            "today": today,
+            "fail_share": 0.12,
+            "seed": 5,
+            "error_shape": "mixed",
+        }
         yield Portal(opener, **manner), Portal(opener, shuffle=True, **manner)
 
 
 def _submit(story: Story, day: date, rows: int, seed: int) -> None:
     out = BytesIO()
     truth = write_sample(out, rows, bad=0.05, seed=seed, as_of=day)
-    manifest = story.bench.submit(story.bench.drop_bytes(out.getvalue(), f"bank-{day:%Y%m%d}.csv")).manifest
+    manifest = story.bench.submit(
+        story.bench.drop_bytes(out.getvalue(), f"bank-{day:%Y%m%d}.csv")
+    ).manifest
     story.runs.append(manifest.run)
     story.committed[manifest.run] = story.now()
     story.read[manifest.run] = rows
@@ -134,4 +158,6 @@ def _book(story: Story, answered: Answered) -> None:
         if delivery.chunk.startswith("elsewhere"):
             story.foreign.add(delivery.key)
             continue
-        story.delivered |= {(delivery.chunk, row.row): Row(delivery.chunk, row) for row in delivery.rows}
+        story.delivered |= {
+            (delivery.chunk, row.row): Row(delivery.chunk, row) for row in delivery.rows
+        }

@@ -1,4 +1,6 @@
-"""One file per external system: S3, the local directory, gpg; each translates foreign errors into ours.
+"""One file per external system: S3, the local directory, gpg; each translates foreign errors into
+ours.
 
-Only `flows.wiring` imports an adapter; other code sees the Protocols of `flows.runs`. Keep decisions out.
+Only `flows.wiring` imports an adapter; other code sees the Protocols of `flows.runs`. Keep
+decisions out.
 """

@@ -29,14 +29,18 @@ _AGENT = "s2k-count 65536\nmax-cache-ttl 0\ndefault-cache-ttl 0\nallow-loopback-
 
 
 class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
-    """python-gnupg with a timeout, which it lacks: a timer kills gpg after `patience` seconds. Raises GpgHungError."""
+    """python-gnupg with a timeout, which it lacks: a timer kills gpg after `patience` seconds.
+    Raises GpgHungError.
+    """
 
     def __init__(self, patience: float, **settings: Any) -> None:
         self._patience = patience
         super().__init__(**settings)
 
     def _open_subprocess(self, args: Sequence[str], passphrase: bool = False) -> Popen[bytes]:
-        """Start gpg in a process group of its own: whatever it starts dies with it, and no Ctrl-C reaches it."""
+        """Start gpg in a process group of its own: whatever it starts dies with it, and no Ctrl-C
+        reaches it.
+        """
         command = self.make_args(args, passphrase)
         return Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.env, process_group=0)
 
@@ -56,14 +60,20 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
 
 
 class Keyring(ExitStack):
-    """A private gpg home (0700, short path), removed with its agent when it is closed or its context ends.
+    """A private gpg home (0700, short path), removed with its agent when it is closed or its
+    context ends.
 
     `agent` allows gpg to start an agent, which secret keys need. `options` are added to every call.
     Raises GpgMissingError if gpg does not run.
     """
 
     def __init__(
-        self, *, agent: bool = False, patience: float = PATIENCE, gpg: str = "gpg", options: Sequence[str] = ()
+        self,
+        *,
+        agent: bool = False,
+        patience: float = PATIENCE,
+        gpg: str = "gpg",
+        options: Sequence[str] = (),
     ) -> None:
         super().__init__()
         binary = shutil.which(gpg)
@@ -72,20 +82,29 @@ class Keyring(ExitStack):
         self.home = self.enter_context(private_home(agent=agent))
         (self.home / "gpg-agent.conf").write_text(_AGENT)
         logging.getLogger("gnupg").setLevel(logging.WARNING)  # DEBUG would log keys and statuses
-        env = {"LC_ALL": "C", "LANGUAGE": "C", "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}"}
+        env = {
+            "LC_ALL": "C",
+            "LANGUAGE": "C",
+            "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}",
+        }
         more = [*QUIET, *([] if agent else ["--no-autostart"]), *options]
         with ExitStack() as failed:
             failed.push(self)
             try:
-                self.gpg = _TimedGPG(patience, gpgbinary=binary, gnupghome=str(self.home), options=more, env=env)
+                self.gpg = _TimedGPG(
+                    patience, gpgbinary=binary, gnupghome=str(self.home), options=more, env=env
+                )
             except (OSError, ValueError) as error:
-                limit = translated("gpg", error.__context__ or error)  # python-gnupg raises another one for it
+                # python-gnupg raises another one for it
+                limit = translated("gpg", error.__context__ or error)
                 missing = sealing.GpgMissingError(reason=type(error).__name__)
                 raise limit if isinstance(limit, LimitError) else missing from None
             failed.pop_all()
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result, None if it raised (its exceptions may hold rows); GpgHungError, LimitError."""
+        """Return python-gnupg's result, None if it raised (its exceptions may hold rows);
+        GpgHungError, LimitError.
+        """
         try:
             return work(self.gpg)
         except Exception as error:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read

@@ -1,4 +1,5 @@
-"""Private gpg homes: made for one command, locked while its process lives; every command removes those of the killed.
+"""Private gpg homes: made for one command, locked while its process lives; every command removes
+those of the killed.
 
 Nothing here imports gnupg, so that looking costs nothing.
 """
@@ -23,12 +24,15 @@ PREFIX: Final = "cardlink-gpg-"
 LONGEST: Final = len(PREFIX) + 17  # with the largest process id and what mkdtemp adds
 MAKING: Final = 60.0  # seconds for which a home without its lock is left alone
 ROOM: Final = 48 << 20  # bytes free in memory: the ciphertext of a few groups
-SOCKET_ROOM: Final = 86  # longest path of a home: the agent's sockets below it must fit in the kernel's 108 bytes
+# longest path of a home: the agent's sockets below it must fit in the kernel's 108 bytes
+SOCKET_ROOM: Final = 86
 
 
 @contextmanager
 def private_home(*, agent: bool) -> Iterator[Path]:
-    """Give a folder (0700, short path) that no other process removes while this one lives; end its agent, if any."""
+    """Give a folder (0700, short path) that no other process removes while this one lives; end its
+    agent, if any.
+    """
     with ExitStack() as held:
         home = None
         try:
@@ -42,13 +46,20 @@ def private_home(*, agent: bool) -> Iterator[Path]:
 
 
 def _made(held: ExitStack) -> Path:
-    """Make a home whose lock is held until `held` ends; LimitError where there is no room for one."""
+    """Make a home whose lock is held until `held` ends; LimitError where there is no room for
+    one.
+    """
     roots = [root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM]
     # a container's memory may be small, and we must not fill it
-    for root in (one for one in roots if os.access(one, os.W_OK | os.X_OK) and shutil.disk_usage(one).free >= ROOM):
+    for root in (
+        one
+        for one in roots
+        if os.access(one, os.W_OK | os.X_OK) and shutil.disk_usage(one).free >= ROOM
+    ):
         home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
         lock = held.enter_context((home / "holding").open("wb"))
-        fcntl.flock(lock, fcntl.LOCK_EX)  # for as long as this process lives: the kernel unlocks it on a kill
+        # for as long as this process lives: the kernel unlocks it on a kill
+        fcntl.flock(lock, fcntl.LOCK_EX)
         (home / "holding").rename(home / "held")  # locked from the moment it can be seen
         for link in _links(home):
             with suppress(OSError):
@@ -60,12 +71,16 @@ def _made(held: ExitStack) -> Path:
 
 def remove_dead_homes() -> None:
     """Remove the homes left behind by killed processes, and end their agents."""
-    for home in {home.resolve() for root in _roots() for home in root.glob(f"{PREFIX}*") if _is_dead(home)}:
+    for home in {
+        home.resolve() for root in _roots() for home in root.glob(f"{PREFIX}*") if _is_dead(home)
+    }:
         _remove(home, agent=True)
 
 
 def _roots() -> list[Path]:
-    """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then memory."""
+    """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then
+    memory.
+    """
     named = [Path(folder)] if (folder := os.environ.get("TMPDIR")) else []
     return list(dict.fromkeys([*named, *SHARED]))
 
@@ -76,7 +91,9 @@ def _links(home: Path) -> list[Path]:
 
 
 def _is_dead(home: Path) -> bool:
-    """Return whether a home, or a link to one, is ours and its process is gone, here or in another container."""
+    """Return whether a home, or a link to one, is ours and its process is gone, here or in another
+    container.
+    """
     try:
         made = home.lstat()
         if made.st_uid != os.getuid():
@@ -91,9 +108,14 @@ def _is_dead(home: Path) -> bool:
 
 
 def _remove(home: Path, *, agent: bool) -> None:
-    for order in (("--kill", "gpg-agent"), ("--remove-socketdir",)) if agent and home.is_dir() else ():
-        with suppress(OSError, subprocess.SubprocessError):  # an agent without its home ends by itself
-            subprocess.run(["gpgconf", "--homedir", home, *order], check=False, capture_output=True, timeout=20)
+    for order in (
+        (("--kill", "gpg-agent"), ("--remove-socketdir",)) if agent and home.is_dir() else ()
+    ):
+        # an agent without its home ends by itself
+        with suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                ["gpgconf", "--homedir", home, *order], check=False, capture_output=True, timeout=20
+            )
     shutil.rmtree(home / "private-keys-v1.d", ignore_errors=True)  # first: we may be killed
     shutil.rmtree(home, ignore_errors=True)  # the agent may remove its sockets meanwhile
     for link in _links(home):

@@ -1,8 +1,9 @@
-"""Seal chunks to pinned keys, and open messages sealed to ours, with gpg; plaintext is never a file on disk.
+"""Seal chunks to pinned keys, and open messages sealed to ours, with gpg; plaintext is never a file
+on disk.
 
-One pinned public key per file, each flaw refused by its own error. The subkey is chosen here as gpg would, and gpg is
-then told to use it: what is judged is what is used. For trials with a test issuer a sealer leaves chunks as they are
-(interface.md 2.6).
+One pinned public key per file, each flaw refused by its own error. The subkey is chosen here as gpg
+would, and gpg is then told to use it: what is judged is what is used. For trials with a test issuer
+a sealer leaves chunks as they are (interface.md 2.6).
 """
 
 import os
@@ -22,7 +23,17 @@ import gnupg
 from flows.adapters.gpg import PATIENCE, Keyring
 from flows.errors import BugError, LimitError, OperatorError
 from flows.runs import sealing
-from flows.runs.sealing import Compression, Plain, Sealed, Sealer, Warned, blocks, content, inspect, keys_in
+from flows.runs.sealing import (
+    Compression,
+    Plain,
+    Sealed,
+    Sealer,
+    Warned,
+    blocks,
+    content,
+    inspect,
+    keys_in,
+)
 from schemas.expressions import PUBLISHED
 
 WARN_DAYS: Final = 30
@@ -30,15 +41,17 @@ GROUP: Final = 64  # chunks per gpg process: two open files each, so far below a
 _SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 _OPTIONS: Final = (
     *("--cipher-algo", "AES256"),  # gpg 2.2 picks 3DES if the key states no preferences
-    *("--compress-algo", "none", "--no-literal"),  # the content is already a compressed literal packet
+    # the content is already a compressed literal packet
+    *("--compress-algo", "none", "--no-literal"),
 )
 
 
 class GpgSealer(ExitStack):
     """Seals chunks to every pinned fingerprint; implements `Sealer`, and is closed by its context.
 
-    Each of `keys` is the content of one public key file. An unusable key raises its error of `flows.runs.sealing`
-    before anything is sealed. `today` decides about expiry and its warning; `curves` are accepted beside RSA.
+    Each of `keys` is the content of one public key file. An unusable key raises its error of
+    `flows.runs.sealing` before anything is sealed. `today` decides about expiry and its warning;
+    `curves` are accepted beside RSA.
     """
 
     def __init__(
@@ -65,18 +78,25 @@ class GpgSealer(ExitStack):
             raise
         self.fingerprints = tuple(key.fingerprint for key, _ in self._recipients)
         self.warnings = tuple(
-            Warned(f"{part.name} expires on {part.expires}, in {(part.expires - today).days} days.", part.fingerprint)
+            Warned(
+                f"{part.name} expires on {part.expires}, in {(part.expires - today).days} days.",
+                part.fingerprint,
+            )
             for part in dict.fromkeys(part for recipient in self._recipients for part in recipient)
             if part.expires is not None and part.expires - today <= timedelta(days=WARN_DAYS)
         )
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal chunks in order, one gpg process a group; thread-safe. A chunk that fails carries its trouble."""
+        """Seal chunks in order, one gpg process a group; thread-safe. A chunk that fails carries
+        its trouble.
+        """
         groups = (chunks[start : start + GROUP] for start in range(0, len(chunks), GROUP))
         return [sealed for group in groups for sealed in self._seal_group(group)]
 
     def _seal_group(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal a group with one process; if that fails, each chunk with its own, so that only a bad one is lost."""
+        """Seal a group with one process; if that fails, each chunk with its own, so that only a bad
+        one is lost.
+        """
         if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
             raise BugError(place="sealing", kind="chunk names")
         packed = [content(chunk, self._compression) for chunk in chunks]
@@ -86,25 +106,42 @@ class GpgSealer(ExitStack):
             return [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks]
         if messages is None:
             return [self._seal_one(chunk) for chunk in packed]
-        return [self._checked(chunk.name, message) for chunk, message in zip(chunks, messages, strict=True)]
+        return [
+            self._checked(chunk.name, message)
+            for chunk, message in zip(chunks, messages, strict=True)
+        ]
 
     def _encrypt_group(self, chunks: Sequence[Plain]) -> list[bytes] | None:
-        """Return one message per chunk, None if there are no memory files (macOS) or gpg reported a failure."""
+        """Return one message per chunk, None if there are no memory files (macOS) or gpg reported a
+        failure.
+        """
         if not hasattr(os, "memfd_create"):
             return None
         try:
             with ExitStack() as files:
-                folder, paths = Path(files.enter_context(TemporaryDirectory(dir=self._ring.home))), list[str]()
+                folder, paths = (
+                    Path(files.enter_context(TemporaryDirectory(dir=self._ring.home))),
+                    list[str](),
+                )
                 for chunk in chunks:  # each a named file that exists in memory only
                     file = files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
                     file.write(chunk.data)
                     file.flush()
                     (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
                     paths.append(str(folder / chunk.name))
-                result = self._encrypt("".join(f"{path}\n" for path in paths).encode(), "--multifile")
+                result = self._encrypt(
+                    "".join(f"{path}\n" for path in paths).encode(), "--multifile"
+                )
                 suffix = ".asc" if self._armor else ".gpg"
-                return [Path(path + suffix).read_bytes() for path in paths] if _clean(result, len(paths)) else None
-        except (OSError, LimitError):  # no room for files or ciphertext: sealing one by one uses pipes instead
+                return (
+                    [Path(path + suffix).read_bytes() for path in paths]
+                    if _clean(result, len(paths))
+                    else None
+                )
+        except (
+            OSError,
+            LimitError,
+        ):  # no room for files or ciphertext: sealing one by one uses pipes instead
             return None
 
     def _seal_one(self, chunk: Plain) -> Sealed:
@@ -120,7 +157,8 @@ class GpgSealer(ExitStack):
         return self._ring.ask(
             lambda gpg: gpg.encrypt_file(
                 BytesIO(data),
-                [f"{chosen.fingerprint}!" for _, chosen in self._recipients],  # `!`: this part of the key, no other
+                # `!`: this part of the key, no other
+                [f"{chosen.fingerprint}!" for _, chosen in self._recipients],
                 always_trust=True,
                 armor=self._armor,
                 extra_args=[*_OPTIONS, *arguments],
@@ -128,7 +166,9 @@ class GpgSealer(ExitStack):
         )
 
     def _checked(self, name: str, message: bytes) -> Sealed:
-        """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not enough."""
+        """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not
+        enough.
+        """
         wanted = sorted(chosen.key_id for _, chosen in self._recipients)
         try:
             found = sorted(inspect(message))
@@ -140,7 +180,9 @@ class GpgSealer(ExitStack):
 
 
 class GpgOpener(ExitStack):
-    """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its context."""
+    """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its
+    context.
+    """
 
     def __init__(
         self,
@@ -151,13 +193,16 @@ class GpgOpener(ExitStack):
         gpg: str = "gpg",
     ) -> None:
         super().__init__()
-        # An empty one would swallow the first line of the message; python-gnupg writes latin-1, keys expect UTF-8.
+        # An empty one would swallow the first line of the message; python-gnupg writes latin-1,
+        # keys expect UTF-8.
         self._passphrase = passphrase.encode().decode("latin-1") if passphrase else None
         self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
         self._ring = self.enter_context(Keyring(agent=True, patience=patience, gpg=gpg))
         try:
             for number, key in enumerate(secret_keys, start=1):
-                found = self._ring.ask(partial(gnupg.GPG.import_keys, key_data=key, passphrase=self._passphrase))
+                found = self._ring.ask(
+                    partial(gnupg.GPG.import_keys, key_data=key, passphrase=self._passphrase)
+                )
                 if found is None or not found.fingerprints or not found.sec_read:
                     raise sealing.SecretKeyUnreadableError(number=number, total=len(secret_keys))
         except BaseException:
@@ -165,18 +210,25 @@ class GpgOpener(ExitStack):
             raise
 
     def open(self, message: bytes, limit: int) -> bytes:
-        """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
+        """Return the content of one message, at most `limit` bytes; SealedUnreadableError
+        otherwise.
+        """
         binary = blocks(message)  # gpg does not recognise armor after a byte order mark
         if len(binary) != 1:
             raise sealing.SealedUnreadableError(reason="message.blocks.many")
         options, why = ["--max-output", str(limit), *self._no_questions], ""
-        for _ in range(2):  # gpg's agent fails now and then, with nothing wrong with the message or the key
+        # gpg's agent fails now and then, with nothing wrong with the message or the key
+        for _ in range(2):
             result = self._ring.ask(
                 lambda gpg: gpg.decrypt_file(
-                    BytesIO(binary[0]), always_trust=True, passphrase=self._passphrase, extra_args=options
+                    BytesIO(binary[0]),
+                    always_trust=True,
+                    passphrase=self._passphrase,
+                    extra_args=options,
                 )
             )
-            if result is not None and result.ok and result.returncode == 0:  # else its data may be unauthenticated
+            # else its data may be unauthenticated
+            if result is not None and result.ok and result.returncode == 0:
                 return bytes(result.data)
             why = _why_unread("" if result is None else result.stderr)
             if why in _CERTAIN:
@@ -185,14 +237,20 @@ class GpgOpener(ExitStack):
 
 
 def trial_seal(sealer: Sealer) -> None:
-    """Seal a dummy chunk and check the message; SealBrokenError if it is not sealed to exactly our recipients."""
+    """Seal a dummy chunk and check the message; SealBrokenError if it is not sealed to exactly our
+    recipients.
+    """
     (sealed,) = sealer.seal([Plain("trial.csv", b"trial\n")])
     if sealed.trouble:
-        raise sealing.SealBrokenError(reason=sealed.trouble, expected=", ".join(sealer.fingerprints))
+        raise sealing.SealBrokenError(
+            reason=sealed.trouble, expected=", ".join(sealer.fingerprints)
+        )
 
 
 def _clean(result: Any, count: int) -> bool:
-    """Return whether gpg sealed `count` inputs; `ok` is also true with return code 2 and on a full disk."""
+    """Return whether gpg sealed `count` inputs; `ok` is also true with return code 2 and on a full
+    disk.
+    """
     if result is None or not result.ok or result.returncode != 0:
         return False
     return bool(result.stderr.count("[GNUPG:] END_ENCRYPTION") == count)
@@ -202,7 +260,9 @@ _CERTAIN = ("message.content.too_large", "key.secret.missing")  # gpg would say 
 
 
 def _why_unread(stderr: str) -> str:
-    """Return the cause by gpg's status words; its text is never shown, it may contain the sender's file names."""
+    """Return the cause by gpg's status words; its text is never shown, it may contain the sender's
+    file names.
+    """
     if "exceeded --max-output limit" in stderr:
         return "message.content.too_large"
     if "[GNUPG:] ERROR pkdecrypt_failed" in stderr:
@@ -214,14 +274,24 @@ def _why_unread(stderr: str) -> str:
 
 LEAST: Final = 2048  # bits of RSA
 FUTURE: Final = "was made on {}, which is in the future for this machine"
-_FAMILIES: Final = {"1": "RSA", "2": "RSA", "3": "RSA", "16": "ElGamal", "17": "DSA", "20": "ElGamal"}  # RFC 4880 9.1
+# RFC 4880 9.1
+_FAMILIES: Final = {
+    "1": "RSA",
+    "2": "RSA",
+    "3": "RSA",
+    "16": "ElGamal",
+    "17": "DSA",
+    "20": "ElGamal",
+}
 _CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
     f"nistp{bits}": f"P-{bits}" for bits in (256, 384, 521)
 }
 
 
 class Part(NamedTuple):
-    """A primary key or a subkey as gpg lists it: `state` is r, e or another letter, `created` in epoch seconds."""
+    """A primary key or a subkey as gpg lists it: `state` is r, e or another letter, `created` in
+    epoch seconds.
+    """
 
     name: str  # as messages call it
     fingerprint: str
@@ -233,7 +303,9 @@ class Part(NamedTuple):
     expires: date | None
 
     def flaw(self, today: date, now: float) -> str:
-        """Return why the key cannot be used for all of `today`, "" where it can: on its last day it could expire."""
+        """Return why the key cannot be used for all of `today`, "" where it can: on its last day it
+        could expire.
+        """
         if self.state == "r":
             return "was revoked by its owner"
         if self.created > now:
@@ -242,26 +314,36 @@ class Part(NamedTuple):
         return f"expired on {self.expires}" if ended else ""
 
 
-Recipient = tuple[Part, Part]  # a pinned key, and the part of it that messages will name: a subkey, or the key itself
+# a pinned key, and the part of it that messages will name: a subkey, or the key itself
+Recipient = tuple[Part, Part]
 
 
 def import_public_keys(
     ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], curves: Sequence[str], today: date
 ) -> tuple[Recipient, ...]:
-    """Import one public key per file and return the pinned ones, in the order of `pinned`; each flaw has its error."""
+    """Import one public key per file and return the pinned ones, in the order of `pinned`; each
+    flaw has its error.
+    """
     now = time.time()  # not `today`: gpg judges what was made in the future by the machine's clock
-    for file, key in ((f"{number} of {len(keys)}", key) for number, key in enumerate(keys, start=1)):
+    for file, key in (
+        (f"{number} of {len(keys)}", key) for number, key in enumerate(keys, start=1)
+    ):
         public = _one_public_key(key, file, ", ".join(pinned), now)
         result = ring.ask(partial(gnupg.GPG.import_keys, key_data=public))
         if result is None or len(set(result.fingerprints)) != 1:
             raise sealing.KeyUnreadableError(file=file, reason="key.import.refused")
     found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
-    recipients = [_recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now) for fingerprint in pinned]
+    recipients = [
+        _recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now)
+        for fingerprint in pinned
+    ]
     for part in (part for recipient in recipients for part in recipient):
         family, _, bits = part.algorithm.partition(" ")
         if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
             accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
-            raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
+            raise sealing.KeyAlgorithmError(
+                part=part.name, algorithm=part.algorithm, accepted=accepted
+            )
     return tuple(recipients)
 
 
@@ -278,7 +360,9 @@ def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
     if len(made) != 1:
         raise sealing.KeyUnreadableError(file=file, reason=why or f"{len(made)} keys")
     if made[0] > now:  # gpg would not import it
-        raise sealing.KeyUnusableError(part=f"The key in file {file}", why=FUTURE.format(_day(made[0])))
+        raise sealing.KeyUnusableError(
+            part=f"The key in file {file}", why=FUTURE.format(_day(made[0]))
+        )
     return b"".join(found)
 
 
@@ -287,13 +371,17 @@ def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -
         return found[fingerprint]
     for key, listed in found.items():
         if any(fingerprint in subkey for subkey in listed["subkeys"]):
-            raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=f"key {key}, whose subkey that is")
+            raise sealing.KeyNotPinnedError(
+                fingerprint=fingerprint, found=f"key {key}, whose subkey that is"
+            )
     others = ", ".join(sorted(set(found) - set(pinned)))
     raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=others or "other pinned keys")
 
 
 def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipient:
-    """Return the recipient with the part gpg would choose: the newest valid subkey, else the key itself."""
+    """Return the recipient with the part gpg would choose: the newest valid subkey, else the key
+    itself.
+    """
     key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
     if why := key.flaw(today, now):
         raise sealing.KeyUnusableError(part=key.name, why=why)
@@ -309,7 +397,9 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
     if not subkeys:
         raise sealing.KeyUnusableError(part=key.name, why="cannot encrypt")
     newest = max(subkeys, key=lambda part: part.created)
-    raise sealing.KeyUnusableError(part=newest.name, why=f"{newest.flaw(today, now)}; the key itself is valid")
+    raise sealing.KeyUnusableError(
+        part=newest.name, why=f"{newest.flaw(today, now)}; the key itself is valid"
+    )
 
 
 def _part(fields: Any, capabilities: str, name: str) -> Part:
@@ -345,15 +435,23 @@ class UnsealedCardError(OperatorError):
 
 
 class PlainSealer:
-    """Returns chunks unchanged, for `[portal] sealed = false`; UnsealedCardError where a number is no test card."""
+    """Returns chunks unchanged, for `[portal] sealed = false`; UnsealedCardError where a number is
+    no test card.
+    """
 
     fingerprints: tuple[str, ...] = ()
-    warnings = (Warned("Chunks are not sealed ([portal] sealed = false): published test cards only."),)
+    warnings = (
+        Warned("Chunks are not sealed ([portal] sealed = false): published test cards only."),
+    )
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Return the chunks unsealed, under their upload names; UnsealedCardError for any other card."""
+        """Return the chunks unsealed, under their upload names; UnsealedCardError for any other
+        card.
+        """
         for chunk in chunks:
-            others = [number for number in _LONG_NUMBER.findall(chunk.data) if number not in _PUBLISHED]
+            others = [
+                number for number in _LONG_NUMBER.findall(chunk.data) if number not in _PUBLISHED
+            ]
             if others:
                 raise UnsealedCardError(chunk=chunk.name, count=len(others))
         return [Sealed(chunk.name, chunk.data) for chunk in chunks]

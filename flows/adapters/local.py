@@ -1,4 +1,6 @@
-"""A local directory as a store: hard links make `create` atomic, renames `replace`; fsync makes both durable."""
+"""A local directory as a store: hard links make `create` atomic, renames `replace`; fsync makes
+both durable.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,26 @@ _BY_NUMBER: dict[int, type[CardlinkError]] = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), store.StoreDeniedError),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), store.StoreFullError),
     # a network file system that is away for a moment; a machine at one of its limits
-    **dict.fromkeys((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT), StoreBusyError),
-    **dict.fromkeys((errno.EHOSTDOWN, errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM), StoreBusyError),
+    **dict.fromkeys(
+        (errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT), StoreBusyError
+    ),
+    **dict.fromkeys(
+        (errno.EHOSTDOWN, errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM), StoreBusyError
+    ),
 }
 _PATIENT = Retry(attempts=6)  # three seconds at most
-_HELD = 4  # parts of a report that are held to be written again; one of more parts is not tried again
+# parts of a report that are held to be written again; one of more parts is not tried again
+_HELD = 4
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class LocalStore:
-    """Objects as files below `root`, which must exist; files 0600 and directories 0700, whatever the umask.
+    """Objects as files below `root`, which must exist; files 0600 and directories 0700, whatever
+    the umask.
 
-    Implements Store and Cleaner. Files named `.tmp-...` are not objects yet and are never listed. Symbolic links are
-    not objects either: people who may drop files must not be able to choose which files of the machine are read.
+    Implements Store and Cleaner. Files named `.tmp-...` are not objects yet and are never listed.
+    Symbolic links are not objects either: people who may drop files must not be able to choose
+    which files of the machine are read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -49,7 +58,9 @@ class LocalStore:
         return f"LocalStore({str(self._root)!r})"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` unless it exists; False if it does, but True if an attempt failed and it has the same content."""
+        """Write `key` unless it exists; False if it does, but True if an attempt failed and it has
+        the same content.
+        """
         path, unsure = self._path(key), False
 
         def link() -> bool:
@@ -84,21 +95,36 @@ class LocalStore:
                 raise
             _sync(path.parent)
 
-        _with_our_errors(key, rename, self._root, _PATIENT if len(held) <= _HELD else replace(_PATIENT, attempts=1))
+        _with_our_errors(
+            key,
+            rename,
+            self._root,
+            _PATIENT if len(held) <= _HELD else replace(_PATIENT, attempts=1),
+        )
 
     def open(self, key: str, pin: Entry | None = None) -> LocalSource:
-        """Open `key`, pinned to inode, size and change time; ObjectMissingError or ObjectChangedError."""
+        """Open `key`, pinned to inode, size and change time; ObjectMissingError or
+        ObjectChangedError.
+        """
         path = self._path(key)
         # O_NONBLOCK: a pipe in a drop folder must not block the run; it is refused below
-        file = _with_our_errors(key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        file = _with_our_errors(
+            key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        )
         status = _with_our_errors(key, lambda: os.fstat(file))
         if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
             return LocalSource(file, _entry(key, status))
         os.close(file)
-        raise store.ObjectChangedError(key=key) if stat.S_ISREG(status.st_mode) else ObjectMissingError(key=key)
+        raise (
+            store.ObjectChangedError(key=key)
+            if stat.S_ISREG(status.st_mode)
+            else ObjectMissingError(key=key)
+        )
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
+        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/'
+        with size 0.
+        """
         folder, _, start = checked_prefix(prefix).rpartition("/")
         yield from self._list(f"{folder}/" if folder else "", start, shallow)
 
@@ -110,7 +136,8 @@ class LocalStore:
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List the temporary files under `prefix` that killed writers left before `before`."""
         found = (
-            _look(self._root, str(Path(folder, name).relative_to(self._root)))  # None: its writer was alive and done
+            # None: its writer was alive and done
+            _look(self._root, str(Path(folder, name).relative_to(self._root)))
             for folder, _, names in os.walk(self._root / checked_prefix(prefix))
             for name in names
             if name.startswith(TEMPORARY)
@@ -127,14 +154,17 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         place = str(self._root)
-        for part in checked(key).split("/"):  # part by part: resolving the whole path takes five times as long
+        # part by part: resolving the whole path takes five times as long
+        for part in checked(key).split("/"):
             place = f"{place}/{part}"
             if os.path.islink(place):  # noqa: PTH114  making a Path for each part takes longer than the check
                 raise store.KeyRefusedError(key=key, reason="a symbolic link leads elsewhere")
         return Path(place)
 
     def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
-        """Walk in the order in which S3 lists keys: by UTF-8 bytes, a folder counting as `name/`."""
+        """Walk in the order in which S3 lists keys: by UTF-8 bytes, a folder counting as
+        `name/`.
+        """
         for name in sorted(_names(self._root, folder, start), key=os.fsencode):
             if not name.endswith("/"):
                 entry = _look(self._root, folder + name)
@@ -166,7 +196,9 @@ class LocalStore:
 
 
 class LocalSource(AbstractContextManager["LocalSource", None]):
-    """A pinned stream over one file; ObjectChangedError as soon as the file is no longer the one opened."""
+    """A pinned stream over one file; ObjectChangedError as soon as the file is no longer the one
+    opened.
+    """
 
     def __init__(self, file: int, entry: Entry) -> None:
         self._stream = os.fdopen(file, "rb", buffering=0)
@@ -178,7 +210,9 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
         left = self.entry.size - self._position
         wanted = left if size < 0 else min(size, left)
         file, place = self._stream.fileno(), self._position
-        data, status = _with_our_errors(self.entry.key, lambda: (os.pread(file, wanted, place), os.fstat(file)))
+        data, status = _with_our_errors(
+            self.entry.key, lambda: (os.pread(file, wanted, place), os.fstat(file))
+        )
         self._position += len(data)
         # Checked with every read, so that a file still being written is noticed early
         if _version(status) != self.entry.version or (wanted and not data):
@@ -192,11 +226,16 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
 
 
 def _names(root: Path, folder: str, start: str) -> list[str]:
-    """Return the names in a folder that begin with `start`, folders ending in '/'; none if there is no such folder."""
+    """Return the names in a folder that begin with `start`, folders ending in '/'; none if there is
+    no such folder.
+    """
 
     def scan() -> list[str]:
         with os.scandir(root / folder) as found:
-            return [f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name for item in found]
+            return [
+                f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name
+                for item in found
+            ]
 
     names: list[str] = []
     with suppress(ObjectMissingError):
@@ -215,7 +254,9 @@ def _look(root: Path, key: str) -> Entry | None:
 
 
 def _entry(key: str, status: os.stat_result) -> Entry:
-    return Entry(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), _version(status))
+    return Entry(
+        key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), _version(status)
+    )
 
 
 def _version(status: os.stat_result) -> str:
@@ -223,7 +264,9 @@ def _version(status: os.stat_result) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the missing folders, 0700 whatever the umask, and sync them: their names survive a power failure."""
+    """Make the missing folders, 0700 whatever the umask, and sync them: their names survive a power
+    failure.
+    """
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -243,15 +286,22 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def _with_our_errors(key: str, act: Callable[[], T], disk: Path | None = None, retry: Retry = _PATIENT) -> T:
-    """Return what `act` returns, tried again after a passing error; an OSError becomes one of ours, without a chain."""
+def _with_our_errors(
+    key: str, act: Callable[[], T], disk: Path | None = None, retry: Retry = _PATIENT
+) -> T:
+    """Return what `act` returns, tried again after a passing error; an OSError becomes one of ours,
+    without a chain.
+    """
 
     def attempt() -> T:
         try:
             return act()
         except OSError as error:
             number = error.errno or 0
-        kind, code = _BY_NUMBER.get(number, StoreRefusedError), errno.errorcode.get(number, str(number))
+        kind, code = (
+            _BY_NUMBER.get(number, StoreRefusedError),
+            errno.errorcode.get(number, str(number)),
+        )
         place = f"{key} on the disk of {disk}" if kind is store.StoreFullError else key
         # not kept in a variable: error and frame would keep each other alive, and the callers' rows
         raise store.error_of(kind, key=key, place=place, code=code)

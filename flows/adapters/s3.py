@@ -1,4 +1,6 @@
-"""S3 as a store: conditional writes make `create` atomic, an ETag pins what is read, and one loop retries."""
+"""S3 as a store: conditional writes make `create` atomic, an ETag pins what is read, and one loop
+retries.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,21 @@ _USUAL = StoreSettings()
 
 
 def connect(
-    url: str, *, threads: int, retry: Retry | None = None, profile: str | None = None, settings: StoreSettings = _USUAL
+    url: str,
+    *,
+    threads: int,
+    retry: Retry | None = None,
+    profile: str | None = None,
+    settings: StoreSettings = _USUAL,
 ) -> S3Store:
-    """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are boto3's own.
+    """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are
+    boto3's own.
 
     `profile` names a profile of the AWS configuration, for credentials other than the process's own.
 
-    botocore makes one attempt only: its retries share a quota that runs out under load, and hide whether the response
-    to a write was lost. Every wait is bounded: 5 s to connect, 30 s for each piece of a response.
+    botocore makes one attempt only: its retries share a quota that runs out under load, and hide
+    whether the response to a write was lost. Every wait is bounded: 5 s to connect, 30 s for each
+    piece of a response.
     """
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
@@ -49,11 +58,14 @@ def connect(
         read_timeout=30,
         retries={"total_max_attempts": 1, "mode": "standard"},
         max_pool_connections=threads + 2,  # the extract and a listing hold one each
-        signature_version="s3v4",  # presigned links have an older one by default, which new buckets refuse
+        # presigned links have an older one by default, which new buckets refuse
+        signature_version="s3v4",
     )
 
     def client() -> Any:
-        return with_our_errors(url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config))
+        return with_our_errors(
+            url, lambda: boto3.session.Session(profile_name=profile).client("s3", config=config)
+        )
 
     opened = S3Store(bucket, prefix, client(), retry, settings)
     opened.reconnect = client
@@ -61,10 +73,17 @@ def connect(
 
 
 class S3Store:
-    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened. Thread-safe, as boto3's clients are."""
+    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened. Thread-safe, as
+    boto3's clients are.
+    """
 
     def __init__(
-        self, bucket: str, prefix: str, client: Any, retry: Retry | None = None, settings: StoreSettings = _USUAL
+        self,
+        bucket: str,
+        prefix: str,
+        client: Any,
+        retry: Retry | None = None,
+        settings: StoreSettings = _USUAL,
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -73,20 +92,27 @@ class S3Store:
         self._connecting = Lock()
         self._retry = retry or Retry()
         self._settings = settings
-        self._where = {"Bucket": bucket} | ({"ExpectedBucketOwner": owner} if (owner := self._settings.owner) else {})
+        self._where = {"Bucket": bucket} | (
+            {"ExpectedBucketOwner": owner} if (owner := self._settings.owner) else {}
+        )
 
     def __repr__(self) -> str:
-        given = self._settings.model_dump(exclude_defaults=True)  # a store that is used otherwise is probed anew
+        # a store that is used otherwise is probed anew
+        given = self._settings.model_dump(exclude_defaults=True)
         return f"S3Store('s3://{self._bucket}/{self._prefix}'{f', {given}' if given else ''})"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key`; False if it exists, but True if a response was lost and it has the same content."""
+        """Write `key`; False if it exists, but True if a response was lost and it has the same
+        content.
+        """
         name, unanswered = self._name(key), False
 
         def put() -> bool:
             nonlocal unanswered
             try:
-                self._call("put_object", key, Key=name, Body=data, IfNoneMatch="*", **self._written_as(key))
+                self._call(
+                    "put_object", key, Key=name, Body=data, IfNoneMatch="*", **self._written_as(key)
+                )
             except ObjectChangedError:  # 412: taken
                 return False
             except StoreBusyError:
@@ -94,7 +120,9 @@ class S3Store:
                 raise
             return True
 
-        return self._retry(put, StoreBusyError) or (unanswered and store.read_if_stored(self, key) == data)
+        return self._retry(put, StoreBusyError) or (
+            unanswered and store.read_if_stored(self, key) == data
+        )
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` atomically over any earlier content, which stays if `parts` raises."""
@@ -120,7 +148,9 @@ class S3Store:
         return S3Source(self._bucket, entry, answer["Body"], ask, self._retry)
 
     def ensure_clean(self, key: str) -> None:
-        """Ask for the verdict on a dropped file, where one is asked for; VerdictAwaitedError, VerdictRefusedError."""
+        """Ask for the verdict on a dropped file, where one is asked for; VerdictAwaitedError,
+        VerdictRefusedError.
+        """
         tag, clean = self._settings.verdict_tag, self._settings.verdict_clean
         if tag is None or not DROPPED.match(key):
             return
@@ -132,8 +162,12 @@ class S3Store:
             raise store.VerdictRefusedError(key=key, tag=tag, found=redact(found)[:40], clean=clean)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/' with size 0."""
-        request = {"Prefix": self._prefix + checked_prefix(prefix)} | ({"Delimiter": "/"} if shallow else {})
+        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/'
+        with size 0.
+        """
+        request = {"Prefix": self._prefix + checked_prefix(prefix)} | (
+            {"Delimiter": "/"} if shallow else {}
+        )
         while True:
             page = self._again("list_objects_v2", prefix, **request)
             objects = (  # consoles create empty ones to show folders
@@ -141,12 +175,17 @@ class S3Store:
                 for one in page.get("Contents", [])
                 if not one["Key"].endswith("/")
             )
-            folders = (self._entry(one["Prefix"], 0, FOLDER_TIME, "") for one in page.get("CommonPrefixes", []))
+            folders = (
+                self._entry(one["Prefix"], 0, FOLDER_TIME, "")
+                for one in page.get("CommonPrefixes", [])
+            )
             yield from merge(objects, folders, key=lambda entry: entry.key.encode())
             if not page.get("IsTruncated"):
                 return
             if not page.get("NextContinuationToken"):
-                raise store.StoreUnsafeError(place=self._bucket, problem="its listing is incomplete")
+                raise store.StoreUnsafeError(
+                    place=self._bucket, problem="its listing is incomplete"
+                )
             request["ContinuationToken"] = page["NextContinuationToken"]
 
     def delete(self, key: str) -> None:
@@ -154,15 +193,22 @@ class S3Store:
         self._again("delete_object", key, Key=self._name(key))
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
-        """List the multipart uploads under `prefix` that killed writers left before `before`, without their sizes."""
+        """List the multipart uploads under `prefix` that killed writers left before `before`,
+        without their sizes.
+        """
         request, found = {"Prefix": self._prefix + checked_prefix(prefix)}, list[Entry]()
         while True:
             page = self._again("list_multipart_uploads", prefix, **request)
             uploads = (one for one in page.get("Uploads", []) if one["Initiated"] < before)
-            found += (self._entry(one["Key"], 0, one["Initiated"], one["UploadId"]) for one in uploads)
+            found += (
+                self._entry(one["Key"], 0, one["Initiated"], one["UploadId"]) for one in uploads
+            )
             if not page.get("IsTruncated") or not page.get("NextKeyMarker"):
                 return found
-            request |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
+            request |= {
+                "KeyMarker": page["NextKeyMarker"],
+                "UploadIdMarker": page.get("NextUploadIdMarker", ""),
+            }
 
     def discard(self, leftover: Entry) -> None:
         """Abort an upload that `leftovers` listed."""
@@ -171,19 +217,29 @@ class S3Store:
             self._again("abort_multipart_upload", leftover.key, **upload)
 
     def hides(self) -> bool | None:
-        """Return whether the bucket is versioned; None if we may not ask, or the server does not know."""
+        """Return whether the bucket is versioned; None if we may not ask, or the server does not
+        know.
+        """
         try:  # suspended counts too: earlier objects keep their versions
             return "Status" in self._again("get_bucket_versioning", self._bucket)
         except (store.StoreDeniedError, StoreRefusedError, store.StoreUnsafeError):
             return None
 
     def presigned(self, key: str, hours: int) -> str:
-        """Return a link to an HTML page that works for some hours, "" for none; it can do what our credentials can."""
-        shown = {"ResponseContentType": "text/html; charset=utf-8", "ResponseContentDisposition": "inline"}
-        request = {"Bucket": self._bucket, "Key": self._name(key), **shown}  # a browser cannot send the owner's header
+        """Return a link to an HTML page that works for some hours, "" for none; it can do what our
+        credentials can.
+        """
+        shown = {
+            "ResponseContentType": "text/html; charset=utf-8",
+            "ResponseContentDisposition": "inline",
+        }
+        # a browser cannot send the owner's header
+        request = {"Bucket": self._bucket, "Key": self._name(key), **shown}
         if not hours:
             return ""
-        sign = partial(self._client.generate_presigned_url, "get_object", request, ExpiresIn=hours * 3600)
+        sign = partial(
+            self._client.generate_presigned_url, "get_object", request, ExpiresIn=hours * 3600
+        )
         return str(with_our_errors(key, sign))
 
     def _written_as(self, key: str) -> dict[str, Any]:
@@ -205,9 +261,12 @@ class S3Store:
     def _call(self, operation: str, key: str, **request: Any) -> Any:
         client = self._client
         try:
-            return with_our_errors(key, lambda: getattr(client, operation)(**self._where, **request))
+            return with_our_errors(
+                key, lambda: getattr(client, operation)(**self._where, **request)
+            )
         except store.StoreExpiredError:
-            with self._connecting:  # a client reads its profile once: a new one finds what was renewed there
+            # a client reads its profile once: a new one finds what was renewed there
+            with self._connecting:
                 if self._client is client:
                     self._client = self.reconnect()
             raise
@@ -219,7 +278,9 @@ class S3Store:
         return Entry(name.removeprefix(self._prefix), size, modified.astimezone(UTC), version)
 
     def _replace_in_parts(self, key: str, name: str, pieces: Iterable[bytes]) -> None:
-        """Upload in parts, which appear all at once or not at all; abort on any early end, even a signal."""
+        """Upload in parts, which appear all at once or not at all; abort on any early end, even a
+        signal.
+        """
         marker = secrets.token_hex(16)
         asked = {"Metadata": {"cardlink-write": marker}, **self._written_as(key)}
         upload = self._again("create_multipart_upload", key, Key=name, **asked)
@@ -231,23 +292,34 @@ class S3Store:
                 done.append({"PartNumber": number, "ETag": part["ETag"]})
             self._complete(key, where, done, marker)
         except BaseException:
-            with suppress(CardlinkError):  # the error that led here counts; cleanup removes the upload later
+            # the error that led here counts; cleanup removes the upload later
+            with suppress(CardlinkError):
                 self._call("abort_multipart_upload", key, **where)
             raise
 
-    def _complete(self, key: str, where: dict[str, str], done: list[dict[str, Any]], marker: str) -> None:
+    def _complete(
+        self, key: str, where: dict[str, str], done: list[dict[str, Any]], marker: str
+    ) -> None:
         try:
             self._again("complete_multipart_upload", key, **where, MultipartUpload={"Parts": done})
         except (ObjectChangedError, StoreRefusedError):
-            # The first response was lost and the upload is complete, so it is gone: the marker shows whose object it is
-            if self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write") != marker:
+            # The first response was lost and the upload is complete, so it is gone: the marker
+            # shows whose object it is
+            if (
+                self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write")
+                != marker
+            ):
                 raise
 
 
 class S3Source(AbstractContextManager["S3Source", None]):
-    """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one object, or an error."""
+    """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one
+    object, or an error.
+    """
 
-    def __init__(self, bucket: str, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry) -> None:
+    def __init__(
+        self, bucket: str, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry
+    ) -> None:
         self._bucket = bucket
         self.entry = entry
         self._body = body
@@ -272,7 +344,9 @@ class S3Source(AbstractContextManager["S3Source", None]):
                 answer = self._ask(Range=f"bytes={self._position}-")
                 self._body = answer["Body"]
                 if not str(answer.get("ContentRange", "")).startswith(f"bytes {self._position}-"):
-                    raise store.StoreUnsafeError(place=self._bucket, problem="it does not honour range requests")
+                    raise store.StoreUnsafeError(
+                        place=self._bucket, problem="it does not honour range requests"
+                    )
             data: bytes = with_our_errors(self.entry.key, lambda: self._body.read(size))
             if not data:
                 raise StoreBusyError(place=self.entry.key, code="body ended early")
@@ -295,7 +369,9 @@ class S3Source(AbstractContextManager["S3Source", None]):
 
 
 def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of `size`, the last one shorter; one empty piece for no bytes."""
+    """Yield the same bytes in pieces of `size`, the last one shorter; one empty piece for no
+    bytes.
+    """
     held = bytearray()
     for part in parts:
         held += part
@@ -307,21 +383,33 @@ def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 T = TypeVar("T")
 
-FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)  # all that boto3 raises
+# all that boto3 raises
+FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)
 
 _BY_CODE: dict[str, type[CardlinkError]] = {  # or by status
     **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), store.ObjectMissingError),
     # a condition failed, or the multipart upload was completed or aborted meanwhile
     **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
     "NoSuchBucket": store.StoreMissingError,
-    **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "AccountProblem"), store.StoreDeniedError),
-    **dict.fromkeys(("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), store.StoreCredentialsError),
-    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), store.StoreExpiredError),
+    **dict.fromkeys(
+        ("AccessDenied", "AllAccessDisabled", "AccountProblem"), store.StoreDeniedError
+    ),
+    **dict.fromkeys(
+        ("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), store.StoreCredentialsError
+    ),
+    **dict.fromkeys(
+        ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), store.StoreExpiredError
+    ),
     **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), store.StoreClockError),
-    **dict.fromkeys(("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), store.StoreFullError),
+    **dict.fromkeys(
+        ("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), store.StoreFullError
+    ),
     "NotImplemented": store.StoreUnsafeError,
     # status 400, but damage or delay in transit: the same request may succeed
-    **dict.fromkeys(("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch"), StoreBusyError),
+    **dict.fromkeys(
+        ("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch"),
+        StoreBusyError,
+    ),
     **dict.fromkeys(("XAmzContentSHA256Mismatch", "RequestTimeout"), StoreBusyError),
     **dict.fromkeys(("Throttling", "ThrottlingException"), StoreBusyError),
     "401": store.StoreCredentialsError,
@@ -335,10 +423,16 @@ _BY_CODE: dict[str, type[CardlinkError]] = {  # or by status
 }
 
 _BY_KIND: dict[type[Exception], type[CardlinkError]] = {
-    **dict.fromkeys((boto.NoCredentialsError, boto.PartialCredentialsError), store.StoreCredentialsError),
-    **dict.fromkeys((boto.CredentialRetrievalError, boto.TokenRetrievalError), store.StoreCredentialsError),
+    **dict.fromkeys(
+        (boto.NoCredentialsError, boto.PartialCredentialsError), store.StoreCredentialsError
+    ),
+    **dict.fromkeys(
+        (boto.CredentialRetrievalError, boto.TokenRetrievalError), store.StoreCredentialsError
+    ),
     boto.SSOError: store.StoreCredentialsError,
-    **dict.fromkeys((boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError), StoreRefusedError),
+    **dict.fromkeys(
+        (boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError), StoreRefusedError
+    ),
     **dict.fromkeys((boto.ProfileNotFound, boto.ConfigParseError), StoreRefusedError),
     RecursionError: StoreRefusedError,  # boto3 follows a redirect that names no region without end
     boto.FlexibleChecksumError: store.ObjectDamagedError,
@@ -346,7 +440,9 @@ _BY_KIND: dict[type[Exception], type[CardlinkError]] = {
 
 
 def with_our_errors(place: str, act: Callable[[], T]) -> T:
-    """Return what `act` returns; an error of boto3 becomes one of ours, without a chain to the original."""
+    """Return what `act` returns; an error of boto3 becomes one of ours, without a chain to the
+    original.
+    """
     try:
         return act()
     except FOREIGN as error:
@@ -360,7 +456,9 @@ def with_our_errors(place: str, act: Callable[[], T]) -> T:
 def translated(place: str, error: Exception) -> CardlinkError:
     """Return our error for one of boto3's, with names and codes only, never its message."""
     code: str = type(error).__name__
-    kind = next((ours for theirs, ours in _BY_KIND.items() if isinstance(error, theirs)), StoreBusyError)
+    kind = next(
+        (ours for theirs, ours in _BY_KIND.items() if isinstance(error, theirs)), StoreBusyError
+    )
     if isinstance(error, boto.ClientError):
         raw = str(error.response.get("Error", {}).get("Code", ""))
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from flows import stopping
 
-ROOM = 1700 << 20  # bytes of addresses that Python, polars and their threads take for the smallest extract
+# bytes of addresses that Python, polars and their threads take for the smallest extract
+ROOM = 1700 << 20
 
 
 def run() -> None:
@@ -19,11 +20,16 @@ def run() -> None:
     atexit.register(gc.freeze)
     atexit.register(stopping.finish)
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        if getattr(sys, name) is None:  # closed: else a file of a store could get its number, and what is printed
+        # closed: else a file of a store could get its number, and what is printed
+        if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDONLY)  # takes the lowest free number; writing to it fails
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  for the life of the process
-    if 0 <= (room := resource.getrlimit(resource.RLIMIT_AS)[0]) < ROOM:  # below it, libraries in Rust abort
-        _refuse(f"The limit of address space (ulimit -v) is {room >> 20} MB; raise it to {ROOM >> 20} MB or more.", 2)
+    # below it, libraries in Rust abort
+    if 0 <= (room := resource.getrlimit(resource.RLIMIT_AS)[0]) < ROOM:
+        _refuse(
+            f"The limit of address space (ulimit -v) is {room >> 20} MB; raise it to {ROOM >> 20} MB or more.",
+            2,
+        )
     import ctypes  # here, since it takes time
 
     with suppress(OSError, AttributeError):  # another C library than glibc
@@ -32,7 +38,10 @@ def run() -> None:
     try:
         os.getcwd()  # noqa: PTH109  pathlib takes time
     except OSError:
-        _refuse("The working directory was removed. Change to one that exists, and run the same command again.", 2)
+        _refuse(
+            "The working directory was removed. Change to one that exists, and run the same command again.",
+            2,
+        )
     from flows.cli.main import main  # here, since it takes time
 
     try:
@@ -43,7 +52,9 @@ def run() -> None:
 
 
 def _try_threads() -> None:
-    """Refuse where the threads that libraries in Rust need cannot be started: they would print and abort."""
+    """Refuse where the threads that libraries in Rust need cannot be started: they would print and
+    abort.
+    """
     done = threading.Event()
     try:
         for _ in range(12 + 2 * (os.cpu_count() or 1)):

@@ -45,18 +45,23 @@ GROUPS = {
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--config", type=click.Path(path_type=Path), help="Folder of the issuers' TOML files.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Folder of the issuers' TOML files."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the progress of a submit without a terminal too.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show the progress of a submit without a terminal too."
+)
 @click.version_option(package_name="cardlink")
 @click.pass_context
 def main(context: click.Context, config: Path | None, as_json: bool, verbose: bool) -> None:
     """Get a card link for every cardholder of a nightly extract, and show who has none and why.
 
-    Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or errors
-    above the limit, 4 out of balance, 75 try again.
+    Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or
+    errors above the limit, 4 out of balance, 75 try again.
     """
-    gc.set_threshold(200_000, 10, 10)  # imported modules stay: scanning them takes a quarter of a short submit's CPU
+    # imported modules stay: scanning them takes a quarter of a short submit's CPU
+    gc.set_threshold(200_000, 10, 10)
     usual, folder = config_folder(), config or config_folder()
     given = [] if folder.absolute() == usual.absolute() else ["--config", str(folder.absolute())]
     typed = shlex.join(["cardlink", *given])  # how the commands begin that are to be pasted
@@ -86,14 +91,18 @@ class _Days(click.IntRange):
 
     name = "number of days, such as 14d"
 
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
         days: Any = str(value).removesuffix("d")
         return super().convert(days, param, context)
 
 
 def command_of(entry: Entry[...]) -> click.Command:
     """Return the command of an entry."""
-    arguments = "\n".join(f"{_metavar(one)}: {one.help}" for one in entry.parameters if one.argument)
+    arguments = "\n".join(
+        f"{_metavar(one)}: {one.help}" for one in entry.parameters if one.argument
+    )
     return click.Command(
         entry.name.rpartition(" ")[2],
         callback=click.pass_context(partial(_run, entry)),
@@ -108,7 +117,10 @@ def _metavar(one: Parameter) -> str:
 
 
 def _parameter(one: Parameter) -> click.Parameter:
-    needed, metavar = one.default is REQUIRED, one.said.metavar or ("YYYY-MM-DD" if one.type is date else None)
+    needed, metavar = (
+        one.default is REQUIRED,
+        one.said.metavar or ("YYYY-MM-DD" if one.type is date else None),
+    )
     shape: dict[str, Any] = {"required": True} if needed else {"default": one.default}
     if one.argument:
         name = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
@@ -123,7 +135,9 @@ def _parameter(one: Parameter) -> click.Parameter:
     elif one.many and not needed:
         shape = {"multiple": True}
     shape["show_default"] = one.default not in (REQUIRED, "", None, ())
-    return click.Option([one.option, one.name], type=_type(one), metavar=metavar, help=one.help, **shape)
+    return click.Option(
+        [one.option, one.name], type=_type(one), metavar=metavar, help=one.help, **shape
+    )
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:
@@ -153,7 +167,9 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
             begin_process()
             progress = partial(progress_line, verbose=shared["verbose"])
             terminal = Terminal(sys.stdin.isatty(), say, partial(say, err=True), ask)
-            result = entry.invoke(Context(shared["config"], progress, terminal, local_files=True), given)
+            result = entry.invoke(
+                Context(shared["config"], progress, terminal, local_files=True), given
+            )
         finally:
             stopping.enter("over")
     except BaseException as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell; panics are no Exception
@@ -170,7 +186,8 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     if UNPRINTED and not result.exit_code:
         done = "Done, but the" if entry.changes else "The"
         say(f"cardlink: {done} output could not be printed ({UNPRINTED[0]}).", err=True)
-        sys.exit(0 if entry.changes or "pipe" in UNPRINTED[0] else stopping.EXIT_CODE)  # who left a pipe saw enough
+        # who left a pipe saw enough
+        sys.exit(0 if entry.changes or "pipe" in UNPRINTED[0] else stopping.EXIT_CODE)
     sys.exit(result.exit_code)
 
 
@@ -179,12 +196,16 @@ UNPRINTED: list[str] = []  # why results could not be printed
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """Print a line as `shown`: it may repeat what the partner or an issuer wrote; its commands can be pasted."""
+    """Print a line as `shown`: it may repeat what the partner or an issuer wrote; its commands can
+    be pasted.
+    """
     _print(shown(pasteable(line)), err=err)
 
 
 def pasteable(text: str) -> str:
-    """Return a text whose commands name the folder of the TOML files, where this one was given another than usual."""
+    """Return a text whose commands name the folder of the TOML files, where this one was given
+    another than usual.
+    """
     invoked = click.get_current_context(silent=True)
     return _COMMAND.sub(lambda _: invoked.find_root().obj["typed"], text) if invoked else text
 
@@ -194,19 +215,28 @@ def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
     try:
         click.echo(text, err=err, nl=nl)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)  # also for what Python prints at its end
+        # also for what Python prints at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)
         UNPRINTED.extend([] if err else [str(error.strerror)])
 
 
-def ask(label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False) -> str:
-    """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's end."""
-    signal.siginterrupt(signal.SIGINT, True)  # polars makes reads resume after Ctrl-C: a prompt could not be left
+def ask(
+    label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False
+) -> str:
+    """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's
+    end.
+    """
+    # polars makes reads resume after Ctrl-C: a prompt could not be left
+    signal.siginterrupt(signal.SIGINT, True)
     try:
-        typed: str = click.prompt(shown(label), default, hide_input=secret, show_default=show_default, err=True)
+        typed: str = click.prompt(
+            shown(label), default, hide_input=secret, show_default=show_default, err=True
+        )
     except click.Abort:
         pass
     else:
-        return typed.encode("utf-8", "replace").decode()  # a terminal in another encoding gives half surrogates
+        # a terminal in another encoding gives half surrogates
+        return typed.encode("utf-8", "replace").decode()
     raise KeyboardInterrupt
 
 
@@ -226,7 +256,9 @@ def print_result(result: Result, *, as_json: bool) -> None:
 
 @contextmanager
 def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Progress], None]]:
-    """Show the progress over one extract, on a terminal or if verbose; leave the terminal's line empty at the end."""
+    """Show the progress over one extract, on a terminal or if verbose; leave the terminal's line
+    empty at the end.
+    """
     terminal, began, width = sys.stderr.isatty(), time.monotonic(), 0
     pause = OFTEN if terminal else SELDOM if verbose else float("inf")
     due = began + pause
@@ -254,4 +286,5 @@ def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Pr
 COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]
 add(main, COMMANDS)
 _COMMAND = re.compile(rf"\bcardlink(?= (?:{'|'.join(main.commands)})\b)")
-_YOURS = re.compile(r"(?<![\w-])(?:WHY|RECEIPT|FILE|FOLDER|EXTRACT|ISSUER|YOUR_NAME)\b")  # placeholders
+# placeholders
+_YOURS = re.compile(r"(?<![\w-])(?:WHY|RECEIPT|FILE|FOLDER|EXTRACT|ISSUER|YOUR_NAME)\b")

@@ -1,7 +1,9 @@
-"""Every command once: a typed function, of which `flows.cli` makes the command line and `flows.forms` the form.
+"""Every command once: a typed function, of which `flows.cli` makes the command line and
+`flows.forms` the form.
 
-Put here what a command calls and what it reports. Keep out the work itself, and anything of click or Prefect. What a
-module imports by itself is light, since `cardlink --help` imports them all; what its commands need is `on_first_use`.
+Put here what a command calls and what it reports. Keep out the work itself, and anything of click
+or Prefect. What a module imports by itself is light, since `cardlink --help` imports them all; what
+its commands need is `on_first_use`.
 """
 
 import sys
@@ -14,7 +16,9 @@ from typing import Any
 
 
 class _Whole(SourceFileLoader):
-    """Load a module together with those it imports: two threads must not meet one that is half loaded."""
+    """Load a module together with those it imports: two threads must not meet one that is half
+    loaded.
+    """
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
@@ -33,7 +37,9 @@ class _Lazy(PathFinder):
 
 @contextmanager
 def on_first_use() -> Iterator[None]:
-    """Load the modules that this block imports (`from package import module`) when something of them is used."""
+    """Load the modules that this block imports (`from package import module`) when something of
+    them is used.
+    """
     sys.meta_path.insert(0, _Lazy)
     try:
         yield

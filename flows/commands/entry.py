@@ -1,6 +1,7 @@
 """What an entry is: a command's function, its name on the command line and its form.
 
-Parameters before the `*` are arguments of the command, those after it are options; a form has them all.
+Parameters before the `*` are arguments of the command, those after it are options; a form has them
+all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, NoneType
-from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 from flows.commands import on_first_use
 from flows.commands.parameters import Field
@@ -47,18 +59,21 @@ class Terminal(NamedTuple):
     attended: bool = False  # a person can be prompted
     show: Callable[[str], None] = lambda _: None  # a result before the command ends
     say: Callable[[str], None] = lambda _: None  # a line that is no result
-    ask: Callable[..., str] = _unasked  # the label; `secret`, `default`, `show_default`: what is typed
+    # the label; `secret`, `default`, `show_default`: what is typed
+    ask: Callable[..., str] = _unasked
 
 
 class Context(NamedTuple):
-    """Where a command runs: the folder of the TOML files, progress display, terminal, whether it may read local files.
+    """Where a command runs: the folder of the TOML files, progress display, terminal, whether it
+    may read local files.
 
-    The defaults show nothing, and leave every prompt. `actor` is the person who acts, `approve` another's request.
+    The defaults show nothing, and leave every prompt. `actor` is the person who acts, `approve`
+    another's request.
     """
 
     folder: Path
-    progress: Callable[[str], AbstractContextManager[Callable[[build.Progress], None]]] = lambda _: nullcontext(
-        lambda _: None
+    progress: Callable[[str], AbstractContextManager[Callable[[build.Progress], None]]] = lambda _: (
+        nullcontext(lambda _: None)
     )
     terminal: Terminal = Terminal()
     local_files: bool = False
@@ -66,11 +81,17 @@ class Context(NamedTuple):
     approve: str = ""
 
     def context_of(self, run: str, *, dry_run: bool = False) -> contexts.IssuerContext:
-        """Return the context of a run's issuer, as `wire` does; UnknownRunError if the text is no run id."""
+        """Return the context of a run's issuer, as `wire` does; UnknownRunError if the text is no
+        run id.
+        """
         return wire(self.folder, documents.keys_of(run).run.issuer, dry_run=dry_run)
 
-    def each(self, issuer: str, act: Callable[[str], list[T]]) -> tuple[list[T], dict[str, CardlinkError]]:
-        """Return what `act` finds for an issuer, or for all of them, and why some of all could not be read."""
+    def each(
+        self, issuer: str, act: Callable[[str], list[T]]
+    ) -> tuple[list[T], dict[str, CardlinkError]]:
+        """Return what `act` finds for an issuer, or for all of them, and why some of all could not
+        be read.
+        """
         if issuer:
             return act(issuer), {}
         require_folder(self.folder)
@@ -86,7 +107,9 @@ class Context(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A field of a form that stands for parameters of the command: what each label sets; the first is preselected."""
+    """A field of a form that stands for parameters of the command: what each label sets; the first
+    is preselected.
+    """
 
     name: str
     help: str
@@ -101,7 +124,9 @@ DRY_OR_SEND = Choice(
 
 
 class Form(NamedTuple):
-    """The Prefect form of an entry. Where several entries share it, `picks` is the field that selects the command."""
+    """The Prefect form of an entry. Where several entries share it, `picks` is the field that
+    selects the command.
+    """
 
     name: str
     run_name: str
@@ -111,7 +136,8 @@ class Form(NamedTuple):
     choices: Sequence[Choice] = ()
     picks: str = ""
     retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError
-    actor: Literal["required", "optional", "none"] = "required"  # optional on a schedule; none changes nothing
+    # optional on a schedule; none changes nothing
+    actor: Literal["required", "optional", "none"] = "required"
 
 
 class Parameter(NamedTuple):
@@ -154,7 +180,9 @@ class Entry(Generic[P]):
     when: str = ""
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
-        """Run the command in the name of who acts, unless it has to wait for a second person; ActorError."""
+        """Run the command in the name of who acts, unless it has to wait for a second person;
+        ActorError.
+        """
         if not self.changes:
             return self.run(context, *args, **options)
         who = person(context.actor, at_terminal=context.local_files)
@@ -175,10 +203,16 @@ class Entry(Generic[P]):
     def changes(self) -> bool:
         """Whether it changes something, so that it has the parameter `actor`."""
         reads = isinstance(self.form, str) or self.form.actor == "none"
-        return not reads or bool({"reason", "override"} & inspect.signature(self.run).parameters.keys())
+        return not reads or bool(
+            {"reason", "override"} & inspect.signature(self.run).parameters.keys()
+        )
 
-    def _by_two(self, context: Context, who: str, given: Mapping[str, Any], act: settings.Act) -> Result:
-        """Store a request, or carry out another person's, if the issuer's settings want a second one."""
+    def _by_two(
+        self, context: Context, who: str, given: Mapping[str, Any], act: settings.Act
+    ) -> Result:
+        """Store a request, or carry out another person's, if the issuer's settings want a second
+        one.
+        """
         run: Callable[..., Result] = self.run
         own = {name: value for name, value in given.items() if name != "context"}
         target = keys.RunId.parse(str(own.get("run") or own.get("target")))
@@ -189,20 +223,40 @@ class Entry(Generic[P]):
             return run(context, **own)
         words = [word for one in self.parameters for word in one.typed(own.get(one.name))]
         files = [str(own[name]) for name in ("extract", "corrections", "key") if own.get(name)]
-        files = files or [""] * (act == "gates")  # without a name, a gate is opened for every extract
-        reason = next((str(own[name]) for name in ("override_reason", "override", "reason") if own.get(name)), "")
+        # without a name, a gate is opened for every extract
+        files = files or [""] * (act == "gates")
+        reason = next(
+            (str(own[name]) for name in ("override_reason", "override", "reason") if own.get(name)),
+            "",
+        )
         local = [
-            identity.digest(Path(one).read_bytes()) for one in files if context.local_files and Path(one).is_file()
+            identity.digest(Path(one).read_bytes())
+            for one in files
+            if context.local_files and Path(one).is_file()
         ]
-        asked = four_eyes.Asked(act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason)
+        asked = four_eyes.Asked(
+            act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason
+        )
         issuer_context = wire(context.folder, needing[0])
         if context.approve:
-            with four_eyes.carrying_out(issuer_context, context.approve, asked) as first, acting(f"{who} for {first}"):
+            with (
+                four_eyes.carrying_out(issuer_context, context.approve, asked) as first,
+                acting(f"{who} for {first}"),
+            ):
                 return run(context, **own)
-        would = run(context, **{**own, "dry_run": True}) if "dry_run" in self.run.__annotations__ else Result({})
+        would = (
+            run(context, **{**own, "dry_run": True})
+            if "dry_run" in self.run.__annotations__
+            else Result({})
+        )
         number, record = four_eyes.request(issuer_context, asked)
         waits = f"nothing has been done yet; a second person must carry it out by {record.until:%Y-%m-%d %H:%M} UTC"
-        facts = {"request": number, "until": record.until.isoformat(), "digest": record.digest, "would": would.facts}
+        facts = {
+            "request": number,
+            "until": record.until.isoformat(),
+            "digest": record.digest,
+            "would": would.facts,
+        }
         shown = [f"request {number} of {record.actor}: {waits}", *would.shown]
         return Result(facts, shown, f"{record.line} --approve {number} --actor YOUR_NAME", WAITING)
 
@@ -226,17 +280,22 @@ class Entry(Generic[P]):
         shared += [("actor", actors(), ACTOR)] if self.changes else []
         own = [_parameter(one, helps.get(one.name, "")) for one in declared]
         fields = [(name, Field(pattern=rule, longest=64), text) for name, rule, text in shared]
-        return own + [Parameter(name, str, said, "", False, False, text) for name, said, text in fields]
+        return own + [
+            Parameter(name, str, said, "", False, False, text) for name, said, text in fields
+        ]
 
 
 _UNSAID = Field()._asdict().items()
-_ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)  # a name, and its text until the indent ends
+# a name, and its text until the indent ends
+_ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 
 
 def entry(
     name: str, form: Form | str, second: settings.Act | None = None, when: str = ""
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
-    """Make an entry of a function; `form` is its Prefect form, or a sentence saying why it has none."""
+    """Make an entry of a function; `form` is its Prefect form, or a sentence saying why it has
+    none.
+    """
     return lambda run: Entry(name, run, form, second, when)
 
 
@@ -257,4 +316,6 @@ def _parameter(declared: inspect.Parameter, described: str) -> Parameter:
         else:
             [plain] = [one for one in get_args(plain) if one is not NoneType]
     said, argument = Field(**given), declared.kind is not inspect.Parameter.KEYWORD_ONLY
-    return Parameter(declared.name, plain, said, declared.default, argument, many, described or said.help)
+    return Parameter(
+        declared.name, plain, said, declared.default, argument, many, described or said.help
+    )

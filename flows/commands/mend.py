@@ -1,4 +1,6 @@
-"""Remediation: put right what went wrong. Each verb has a dry run, needs a reason and leaves a record."""
+"""Remediation: put right what went wrong. Each verb has a dry run, needs a reason and leaves a
+record.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ Break = Annotated[
     ),
 ]
 Place = Annotated[
-    str, Field(pattern=r"chunk [0-9]{1,5}", help='One chunk, such as "chunk 7" (default: every break of that kind).')
+    str,
+    Field(
+        pattern=r"chunk [0-9]{1,5}",
+        help='One chunk, such as "chunk 7" (default: every break of that kind).',
+    ),
 ]
 Decision = Annotated[
     str,
@@ -69,7 +75,9 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
 
 
 @entry("mend reseal", form=MEND)
-def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
+def reseal(
+    context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
+) -> Result:
     """Seal waiting and held chunks of RUN again, to the keys now in the settings."""
     issuer_context = context.context_of(run)
     deleting = cleaner(issuer_context.issuer, context.folder)
@@ -77,7 +85,9 @@ def reseal(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reaso
     keys = ", ".join(done.recipients)
     lines = [f"{run}: every chunk that is waiting or held is already sealed to {keys}"]
     if done.chunks:
-        lines = [f"{run}: {numbered(done.chunks)} sealed again to {keys}; every row matches the ledger"]
+        lines = [
+            f"{run}: {numbered(done.chunks)} sealed again to {keys}; every row matches the ledger"
+        ]
     if done.retired or done.left:
         left = f"; {done.left:,} could not be deleted and are ignored" if done.left else ""
         lines += [f"{done.retired:,} old objects deleted{left}"]
@@ -111,24 +121,42 @@ def attribute(
 
     Args:
         to: The row that was sent: its run, and its row in the extract.
-        last_4_confirmed: The partner confirmed that it is that card, although its last four digits differ.
+        last_4_confirmed: The partner confirmed that it is that card, although its last four digits
+            differ.
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     run, _, number = to.rpartition(":")
     place = (str(documents.keys_of(run).run), int(number) if number.isdecimal() else 0)
     done = remediation.attribute_row(issuer_context, result, row, place, reason, last_4_confirmed)
-    state = f", but still a break: {done.row['trouble']}" if done.row["trouble"] else f": {done.row['state']}"
-    return _decided(issuer_context, done, f"{result}: row {row} attributed to row {place[1]} of {run}{state}", dry_run)
+    state = (
+        f", but still a break: {done.row['trouble']}"
+        if done.row["trouble"]
+        else f": {done.row['state']}"
+    )
+    return _decided(
+        issuer_context,
+        done,
+        f"{result}: row {row} attributed to row {place[1]} of {run}{state}",
+        dry_run,
+    )
 
 
 @entry("mend withdraw", form=ONE_FILE)
 def withdraw(
-    context: Context, issuer: Issuer, result: ResultName, *, row: ResultRow, reason: Reason, dry_run: DryRun = False
+    context: Context,
+    issuer: Issuer,
+    result: ResultName,
+    *,
+    row: ResultRow,
+    reason: Reason,
+    dry_run: DryRun = False,
 ) -> Result:
     """Undo `mend attribute` for a row of the file RESULT."""
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     done = remediation.withdraw(issuer_context, result, row, reason)
-    return _decided(issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn", dry_run)
+    return _decided(
+        issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn", dry_run
+    )
 
 
 @entry("mend close", form=MEND)
@@ -142,7 +170,9 @@ def close(
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Close breaks of RUN by a decision about their rows; `lost` also gives up a chunk that has no result at all."""
+    """Close breaks of RUN by a decision about their rows; `lost` also gives up a chunk that has no
+    result at all.
+    """
     act = partial(remediation.close_break, decision=decision)
     state = f"closed as {decision}. {DECISIONS[decision].effect}"
     return _breaks(context, act, state, run, break_name, place, reason, dry_run=dry_run)
@@ -150,10 +180,25 @@ def close(
 
 @entry("mend reopen", form=MEND)
 def reopen(
-    context: Context, run: RunName, break_name: Break, place: Place = "", *, reason: Reason, dry_run: DryRun = False
+    context: Context,
+    run: RunName,
+    break_name: Break,
+    place: Place = "",
+    *,
+    reason: Reason,
+    dry_run: DryRun = False,
 ) -> Result:
     """Reopen closed breaks of RUN: what was decided about their rows is undone."""
-    return _breaks(context, remediation.reopen_break, "open again", run, break_name, place, reason, dry_run=dry_run)
+    return _breaks(
+        context,
+        remediation.reopen_break,
+        "open again",
+        run,
+        break_name,
+        place,
+        reason,
+        dry_run=dry_run,
+    )
 
 
 @entry("dismiss", form=Form("dismiss", "dismiss {extract}"))
@@ -166,22 +211,34 @@ def dismiss(
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Dismiss an extract that shall not be sent, such as a duplicate file or a test: it is pending no more.
+    """Dismiss an extract that shall not be sent, such as a duplicate file or a test: it is pending
+    no more.
 
     Args:
-        extract: An extract by its name below the issuer's extracts. The decision holds for its bytes, under any name;
-            of a full portfolio, under this one.
+        extract: An extract by its name below the issuer's extracts. The decision holds for its
+            bytes, under any name; of a full portfolio, under this one.
         undo: Take the dismissal back: the extract is pending again.
     """
-    done = remediation.dismiss(wire(context.folder, issuer, dry_run=dry_run), extract, reason, undo=undo)
-    line = f"{done.key}: " + ("pending again" if undo else f"dismissed by {done.by}; it will not be submitted")
+    done = remediation.dismiss(
+        wire(context.folder, issuer, dry_run=dry_run), extract, reason, undo=undo
+    )
+    line = f"{done.key}: " + (
+        "pending again" if undo else f"dismissed by {done.by}; it will not be submitted"
+    )
     return _remediated(done.model_dump(mode="json"), [line], f"cardlink extracts {issuer}", dry_run)
 
 
 def _breaks(
-    context: Context, act: Callable[..., remediation.Settled], state: str, run: str, *given: str, dry_run: bool
+    context: Context,
+    act: Callable[..., remediation.Settled],
+    state: str,
+    run: str,
+    *given: str,
+    dry_run: bool,
 ) -> Result:
-    """Close or reopen breaks (`given`: kind, place, reason); show which, and the report of the run after that."""
+    """Close or reopen breaks (`given`: kind, place, reason); show which, and the report of the run
+    after that.
+    """
     issuer_context = context.context_of(run, dry_run=dry_run)
     breaks, report = act(issuer_context, run, *given)
     lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in breaks]
@@ -194,7 +251,9 @@ def _breaks(
     return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
 
 
-def _decided(context: contexts.IssuerContext, done: remediation.Decided, line: str, dry_run: bool) -> Result:
+def _decided(
+    context: contexts.IssuerContext, done: remediation.Decided, line: str, dry_run: bool
+) -> Result:
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
     if dry_run:

@@ -1,4 +1,6 @@
-"""The outbox: the chunks a person uploads, as a to-do list. List them, fetch them, record what was done with them."""
+"""The outbox: the chunks a person uploads, as a to-do list. List them, fetch them, record what was
+done with them.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ DONE: dict[sealed.Move, str] = {
     "released": "waiting for upload again",
     "cancelled": "cancelled; they will not be sent",
 }
-Chunks = Annotated[Sequence[Number], Field(help="Chunk numbers (default: every chunk this command can change).")]
+Chunks = Annotated[
+    Sequence[Number], Field(help="Chunk numbers (default: every chunk this command can change).")
+]
 
 
 @entry("outbox list", form="every form that sends shows the outbox")
 def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """List the chunks without a result: what to upload, what is held, what is uploaded and since when.
+    """List the chunks without a result: what to upload, what is held, what is uploaded and since
+    when.
 
     Args:
         issuer: Whose chunks.
@@ -44,20 +49,36 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     title = f"{issuer}: {len(waiting):,} chunks to upload, {len(found):,} without a result"
     head = ("chunk", "state", "since", "rows", "bytes")
     rows = [
-        (one.chunk.name, one.state, summary.duration(moment - one.since), one.chunk.rows, one.chunk.bytes)
+        (
+            one.chunk.name,
+            one.state,
+            summary.duration(moment - one.since),
+            one.chunk.rows,
+            one.chunk.bytes,
+        )
         for one in found
     ]
     sums = [(*row, one.chunk.sha256) for row, one in zip(rows[: lists.SHOWN], found, strict=False)]
     everything = Table((*head, "sha256"), sums, f"{issuer}-outbox", title, False)
     if not found:
-        return Result(facts, [f"{issuer}: no chunk is waiting for an upload or a result", everything])
-    table = Table((*head, "reason"), [(*row, item.reason) for row, item in zip(rows, found, strict=True)])
-    next_step = f"cardlink outbox fetch {waiting[0].run} --to FOLDER" if waiting else f"cardlink ingest {issuer}"
+        return Result(
+            facts, [f"{issuer}: no chunk is waiting for an upload or a result", everything]
+        )
+    table = Table(
+        (*head, "reason"), [(*row, item.reason) for row, item in zip(rows, found, strict=True)]
+    )
+    next_step = (
+        f"cardlink outbox fetch {waiting[0].run} --to FOLDER"
+        if waiting
+        else f"cardlink ingest {issuer}"
+    )
     return Result(facts, [table, everything], next_step)
 
 
 @entry("outbox fetch", form="it writes to a folder on the machine the chunks are uploaded from")
-def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[Path, Field(folder=True)]) -> Result:
+def fetch(
+    context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[Path, Field(folder=True)]
+) -> Result:
     """Copy waiting chunks of RUN to a folder, with their SHA-256 sums.
 
     Args:
@@ -84,30 +105,42 @@ def fetch(context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[
 
 
 @entry("outbox uploaded", form=OUTBOX)
-def uploaded(context: Context, run: RunName, chunks: Chunks = (), *, dry_run: DryRun = False) -> Result:
+def uploaded(
+    context: Context, run: RunName, chunks: Chunks = (), *, dry_run: DryRun = False
+) -> Result:
     """Record that waiting chunks of RUN are uploaded to the portal."""
     return _move(context, run, "uploaded", chunks, "", dry_run)
 
 
 @entry("outbox hold", form=OUTBOX)
-def hold(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
+def hold(
+    context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
+) -> Result:
     """Hold back waiting chunks of RUN: they cannot be fetched until they are released."""
     return _move(context, run, "held", chunks, reason, dry_run)
 
 
 @entry("outbox release", form=OUTBOX, second="release")
-def release(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for their upload again."""
+def release(
+    context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
+) -> Result:
+    """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for their upload
+    again.
+    """
     return _move(context, run, "released", chunks, reason, dry_run)
 
 
 @entry("outbox cancel", form=OUTBOX)
-def cancel(context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False) -> Result:
+def cancel(
+    context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
+) -> Result:
     """Cancel waiting or held chunks of RUN, for good: a cancelled chunk is never sent."""
     return _move(context, run, "cancelled", chunks, reason, dry_run)
 
 
-def _move(context: Context, run: str, what: sealed.Move, chunks: Sequence[int], reason: str, dry_run: bool) -> Result:
+def _move(
+    context: Context, run: str, what: sealed.Move, chunks: Sequence[int], reason: str, dry_run: bool
+) -> Result:
     """Record what was done with chunks of a run, or show what would be recorded."""
     issuer_context = context.context_of(run, dry_run=dry_run)
     issuer = issuer_context.issuer.issuer
@@ -136,4 +169,10 @@ def numbered(numbers: Sequence[int]) -> str:
 
 def _facts(item: sealed.Item) -> dict[str, Any]:
     times = {"since": item.since.isoformat(), "clock": item.clock.isoformat()}
-    return {"run": item.run, **item.chunk.model_dump(), "state": item.state, **times, "reason": item.reason}
+    return {
+        "run": item.run,
+        **item.chunk.model_dump(),
+        "state": item.state,
+        **times,
+        "reason": item.reason,
+    }

@@ -1,4 +1,6 @@
-"""The types of the commands' parameters: what a form offers and checks, and how the command line spells each."""
+"""The types of the commands' parameters: what a form offers and checks, and how the command line
+spells each.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -20,7 +22,8 @@ class Field(NamedTuple):
     folder: bool = False
     days: bool = False  # may be typed as 14d
     help: str = ""  # where the docstring has none
-    pattern: str = ""  # of a whole text, checked by forms; on the command line the command itself refuses bad text
+    # of a whole text, checked by forms; on the command line the command itself refuses bad text
+    pattern: str = ""
     longest: int = 200
     words: bool = False
     least: float | None = None  # the limits of a number, both included
@@ -31,10 +34,17 @@ class Field(NamedTuple):
 
 CARD = r"[0-9]{13}|[0-9]{4}([ ._-])[0-9]{4}\1[0-9]{4}\1[0-9]|[0-9]{4}([ ._-])[0-9]{6}\2[0-9]{5}"
 
-Issuer = Annotated[str, Field(names=lambda: issuers(config_folder()), help="The issuer, as its TOML file is named.")]
-RunName = Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?", help="The run's id.")]
+Issuer = Annotated[
+    str,
+    Field(names=lambda: issuers(config_folder()), help="The issuer, as its TOML file is named."),
+]
+RunName = Annotated[
+    str, Field(pattern=r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?", help="The run's id.")
+]
 ExtractName = Annotated[str, Field(pattern=r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
-Reason = Annotated[str, Field(words=True, help="Why; kept in the audit trail. Never a card number.")]
+Reason = Annotated[
+    str, Field(words=True, help="Why; kept in the audit trail. Never a card number.")
+]
 ReasonCode = Annotated[str, Field(pattern=r"[a-z_]+(\.[a-z0-9_]+){0,2}", longest=80)]
 ListDigest = Annotated[str, Field(pattern=r"[0-9a-f]{12}")]
 Number = Annotated[int, Field(least=1)]

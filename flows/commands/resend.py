@@ -1,4 +1,6 @@
-"""Resend: rows of a run, corrections to fill in, links about to expire, and nights that were missed."""
+"""Resend: rows of a run, corrections to fill in, links about to expire, and nights that were
+missed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from typing import Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
-from flows.commands.parameters import ExtractName, Field, Issuer, ListDigest, Number, Reason, ReasonCode, RunName
+from flows.commands.parameters import (
+    ExtractName,
+    Field,
+    Issuer,
+    ListDigest,
+    Number,
+    Reason,
+    ReasonCode,
+    RunName,
+)
 from flows.commands.result import Result, Table
 from flows.commands.submit import LONGEST, outcome, run_facts, submitted
 from flows.configuration import FileThereError
@@ -73,39 +84,54 @@ def resubmit(
     Args:
         run: The run whose rows are sent again; rows with a link or awaiting their result stay.
         errors: Rows refused by the partner.
-        codes: Rows refused for these reasons, ours or the partner's, or a first part of one: address.postal_code.
+        codes: Rows refused for these reasons, ours or the partner's, or a first part of one:
+            address.postal_code.
         action: Rows by the action their reason asks for.
         missing: Rows without a result.
         rejects: Rows we refused.
         row: A row of RUN, by its number.
-        corrections: A filled-in correction template, by its name below the issuer's corrections; on the command line
-            also a local file.
-        extract: A corrected extract below the issuer's extracts, whose rows replace rows by number or cuid; not
-            together with a template.
+        corrections: A filled-in correction template, by its name below the issuer's corrections; on
+            the command line also a local file.
+        extract: A corrected extract below the issuer's extracts, whose rows replace rows by number
+            or cuid; not together with a template.
         reason: Why; kept with the new run. Required to send.
-        override_reason: Why cards that are linked or awaiting are sent a second time; recorded. Without it they stay.
+        override_reason: Why cards that are linked or awaiting are sent a second time; recorded.
+            Without it they stay.
         dry_run: Show how many rows would be sent and why the others stay; write nothing.
     """
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer.issuer
-    picked = selection.RowSelection(errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row))
+    picked = selection.RowSelection(
+        errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row)
+    )
     request = resubmission.Request(run, picked, reason, override_reason, corrections, extract)
     local = Path(corrections)
-    content = local.read_bytes() if corrections and context.local_files and local.is_file() else None
+    content = (
+        local.read_bytes() if corrections and context.local_files and local.is_file() else None
+    )
     named = request._replace(corrections=local.name) if content is not None else request
     if dry_run:
-        return _preview(issuer, request, *resubmission.rehearse_resubmit(issuer_context, named, content))
+        return _preview(
+            issuer, request, *resubmission.rehearse_resubmit(issuer_context, named, content)
+        )
     with context.progress(run) as progress:
         done = resubmission.resubmit(issuer_context, named, progress, content)
-    shown = submitted(issuer_context, done, f"{done.manifest.counts.submitted:,} rows of {run} are sent again")
+    shown = submitted(
+        issuer_context, done, f"{done.manifest.counts.submitted:,} rows of {run} are sent again"
+    )
     facts = {"issuer": issuer, "of": run, **run_facts(done)}
-    headline = "" if done.already else f"rows of {run} again: {outcome([(done.manifest.counts, facts['chunks'])])}"
+    headline = (
+        ""
+        if done.already
+        else f"rows of {run} again: {outcome([(done.manifest.counts, facts['chunks'])])}"
+    )
     return Result(facts, shown, f"cardlink outbox list {issuer}", outbox=issuer, headline=headline)
 
 
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")
 def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Result:
-    """Write the refused rows of RUN, ours and the partner's, as a template to fill in, without card numbers.
+    """Write the refused rows of RUN, ours and the partner's, as a template to fill in, without card
+    numbers.
 
     Args:
         to: The file (default: RUN-corrections.csv).
@@ -125,20 +151,42 @@ def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Re
         "fill in the column correction; (empty) clears a field; add a line to correct another column of a row",
         f"to use it in the Prefect form, put it in {issuer.root}/{keys.corrections(issuer.issuer)}",
     ]
-    words = ["cardlink", "resubmit", run, "--corrections", str(path), "--reason", "WHY", "--dry-run"]
-    return Result({"run": run, "file": str(path), "lines": lines}, shown, shlex.join(words) if lines else "")
+    words = [
+        "cardlink",
+        "resubmit",
+        run,
+        "--corrections",
+        str(path),
+        "--reason",
+        "WHY",
+        "--dry-run",
+    ]
+    return Result(
+        {"run": run, "file": str(path), "lines": lines}, shown, shlex.join(words) if lines else ""
+    )
 
 
 def _preview(
-    issuer: str, request: resubmission.Request, plan: resubmission.ResendPlan, checked: submissions.Checked
+    issuer: str,
+    request: resubmission.Request,
+    plan: resubmission.ResendPlan,
+    checked: submissions.Checked,
 ) -> Result:
     left, over = plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height
     sent = checked.counts.submitted
     line = f"dry run, nothing was written: {sent:,} rows of {request.run} would be sent again"
     if plan.already is not None:
-        line = f"dry run: run {plan.already.run} has these rows and this reason; nothing would be sent"
-    fates, title = plan.fates.rows() if plan.already is None else [], f"Dry run: the rows selected of {request.run}"
-    shown: list[str | Table] = [line, Table(("rows", "reason", "count"), fates, f"{request.run}-again", title)]
+        line = (
+            f"dry run: run {plan.already.run} has these rows and this reason; nothing would be sent"
+        )
+    fates, title = (
+        plan.fates.rows() if plan.already is None else [],
+        f"Dry run: the rows selected of {request.run}",
+    )
+    shown: list[str | Table] = [
+        line,
+        Table(("rows", "reason", "count"), fates, f"{request.run}-again", title),
+    ]
     shown += [f"refused: {checked.refused}"] if checked.refused else []
     if over:
         shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]
@@ -146,8 +194,16 @@ def _preview(
     shown += ["", Table(("row", "state", "why it stays", "in run"), each)] if each else []
     shown += [f"and {left.height - LISTED:,} more"] if left.height > LISTED else []
     strangers = plan.source.strangers
-    shown += [f"{len(strangers):,} rows of the corrected extract replace no selected row"] if len(strangers) else []
-    next_step = resubmission.command(request if request.reason else request._replace(reason="WHY")) if sent else ""
+    shown += (
+        [f"{len(strangers):,} rows of the corrected extract replace no selected row"]
+        if len(strangers)
+        else []
+    )
+    next_step = (
+        resubmission.command(request if request.reason else request._replace(reason="WHY"))
+        if sent
+        else ""
+    )
     facts = {
         "issuer": issuer,
         "of": request.run,
@@ -164,7 +220,10 @@ def _preview(
     return Result(facts, shown, next_step, 3 if checked.refused else 0)
 
 
-@entry("renew", form=Form("renew", "renew {issuer}: {mode}", LONGEST, choices=(DRY_OR_SEND,), actor="optional"))
+@entry(
+    "renew",
+    form=Form("renew", "renew {issuer}: {mode}", LONGEST, choices=(DRY_OR_SEND,), actor="optional"),
+)
 def renew(
     context: Context,
     issuer: Issuer,
@@ -172,7 +231,8 @@ def renew(
     within_days: Annotated[int, Field("--within", "DAYS", days=True, least=0, most=365)] = 14,
     dry_run: bool = False,
 ) -> Result:
-    """Renew the links that are about to expire, for cardholders who are still in the latest extract.
+    """Renew the links that are about to expire, for cardholders who are still in the latest
+    extract.
 
     Args:
         issuer: Whose cardholders.
@@ -184,30 +244,54 @@ def renew(
         due, checked = renewal.rehearse_renew(issuer_context, within_days)
         sent = checked.counts.submitted
         line = f"{issuer}: {sent:,} links that expire by {due.until} would be renewed, from {due.of.run}"
-        facts = _due_facts(issuer, due) | {"counts": checked.counts.model_dump(), "chunks": checked.chunks}
+        facts = _due_facts(issuer, due) | {
+            "counts": checked.counts.model_dump(),
+            "chunks": checked.chunks,
+        }
         next_step = f"cardlink renew {issuer} --within {within_days}d" if sent else ""
         return Result(facts, [line, _left_out(issuer, due)], next_step)
     with context.progress(f"renewal of {issuer}") as progress:
         due, done = renewal.renew(issuer_context, within_days, progress)
     if done is None:
-        return Result(_due_facts(issuer, due), [f"{issuer}: nothing to renew", _left_out(issuer, due)])
+        return Result(
+            _due_facts(issuer, due), [f"{issuer}: nothing to renew", _left_out(issuer, due)]
+        )
     line = f"{done.manifest.counts.submitted:,} links that expire by {due.until} are renewed"
     shown = [*submitted(issuer_context, done, line), _left_out(issuer, due)]
-    return Result(_due_facts(issuer, due) | run_facts(done), shown, f"cardlink outbox list {issuer}", outbox=issuer)
+    return Result(
+        _due_facts(issuer, due) | run_facts(done),
+        shown,
+        f"cardlink outbox list {issuer}",
+        outbox=issuer,
+    )
 
 
 def _due_facts(issuer: str, due: renewal.RenewalPlan) -> dict[str, Any]:
     until, rows = due.until.isoformat(), due.rows.height
-    return {"issuer": issuer, "of": due.of.run, "until": until, "rows": rows, "left_out": due.left_out}
+    return {
+        "issuer": issuer,
+        "of": due.of.run,
+        "until": until,
+        "rows": rows,
+        "left_out": due.left_out,
+    }
 
 
 def _left_out(issuer: str, due: renewal.RenewalPlan) -> Table:
     cards = [("due", due.rows.height, ""), *lists.reason_rows(due.left_out)]
     title = f"{due.rows.height:,} links that expire by {due.until} are due, from {due.of.run}; the others are left out"
-    return Table(("links", "cards", "what to do"), cards, f"{issuer}-renewal", title, on_terminal=len(cards) > 1)
+    return Table(
+        ("links", "cards", "what to do"),
+        cards,
+        f"{issuer}-renewal",
+        title,
+        on_terminal=len(cards) > 1,
+    )
 
 
-@entry("backfill", form=Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST))
+@entry(
+    "backfill", form=Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST)
+)
 def backfill(
     context: Context,
     issuer: Issuer,
@@ -222,8 +306,9 @@ def backfill(
         issuer: Whose extracts.
         first_day: The first business date.
         last_day: The last business date.
-        send_list: The digest of the list to send. Leave it empty first: the list is shown with its digest, and nothing
-            is written. A list that would come out differently by now is refused.
+        send_list: The digest of the list to send. Leave it empty first: the list is shown with its
+            digest, and nothing is written. A list that would come out differently by now is
+            refused.
     """
     issuer_context, span = wire(context.folder, issuer), (first_day, last_day)
     if send_list:
@@ -234,20 +319,35 @@ def backfill(
         nothing = f"{issuer}: list {send_list} has nothing to send"
         return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
     listed = backfills.backfill(issuer_context, *span)
-    missed = [{**one.facts, "extract": one.extract.partition("/extracts/")[2]} for one, _ in listed.missed]
+    missed = [
+        {**one.facts, "extract": one.extract.partition("/extracts/")[2]} for one, _ in listed.missed
+    ]
     facts = {"issuer": issuer, "digest": listed.digest, "missed": missed}
     if not missed:
-        return Result(facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"])
+        return Result(
+            facts, [f"{issuer}: every extract from {first_day} to {last_day} is submitted"]
+        )
     fates = ("read", "submitted", "rejected", "suppressed")
     table = Table(
         ("extract", "business date", "run", *fates, "chunks", "refused"),
         [
-            [one["extract"], one["as_of"], one["run"], *map(one["counts"].get, fates), one["chunks"], one["refused"]]
+            [
+                one["extract"],
+                one["as_of"],
+                one["run"],
+                *map(one["counts"].get, fates),
+                one["chunks"],
+                one["refused"],
+            ]
             for one in missed
         ],
         f"{issuer}-backfill",
         f"{sum(not one['refused'] for one in missed)} of {len(missed)} extracts would be sent; list {listed.digest}",
     )
-    next_step = f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
+    next_step = (
+        f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
+    )
     sendable = not all(one["refused"] for one in missed)
-    return Result(facts, [table, f"list {listed.digest}; nothing was written"], next_step if sendable else "")
+    return Result(
+        facts, [table, f"list {listed.digest}; nothing was written"], next_step if sendable else ""
+    )

@@ -1,4 +1,6 @@
-"""What a command reports: facts for machines, lines and tables for people, the next step, the exit code."""
+"""What a command reports: facts for machines, lines and tables for people, the next step, the exit
+code.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,15 +26,24 @@ class Table(NamedTuple):
         """The table as text; columns of numbers are aligned right."""
         aligned = []
         for head, *values in zip(self.columns, *self.rows, strict=True):
-            texts = [str(head), *(f"{value:,}" if isinstance(value, int) else str(value) for value in values)]
-            width, numbers = max(map(len, texts)), bool(values) and all(isinstance(value, int) for value in values)
+            texts = [
+                str(head),
+                *(f"{value:,}" if isinstance(value, int) else str(value) for value in values),
+            ]
+            width, numbers = (
+                max(map(len, texts)),
+                bool(values) and all(isinstance(value, int) for value in values),
+            )
             aligned.append([text.rjust(width) if numbers else text.ljust(width) for text in texts])
         return ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
 
     @property
     def markdown(self) -> str:
         """The table as Markdown, with its title and its first rows."""
-        shown = [[f"{one:,}" if isinstance(one, int) else escaped(str(one)) for one in row] for row in self.rows[:MOST]]
+        shown = [
+            [f"{one:,}" if isinstance(one, int) else escaped(str(one)) for one in row]
+            for row in self.rows[:MOST]
+        ]
         head = [[escaped(one) for one in self.columns], ["---"] * len(self.columns)]
         rows = [f"| {' | '.join(row)} |" for row in (*head, *shown)]
         more = [f"\nand {len(self.rows) - MOST:,} more"] if len(self.rows) > MOST else []
@@ -41,7 +52,9 @@ class Table(NamedTuple):
     @property
     def records(self) -> list[dict[str, object]]:
         """The table as one mapping a row, of values that JSON has."""
-        plain = ([str(cell) if isinstance(cell, date) else cell for cell in row] for row in self.rows)
+        plain = (
+            [str(cell) if isinstance(cell, date) else cell for cell in row] for row in self.rows
+        )
         return [dict(zip(self.columns, row, strict=True)) for row in plain]
 
 
@@ -54,7 +67,8 @@ class Link(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The outcome of a command, for the command line and for Prefect; `outbox`: whose outbox it changed.
+    """The outcome of a command, for the command line and for Prefect; `outbox`: whose outbox it
+    changed.
 
     `headline`: what came of it in one sentence, where the first line shown does not say it.
     """
@@ -67,16 +81,25 @@ class Result(NamedTuple):
     headline: str = ""
 
     def beside(self, unread: Mapping[str, CardlinkError]) -> Self:
-        """Return it with a row for each issuer that could not be read, and with the exit code of its error."""
-        table = Table(("not read", "why, and what to do"), [(name, full_text(one)) for name, one in unread.items()])
+        """Return it with a row for each issuer that could not be read, and with the exit code of
+        its error.
+        """
+        table = Table(
+            ("not read", "why, and what to do"),
+            [(name, full_text(one)) for name, one in unread.items()],
+        )
         code = max([self.exit_code, *(one.exit_code for one in unread.values())])
         shown = [*self.shown, "", table] if unread else self.shown
-        return self._replace(facts={**self.facts, "unread": table.records}, shown=shown, exit_code=code)
+        return self._replace(
+            facts={**self.facts, "unread": table.records}, shown=shown, exit_code=code
+        )
 
     @property
     def sentence(self) -> str:
         """What came of it, in one sentence."""
-        return self.headline or next((part for part in self.shown if isinstance(part, str) and part), "")
+        return self.headline or next(
+            (part for part in self.shown if isinstance(part, str) and part), ""
+        )
 
     @property
     def markdown(self) -> str:
@@ -95,7 +118,10 @@ class Result(NamedTuple):
     def lines(self) -> list[str]:
         """What a terminal shows."""
         shown = (part for part in self.shown if not isinstance(part, Link))
-        parts = ([part] if isinstance(part, str) else part.lines if part.on_terminal else [] for part in shown)
+        parts = (
+            [part] if isinstance(part, str) else part.lines if part.on_terminal else []
+            for part in shown
+        )
         return [line for lines in parts for line in lines]
 
 
@@ -112,4 +138,10 @@ def counted(number: int, noun: str) -> str:
 def artifact(records: Sequence[Mapping[str, object]], key: str, title: str) -> Table:
     """Return a table that Prefect alone shows, of one mapping a row."""
     columns = list(records[0]) if records else []
-    return Table(columns, [[record.get(name, "") for name in columns] for record in records], key, title, False)
+    return Table(
+        columns,
+        [[record.get(name, "") for name in columns] for record in records],
+        key,
+        title,
+        False,
+    )

@@ -30,7 +30,10 @@ NAMED = 3  # runs of an ingest in its sentence
 READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = "report.html report.xlsx links.csv errors.csv rejects.csv awaiting.csv breaks.csv questions.csv summary.json"
 INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60), actor="optional")
-STAGES = (("submit", "why we refused or warned", "rejects.csv"), ("partner", "why the partner refused", "errors.csv"))
+STAGES = (
+    ("submit", "why we refused or warned", "rejects.csv"),
+    ("partner", "why the partner refused", "errors.csv"),
+)
 
 
 @entry("ingest", form=INGEST)
@@ -43,13 +46,19 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     """
     issuer_context = wire(context.folder, issuer)
     done = rebuild.ingest(issuer_context, run)
-    line = f"{issuer}: {done.files:,} new result files, {done.rows:,} rows" if done.files else f"{issuer}: nothing new"
+    line = (
+        f"{issuer}: {done.files:,} new result files, {done.rows:,} rows"
+        if done.files
+        else f"{issuer}: nothing new"
+    )
     line += f"; {done.open_files:,} files with open breaks" if done.open_files else ""
     line += f"; {done.unjudged:,} files wait for their malware verdict" if done.unjudged else ""
     return ingested(issuer_context, done, line, done._asdict())
 
 
-def ingested(context: contexts.IssuerContext, done: rebuild.Ingested, line: str, facts: dict[str, Any]) -> Result:
+def ingested(
+    context: contexts.IssuerContext, done: rebuild.Ingested, line: str, facts: dict[str, Any]
+) -> Result:
     """Show what an ingest did, and the report of each run it concerns."""
     name = context.issuer.issuer
     reports = [report_of(context, report.summary) for report in done.reports]
@@ -64,13 +73,19 @@ def ingested(context: contexts.IssuerContext, done: rebuild.Ingested, line: str,
 
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
-    """Show the audit trail of RUN: who did what and when, from its first plan to its last result."""
+    """Show the audit trail of RUN: who did what and when, from its first plan to its last
+    result.
+    """
     found = audit.history(context.context_of(run).adapters.store, run)
     lines = []
     for one in found:
-        lines.append(f"{one.at[:19].replace('T', ' ')}  {one.what}{f' by {one.by}' if one.by else ''}")
+        lines.append(
+            f"{one.at[:19].replace('T', ' ')}  {one.what}{f' by {one.by}' if one.by else ''}"
+        )
         for name, value in one.facts.items():
-            lines.append(f"    {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
+            lines.append(
+                f"    {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+            )
     return Result({"run": run, "history": [one._asdict() for one in found]}, lines)
 
 
@@ -82,12 +97,25 @@ def report(context: Context, run: RunName) -> Result:
 
 
 def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Result:
-    """Show a run's report: rows, balance, the most frequent reasons, breaks, and where the files are."""
-    run, verdict, place = summary["run"], summary["verdict"], documents.keys_of(summary["run"]).report
+    """Show a run's report: rows, balance, the most frequent reasons, breaks, and where the files
+    are.
+    """
+    run, verdict, place = (
+        summary["run"],
+        summary["verdict"],
+        documents.keys_of(summary["run"]).report,
+    )
     equations = []
     for line in summary["balance"]:
         closed = f", {line['closed']:,} closed by hand" if line["closed"] else ""
-        equations.append([line["name"], line["left"], line["right"], f"{'ok' if line['holds'] else 'DIFFERS'}{closed}"])
+        equations.append(
+            [
+                line["name"],
+                line["left"],
+                line["right"],
+                f"{'ok' if line['holds'] else 'DIFFERS'}{closed}",
+            ]
+        )
     shown: list[str | Table | Link] = [
         f"{run}: {documents.headline(verdict, summary['rows']['awaiting'])}",
         "",
@@ -103,24 +131,47 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
         states = ("rows", "linked", "error", "awaiting")
         resent = [[one["run"], *(one[state] for state in states)] for one in attempts["runs"]]
         after = list(attempts["after"].items())
-        shown += ["", Table(("sent again", *states), resent), "", Table(("rows after all attempts", "count"), after)]
+        shown += [
+            "",
+            Table(("sent again", *states), resent),
+            "",
+            Table(("rows after all attempts", "count"), after),
+        ]
     for one in summary["breaks"]:
         shown += break_lines(one, one["then"])
         shown += [f"  {way['command']}  # {way['effect']}" for way in one["decide"]]
     if summary["breaks"]:
-        shown += [artifact(summary["breaks"], f"{run}-breaks", "What does not balance, and what to do")]
+        shown += [
+            artifact(summary["breaks"], f"{run}-breaks", "What does not balance, and what to do")
+        ]
     for one in summary["closed"]:
         shown += break_lines(one, f"closed by {one['by']}: {one['reason']}. {one['decision']}")
     shown += ["", f"files: {context.issuer.root}/{place('')} ({FILES})"]
     if url := report_link(context, place("report.html")):
         shown += [Link(url, f"The report of {run}", f"{run}-report")]
-    next_step = f"cardlink outbox list {context.issuer.issuer} --run {run}" if verdict == summaries.WAITING else ""
-    rows = ", ".join(f"{number:,} {state}" for state, number in summary["rows"].items() if number and state != "read")
-    return Result(summary, shown, next_step, summaries.EXIT_CODES[verdict], headline=f"{run}: {verdict}, {rows}")
+    next_step = (
+        f"cardlink outbox list {context.issuer.issuer} --run {run}"
+        if verdict == summaries.WAITING
+        else ""
+    )
+    rows = ", ".join(
+        f"{number:,} {state}"
+        for state, number in summary["rows"].items()
+        if number and state != "read"
+    )
+    return Result(
+        summary,
+        shown,
+        next_step,
+        summaries.EXIT_CODES[verdict],
+        headline=f"{run}: {verdict}, {rows}",
+    )
 
 
 def break_lines(one: Mapping[str, Any], what: str) -> list[str]:
-    """Return the lines of a break: its name, rows and place; what to do about it, or who closed it."""
+    """Return the lines of a break: its name, rows and place; what to do about it, or who closed
+    it.
+    """
     return ["", f"{one['name']} ({one['rows']:,} rows) {one['place']}", f"  {what}"]
 
 
@@ -132,7 +183,8 @@ def reconcile(
     from_date: Annotated[date | None, Field("--from")] = None,
     to_date: Annotated[date | None, Field("--to")] = None,
 ) -> Result:
-    """Report across runs: what is outstanding or overdue, errors over time, cardholders without a link.
+    """Report across runs: what is outstanding or overdue, errors over time, cardholders without a
+    link.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
@@ -143,14 +195,27 @@ def reconcile(
     def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
         issuer_context = wire(context.folder, name)
         facts = across.reconcile_runs(issuer_context, from_date, to_date)
-        return [(facts, [*_across(facts), f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}", ""])]
+        return [
+            (
+                facts,
+                [
+                    *_across(facts),
+                    f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}",
+                    "",
+                ],
+            )
+        ]
 
     done, unread = context.each(issuer, of_one)
     found, shown = [facts for facts, _ in done], [line for _, lines in done for line in lines]
     codes = {one["issuer"]: across.EXIT_CODES[one["verdict"]] for one in found}
-    next_step = f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
+    next_step = (
+        f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
+    )
     code = max(codes.values(), default=0)
-    return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, code).beside(unread)
+    return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, code).beside(
+        unread
+    )
 
 
 def _across(facts: dict[str, Any]) -> list[str | Table]:
@@ -170,7 +235,11 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     if work := facts["worklist"]:
         shown += ["", _to_do(work[:TOP])]
         shown += [f"and more: cardlink worklist {name}"] if len(work) > TOP else []
-    return [*shown, "", *(f"{at}. {one}" for at, one in enumerate(page.across_advice(facts), start=1))]
+    return [
+        *shown,
+        "",
+        *(f"{at}. {one}" for at, one in enumerate(page.across_advice(facts), start=1)),
+    ]
 
 
 @entry("worklist", form=Form("worklist", "worklist {issuer}", actor="none"))
@@ -180,38 +249,70 @@ def worklist(context: Context, issuer: str = "") -> Result:
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
     """
-    found, unread = context.each(issuer, lambda name: across.survey(wire(context.folder, name)).work)
+    found, unread = context.each(
+        issuer, lambda name: across.survey(wire(context.folder, name)).work
+    )
     work = sorted(found)
-    lines, title = [one.facts(now()) for one in work], f"{issuer or 'all issuers'}: {len(work):,} things to do"
+    lines, title = (
+        [one.facts(now()) for one in work],
+        f"{issuer or 'all issuers'}: {len(work):,} things to do",
+    )
     shown: list[str | Table] = [_to_do(lines[:LONGEST]) if work else "nothing to do"]
     shown += [artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title)]
-    shown += [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"] if len(work) > LONGEST else []
+    shown += (
+        [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"]
+        if len(work) > LONGEST
+        else []
+    )
     return Result({"worklist": lines}, shown, work[0].command if work else "").beside(unread)
 
 
 def _to_do(lines: Sequence[Mapping[str, Any]]) -> Table:
-    return Table(("due", *WORK), [[one["due"][:16], *(one[name] or "" for name in WORK)] for one in lines])
+    return Table(
+        ("due", *WORK), [[one["due"][:16], *(one[name] or "" for name in WORK)] for one in lines]
+    )
 
 
-@entry("deliver", form=Form("deliver", "links of {issuer}", hours=2, choices=(DRY_OR_SEND,), retries=(10, 60)))
+@entry(
+    "deliver",
+    form=Form("deliver", "links of {issuer}", hours=2, choices=(DRY_OR_SEND,), retries=(10, 60)),
+)
 def deliver(
-    context: Context, issuer: Issuer, *, confirm: Number | None = None, reason: Reason = "", dry_run: DryRun = False
+    context: Context,
+    issuer: Issuer,
+    *,
+    confirm: Number | None = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
 ) -> Result:
-    """Deliver ISSUER's links: those new since the last confirmed delivery, and those no longer to be used.
+    """Deliver ISSUER's links: those new since the last confirmed delivery, and those no longer to
+    be used.
 
     Args:
         issuer: Whose links, of all runs and single links.
-        confirm: Record that the receiving side has this delivery; then give the reason, such as its receipt.
+        confirm: Record that the receiving side has this delivery; then give the reason, such as its
+            receipt.
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     prefix = "dry run, nothing was written: " if dry_run else ""
     if confirm is not None:
         confirmed = delivery.confirm(issuer_context, confirm, reason)
         line = f"{prefix}{issuer}: delivery {confirm} confirmed {confirmed.at:%Y-%m-%d %H:%M} by {confirmed.by}"
-        facts = {"issuer": issuer, "number": confirm, "dry_run": dry_run, **confirmed.model_dump(mode="json")}
+        facts = {
+            "issuer": issuer,
+            "number": confirm,
+            "dry_run": dry_run,
+            **confirmed.model_dump(mode="json"),
+        }
         return Result(facts, [f"{line}: {confirmed.reason}"])
     done = delivery.deliver(issuer_context)
-    facts = {"issuer": issuer, "number": done.number, "fresh": done.fresh, "dry_run": dry_run, "doubts": done.doubts}
+    facts = {
+        "issuer": issuer,
+        "number": done.number,
+        "fresh": done.fresh,
+        "dry_run": dry_run,
+        "doubts": done.doubts,
+    }
     doubts = [f"{key} names other bytes than were delivered: not confirmed" for key in done.doubts]
     if done.record is None:
         return Result(facts, [f"{issuer}: nothing new since the last confirmed delivery", *doubts])
@@ -236,24 +337,41 @@ def status(context: Context, issuer: str = "") -> Result:
     """
 
     def of_one(name: str) -> list[documents.RunStatus]:
-        return list(documents.run_statuses(open_store(load_issuer(context.folder, name), context.folder), name))
+        return list(
+            documents.run_statuses(
+                open_store(load_issuer(context.folder, name), context.folder), name
+            )
+        )
 
     found, unread = context.each(issuer, of_one)
     table = Table(documents.RunStatus._fields, found)
-    return Result({"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"]).beside(unread)
+    return Result(
+        {"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"]
+    ).beside(unread)
 
 
 @entry("extracts", form=READ_ONLY)
 def extracts(context: Context, issuer: str = "") -> Result:
-    """List every extract: pending, held or refused and why, committed as which run, dismissed by whom and why.
+    """List every extract: pending, held or refused and why, committed as which run, dismissed by
+    whom and why.
 
     Args:
         issuer: Only this issuer's extracts (default: those of all that are configured).
     """
     facts, unread = context.each(issuer, lambda name: _extracts(wire(context.folder, name)))
-    next_step = next((plan.dismiss_line(one["key"]) for one in facts if "".join(one["why"]).startswith("refused")), "")
+    next_step = next(
+        (
+            plan.dismiss_line(one["key"])
+            for one in facts
+            if "".join(one["why"]).startswith("refused")
+        ),
+        "",
+    )
     below = f"{issuer}/extracts/"
-    lines = [[one["key"].removeprefix(below), one["state"], one["run"], "; ".join(one["why"])] for one in facts]
+    lines = [
+        [one["key"].removeprefix(below), one["state"], one["run"], "; ".join(one["why"])]
+        for one in facts
+    ]
     shown = [Table(("extract", "state", "run", "why"), lines) if lines else "no extracts yet"]
     return Result({"issuer": issuer, "extracts": facts}, shown, next_step).beside(unread)
 
@@ -263,14 +381,25 @@ def _extracts(context: contexts.IssuerContext) -> list[dict[str, Any]]:
     facts = []
     for one in pending.extract_states(context):
         tried = one.run and (one.state in pending.WAITING or one.entry is None)
-        refused = documents.refusal(context.adapters.store, documents.keys_of(one.run)) if tried else None
+        refused = (
+            documents.refusal(context.adapters.store, documents.keys_of(one.run)) if tried else None
+        )
         why = [f"refused: {refused.sentence}"] if refused else []
-        why += [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"] if one.other else []
-        why += [f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}" for last in one.dismissals[-1:]]
+        why += (
+            [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"]
+            if one.other
+            else []
+        )
+        why += [
+            f"{last.what} by {last.by} on {last.at:%Y-%m-%d}: {last.reason}"
+            for last in one.dismissals[-1:]
+        ]
         why += [one.waits] if one.waits else []
         why += ["the file is gone or has other content"] if one.entry is None else []
         chain = [record.model_dump(mode="json") for record in one.dismissals]
-        facts.append({**one._asdict(), "entry": one.entry is not None, "why": why, "dismissals": chain})
+        facts.append(
+            {**one._asdict(), "entry": one.entry is not None, "why": why, "dismissals": chain}
+        )
     return facts
 
 
@@ -288,26 +417,56 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     def of_one(name: str) -> list[tuple[cardholder.CardholderTrace, list[cardholder.CardStatus]]]:
         settings = load_issuer(context.folder, name)
         found = cardholder.trace(edges(settings, context.folder), name, cuid, urls=url)
-        return [(found, cardholder.card_statuses(found.attempts, identity.local_day(now(), settings.time_zone)))]
+        return [
+            (
+                found,
+                cardholder.card_statuses(
+                    found.attempts, identity.local_day(now(), settings.time_zone)
+                ),
+            )
+        ]
 
     done, unread = context.each(issuer, of_one)
     attempts = [one for found, _ in done for one in found.attempts]
-    purged, cards = [run for found, _ in done for run in found.purged], [one for _, each in done for one in each]
+    purged, cards = (
+        [run for found, _ in done for run in found.purged],
+        [one for _, each in done for one in each],
+    )
     lines = list(_attempt_lines(attempts))
-    lines += [f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}" for one in cards]
+    lines += [
+        f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}"
+        for one in cards
+    ]
     lines = lines or ["no run with a ledger has this cuid"]
     if purged:
-        lines.append(f"not searched: {len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}")
-    known = {"attempts": [one._asdict() for one in attempts], "stands": [one._asdict() for one in cards]}
-    lines += [f"next for card {_card(one.last_4, one.expiration)}: {one.then}" for one in cards if one.then]
+        lines.append(
+            f"not searched: {len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}"
+        )
+    known = {
+        "attempts": [one._asdict() for one in attempts],
+        "stands": [one._asdict() for one in cards],
+    }
+    lines += [
+        f"next for card {_card(one.last_4, one.expiration)}: {one.then}"
+        for one in cards
+        if one.then
+    ]
     next_step = next(
-        (begun + line for one in cards for _, begun, line in [one.then.partition("cardlink ")] if begun), ""
+        (
+            begun + line
+            for one in cards
+            for _, begun, line in [one.then.partition("cardlink ")]
+            if begun
+        ),
+        "",
     )
     return Result({"cuid": cuid, **known, "purged": purged}, lines, next_step).beside(unread)
 
 
 def _attempt_lines(attempts: list[cardholder.Attempt]) -> Iterator[str]:
-    """Yield the lines of every attempt; consecutive runs that suppressed the row for the same reason are one line."""
+    """Yield the lines of every attempt; consecutive runs that suppressed the row for the same
+    reason are one line.
+    """
     for (state, *_), alike in groupby(attempts, lambda one: (one.state, one.reasons, one.issuer)):
         found = list(alike)
         if state == ledger.SUPPRESSED and len(found) > 1:

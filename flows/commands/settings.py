@@ -1,4 +1,6 @@
-"""Before a night: a first TOML, the reference of what can be set, and the check that all that is set works."""
+"""Before a night: a first TOML, the reference of what can be set, and the check that all that is
+set works.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,11 @@ def init(
     root: str = "store",
     yes: bool = False,
 ) -> Result:
-    """Write a first TOML for an issuer; with an extract, guess how it is written, and check every row of it.
+    """Write a first TOML for an issuer; with an extract, guess how it is written, and check every
+    row of it.
 
-    On a terminal, what is in doubt is asked. Each guess is written with its reason, each doubt with its question.
+    On a terminal, what is in doubt is asked. Each guess is written with its reason, each doubt with
+    its question.
 
     Args:
         issuer: Its name, in lower case with hyphens.
@@ -72,7 +76,10 @@ def init(
     file, doubts = issuer_file(context.folder, issuer), list[str]()
     if file.exists():
         raise FileThereError(path=str(file))
-    tables, test = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n", False
+    tables, test = (
+        "# [source] and [columns] are not needed if the extract has the portal's own columns.\n",
+        False,
+    )
     if extract is not None:
         try:
             stream = extract.open("rb")
@@ -81,11 +88,15 @@ def init(
             raise FileUnreadableError(file=str(extract), purpose="--from", reason=reason) from None
         with stream:
             draft = guess.first_draft(stream, extract.name, now().date())
-        draft = draft if yes or not context.terminal.attended else _answered(draft, context.terminal)
+        draft = (
+            draft if yes or not context.terminal.attended else _answered(draft, context.terminal)
+        )
         doubts = [f"{one.key}: {one.question}" for one in draft.doubts]
         tables, test = draft.toml, draft.test
     context.folder.mkdir(parents=True, exist_ok=True)
-    text = TOML.format(issuer=issuer, root=root, zeros="0" * 40, tables=tables, test=str(test).lower())
+    text = TOML.format(
+        issuer=issuer, root=root, zeros="0" * 40, tables=tables, test=str(test).lower()
+    )
     file.write_text(text, "utf-8")
     try:
         load_issuer(context.folder, issuer)
@@ -94,7 +105,10 @@ def init(
         raise
     write_schema(context.folder)
     facts: dict[str, object] = {"file": str(file), "doubts": doubts}
-    lines: list[str | Table] = [f"{file} written; edit its [portal]", *(f"in doubt: {one}" for one in doubts)]
+    lines: list[str | Table] = [
+        f"{file} written; edit its [portal]",
+        *(f"in doubt: {one}" for one in doubts),
+    ]
     code = 0
     if extract is not None:
         found, code, facts["extract"] = _tried(context.folder, issuer, extract.resolve())
@@ -115,8 +129,12 @@ def _answered(draft: guess.Draft, terminal: Terminal) -> guess.Draft:
     return draft
 
 
-def _tried(folder: Path, issuer: str, extract: Path) -> tuple[list[str | Table], int, dict[str, object]]:
-    """Check every row of a file with the settings just written; return what to show, the exit code, the facts."""
+def _tried(
+    folder: Path, issuer: str, extract: Path
+) -> tuple[list[str | Table], int, dict[str, object]]:
+    """Check every row of a file with the settings just written; return what to show, the exit code,
+    the facts.
+    """
     here = load_issuer(folder, issuer).model_copy(update={"root": str(extract.parent)})
     context = wire(folder, issuer, here)
     try:
@@ -141,7 +159,8 @@ def settings(context: Context, key: str = "", *, schema: bool = False) -> Result
 
     Args:
         key: A key, such as encoding or source.encoding, or a table, such as source.
-        schema: Write the JSON Schema beside the TOML files anew, by which editors complete and check them.
+        schema: Write the JSON Schema beside the TOML files anew, by which editors complete and
+            check them.
     """
     if schema:
         file = str(write_schema(context.folder))
@@ -158,14 +177,22 @@ def settings(context: Context, key: str = "", *, schema: bool = False) -> Result
         default = one.default if one.default in ("", "required") else f"default: {one.default}"
         about = "; ".join(filter(None, (f"takes {one.takes}", default)))
         name = one.name if table == one.table else one.path
-        lines += [name, *(f"    {text}" for text in (one.meaning, about, f"example: {one.name} = {one.example}"))]
+        lines += [
+            name,
+            *(
+                f"    {text}"
+                for text in (one.meaning, about, f"example: {one.name} = {one.example}")
+            ),
+        ]
     return Result({"keys": [{"path": one.path, **one._asdict()} for one in named]}, lines)
 
 
 def write_schema(folder: Path) -> Path:
     """Write the JSON Schema that the first line of each TOML names; return where."""
     file = folder / reference.SCHEMA_FILE
-    file.write_text(json.dumps(reference.json_schema(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    file.write_text(
+        json.dumps(reference.json_schema(), indent=1, ensure_ascii=False) + "\n", "utf-8"
+    )
     return file
 
 
@@ -173,7 +200,9 @@ WORST = (0, 75, 3, 2, 4, 1)  # exit codes: the last of those found is the comman
 
 
 class Finding(NamedTuple):
-    """What a check found of one part: what is fine, or an error's text with its name and exit code."""
+    """What a check found of one part: what is fine, or an error's text with its name and exit
+    code.
+    """
 
     part: str
     text: str
@@ -185,7 +214,10 @@ def _wrong(part: str, error: CardlinkError) -> Finding:
     return Finding(part, full_text(error), type(error).__name__, error.exit_code)
 
 
-@entry("check", form="the dry run of `rerun` checks an extract; settings are checked where they are edited")
+@entry(
+    "check",
+    form="the dry run of `rerun` checks an extract; settings are checked where they are edited",
+)
 def check(
     context: Context,
     issuer: Issuer,
@@ -194,7 +226,8 @@ def check(
     business_date: Day = None,
     rejects: Path | None = None,
 ) -> Result:
-    """Check settings, keys and store, and with EXTRACT its mapping and every row; all that is wrong is shown at once.
+    """Check settings, keys and store, and with EXTRACT its mapping and every row; all that is wrong
+    is shown at once.
 
     Nothing is sent. The exit code is that of the worst finding.
 
@@ -202,11 +235,17 @@ def check(
         issuer: Whose settings.
         extract: An extract below the issuer's extracts.
         business_date: The business date, if the extract's name does not say it.
-        rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes, no card numbers.
+        rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes,
+            no card numbers.
     """
     if rejects is not None and rejects.exists():
         raise FileThereError(path=str(rejects))
-    found, warnings, fingerprints, inspection = list[Finding](), list[str](), list[str](), rows.Inspection()
+    found, warnings, fingerprints, inspection = (
+        list[Finding](),
+        list[str](),
+        list[str](),
+        rows.Inspection(),
+    )
     wired = _wired(context.folder, issuer, found)
     root, facts = wired.issuer.root, dict[str, Any](issuer=issuer, store=wired.issuer.root)
     with _part(found, "key"), wired.sealer() as sealer:
@@ -219,17 +258,28 @@ def check(
         stores.race(wired.adapters.store, f"{issuer}/probe/")
         found.append(Finding("store", f"{root}: of concurrent writes to a key, only one succeeds"))
     warnings += kept_from_others(wired.issuer, context.folder)
-    of_rows = _rows(wired, submit.Request(extract, business_date), inspection, found, facts) if extract else []
+    of_rows = (
+        _rows(wired, submit.Request(extract, business_date), inspection, found, facts)
+        if extract
+        else []
+    )
     if rejects is not None:
         found.append(_write(rejects, inspection))
     columns = _columns(wired, inspection)
     facts |= {"fingerprints": fingerprints, "warnings": warnings, "columns": columns.records}
-    facts |= {"settings": effective_settings(context.folder, wired.issuer), "checks": [one._asdict() for one in found]}
+    facts |= {
+        "settings": effective_settings(context.folder, wired.issuer),
+        "checks": [one._asdict() for one in found],
+    }
     lines = [f"{one.part:<10}{'WRONG' if one.error else 'ok':<7}{one.text}" for one in found]
     lines += [f"{'warning':<17}{one}" for one in warnings]
     code = max((one.exit_code for one in found), key=WORST.index)
     done = facts.get("extract")
-    next_step = "" if code or (done and done["already"]) else f"cardlink submit {issuer}{'' if done else ' --dry-run'}"
+    next_step = (
+        ""
+        if code or (done and done["already"])
+        else f"cardlink submit {issuer}{'' if done else ' --dry-run'}"
+    )
     of_columns: list[str | Table] = ["", columns] if columns.records else []
     return Result(facts, [*lines, *of_columns, *of_rows], next_step, code)
 
@@ -244,9 +294,16 @@ def _part(found: list[Finding], part: str) -> Iterator[None]:
 
 
 def _wired(folder: Path, name: str, found: list[Finding]) -> contexts.IssuerContext:
-    """Return the context of an issuer, without what is wrong in its settings where it can do without."""
+    """Return the context of an issuer, without what is wrong in its settings where it can do
+    without.
+    """
     issuer = load_issuer(folder, name, lambda error: found.append(_wrong("settings", error)))
-    found += [Finding("settings", "what follows is checked without these keys" if found else f"{folder / name}.toml")]
+    found += [
+        Finding(
+            "settings",
+            "what follows is checked without these keys" if found else f"{folder / name}.toml",
+        )
+    ]
     with _part(found, "settings"):
         return wire(folder, name, issuer)
     portal = issuer.portal.model_copy(update={"template": None})
@@ -267,11 +324,20 @@ def _rows(
         facts["extract"], shown = done.facts, would_send(done)[1:]
         if done.already or not inspection.errors:
             of_file, inspection.errors = [Finding("file", done.verdict)], []
-    wrong = [_wrong("mapping" if isinstance(one, errors.MappingError) else "file", one) for one in inspection.errors]
+    wrong = [
+        _wrong("mapping" if isinstance(one, errors.MappingError) else "file", one)
+        for one in inspection.errors
+    ]
     if not any(one.part == "mapping" for one in wrong):
         empty = inspection.sample.empty
-        filled = 0 if empty else sum(inspection.sample.look(name)[0] > 0 for name in portal.columns())
-        text = "not checked: no row could be read" if empty else f"{filled} of the portal's columns have content"
+        filled = (
+            0 if empty else sum(inspection.sample.look(name)[0] > 0 for name in portal.columns())
+        )
+        text = (
+            "not checked: no row could be read"
+            if empty
+            else f"{filled} of the portal's columns have content"
+        )
         found.append(Finding("mapping", text))
     found += [*sorted(wrong, key=lambda one: one.part != "mapping"), *of_file]
     return shown
@@ -284,21 +350,36 @@ def _write(path: Path, inspection: rows.Inspection) -> Finding:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.writelines(documents.csv_pieces(frames, reports.Refusals.dtypes()))
     except OSError as error:
-        return Finding("rejects", f"{path} cannot be written: {error.strerror}", type(error).__name__, 2)
-    return Finding("rejects", f"{path}: {sum(frame.height for frame in frames):,} lines, one per row and reason")
+        return Finding(
+            "rejects", f"{path} cannot be written: {error.strerror}", type(error).__name__, 2
+        )
+    return Finding(
+        "rejects",
+        f"{path}: {sum(frame.height for frame in frames):,} lines, one per row and reason",
+    )
 
 
 def _columns(context: contexts.IssuerContext, inspection: rows.Inspection) -> Table:
-    """Show where each of the portal's columns comes from, how much of it there is, its shapes and its verdicts."""
-    mapped = context.issuer.model_dump(mode="json", by_alias=True, exclude_unset=True, include={"columns"})["columns"]
+    """Show where each of the portal's columns comes from, how much of it there is, its shapes and
+    its verdicts.
+    """
+    mapped = context.issuer.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, include={"columns"}
+    )["columns"]
     sources = {name: reference.toml(spec) for name, spec in mapped.items()} or dict.fromkeys(
         portal.columns(), "its own name"
     )
     lines = []
     for name in () if inspection.sample.empty else portal.columns():
-        verdicts = ((code, how, number) for (at, code, how), number in inspection.verdicts.items() if at == name)
+        verdicts = (
+            (code, how, number)
+            for (at, code, how), number in inspection.verdicts.items()
+            if at == name
+        )
         broken = [f"{number:,} {code.rpartition('.')[2]} ({how})" for code, how, number in verdicts]
         filled, shapes = inspection.sample.look(name)
         share = f"{int(filled * 1000) / 10:g} %"
-        lines.append((name, sources.get(name, "")[:60], share, "  ".join(shapes), ", ".join(broken)))
+        lines.append(
+            (name, sources.get(name, "")[:60], share, "  ".join(shapes), ", ".join(broken))
+        )
     return Table(("column", "from", "filled", "shapes", "verdicts"), lines)

@@ -1,4 +1,6 @@
-"""Take extracts to sealed chunks: what `nightly` does each night, for one extract or all that are new."""
+"""Take extracts to sealed chunks: what `nightly` does each night, for one extract or all that are
+new.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,19 @@ FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 OPEN_GATE = Choice(
     "open_gate",
     "A gate that this run may pass, after asking the issuer; recorded with the run.",
-    {"none": {}, **{gate: {"opened": (gate,)} for gate in get_args(Gate)}, "all": {"opened": get_args(Gate)}},
+    {
+        "none": {},
+        **{gate: {"opened": (gate,)} for gate in get_args(Gate)},
+        "all": {"opened": get_args(Gate)},
+    },
 )
 RERUN = Form(
-    "rerun", "{mode}: {extract}", LONGEST, needs=("extract",), choices=(DRY_OR_SEND, OPEN_GATE), retries=(10, 60, 300)
+    "rerun",
+    "{mode}: {extract}",
+    LONGEST,
+    needs=("extract",),
+    choices=(DRY_OR_SEND, OPEN_GATE),
+    retries=(10, 60, 300),
 )
 
 
@@ -49,12 +60,13 @@ def submit(
 
     Args:
         issuer: Whose extracts.
-        extract: An extract by its name below the issuer's extracts, such as first-bank-20261120.csv; a command without
-            it takes all that are not submitted yet.
+        extract: An extract by its name below the issuer's extracts, such as
+            first-bank-20261120.csv; a command without it takes all that are not submitted yet.
         business_date: The day the cards must be valid on, if the extract's name does not say it.
         opened: A gate that this run may pass; recorded with the run.
-        new_run_reason: Why an extract that already has a run gets another one. Refused while a chunk of the earlier
-            run is waiting, uploaded or answered: its cards would be sent twice.
+        new_run_reason: Why an extract that already has a run gets another one. Refused while a
+            chunk of the earlier run is waiting, uploaded or answered: its cards would be sent
+            twice.
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
@@ -82,10 +94,16 @@ def submit(
                 raise
     if dry_run:
         return _rehearsed(issuer, rehearsed, refused)
-    facts = {"issuer": issuer, "runs": [run_facts(one) for one in done], "refused": [full_text(one) for one in refused]}
+    facts = {
+        "issuer": issuer,
+        "runs": [run_facts(one) for one in done],
+        "refused": [full_text(one) for one in refused],
+    }
     facts["waiting"] = waiting
     if not requests:
-        return Result(facts, waiting or [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}")
+        return Result(
+            facts, waiting or [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}"
+        )
     shown = [part for one in done for part in submitted(issuer_context, one)]
     shown += [*(f"refused: {one}" for one in map(full_text, refused)), *waiting]
     code = max((one.exit_code for one in refused), default=0)
@@ -94,32 +112,60 @@ def submit(
     return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer, headline)
 
 
-def outcome(runs: Sequence[tuple[manifest.Counts, int]], refused: Sequence[object] = (), sent: str = "sent") -> str:
-    """Say in one sentence where the rows of runs (counts, chunks) went, and how many chunks are to upload."""
-    read, submitted, rejected, duplicate, suppressed = (sum(getattr(one, fate) for one, _ in runs) for fate in FATES)
+def outcome(
+    runs: Sequence[tuple[manifest.Counts, int]], refused: Sequence[object] = (), sent: str = "sent"
+) -> str:
+    """Say in one sentence where the rows of runs (counts, chunks) went, and how many chunks are to
+    upload.
+    """
+    read, submitted, rejected, duplicate, suppressed = (
+        sum(getattr(one, fate) for one, _ in runs) for fate in FATES
+    )
     chunks = sum(number for _, number in runs)
     others = {"refused": rejected, "duplicate": duplicate, "suppressed": suppressed}
     rest = ", ".join(f"{rows:,} {fate}" for fate, rows in others.items() if rows)
     parts = [f"{read:,} read, {submitted:,} {sent} in {counted(chunks, 'chunk')}", rest]
     parts += [f"{counted(len(refused), 'extract')} refused" if refused else ""]
-    return "; ".join(part for part in (*parts, f"upload {chunks:,}" if chunks and sent == "sent" else "") if part)
+    return "; ".join(
+        part for part in (*parts, f"upload {chunks:,}" if chunks and sent == "sent" else "") if part
+    )
 
 
 def run_facts(done: step.Submitted) -> dict[str, Any]:
     """Return the facts of a committed run."""
     facts = done.manifest.model_dump(include={"run", "counts", "reasons", "repairs"})
-    return {**facts, "already": done.already, "chunks": len(done.manifest.chunks), "remarks": list(done.remarks)}
+    return {
+        **facts,
+        "already": done.already,
+        "chunks": len(done.manifest.chunks),
+        "remarks": list(done.remarks),
+    }
 
 
-def submitted(context: contexts.IssuerContext, done: step.Submitted, headline: str = "") -> list[str | Table]:
-    """Show where the rows of a committed run went, why rows were refused, and what to upload next."""
+def submitted(
+    context: contexts.IssuerContext, done: step.Submitted, headline: str = ""
+) -> list[str | Table]:
+    """Show where the rows of a committed run went, why rows were refused, and what to upload
+    next.
+    """
     root, run, counts = context.issuer.root, done.manifest.run, done.manifest.counts
     keys = documents.keys_of(run)
-    why, title = lists.reason_rows(done.manifest.reasons), f"To upload next, from {root}/{keys.chunks}"
-    sealed = [(one.name, one.rows, one.bytes, one.sha256) for one in done.manifest.chunks[: lists.SHOWN]]
+    why, title = (
+        lists.reason_rows(done.manifest.reasons),
+        f"To upload next, from {root}/{keys.chunks}",
+    )
+    sealed = [
+        (one.name, one.rows, one.bytes, one.sha256) for one in done.manifest.chunks[: lists.SHOWN]
+    ]
     tables: list[str | Table] = [
         _fates(counts, f"{run}-rows", f"Where the rows of {run} went", on_terminal=False),
-        Table(("reason", "rows", "what to do"), why, f"{run}-reasons", "Reasons, with what to do", False),
+        Table(
+            ("reason", "rows", "what to do"),
+            why,
+            f"{run}-reasons",
+            "Reasons, with what to do",
+            False,
+        ),
         Table(("upload", "rows", "bytes", "sha256"), sealed, f"{run}-chunks", title, False),
     ]
     if done.already:
@@ -127,7 +173,11 @@ def submitted(context: contexts.IssuerContext, done: step.Submitted, headline: s
     seen = prior_state.seen_rows(done.manifest.reasons)
     lines = [
         *done.remarks,
-        *([f"{seen:,} of {counts.read:,} rows {SEEN}: {root}/{keys.report('held.csv')}"] if seen else []),
+        *(
+            [f"{seen:,} of {counts.read:,} rows {SEEN}: {root}/{keys.report('held.csv')}"]
+            if seen
+            else []
+        ),
         f"{run}: {headline or ', '.join(f'{getattr(counts, fate):,} {fate}' for fate in FATES)}",
         f"{counted(len(done.manifest.chunks), 'chunk')} to upload: {root}/{keys.chunks}",
     ]
@@ -137,28 +187,49 @@ def submitted(context: contexts.IssuerContext, done: step.Submitted, headline: s
 
 
 def _fates(counts: manifest.Counts, key: str, title: str, *, on_terminal: bool = True) -> Table:
-    return Table(("rows", "count"), [(fate, getattr(counts, fate)) for fate in FATES], key, title, on_terminal)
+    return Table(
+        ("rows", "count"),
+        [(fate, getattr(counts, fate)) for fate in FATES],
+        key,
+        title,
+        on_terminal,
+    )
 
 
-def _rehearsed(issuer: str, done: Sequence[step.Checked], errors: Sequence[CardlinkError]) -> Result:
+def _rehearsed(
+    issuer: str, done: Sequence[step.Checked], errors: Sequence[CardlinkError]
+) -> Result:
     """Show what each extract would send, and what would stop it."""
     refused, each = [full_text(error) for error in errors], [one.facts for one in done]
     facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": refused}
-    shown = [part for one in done for part in would_send(one)] + [f"refused: {error}" for error in refused]
-    code = max([3 if one.refused else 0 for one in done] + [error.exit_code for error in errors], default=0)
+    shown = [part for one in done for part in would_send(one)] + [
+        f"refused: {error}" for error in refused
+    ]
+    code = max(
+        [3 if one.refused else 0 for one in done] + [error.exit_code for error in errors], default=0
+    )
     shown = ["Dry run: nothing was written", *(shown or [f"{issuer}: no new extract to submit"])]
     sent = [one for one in done if not one.already and not one.refused]
     sums = [(one.counts, one.chunks) for one in sent]
-    verdict = outcome(sums, sent="would be sent") if sent else done[0].verdict if done else "nothing to submit"
+    verdict = (
+        outcome(sums, sent="would be sent")
+        if sent
+        else done[0].verdict
+        if done
+        else "nothing to submit"
+    )
     next_step = f"cardlink submit {issuer}" if sent and not code else ""
     return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
 def would_send(checked: step.Checked) -> list[str | Table]:
-    """Show what a real run would send, where the other rows would go and why, or what would stop it."""
+    """Show what a real run would send, where the other rows would go and why, or what would stop
+    it.
+    """
     run = checked.run
     found = [
-        [one.code, one.rows, ", ".join(map(str, one.first)), reasons.reason(one.code).action] for one in checked.found
+        [one.code, one.rows, ", ".join(map(str, one.first)), reasons.reason(one.code).action]
+        for one in checked.found
     ]
     columns = ("reason", "rows", "first rows", "what to do")
     if checked.already:
@@ -169,7 +240,23 @@ def would_send(checked: step.Checked) -> list[str | Table]:
         "",
         _fates(checked.counts, f"{run}-dry-rows", f"Dry run: where the rows of {run} would go"),
         *([""] if found else []),
-        Table(columns, found, f"{run}-dry-reasons", "Dry run: reasons, with what to do", on_terminal=bool(found)),
-        Table(("chunk", "rows"), [*enumerate(sizes, 1)], f"{run}-dry-chunks", "Dry run: what would be sent", False),
-        *(f"repaired: {name} in {number:,} rows" for name, number in checked.repairs.items() if number),
+        Table(
+            columns,
+            found,
+            f"{run}-dry-reasons",
+            "Dry run: reasons, with what to do",
+            on_terminal=bool(found),
+        ),
+        Table(
+            ("chunk", "rows"),
+            [*enumerate(sizes, 1)],
+            f"{run}-dry-chunks",
+            "Dry run: what would be sent",
+            False,
+        ),
+        *(
+            f"repaired: {name} in {number:,} rows"
+            for name, number in checked.repairs.items()
+            if number
+        ),
     ]

@@ -1,5 +1,7 @@
-"""From the issuer's bytes to rows under the portal's columns: open, decode, line grammar, header, mapping.
+"""From the issuer's bytes to rows under the portal's columns: open, decode, line grammar, header,
+mapping.
 
-Put here what depends on how an extract is written. Keep out what a row must contain: that is `submissions` and
+Put here what depends on how an extract is written. Keep out what a row must contain: that is
+`submissions` and
 `schemas.rules`.
 """

@@ -1,4 +1,6 @@
-"""An extract as it is delivered: what must be beside it, when it is taken, and reading it, decrypted and proven."""
+"""An extract as it is delivered: what must be beside it, when it is taken, and reading it,
+decrypted and proven.
+"""
 
 import hashlib
 import re
@@ -50,7 +52,9 @@ class SidecarError(ExtractError):
 
 
 class Sidecar(NamedTuple):
-    """The facts that a sidecar gives of its extract: count, bytes, sha256, date, as far as it has them."""
+    """The facts that a sidecar gives of its extract: count, bytes, sha256, date, as far as it has
+    them.
+    """
 
     extract: str
     facts: dict[str, Any]
@@ -59,22 +63,34 @@ class Sidecar(NamedTuple):
         """Raise SidecarError where a fact is another than found."""
         for what, value in found.items():
             if (said := self.facts.get(what, value)) != value:
-                raise SidecarError(extract=self.extract, problem=f"{what} is {value}, expected {said}")
+                raise SidecarError(
+                    extract=self.extract, problem=f"{what} is {value}, expected {said}"
+                )
 
 
 def companions(source: SourceSettings) -> tuple[str, ...]:
-    """Return the endings of the files that come beside an extract, and are never extracts themselves."""
+    """Return the endings of the files that come beside an extract, and are never extracts
+    themselves.
+    """
     return tuple(filter(None, (f".{source.sidecar}" if source.sidecar else "", source.done_marker)))
 
 
 def is_extract(name: str, source: SourceSettings) -> bool:
-    """Return whether a file of this name is an extract: it matches the pattern, and belongs to no other file."""
+    """Return whether a file of this name is an extract: it matches the pattern, and belongs to no
+    other file.
+    """
     return fnmatchcase(name, source.pattern) and not name.endswith(companions(source))
 
 
 def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: datetime) -> str:
-    """Return what an extract still waits for, "" where it can be taken; `keys` are those of the listing it is in."""
-    lacking = [f"{entry.key}{ending}" for ending in companions(source) if f"{entry.key}{ending}" not in keys]
+    """Return what an extract still waits for, "" where it can be taken; `keys` are those of the
+    listing it is in.
+    """
+    lacking = [
+        f"{entry.key}{ending}"
+        for ending in companions(source)
+        if f"{entry.key}{ending}" not in keys
+    ]
     if lacking:
         return f"there is no {' and no '.join(lacking)}"
     if source.min_age_minutes and now - entry.modified < timedelta(minutes=source.min_age_minutes):
@@ -83,7 +99,9 @@ def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: da
 
 
 def waits_for(context: IssuerContext, entry: Entry, keys: Collection[str]) -> str:
-    """Return what an extract still waits for, a malware verdict too, "" where it can be taken; VerdictRefusedError."""
+    """Return what an extract still waits for, a malware verdict too, "" where it can be taken;
+    VerdictRefusedError.
+    """
     store, source = context.adapters.store, context.issuer.source
     lacking = missing(entry, keys, source, context.adapters.now())
     if lacking or not isinstance(store, Screened):
@@ -97,32 +115,50 @@ def waits_for(context: IssuerContext, entry: Entry, keys: Collection[str]) -> st
 
 
 def business_date(context: IssuerContext, entry: Entry, asked: date | None = None) -> date:
-    """Return the date asked for, else that of the name, the sidecar, the day of the drop; SidecarError."""
-    sidecar, named = read_sidecar(context.adapters.store, context.issuer.source, entry.key), date_in_name(entry.key)
+    """Return the date asked for, else that of the name, the sidecar, the day of the drop;
+    SidecarError.
+    """
+    sidecar, named = (
+        read_sidecar(context.adapters.store, context.issuer.source, entry.key),
+        date_in_name(entry.key),
+    )
     for day in filter(None, (named, asked)):
         sidecar.prove(date=day)
-    return asked or named or sidecar.facts.get("date") or local_day(entry.modified, context.issuer.time_zone)
+    return (
+        asked
+        or named
+        or sidecar.facts.get("date")
+        or local_day(entry.modified, context.issuer.time_zone)
+    )
 
 
 def read_sidecar(store: Store, source: SourceSettings, extract: str) -> Sidecar:
-    """Return the facts of an extract's sidecar, none where the issuer has no sidecars; SidecarError."""
+    """Return the facts of an extract's sidecar, none where the issuer has no sidecars;
+    SidecarError.
+    """
     key, text = f"{extract}.{source.sidecar}", ""
     if source.sidecar is None:
         return Sidecar(extract, {})
     with store.open(key) as stream, suppress(UnicodeError):
         text = stream.read(LARGEST).decode("utf-8-sig")
-    facts = (_checksum if source.sidecar == "sha256" else _facts)(text.splitlines(), extract.rpartition("/")[2])
+    facts = (_checksum if source.sidecar == "sha256" else _facts)(
+        text.splitlines(), extract.rpartition("/")[2]
+    )
     if isinstance(facts, str):
         raise SidecarError(extract=extract, problem=f"{key}: {facts}")
     return Sidecar(extract, facts)
 
 
 def _checksum(lines: list[str], name: str) -> dict[str, Any] | str:
-    """Read what sha256sum writes, in text or binary mode, also of other files; else say what is wrong."""
+    """Read what sha256sum writes, in text or binary mode, also of other files; else say what is
+    wrong.
+    """
     found = [_SUM.fullmatch(line.strip()) for line in lines if line.strip()]
     named = [one for one in found if one and re.split(r"[/\\]", one["path"] or name)[-1] == name]
     if not all(found) or len(named) != 1:
-        return f"it is not one line of sha256sum for {name}: 64 hex digits, two spaces, the file name"
+        return (
+            f"it is not one line of sha256sum for {name}: 64 hex digits, two spaces, the file name"
+        )
     return {"sha256": named[0]["sha256"].lower()}
 
 
@@ -146,7 +182,9 @@ def _facts(lines: list[str], _: str) -> dict[str, Any] | str:
 
 
 class Digesting:
-    """A stream that hashes what is read of it; `head`: its first bytes, which are still to be read."""
+    """A stream that hashes what is read of it; `head`: its first bytes, which are still to be
+    read.
+    """
 
     def __init__(self, source: Readable) -> None:
         self._source, self._running, self._done, self._rest = source, hashlib.sha256(), 0, b""
@@ -163,13 +201,16 @@ class Digesting:
             return head + self.read() if size < 0 else head[:size]
         data = self._source.read(size)
         while 0 < len(data) < size and (more := self._source.read(size - len(data))):
-            data += more  # always full reads, so that the same extract gives the same blocks each time
+            # always full reads, so that the same extract gives the same blocks each time
+            data += more
         self._running.update(data)
         self._done += len(data)
         return data
 
     def hexdigest(self) -> str:
-        """Read what the reader did not need, such as bytes after a gzip member, and return the SHA-256 of all."""
+        """Read what the reader did not need, such as bytes after a gzip member, and return the
+        SHA-256 of all.
+        """
         while self.read(1 << 20):
             pass
         return self._running.hexdigest()
@@ -183,14 +224,20 @@ class NoKeyForExtractError(OperatorError):
 
 
 @contextmanager
-def open_extract(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[Digesting | BytesIO]:
-    """Open the extract again, pinned; ObjectChangedError at its end if it has not the digest of the first reading."""
+def open_extract(
+    context: IssuerContext, entry: Entry, source: SourceIdentity
+) -> Iterator[Digesting | BytesIO]:
+    """Open the extract again, pinned; ObjectChangedError at its end if it has not the digest of the
+    first reading.
+    """
     with context.adapters.store.open(entry.key, entry) as stored:
         digesting = Digesting(stored)
         if looks_like_message(digesting.head):
             message = digesting.read()
             if is_cut_off(message):
-                raise TruncatedError(name=entry.key, problem=f"its PGP message has no end after {len(message)} bytes")
+                raise TruncatedError(
+                    name=entry.key, problem=f"its PGP message has no end after {len(message)} bytes"
+                )
             with context.opener() as opener:
                 if opener is None:
                     raise NoKeyForExtractError(extract=entry.key)

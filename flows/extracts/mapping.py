@@ -1,4 +1,6 @@
-"""From the issuer's headers to the portal's columns, by `[columns]` and `[filter]` of its settings."""
+"""From the issuer's headers to the portal's columns, by `[columns]` and `[filter]` of its
+settings.
+"""
 
 import difflib
 import re
@@ -35,14 +37,20 @@ class Dates(NamedTuple):
     text: pl.Expr
 
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return which forms fit a row, once for all rows alike; only of rows that have a date in any form."""
+        """Return which forms fit a row, once for all rows alike; only of rows that have a date in
+        any form.
+        """
         auto, any_form = self.form == cells.AUTO, pl.any_horizontal(pl.all())
         forms = cells.READINGS if auto else (self.form,)
-        shapes = (self.text.str.contains(cells.date_shape(form, real=auto)).alias(form) for form in forms)
+        shapes = (
+            self.text.str.contains(cells.date_shape(form, real=auto)).alias(form) for form in forms
+        )
         return rows.select(shapes).filter(any_form).unique()
 
     def wrong(self, rows: pl.DataFrame) -> str:
-        """Return what stands there instead of dates, "" for nothing: a line, its shape, the forms that would fit."""
+        """Return what stands there instead of dates, "" for nothing: a line, its shape, the forms
+        that would fit.
+        """
         rows = rows.filter(self.text.is_not_null()).select("line", self.text.alias("text"))
         if rows.is_empty():
             return ""
@@ -57,7 +65,9 @@ def _possible(fits: pl.DataFrame) -> list[str]:
 
 
 class Mapping(NamedTuple):
-    """The plan for one extract: an expression per portal column, and the filter for rows that count, if any."""
+    """The plan for one extract: an expression per portal column, and the filter for rows that
+    count, if any.
+    """
 
     columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE where mapped
     counts: pl.Expr | None
@@ -68,7 +78,9 @@ class Mapping(NamedTuple):
         """Return the mapping with nothing but these columns filled."""
         empty = pl.lit(None, pl.String)
         every = zip(self.columns, (*portal.columns(), REISSUE), strict=False)
-        return self._replace(columns=tuple(one if name in names else empty.alias(name) for one, name in every))
+        return self._replace(
+            columns=tuple(one if name in names else empty.alias(name) for one, name in every)
+        )
 
 
 def plan_mapping(
@@ -79,18 +91,25 @@ def plan_mapping(
     beside: Collection[str] = (),
     note: Note = stop,
 ) -> Mapping:
-    """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's names are expected.
+    """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's
+    names are expected.
 
     `template`: the portal's own names of its columns; `beside`: headers that are always allowed. `note` is told of
     columns that are missing, and of unknown ones where `strict` is set or `[columns]` is not.
     """
     finder = _Finder(header)
-    own = {name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()}
-    needed = {name: both for name, both in own.items() if name in rules.REQUIRED or finder.has(*both)}
+    own = {
+        name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()
+    }
+    needed = {
+        name: both for name, both in own.items() if name in rules.REQUIRED or finder.has(*both)
+    }
     asked: cells.Columns = dict(issuer.columns) or dict(needed)
     absent = [target for target in rules.REQUIRED if target not in asked]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
-    built = tuple(_column(target, asked.get(target), finder).alias(target) for target in portal.columns())
+    built = tuple(
+        _column(target, asked.get(target), finder).alias(target) for target in portal.columns()
+    )
     if (reissue := issuer.resend.reissue_column) is not None:
         built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
     counts = _counting(issuer.filter, finder)
@@ -101,7 +120,11 @@ def plan_mapping(
         note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
     dates = {}
     for target, spec in asked.items():
-        if isinstance(spec, cells.Cell) and spec.format is not None and spec.format not in cells.NAMES:
+        if (
+            isinstance(spec, cells.Cell)
+            and spec.format is not None
+            and spec.format not in cells.NAMES
+        ):
             plain = spec.model_copy(update={"format": cells.AUTO, "lookup": None})
             source = spec.source if isinstance(spec.source, str) else target
             dates[target] = Dates(source, spec.format, _made(target, plain, finder))
@@ -109,9 +132,11 @@ def plan_mapping(
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the filter excludes).
+    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the
+    filter excludes).
 
-    Raises MappingError where a date has another form than the one that `auto` found in earlier rows.
+    Raises MappingError where a date has another form than the one that `auto` found in earlier
+    rows.
     """
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
@@ -120,7 +145,10 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
         rows = rows.filter(counted)
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
-        if dates.form == cells.AUTO and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
+        if (
+            dates.form == cells.AUTO
+            and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height
+        ):
             problem = f"the dates of {dates.source} cannot be read: no form of `auto` fits all rows"
             raise MappingError(name=mapping.name, problem=problem)
     return mapped, excluded
@@ -129,9 +157,11 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
 def with_dates(
     mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]], note: Note = stop
 ) -> Mapping:
-    """Return the mapping with a form for every column of dates; all rows decide where the `first` leave a doubt.
+    """Return the mapping with a form for every column of dates; all rows decide where the `first`
+    leave a doubt.
 
-    Where `auto` fits several forms or none, or no date has the form of the settings, MappingError goes to `note`.
+    Where `auto` fits several forms or none, or no date has the form of the settings, MappingError
+    goes to `note`.
     """
     columns = list(mapping.columns)
     counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
@@ -141,11 +171,18 @@ def with_dates(
             found = pl.concat(dates.fits(block.rows.filter(counts)) for block in reread()).unique()
         forms, problem = _possible(found), ""
         if found.is_empty():
-            problem = next(filter(None, (dates.wrong(block.rows.filter(counts)) for block in reread())), "")
+            problem = next(
+                filter(None, (dates.wrong(block.rows.filter(counts)) for block in reread())), ""
+            )
         elif len(forms) != 1:
             problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
         if problem:
-            note(MappingError(name=mapping.name, problem=f"the dates of {dates.source} cannot be read: {problem}"))
+            note(
+                MappingError(
+                    name=mapping.name,
+                    problem=f"the dates of {dates.source} cannot be read: {problem}",
+                )
+            )
         elif dates.form == cells.AUTO:
             at = portal.columns().index(target)
             columns[at] = cells.date_part(dates.text, forms[0], target, real=True).alias(target)
@@ -153,7 +190,9 @@ def with_dates(
 
 
 class _Finder:
-    """Finds headers, exactly or ignoring case, spaces and underscores; remembers which are used and missing."""
+    """Finds headers, exactly or ignoring case, spaces and underscores; remembers which are used and
+    missing.
+    """
 
     def __init__(self, header: Sequence[str]) -> None:
         self._header = header
@@ -164,14 +203,18 @@ class _Finder:
         return bool({*map(_plain, wanted)} & {*map(_plain, self._header)})
 
     def find(self, *wanted: str) -> pl.Expr:
-        alike = [[found for found in self._header if _plain(found) == _plain(name)] for name in wanted]
+        alike = [
+            [found for found in self._header if _plain(found) == _plain(name)] for name in wanted
+        ]
         exact = [[name] for name in wanted if name in self._header]
         if one := next((found[0] for found in (*exact, *alike) if len(found) == 1), None):
             self.used.add(one)
             return pl.col(one)
         by_plain = {_plain(found): found for found in self._header}
         near = difflib.get_close_matches(_plain(wanted[0]), list(by_plain), n=3, cutoff=0)
-        self.missing.append(f"{' or '.join(wanted)} (nearest: {', '.join(by_plain[key] for key in near)})")
+        self.missing.append(
+            f"{' or '.join(wanted)} (nearest: {', '.join(by_plain[key] for key in near)})"
+        )
         return pl.lit(None, pl.String)
 
 
@@ -194,7 +237,9 @@ def _made(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
         joined = pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
         value = joined if cell.join else pl.coalesce(texts)
     else:
-        value = pl.lit(cell.constant) if cell.source is None else _column(target, cell.source, finder)
+        value = (
+            pl.lit(cell.constant) if cell.source is None else _column(target, cell.source, finder)
+        )
     value = cells.present(value)
     for name, step in cells.STEPS.items():
         if getattr(cell, name) is not None:
@@ -207,6 +252,12 @@ def _counting(where: cells.Filter, finder: _Finder) -> pl.Expr | None:
     tests = []
     for name, rule in where.items():
         value = finder.find(name).str.strip_chars().fill_null("")
-        values = rule.exclude if isinstance(rule, cells.Except) else [rule] if isinstance(rule, str) else rule
+        values = (
+            rule.exclude
+            if isinstance(rule, cells.Except)
+            else [rule]
+            if isinstance(rule, str)
+            else rule
+        )
         tests.append(value.is_in(list(values)) ^ isinstance(rule, cells.Except))
     return pl.all_horizontal(tests) if tests else None

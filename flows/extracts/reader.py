@@ -1,4 +1,6 @@
-"""The strict streaming reader: the line grammar decides, then the parser reads, and nothing is guessed."""
+"""The strict streaming reader: the line grammar decides, then the parser reads, and nothing is
+guessed.
+"""
 
 import re
 from collections import Counter
@@ -37,21 +39,30 @@ class Kind(IntEnum):
 
 
 class Block(NamedTuple):
-    """One block: `rows` (row, line, then the extract's headers, all text) and `refused` (row, line, code)."""
+    """One block: `rows` (row, line, then the extract's headers, all text) and `refused` (row, line,
+    code).
+    """
 
     rows: pl.DataFrame
     refused: pl.DataFrame
 
 
 class Extract:
-    """An extract (plain, gzip or zstd), open at its first row: the lines `before`, its `header`, its blocks (once).
+    """An extract (plain, gzip or zstd), open at its first row: the lines `before`, its `header`,
+    its blocks (once).
 
-    After the iteration, the `kinds` of its lines and the `trailer_count` are final. `again`: its run has proven it
-    whole. ExtractError.
+    After the iteration, the `kinds` of its lines and the `trailer_count` are final. `again`: its
+    run has proven it whole. ExtractError.
     """
 
     def __init__(
-        self, stream: Readable, settings: SourceSettings, name: str, *, again: bool = False, block: int = BLOCK
+        self,
+        stream: Readable,
+        settings: SourceSettings,
+        name: str,
+        *,
+        again: bool = False,
+        block: int = BLOCK,
     ) -> None:
         self.kinds: Counter[Kind] = Counter()
         self.trailer_count: int | None = None
@@ -65,7 +76,11 @@ class Extract:
         self.header = self._read_header()
         if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not again:
             raise TruncatedError(name=name, problem="it ends within its header")
-        self._total = None if again or settings.hash_total is None else grammar.HashTotal(settings, self.header, name)
+        self._total = (
+            None
+            if again or settings.hash_total is None
+            else grammar.HashTotal(settings, self.header, name)
+        )
         self._grammar = grammar.Records(settings, len(self.header))
         self._check_header_fits()
 
@@ -80,7 +95,9 @@ class Extract:
         return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
 
     def __iter__(self) -> Iterator[Block]:
-        """Yield the blocks; raises EmptyExtractError, EncodingError, TrailerError or TruncatedError."""
+        """Yield the blocks; raises EmptyExtractError, EncodingError, TrailerError or
+        TruncatedError.
+        """
         for raw in self._blocks:
             block, rest = self._read(self._data, last=False)
             yield block
@@ -88,8 +105,11 @@ class Extract:
             self._data = rest + self._decode(raw, rest.count(b"\n"))
         block, _ = self._read(self._data, last=True)
         yield block
-        if problem := self._missing_end():  # first: an issuer may allow empty extracts, not those cut to nothing
-            raise TruncatedError(name=self._name, problem=f"{problem}; {self.height} rows were read")
+        # first: an issuer may allow empty extracts, not those cut to nothing
+        if problem := self._missing_end():
+            raise TruncatedError(
+                name=self._name, problem=f"{problem}; {self.height} rows were read"
+            )
         if not self.height:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
         if self._total is not None:
@@ -104,7 +124,9 @@ class Extract:
             return ""
         if self._cut and not trailed:
             return f"{self._cut} (a last line that is no record: describe it with `trailer` or `comment` in [source])"
-        if settings.final_newline and (self._open or self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n")):
+        if settings.final_newline and (
+            self._open or self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n")
+        ):
             hint = "where the issuer writes it so, set final_newline = false in [source]"
             return f"its last line, line {self.lines}, has no newline ({hint})"
         return ""
@@ -138,10 +160,16 @@ class Extract:
         self._data = self._data[at:]
         if settings.format == "fixed":
             return (grammar.RECORD,)
-        return grammar.header_names(self._header_line, settings, self._name) if self._header_line else settings.names
+        return (
+            grammar.header_names(self._header_line, settings, self._name)
+            if self._header_line
+            else settings.names
+        )
 
     def _line_at(self, at: int) -> tuple[str, int] | None:
-        """Return the line at a byte of the data, and the start of the next; None at the end of the extract."""
+        """Return the line at a byte of the data, and the start of the next; None at the end of the
+        extract.
+        """
         while at >= len(self._data):
             if (raw := next(self._blocks, None)) is None:
                 return None
@@ -151,7 +179,9 @@ class Extract:
         return self._data[at:end].decode().removesuffix("\r"), end + 1
 
     def _check_header_fits(self) -> None:
-        """Refuse a header that fits none of the next lines, before an error shows names that may be cells."""
+        """Refuse a header that fits none of the next lines, before an error shows names that may be
+        cells.
+        """
         while self._data.count(b"\n") < PEEKED and (raw := next(self._blocks, None)) is not None:
             self._data += self._decode(raw, self._data.count(b"\n"))
         if self._settings.format == "fixed" or not self._data:
@@ -159,36 +189,55 @@ class Extract:
         lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
         kinds = self._kinds(lines, quoted=True, last=False)
         open_at = self._join(lines, kinds, last=False)
-        if (kinds == Kind.REFUSED).any() and not (kinds == Kind.RECORD).any() and open_at == len(kinds):
+        if (
+            (kinds == Kind.REFUSED).any()
+            and not (kinds == Kind.RECORD).any()
+            and open_at == len(kinds)
+        ):
             line = lines[int(np.flatnonzero(kinds == Kind.REFUSED)[0])]
             code = self._grammar.fault(line)
-            problem = f"it has {len(self.header)} columns, and none of the lines after it has as many"
+            problem = (
+                f"it has {len(self.header)} columns, and none of the lines after it has as many"
+            )
             if code not in (grammar.TOO_FEW, grammar.TOO_MANY):
                 problem = f"it may be data, since none of the lines after it is a record ({code})"
-            form = next((form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), "")
-            raise HeaderError(name=self._name, problem=problem + (f"; quoting = {form!r} may help" if form else ""))
+            form = next(
+                (form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), ""
+            )
+            raise HeaderError(
+                name=self._name,
+                problem=problem + (f"; quoting = {form!r} may help" if form else ""),
+            )
 
     # The data
 
     def _read(self, data: bytes, *, last: bool) -> tuple[Block, bytes]:
-        """Read whole lines; return a block, and the bytes of a record that may continue after them."""
+        """Read whole lines; return a block, and the bytes of a record that may continue after
+        them.
+        """
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
         kinds = self._kinds(lines, quoted, last)
         rest = b""
         if quoted:
             keep = self._join(lines, kinds, last)
-            rest = b"\n".join(data.split(b"\n")[keep - len(kinds) - 1 :]) if keep < len(kinds) else b""
+            rest = (
+                b"\n".join(data.split(b"\n")[keep - len(kinds) - 1 :]) if keep < len(kinds) else b""
+            )
             lines, kinds = lines.head(keep), kinds[:keep]
         self._check_trailer(lines, kinds)
         suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
         codes = [self._grammar.fault(lines[at]) for at in suspects]
         if (kinds <= Kind.REFUSED).any():
-            whole = np.flatnonzero((kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)).max(initial=-1)
+            whole = np.flatnonzero((kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)).max(
+                initial=-1
+            )
             tail = [(at, code) for at, code in zip(suspects, codes, strict=True) if at > whole]
             self._cut = self._cut_off(tail, lines)
         places, begins = self._number(kinds), kinds <= Kind.REFUSED
-        refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(pl.Series("code", codes, dtype=pl.String))
+        refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(
+            pl.Series("code", codes, dtype=pl.String)
+        )
         records = kinds == Kind.RECORD
         places = places.filter(records[begins])
         if records.all() and not rest:
@@ -201,9 +250,14 @@ class Extract:
         return Block(rows, refused), rest
 
     def _cut_off(self, tail: list[tuple[int, str]], lines: pl.Series) -> str:
-        """Return why the last record seems to be cut off, by the refused lines after the last whole one; else ""."""
+        """Return why the last record seems to be cut off, by the refused lines after the last whole
+        one; else "".
+        """
         for at, code in tail[-grammar.LONGEST_RECORD :]:
-            if code == grammar.UNTERMINATED and self._grammar.fault("\n".join(lines[at:])) == grammar.UNTERMINATED:
+            if (
+                code == grammar.UNTERMINATED
+                and self._grammar.fault("\n".join(lines[at:])) == grammar.UNTERMINATED
+            ):
                 return f"its last record, line {self.lines + at + 1}, ends inside quotes"
         if not tail or tail[-1][1] not in (grammar.TOO_FEW, grammar.TOO_SHORT):
             return ""
@@ -227,30 +281,47 @@ class Extract:
         if settings.trailer is not None:
             kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
         for at in np.flatnonzero(kinds == Kind.REFUSED).tolist():
-            ends_dos = last and at == len(kinds) - 1 and lines[at] == "\x1a"  # Ctrl-Z, the end of file in DOS
+            # Ctrl-Z, the end of file in DOS
+            ends_dos = last and at == len(kinds) - 1 and lines[at] == "\x1a"
             if ends_dos or not lines[at].strip():
                 kinds[at] = Kind.BLANK
         return kinds
 
     def _join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
-        """Mark the records that span lines; return how many lines can be read without the next block.
+        """Mark the records that span lines; return how many lines can be read without the next
+        block.
 
-        A record ends at the first line that closes its quotes, so each opening line has one candidate, and a stray
-        quote never consumes the file.
+        A record ends at the first line that closes its quotes, so each opening line has one
+        candidate, and a stray quote never consumes the file.
         """
-        odd, end = [at for at in np.flatnonzero(kinds == Kind.REFUSED).tolist() if lines[at].count('"') % 2], -1
+        odd, end = (
+            [
+                at
+                for at in np.flatnonzero(kinds == Kind.REFUSED).tolist()
+                if lines[at].count('"') % 2
+            ],
+            -1,
+        )
         for first, closing in pairwise(odd):
             near = first > end and closing - first < grammar.LONGEST_RECORD
             if near and self._grammar.joins(lines[first : closing + 1].to_list()):
-                kinds[first], kinds[first + 1 : closing + 1], end = Kind.RECORD, Kind.CONTINUES, closing
-        still_open = not last and odd and odd[-1] > end and len(kinds) - odd[-1] < grammar.LONGEST_RECORD
+                kinds[first], kinds[first + 1 : closing + 1], end = (
+                    Kind.RECORD,
+                    Kind.CONTINUES,
+                    closing,
+                )
+        still_open = (
+            not last and odd and odd[-1] > end and len(kinds) - odd[-1] < grammar.LONGEST_RECORD
+        )
         return odd[-1] if still_open else len(kinds)
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each line that begins a row; count all lines."""
         lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(self.lines + 1)
         rows = np.arange(self.height + 1, self.height + 1 + lines.size, dtype=np.uint32)
-        self.kinds.update(dict(zip(Kind, np.bincount(kinds, minlength=len(Kind)).tolist(), strict=True)))
+        self.kinds.update(
+            dict(zip(Kind, np.bincount(kinds, minlength=len(Kind)).tolist(), strict=True))
+        )
         return pl.DataFrame({"row": rows, "line": lines})
 
     def _check_trailer(self, lines: pl.Series, kinds: Kinds) -> None:
@@ -262,11 +333,17 @@ class Extract:
         first = -1 if earlier else found[0] if found else len(kinds)
         after = rows[rows > first].tolist()
         if after:
-            raise TrailerError(name=self._name, problem=f"data follows it on line {before + after[0]}")
+            raise TrailerError(
+                name=self._name, problem=f"data follows it on line {before + after[0]}"
+            )
         if len(found) + earlier > 1:
-            raise TrailerError(name=self._name, problem=f"a second one is on line {before + found[-1]}")
+            raise TrailerError(
+                name=self._name, problem=f"a second one is on line {before + found[-1]}"
+            )
         if found:
-            count = grammar.trailer_number(lines[found[0]], self._settings, self._name, before + found[0])
+            count = grammar.trailer_number(
+                lines[found[0]], self._settings, self._name, before + found[0]
+            )
             self.trailer_count = count
             if self._total is not None:
                 self._total.take(lines[found[0]], before + found[0])
@@ -282,14 +359,21 @@ class Extract:
             rows = rows.with_columns(pl.all().str.replace('^="(.*)"$', "${1}"))
         if self._settings.quoting == "backslash" and MARKS[0].encode()[:2] in text:
             meant = dict(zip(MARKS, ('"', self._settings.delimiter, "N"), strict=True))
-            rows = rows.with_columns(pl.when(pl.all() != MARKS[2]).then(pl.all().str.replace_many(meant)))
+            rows = rows.with_columns(
+                pl.when(pl.all() != MARKS[2]).then(pl.all().str.replace_many(meant))
+            )
         absent = quoted and b'""' in text  # "" is as absent as an empty field
         return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if absent else rows
 
     def _parsed(self, text: bytes, expected: int) -> pl.DataFrame:
-        """Return the parsed records; BugError without the parser's message, which could quote whole rows."""
+        """Return the parsed records; BugError without the parser's message, which could quote whole
+        rows.
+        """
         options: dict[str, Any] = {"has_header": False, "infer_schema": False, "glob": False}
-        options |= {"separator": self._settings.delimiter, "schema": dict.fromkeys(self.header, pl.String)}
+        options |= {
+            "separator": self._settings.delimiter,
+            "schema": dict.fromkeys(self.header, pl.String),
+        }
         with suppress(pl.exceptions.PolarsError):
             frame = pl.read_csv(text, **options)
             if frame.height == expected:

@@ -1,4 +1,6 @@
-"""The proof of an issuer's audit trail: what was changed, removed or inserted; and the evidence of one run."""
+"""The proof of an issuer's audit trail: what was changed, removed or inserted; and the evidence of
+one run.
+"""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,12 +35,19 @@ from flows.submissions.publish import GROUP, SealRecords
 from schemas.manifest import Manifest
 from schemas.records import PARTS, Abandoned, Approval, AuditEntry, Closing, Reseal
 
-CHANGED, REMOVED, INSERTED, BROKEN = "changed", "removed", "inserted", "does not follow the entry before it"
+CHANGED, REMOVED, INSERTED, BROKEN = (
+    "changed",
+    "removed",
+    "inserted",
+    "does not follow the entry before it",
+)
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 
 
 class Finding(NamedTuple):
-    """One object that is not as it was recorded; the number, author and time of the entry that first names it."""
+    """One object that is not as it was recorded; the number, author and time of the entry that
+    first names it.
+    """
 
     key: str
     what: str
@@ -48,7 +57,8 @@ class Finding(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What was compared and what does not fit, first in the order of the trail; of `older` only the names are known.
+    """What was compared and what does not fit, first in the order of the trail; of `older` only the
+    names are known.
 
     `head` is number and digest of the last entry: kept elsewhere, it shows when the end of the trail is cut off.
     """
@@ -62,7 +72,9 @@ class Proof(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One entry as it is stored; no content where it is gone, no document where a byte of it was changed."""
+    """One entry as it is stored; no content where it is gone, no document where a byte of it was
+    changed.
+    """
 
     number: int
     key: str
@@ -71,8 +83,11 @@ class _Entry(NamedTuple):
 
 
 def verify(store: Store, issuer: str, head: str = "") -> Proof:
-    """Compare everything an issuer's trail names with what is stored; `head`, of an earlier proof, must be in it."""
-    stored = _digests(store, list(record_keys(store, issuer)))  # before the trail: a record is named first
+    """Compare everything an issuer's trail names with what is stored; `head`, of an earlier proof,
+    must be in it.
+    """
+    # before the trail: a record is named first
+    stored = _digests(store, list(record_keys(store, issuer)))
     entries = _entries(store, issuer)
     sound = [(one.number, one.document) for one in entries if one.document]
     named: dict[str, list[tuple[int, AuditEntry]]] = {}
@@ -81,33 +96,49 @@ def verify(store: Store, issuer: str, head: str = "") -> Proof:
             named.setdefault(key, []).append((number, entry))
     older = {key for _, entry in sound for key in entry.older} - named.keys()
     stored |= _digests(store, [key for key in named.keys() | older if key not in stored])
-    judged = (_judge(key, sha256, named.get(key, []), older, entries) for key, sha256 in stored.items())
+    judged = (
+        _judge(key, sha256, named.get(key, []), older, entries) for key, sha256 in stored.items()
+    )
     findings = [*_broken(store, issuer, entries), *filter(None, judged)]
     findings += _contents(store, issuer, {one.key for one in findings})
     heads = [f"{one.number}:{digest(one.content)[:16]}" for one in entries]
     if head and head not in heads:
-        findings.append(Finding(trail(issuer), f"lacks the entry {head} of an earlier proof", len(heads)))
-    accepted = {key for _, entry in sound if entry.reason for key in entry.objects} - {one.key for one in findings}
+        findings.append(
+            Finding(trail(issuer), f"lacks the entry {head} of an earlier proof", len(heads))
+        )
+    accepted = {key for _, entry in sound if entry.reason for key in entry.objects} - {
+        one.key for one in findings
+    }
     ranked = sorted(findings, key=lambda one: (one.entry or len(heads) + 1, one.key))
     there, last = sum(1 for sha256 in stored.values() if sha256), heads[-1] if heads else ""
     return Proof(len(heads), there, len(older), last, tuple(ranked), tuple(sorted(accepted)))
 
 
 def accept(context: IssuerContext, key: str, reason: str) -> Finding:
-    """Record why a finding about a record is accepted as it is now; NotFoundError, NoReasonError."""
-    issuer, adapters, why = context.issuer.issuer, context.adapters, context.adapters.signed(reason)["reason"]
+    """Record why a finding about a record is accepted as it is now; NotFoundError,
+    NoReasonError.
+    """
+    issuer, adapters, why = (
+        context.issuer.issuer,
+        context.adapters,
+        context.adapters.signed(reason)["reason"],
+    )
     found = next((one for one in verify(adapters.store, issuer).findings if one.key == key), None)
     if found is None or not RECORDS.fullmatch(key):
         what, command = f"finding {key} that can be accepted", f"cardlink audit verify {issuer}"
         raise NotFoundError(place=issuer, what=what, command=command)
-    AuditTrail(adapters.store, adapters.actor, adapters.now).add(issuer, _digests(adapters.store, [key]), why)
+    AuditTrail(adapters.store, adapters.actor, adapters.now).add(
+        issuer, _digests(adapters.store, [key]), why
+    )
     return found
 
 
 def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
-    """Return the files that prove what happened to a run: its records, requests, reports, and its part of the trail.
+    """Return the files that prove what happened to a run: its records, requests, reports, and its
+    part of the trail.
 
-    Nothing in them names a cardholder, a card or a link; chunks, ledger, lists and links are there by digest only.
+    Nothing in them names a cardholder, a card or a link; chunks, ledger, lists and links are there
+    by digest only.
     """
     store, issuer, keys = context.adapters.store, context.issuer.issuer, keys_of(run)
     plan = planned(store, run)
@@ -120,7 +151,9 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     names += [entry.key for entry in store.keys(keys.report("")) if entry.key.endswith(REPORTS)]
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in names}
     everything = _digests(store, [entry.key for entry in store.keys(keys.base)])
-    files["objects.sha256"] = "".join(f"{sha256}  {key}\n" for key, sha256 in everything.items()).encode()
+    files["objects.sha256"] = "".join(
+        f"{sha256}  {key}\n" for key, sha256 in everything.items()
+    ).encode()
     files["trail.jsonl"] = b"".join(one.content for one in _entries(store, issuer))
     return files
 
@@ -141,19 +174,25 @@ def _entries(store: Store, issuer: str) -> list[_Entry]:
     last = max((int(one[1]) for one in found if one), default=0)
     wanted = [entry_key(issuer, number) for number in range(1, last + 1)]
     contents = concurrently(lambda key: read_if_stored(store, key) or b"", wanted)
-    return [_Entry(at, key, contents[at - 1], _parsed(contents[at - 1], key)) for at, key in enumerate(wanted, 1)]
+    return [
+        _Entry(at, key, contents[at - 1], _parsed(contents[at - 1], key))
+        for at, key in enumerate(wanted, 1)
+    ]
 
 
 def _parsed(content: bytes, key: str) -> AuditEntry | None:
     with suppress(CardlinkError):
-        entry, stored = parsed(content, key, AuditEntry), json.loads(content)  # its seal is of unknown fields too
+        # its seal is of unknown fields too
+        entry, stored = parsed(content, key, AuditEntry), json.loads(content)
         whole = canonical({**stored, "seal": digest(canonical({**stored, "seal": ""}))}) == content
         return entry if whole else None
     return None
 
 
 def _broken(store: Store, issuer: str, entries: Sequence[_Entry]) -> Iterator[Finding]:
-    """Yield what is wrong with the entries themselves; behind one that is wrong, the next cannot be judged."""
+    """Yield what is wrong with the entries themselves; behind one that is wrong, the next cannot be
+    judged.
+    """
     before: str | None = ""
     for one in entries:
         if one.document is None:
@@ -162,25 +201,42 @@ def _broken(store: Store, issuer: str, entries: Sequence[_Entry]) -> Iterator[Fi
             yield Finding(one.key, BROKEN, one.number)
         before = digest(one.content) if one.document else None
     wanted = {one.key for one in entries}
-    yield from (Finding(entry.key, INSERTED) for entry in store.keys(trail(issuer)) if entry.key not in wanted)
+    yield from (
+        Finding(entry.key, INSERTED)
+        for entry in store.keys(trail(issuer))
+        if entry.key not in wanted
+    )
 
 
 def _judge(
-    key: str, sha256: str, named: Sequence[tuple[int, AuditEntry]], older: Collection[str], entries: Sequence[_Entry]
+    key: str,
+    sha256: str,
+    named: Sequence[tuple[int, AuditEntry]],
+    older: Collection[str],
+    entries: Sequence[_Entry],
 ) -> Finding | None:
-    """Return what is wrong with a record, by the entries that name it; without any entry nothing was named yet."""
-    if sha256 in [entry.objects[key] for _, entry in named] or (sha256 and (key in older or not entries)):
+    """Return what is wrong with a record, by the entries that name it; without any entry nothing
+    was named yet.
+    """
+    if sha256 in [entry.objects[key] for _, entry in named] or (
+        sha256 and (key in older or not entries)
+    ):
         return None
     what = REMOVED if not sha256 else CHANGED if named else INSERTED
     number, entry = named[0] if named else (0, None)
-    return Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}") if entry else Finding(key, what)
+    return (
+        Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}")
+        if entry
+        else Finding(key, what)
+    )
 
 
 def _contents(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Finding]:
     """Yield chunks, ledger parts and seal records that are not those their manifests name."""
     for run in run_ids(store, issuer):
         keys = RunKeys(run)
-        if not any(key.startswith(keys.base) for key in wrong):  # a changed manifest may name any run and chunks
+        # a changed manifest may name any run and chunks
+        if not any(key.startswith(keys.base) for key in wrong):
             with suppress(ConflictError):  # a finding already
                 manifest = read_manifest(store, keys)
                 yield from () if manifest is None else _content(store, manifest)
@@ -200,19 +256,26 @@ def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
     for first in () if "ledger" in gone else range(0, len(manifest.chunks), GROUP):
         with suppress(ConflictError):
             written = SealRecords(store, keys.seals, first // GROUP)
-            if all(written.names(one.name, one.sha256) for one in manifest.chunks[first : first + GROUP]):
+            if all(
+                written.names(one.name, one.sha256)
+                for one in manifest.chunks[first : first + GROUP]
+            ):
                 continue
         yield Finding(f"{keys.seals}{first // GROUP:05d}-001.json", CHANGED)
 
 
 def _digests(store: Store, keys: Collection[str]) -> dict[str, str]:
     """Return the digests of objects by key, "" where there is none."""
-    found = concurrently(lambda key: digest(content) if (content := read_if_stored(store, key)) else "", keys)
+    found = concurrently(
+        lambda key: digest(content) if (content := read_if_stored(store, key)) else "", keys
+    )
     return dict(zip(keys, found, strict=True))
 
 
 class HistoryEvent(NamedTuple):
-    """One thing that happened: when (ISO), what, by whom (empty where the object does not say), and its facts."""
+    """One thing that happened: when (ISO), what, by whom (empty where the object does not say), and
+    its facts.
+    """
 
     at: str
     what: str
@@ -221,10 +284,14 @@ class HistoryEvent(NamedTuple):
 
 
 def history(store: Store, run: str) -> list[HistoryEvent]:
-    """Return everything that happened to a run, oldest first; UnknownRunError where no run has that id."""
+    """Return everything that happened to a run, oldest first; UnknownRunError where no run has that
+    id.
+    """
     keys = keys_of(run)
     noted = read_events(store, list(store.keys(keys.events)))
-    events = (HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event) for event in noted)
+    events = (
+        HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event) for event in noted
+    )
     found = [*_planned(store, keys), *_claimed(store, keys), *events, *_ended(store, keys)]
     found += _records(store, keys)
     if not found:
@@ -234,9 +301,20 @@ def history(store: Store, run: str) -> list[HistoryEvent]:
 
 def _planned(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     if (plan := read_plan(store, keys)) is not None:
-        source = {"extract": plan.source.key, "version": plan.source.version, "sha256": plan.source.sha256}
-        facts = {**source, "bytes": plan.source.size, "as_of": str(plan.as_of), "settings": plan.settings_sha256}
-        facts |= {"sealed to": list(plan.recipients)} | ({"reason": plan.reason} if plan.reason else {})
+        source = {
+            "extract": plan.source.key,
+            "version": plan.source.version,
+            "sha256": plan.source.sha256,
+        }
+        facts = {
+            **source,
+            "bytes": plan.source.size,
+            "as_of": str(plan.as_of),
+            "settings": plan.settings_sha256,
+        }
+        facts |= {"sealed to": list(plan.recipients)} | (
+            {"reason": plan.reason} if plan.reason else {}
+        )
         yield HistoryEvent(_written(store, keys.plan), "planned", "", facts)
 
 
@@ -248,7 +326,9 @@ def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
         returned = until <= since
         if returned or claim["holder"] != holder:
             name = claim["holder"].partition(IN_PROCESS)[0]
-            yield HistoryEvent(since.isoformat(), "claim given back" if returned else "claimed", name, {})
+            yield HistoryEvent(
+                since.isoformat(), "claim given back" if returned else "claimed", name, {}
+            )
         holder = "" if returned else claim["holder"]
 
 
@@ -264,14 +344,23 @@ def _ended(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
 
 
 def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    """Yield what was added after the commit: breaks closed, chunks sealed anew, extract dismissed, parts purged."""
+    """Yield what was added after the commit: breaks closed, chunks sealed anew, extract dismissed,
+    parts purged.
+    """
     facts: dict[str, Any]
     for closing in records(store, keys.closed, Closing):
-        facts = {"break": closing.name, "place": closing.place, "rows": closing.rows, "reason": closing.reason}
+        facts = {
+            "break": closing.name,
+            "place": closing.place,
+            "rows": closing.rows,
+            "reason": closing.reason,
+        }
         yield HistoryEvent(closing.at.isoformat(), f"break {closing.what}", closing.by, facts)
     for one in records(store, keys.reseals, Reseal):
         facts = {"chunks": [chunk.name for chunk in one.chunks], "sealed to": list(one.recipients)}
-        yield HistoryEvent(one.at.isoformat(), "sealed anew", one.by, {**facts, "reason": one.reason})
+        yield HistoryEvent(
+            one.at.isoformat(), "sealed anew", one.by, {**facts, "reason": one.reason}
+        )
     plan = read_plan(store, keys)
     for decided in dismissals(store, keys.run.issuer, plan.source.sha256) if plan else ():
         facts = {"extract": decided.key, "reason": decided.reason}
@@ -279,7 +368,11 @@ def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
     for part in PARTS:
         gone = read_purged(store, keys, part)
         if gone is not None:
-            facts = {"objects": sum(gone.objects.values()), "bytes": gone.bytes, "setting": gone.setting}
+            facts = {
+                "objects": sum(gone.objects.values()),
+                "bytes": gone.bytes,
+                "setting": gone.setting,
+            }
             yield HistoryEvent(gone.at.isoformat(), f"{part} purged", gone.by, facts)
 
 

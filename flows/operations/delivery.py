@@ -1,7 +1,9 @@
-"""Deliver links: what is new since the last confirmed delivery, and what the receiving side must no longer use.
+"""Deliver links: what is new since the last confirmed delivery, and what the receiving side must no
+longer use.
 
-A delivery's record is created first and pins the bytes of its files. So of two processes one wins, and an interrupted
-delivery is finished by the same command, or superseded by the next one, which has everything since the last confirmed.
+A delivery's record is created first and pins the bytes of its files. So of two processes one wins,
+and an interrupted delivery is finished by the same command, or superseded by the next one, which
+has everything since the last confirmed.
 """
 
 import re
@@ -18,7 +20,14 @@ from flows.reports.lists import link_files
 from flows.runs.attempts import LIFE, is_current, prompted_links
 from flows.runs.chains import add_next, commits_since, last_record
 from flows.runs.context import IssuerContext
-from flows.runs.documents import NotFoundError, keys_of, read_document, read_rows, read_summary, with_ledger
+from flows.runs.documents import (
+    NotFoundError,
+    keys_of,
+    read_document,
+    read_rows,
+    read_summary,
+    with_ledger,
+)
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import deliveries, link
 from flows.runs.store import Store, concurrently, read_if_stored
@@ -33,7 +42,11 @@ LINK = ["cuid", "url"]
 REPORTED = [*CARD, "state", "url", "expires_on"]
 WITHDRAWN = "withdrawn"
 CHANGED = pl.Schema(  # links.parquet: the rows of links.csv
-    {**dict.fromkeys((*CARD, "url", *CHANGES), pl.String()), "expires_on": pl.Date(), "until": pl.Date()}
+    {
+        **dict.fromkeys((*CARD, "url", *CHANGES), pl.String()),
+        "expires_on": pl.Date(),
+        "until": pl.Date(),
+    }
 )
 PARQUET, RECEIVED, CONFIRMED = "links.parquet", "received", "confirmed.json"
 RECEIPT = 1 << 16  # bytes read of one
@@ -48,7 +61,9 @@ class DeliveredMeanwhileError(TryAgainError):
 
 
 class Delivered(NamedTuple):
-    """The delivery to be confirmed, if any, its number, whether it is new, and receipts that name other bytes."""
+    """The delivery to be confirmed, if any, its number, whether it is new, and receipts that name
+    other bytes.
+    """
 
     record: Delivery | None = None
     number: int = 0
@@ -56,15 +71,20 @@ class Delivered(NamedTuple):
     doubts: tuple[str, ...] = ()
 
 
-# The deliveries by number (0: none), the last confirmed one, receipts that name other bytes, the links that the
-# receiving side has, and changes that it may have applied without confirming them.
+# The deliveries by number (0: none), the last confirmed one, receipts that name other bytes, the
+# links that the receiving side has, and changes that it may have applied without confirming them.
 _Books = tuple[list[Delivery | None], int, tuple[str, ...], pl.DataFrame, pl.DataFrame]
 
 
 def deliver(context: IssuerContext) -> Delivered:
-    """Write the next delivery, or finish the last one; no record where the receiving side has every living link."""
+    """Write the next delivery, or finish the last one; no record where the receiving side has every
+    living link.
+    """
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
-    (records, base, doubts, held, unconfirmed), today = _books(context), local_day(now, context.issuer.time_zone)
+    (records, base, doubts, held, unconfirmed), today = (
+        _books(context),
+        local_day(now, context.issuer.time_zone),
+    )
     reported = _reported(context, today)
     alive = living(reported, today)
     changes = delta(alive, held, unconfirmed, reported, today)
@@ -77,7 +97,9 @@ def deliver(context: IssuerContext) -> Delivered:
     fresh = record is None or number == base or record.files != files
     if record is None or fresh:
         number += 1
-        counts = {name: changes.filter(change=name).height for name in ("new", "replaced", WITHDRAWN)}
+        counts = {
+            name: changes.filter(change=name).height for name in ("new", "replaced", WITHDRAWN)
+        }
         by = redact(context.adapters.actor)
         record = Delivery(after=base, at=now, by=by, files=files, **counts, living=alive.height)
     if fresh and not add_next(store, deliveries(issuer), number, record):
@@ -88,11 +110,18 @@ def deliver(context: IssuerContext) -> Delivered:
 
 
 def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
-    """Record that the receiving side has a delivery; return the record, an earlier one if there is one."""
+    """Record that the receiving side has a delivery; return the record, an earlier one if there is
+    one.
+    """
     store, issuer = context.adapters.store, context.issuer.issuer
     record = read_document(store, link(deliveries(issuer), number), Delivery)
-    if record is None or read_if_stored(store, folder(issuer, number) + max(record.files), 0) is None:
-        raise NotFoundError(place=issuer, what=f"complete delivery {number}", command=f"cardlink deliver {issuer}")
+    if (
+        record is None
+        or read_if_stored(store, folder(issuer, number) + max(record.files), 0) is None
+    ):
+        raise NotFoundError(
+            place=issuer, what=f"complete delivery {number}", command=f"cardlink deliver {issuer}"
+        )
     key, ours = folder(issuer, number) + CONFIRMED, Confirmed(**context.adapters.signed(reason))
     store.create(key, canonical(ours))
     return read_document(store, key, Confirmed) or ours
@@ -105,18 +134,29 @@ def folder(issuer: str, number: int) -> str:
 
 def replayed(changes: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Return the last change of each link in these deliveries, which come in order."""
-    return pl.concat([pl.DataFrame(schema=CHANGED), *changes]).unique(LINK, keep="last", maintain_order=True)
+    return pl.concat([pl.DataFrame(schema=CHANGED), *changes]).unique(
+        LINK, keep="last", maintain_order=True
+    )
 
 
 def delta(
-    alive: pl.DataFrame, held: pl.DataFrame, pending: pl.DataFrame, reported: pl.DataFrame, today: date
+    alive: pl.DataFrame,
+    held: pl.DataFrame,
+    pending: pl.DataFrame,
+    reported: pl.DataFrame,
+    today: date,
 ) -> pl.DataFrame:
-    """Return what turns `held`, with or without `pending`, into `alive` (CHANGED): links withdrawn, then new ones.
+    """Return what turns `held`, with or without `pending`, into `alive` (CHANGED): links withdrawn,
+    then new ones.
 
     `reported`: the rows of all reports that still matter.
     """
     back = pl.col("change") == WITHDRAWN
-    gone = pl.concat([held, pending.filter(~back)]).unique(LINK, keep="first").join(alive, on=LINK, how="anti")
+    gone = (
+        pl.concat([held, pending.filter(~back)])
+        .unique(LINK, keep="first")
+        .join(alive, on=LINK, how="anti")
+    )
     sure = held.join(pending.filter(back), on=LINK, how="anti")
     fresh = alive.join(sure, on=LINK, how="anti")
     why = (
@@ -130,9 +170,13 @@ def delta(
     )
     added = _marked(fresh, gone, "again").with_columns(
         change=pl.when("again").then(pl.lit("replaced")).otherwise(pl.lit("new")),
-        why=pl.when("again").then(pl.lit("replaces a link withdrawn")).otherwise(pl.lit("no other link")),
+        why=pl.when("again")
+        .then(pl.lit("replaces a link withdrawn"))
+        .otherwise(pl.lit("no other link")),
     )
-    return pl.concat([one.select(*CHANGED).sort("cuid", "last_4", "url") for one in (withdrawn, added)])
+    return pl.concat(
+        [one.select(*CHANGED).sort("cuid", "last_4", "url") for one in (withdrawn, added)]
+    )
 
 
 def _marked(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -142,14 +186,20 @@ def _marked(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> pl.DataFrame
 
 
 def living(reported: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the links that can be opened, one a card: the one that lasts longest, of equal ones the latest run's."""
+    """Return the links that can be opened, one a card: the one that lasts longest, of equal ones
+    the latest run's.
+    """
     usable = reported.filter((pl.col("state") == LINKED) & (pl.col("until") >= today))
     ordered = usable.sort("until", "turn", "url", descending=True)
-    return ordered.unique(CARD, keep="first", maintain_order=True).unique(LINK, keep="first", maintain_order=True)
+    return ordered.unique(CARD, keep="first", maintain_order=True).unique(
+        LINK, keep="first", maintain_order=True
+    )
 
 
 def _reported(context: IssuerContext, today: date) -> pl.DataFrame:
-    """Return the rows of all reports that still matter and the links typed in: REPORTED, until, turn of the commit."""
+    """Return the rows of all reports that still matter and the links typed in: REPORTED, until,
+    turn of the commit.
+    """
     store, issuer = context.adapters.store, context.issuer.issuer
     turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))}
 
@@ -158,13 +208,24 @@ def _reported(context: IssuerContext, today: date) -> pl.DataFrame:
         summary = read_summary(store, keys)
         if summary is None or not is_current(run, summary, today):
             return []
-        until, turn = pl.col("expires_on").fill_null(run.as_of + LIFE), pl.lit(turns.get(run.run, -1), pl.Int64)
-        return [part.with_columns(until=until, turn=turn) for part in read_rows(store, keys, run.ledger, REPORTED)]
+        until, turn = (
+            pl.col("expires_on").fill_null(run.as_of + LIFE),
+            pl.lit(turns.get(run.run, -1), pl.Int64),
+        )
+        return [
+            part.with_columns(until=until, turn=turn)
+            for part in read_rows(store, keys, run.ledger, REPORTED)
+        ]
 
     typed = prompted_links(store, issuer).select(
         *REPORTED, pl.col("expires_on").alias("until"), pl.lit(len(turns), pl.Int64).alias("turn")
     )
-    return pl.concat([typed, *(part for parts in concurrently(rows, with_ledger(store, issuer)) for part in parts)])
+    return pl.concat(
+        [
+            typed,
+            *(part for parts in concurrently(rows, with_ledger(store, issuer)) for part in parts),
+        ]
+    )
 
 
 def _books(context: IssuerContext) -> _Books:
@@ -185,13 +246,21 @@ def _books(context: IssuerContext) -> _Books:
 
 
 def _changes(store: Store, issuer: str, numbers: Iterable[int]) -> list[pl.DataFrame]:
-    """Return the rows (CHANGED) of these deliveries; nothing of those that were interrupted or purged."""
-    found = concurrently(lambda number: read_if_stored(store, folder(issuer, number) + PARQUET), numbers)
+    """Return the rows (CHANGED) of these deliveries; nothing of those that were interrupted or
+    purged.
+    """
+    found = concurrently(
+        lambda number: read_if_stored(store, folder(issuer, number) + PARQUET), numbers
+    )
     return [pl.read_parquet(BytesIO(data)).select(*CHANGED) for data in found if data is not None]
 
 
-def _last_confirmed(context: IssuerContext, records: Sequence[Delivery | None]) -> tuple[int, tuple[str, ...]]:
-    """Return the last confirmed delivery, 0 where there is none, and the receipts that name other bytes."""
+def _last_confirmed(
+    context: IssuerContext, records: Sequence[Delivery | None]
+) -> tuple[int, tuple[str, ...]]:
+    """Return the last confirmed delivery, 0 where there is none, and the receipts that name other
+    bytes.
+    """
     store, issuer, doubts = context.adapters.store, context.issuer.issuer, list[str]()
     for number, record in reversed([*enumerate(records)][1:]):
         place = folder(issuer, number)
@@ -200,7 +269,9 @@ def _last_confirmed(context: IssuerContext, records: Sequence[Delivery | None]) 
         receipt = read_if_stored(store, place + RECEIVED, RECEIPT)
         if record is None or receipt is None:
             continue
-        if {sha256.encode() for sha256 in record.files.values()} <= {*_SHA256.findall(receipt.lower())}:
+        if {sha256.encode() for sha256 in record.files.values()} <= {
+            *_SHA256.findall(receipt.lower())
+        }:
             confirm(context, number, "receipt of the receiving side")
             return number, tuple(doubts)
         doubts.append(place + RECEIVED)

@@ -1,7 +1,8 @@
 """Acts that need a second person: one asks, another carries it out.
 
-A request is a chain of create-only records: requested, carried out, and given back where the command failed. It holds
-the digest of the command line and of the files it names, so that nothing else can be done with it.
+A request is a chain of create-only records: requested, carried out, and given back where the
+command failed. It holds the digest of the command line and of the files it names, so that nothing
+else can be done with it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,8 @@ class ApprovalError(OperatorError):
 
 
 class Asked(NamedTuple):
-    """What a person asks for: the act, the command line, the files it names, who ("" for a schedule), and why.
+    """What a person asks for: the act, the command line, the files it names, who ("" for a
+    schedule), and why.
 
     `local` are digests of those files that are not in the store.
     """
@@ -47,7 +49,10 @@ class Asked(NamedTuple):
 
 def request(context: IssuerContext, asked: Asked) -> tuple[str, Approval]:
     """Store a request for a second person; return its number and record."""
-    adapters, until = context.adapters, context.adapters.now() + timedelta(hours=context.issuer.four_eyes.hours)
+    adapters, until = (
+        context.adapters,
+        context.adapters.now() + timedelta(hours=context.issuer.four_eyes.hours),
+    )
     record = Approval(
         at=adapters.now(), by=redact(adapters.actor), reason=redact(asked.reason), what="requested", act=asked.act,
         actor=asked.actor or NOBODY, line=redact(asked.line), digest=_digest(context, asked), until=until,
@@ -59,7 +64,8 @@ def request(context: IssuerContext, asked: Asked) -> tuple[str, Approval]:
 
 @contextmanager
 def carrying_out(context: IssuerContext, number: str, asked: Asked) -> Iterator[str]:
-    """Use up a request while its command runs, and yield who asked; ApprovalError where it does not fit.
+    """Use up a request while its command runs, and yield who asked; ApprovalError where it does not
+    fit.
 
     A command that fails gives it back; one that is killed has used it up.
     """
@@ -67,14 +73,21 @@ def carrying_out(context: IssuerContext, number: str, asked: Asked) -> Iterator[
     chain = list(records(adapters.store, place, Approval))
     if why := _objection(context, chain, asked):
         raise ApprovalError(number=redact(number), why=why)
-    now = {"at": adapters.now(), "by": redact(adapters.actor), "actor": asked.actor, "what": "carried out"}
+    now = {
+        "at": adapters.now(),
+        "by": redact(adapters.actor),
+        "actor": asked.actor,
+        "what": "carried out",
+    }
     used = chain[0].model_copy(update=now)
     if not add_next(adapters.store, place, len(chain) + 1, used):
         raise ApprovalError(number=number, why="somebody else is carrying it out right now")
     try:
         yield chain[0].actor
     except BaseException:
-        add_next(adapters.store, place, len(chain) + 2, used.model_copy(update={"what": "given back"}))
+        add_next(
+            adapters.store, place, len(chain) + 2, used.model_copy(update={"what": "given back"})
+        )
         raise
 
 
@@ -94,9 +107,18 @@ def _objection(context: IssuerContext, chain: Sequence[Approval], asked: Asked) 
 
 
 def _digest(context: IssuerContext, asked: Asked) -> str:
-    """Return the digest of a command line, of which no card number is kept, and of the versions of files it names."""
+    """Return the digest of a command line, of which no card number is kept, and of the versions of
+    files it names.
+    """
     store, issuer, names = context.adapters.store, context.issuer.issuer, tuple(asked.files)
     places = [extracts(issuer), corrections(issuer)] if names else []
     places += [name for name in names if name.startswith(f"{issuer}/")]
-    versions = {one.key: one.version for place in places for one in store.keys(place) if one.key.endswith(names)}
-    return digest(canonical({"line": redact(asked.line), "versions": versions, "local": list(asked.local)}))
+    versions = {
+        one.key: one.version
+        for place in places
+        for one in store.keys(place)
+        if one.key.endswith(names)
+    }
+    return digest(
+        canonical({"line": redact(asked.line), "versions": versions, "local": list(asked.local)})
+    )

@@ -1,8 +1,8 @@
 """Purge what is due by the issuer's retention: plan first, then delete exactly what was planned.
 
-A record is written, create-only, before the first delete of a part: killed after it, the next purge finishes. Objects
-are deleted by keys that were listed and recognised, never by prefix; unknown objects are named and stay. Never due is
-what is unsent, unanswered or a break.
+A record is written, create-only, before the first delete of a part: killed after it, the next purge
+finishes. Objects are deleted by keys that were listed and recognised, never by prefix; unknown
+objects are named and stay. Never due is what is unsent, unanswered or a break.
 """
 
 import re
@@ -26,8 +26,25 @@ from flows.runs.claim import OLD, ClaimedError, held
 from flows.runs.context import IssuerContext
 from flows.runs.documents import keys_of, read_end, read_summary
 from flows.runs.identity import canonical
-from flows.runs.keys import DROPPED, RunId, RunKeys, deliveries, probes, prompted_prefix, purged, runs
-from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError, concurrently, read
+from flows.runs.keys import (
+    DROPPED,
+    RunId,
+    RunKeys,
+    deliveries,
+    probes,
+    prompted_prefix,
+    purged,
+    runs,
+)
+from flows.runs.store import (
+    Cleaner,
+    ConflictError,
+    Entry,
+    Store,
+    StoreDeniedError,
+    concurrently,
+    read,
+)
 from flows.runs.versions import read_events
 from schemas.breaks import Break
 from schemas.manifest import Manifest
@@ -36,7 +53,8 @@ from schemas.settings import Retention
 
 KEPT: Literal["kept"] = "kept"
 LEFT: Literal["left"] = "left"
-_LEFT = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")  # by versions that read extracts in parts
+# by versions that read extracts in parts
+_LEFT = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
 _KEPT = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed)/[^/]+\.json")
 _LEDGER = re.compile(
     r"ledger/part-(\d{4}-)?\d{5}\.parquet"
@@ -67,7 +85,9 @@ class State(NamedTuple):
 
 
 def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
-    """Return the part of a run that an object belongs to: KEPT for good, LEFT by workers, None for what is not ours."""
+    """Return the part of a run that an object belongs to: KEPT for good, LEFT by workers, None for
+    what is not ours.
+    """
     name = key.removeprefix(keys.base)
     if re.fullmatch(rf"(chunks|sealed/\d+)/{keys.run}-\d{{5}}\.[a-z0-9.]+", name):
         return "chunks"
@@ -76,8 +96,11 @@ def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
     return KEPT if _KEPT.fullmatch(name) else LEFT if _LEFT.fullmatch(name) else None
 
 
-def verdict(part: Part, state: State, settings: Retention, now: datetime) -> tuple[str, date | None] | None:
-    """Return why a part of a run stays, and the day it is due where only its age keeps it; None where it is due.
+def verdict(
+    part: Part, state: State, settings: Retention, now: datetime
+) -> tuple[str, date | None] | None:
+    """Return why a part of a run stays, and the day it is due where only its age keeps it; None
+    where it is due.
 
     Anything open in the run keeps all of it.
     """
@@ -94,7 +117,8 @@ def verdict(part: Part, state: State, settings: Retention, now: datetime) -> tup
 def setting(part: Part, settings: Retention, end: End = "committed") -> tuple[str, timedelta]:
     """Return the setting that decides on a part, as written in the TOML, and its length.
 
-    An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger does.
+    An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger
+    does.
     """
     decides = part if end == "committed" else "chunks" if end == "abandoned" else "ledger"
     days = settings.chunks_days if decides == "chunks" else settings.ledger_days
@@ -119,7 +143,11 @@ def open_reasons(
         "rows without an answer": lacking,
         **{f"rows in break {one.name}": one.rows for one in breaks},
     }
-    return [f"{number:,} {what}" for what, number in reported.items() if number or what.startswith("rows in break")]
+    return [
+        f"{number:,} {what}"
+        for what, number in reported.items()
+        if number or what.startswith("rows in break")
+    ]
 
 
 def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
@@ -141,7 +169,11 @@ def state_of(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) ->
     end = read_end(context.adapters.store, keys)
     if isinstance(end, Manifest):
         state = _committed(context, keys, entries)
-        return state._replace(open=(*state.open, "written by a newer cardlink")) if end.newer else state
+        return (
+            state._replace(open=(*state.open, "written by a newer cardlink"))
+            if end.newer
+            else state
+        )
     holder = held(context.adapters.store, keys.claims, context.adapters.now())
     working = (f"claimed by {holder.holder}",) if holder else ()
     if isinstance(end, Abandoned):
@@ -164,7 +196,9 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
     awaiting = dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
     closings = closed_breaks(store, keys)
     still, _ = sort_breaks(breaks, closings)
-    reasons = open_reasons(items, awaiting, [one for one in still if not one.notice], closed=bool(closings))
+    reasons = open_reasons(
+        items, awaiting, [one for one in still if not one.notice], closed=bool(closings)
+    )
     until = max(_links_until(store, keys, summary), default=None)
     return State(since, (*reasons, *_stale_report_notes(keys, entries, summary)), until)
 
@@ -172,7 +206,8 @@ def _committed(context: IssuerContext, keys: RunKeys, entries: Sequence[Entry]) 
 def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Iterator[date]:
     """Yield the last day on which links of a run, and of the runs that resent its rows, are valid.
 
-    The extract still has a corrected row as this run sent it: without this run's ledger it would seem changed.
+    The extract still has a corrected row as this run sent it: without this run's ledger it would
+    seem changed.
     """
     # a link without a date has expired before any ledger is due
     yield from (date.fromisoformat(day) for day in summary["expires"] if day)
@@ -184,15 +219,21 @@ def _links_until(store: Store, keys: RunKeys, summary: Mapping[str, Any]) -> Ite
             yield from _links_until(store, later, reported)
 
 
-def _stale_report_notes(keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the report does not show: results newer than it, breaks beyond its list, unanswered single links."""
+def _stale_report_notes(
+    keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield what the report does not show: results newer than it, breaks beyond its list,
+    unanswered single links.
+    """
     written = next(entry.modified for entry in entries if entry.key == keys.report("summary.json"))
     if any(entry.modified > written for entry in entries if entry.key.startswith(keys.outcomes)):
         yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
     asked = {entry.key for entry in entries if entry.key.startswith(keys.singles)}
-    if unknown := [key for key in asked if not key.endswith(ANSWER) and answer_key(key) not in asked]:
+    if unknown := [
+        key for key in asked if not key.endswith(ANSWER) and answer_key(key) not in asked
+    ]:
         yield f"{len(unknown)} single links with unknown outcome"
 
 
@@ -201,7 +242,8 @@ _LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
 
 
 class PurgeUnit(NamedTuple):
-    """What is deleted together, usually a part of a run: its objects, the record of it and the record's key.
+    """What is deleted together, usually a part of a run: its objects, the record of it and the
+    record's key.
 
     `resumed` where the record exists already: a purge that was killed is finished.
     """
@@ -223,7 +265,8 @@ class KeptPart(NamedTuple):
 
 
 class PurgePlan(NamedTuple):
-    """What a purge deletes, what it keeps, what it does not know, and whether the store only hides what is deleted.
+    """What a purge deletes, what it keeps, what it does not know, and whether the store only hides
+    what is deleted.
 
     `leftovers` are half-written files and uploads never completed; `temporary` are objects of race probes and
     of the workers of a run.
@@ -247,8 +290,10 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     temporary += (entry for entry in store.keys(probes(issuer)) if probe.fullmatch(entry.key))
     folders = (entry.key for entry in store.keys(f"{issuer}/", shallow=True))
     leftovers = list[Entry]()
-    with suppress(StoreDeniedError):  # without the right to list uploads they stay until the store's own rules act
-        for folder in (one for one in folders if one.endswith("/") and not DROPPED.match(one)):  # there only we write
+    # without the right to list uploads they stay until the store's own rules act
+    with suppress(StoreDeniedError):
+        # there only we write
+        for folder in (one for one in folders if one.endswith("/") and not DROPPED.match(one)):
             leftovers += cleaner.leftovers(folder, now - OLD)
     return PurgePlan(
         (*(part for part in parts if isinstance(part, PurgeUnit)), *_links_of_no_run(context)),
@@ -263,10 +308,12 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Delete what is due and return it, as `plan_purge` would.
 
-    A run that was planned and never committed is abandoned first, so that nothing resumes it meanwhile.
+    A run that was planned and never committed is abandoned first, so that nothing resumes it
+    meanwhile.
     """
     due = plan_purge(context, cleaner)
-    if due.lots:  # a missing right to delete shows here, before any record is written; no such object exists
+    # a missing right to delete shows here, before any record is written; no such object exists
+    if due.lots:
         cleaner.delete(f"{runs(context.issuer.issuer)}purge")
     done = list[PurgeUnit]()
     for lot in due.lots:
@@ -287,13 +334,21 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
 
 def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
-    """Yield the single links requested from no run, and the delivered links, that are older than a ledger may be."""
+    """Yield the single links requested from no run, and the delivered links, that are older than a
+    ledger may be.
+    """
     store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
     name, length = setting("ledger", context.issuer.retention)
-    asked = {entry.key: entry for entry in store.keys(prompted_prefix(issuer)) if entry.modified + length <= now}
+    asked = {
+        entry.key: entry
+        for entry in store.keys(prompted_prefix(issuer))
+        if entry.modified + length <= now
+    }
     answers = {key: answer for key in asked if (answer := asked.get(answer_key(key)))}
     sent = [
-        entry for entry in store.keys(deliveries(issuer)) if _LINKS.search(entry.key) and entry.modified + length <= now
+        entry
+        for entry in store.keys(deliveries(issuer))
+        if _LINKS.search(entry.key) and entry.modified + length <= now
     ]
     single = [one for key, answer in answers.items() for one in (asked[key], answer)]
     for kind, mine in (("single", single), ("deliveries", sent)):
@@ -303,37 +358,61 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
                 run="", part="ledger", at=now, by=redact(context.adapters.actor), since=since, setting=name,
                 objects={kind: len(mine)}, bytes=size,
             )  # fmt: skip
-            yield PurgeUnit(f"{purged(issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json", record, tuple(mine))
+            yield PurgeUnit(
+                f"{purged(issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json", record, tuple(mine)
+            )
 
 
-def _inspect_run(context: IssuerContext, run: RunId) -> tuple[list[PurgeUnit | KeptPart], list[str], list[Entry]]:
-    """Return a run's parts, due or kept (all where a document is unreadable), unknown keys, what its workers left."""
+def _inspect_run(
+    context: IssuerContext, run: RunId
+) -> tuple[list[PurgeUnit | KeptPart], list[str], list[Entry]]:
+    """Return a run's parts, due or kept (all where a document is unreadable), unknown keys, what
+    its workers left.
+    """
     keys = RunKeys(run)
     entries = list(context.adapters.store.keys(keys.base))
     # the last link of the claim's chain stays: the next claim continues from its number
-    last_claim = max((entry.key for entry in entries if entry.key.startswith(keys.claims)), default="")
+    last_claim = max(
+        (entry.key for entry in entries if entry.key.startswith(keys.claims)), default=""
+    )
     found = defaultdict[str | None, list[Entry]](list)
     for entry in entries:
         found[part_of(keys, entry.key) if entry.key != last_claim else KEPT].append(entry)
     try:
-        parts = [_judge(context, keys, part, entries, tuple(found[part])) for part in PARTS if found[part]]
+        parts = [
+            _judge(context, keys, part, entries, tuple(found[part]))
+            for part in PARTS
+            if found[part]
+        ]
     except ConflictError as error:
-        return [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS], [], []
+        return (
+            [KeptPart(str(run), part, f"unreadable: {error.fields['key']}") for part in PARTS],
+            [],
+            [],
+        )
     return parts, sorted(redact(entry.key) for entry in found[None]), found[LEFT]
 
 
 def _judge(
-    context: IssuerContext, keys: RunKeys, part: Part, entries: Sequence[Entry], mine: tuple[Entry, ...]
+    context: IssuerContext,
+    keys: RunKeys,
+    part: Part,
+    entries: Sequence[Entry],
+    mine: tuple[Entry, ...],
 ) -> PurgeUnit | KeptPart:
     """Decide on a part of a run, `mine` of its `entries`; one whose purge was begun is due."""
     store, settings, now = context.adapters.store, context.issuer.retention, context.adapters.now()
     record = documents.read_purged(store, keys, part)
     if record is not None:
         return PurgeUnit(keys.purged(part), record, mine, resumed=True)
-    unread = State(datetime.combine(keys.run.day, time(), UTC))  # its day alone keeps a young run: little is read of it
+    # its day alone keeps a young run: little is read of it
+    unread = State(datetime.combine(keys.run.day, time(), UTC))
     kept = verdict(part, unread, settings, now)
     # all of an abandoned run goes with its chunks
-    if not kept or (not verdict("chunks", unread, settings, now) and isinstance(read_end(store, keys), Abandoned)):
+    if not kept or (
+        not verdict("chunks", unread, settings, now)
+        and isinstance(read_end(store, keys), Abandoned)
+    ):
         state = state_of(context, keys, entries)
         kept = verdict(part, state, settings, now)
         if not kept:
@@ -342,7 +421,9 @@ def _judge(
     return KeptPart(str(keys.run), part, *kept)
 
 
-def _record(context: IssuerContext, keys: RunKeys, part: Part, state: State, mine: Sequence[Entry]) -> Purged:
+def _record(
+    context: IssuerContext, keys: RunKeys, part: Part, state: State, mine: Sequence[Entry]
+) -> Purged:
     status = documents.run_status(context.adapters.store, keys.run)
     reported = read_summary(context.adapters.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)

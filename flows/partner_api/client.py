@@ -1,4 +1,6 @@
-"""The client: one method per endpoint of interface.md 4; returns typed records and raises only our errors."""
+"""The client: one method per endpoint of interface.md 4; returns typed records and raises only our
+errors.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,20 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
-from flows.partner_api.responses import fits_header, job_of, link_of, messages_of, refusal_of, text_in
-from flows.partner_api.service import LinkRequestError, NoSuchRecordError, StrangeAnswerError, UnauthorisedError
+from flows.partner_api.responses import (
+    fits_header,
+    job_of,
+    link_of,
+    messages_of,
+    refusal_of,
+    text_in,
+)
+from flows.partner_api.service import (
+    LinkRequestError,
+    NoSuchRecordError,
+    StrangeAnswerError,
+    UnauthorisedError,
+)
 from flows.partner_api.transport import (
     Credentials,
     LoginSession,
@@ -23,44 +37,76 @@ from flows.partner_api.transport import (
 from flows.runs.store import Retry
 from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
-from schemas.partner_api.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS, LINKS, ServiceSettings
+from schemas.partner_api.service import (
+    CARDHOLDER_MESSAGES,
+    JOB_MESSAGES,
+    JOBS,
+    LINKS,
+    ServiceSettings,
+)
 
 _LOST_LINK: Final = "A link may exist: ask the partner before requesting another one for this card."
 _LOST_MESSAGES: Final = "Messages may have been read and lost; the job's record shows its state."
-_LOST_ANSWER: Final = "Read the job's record: if the request is still pending, the answer did not arrive."
+_LOST_ANSWER: Final = (
+    "Read the job's record: if the request is still pending, the answer did not arrive."
+)
 
 
 class ServiceClient:
     """The partner's service for one issuer; thread-safe."""
 
-    def __init__(self, settings: ServiceSettings, credentials: Credentials, session: Session, sender: Sender) -> None:
+    def __init__(
+        self, settings: ServiceSettings, credentials: Credentials, session: Session, sender: Sender
+    ) -> None:
         self._settings = settings
         self._credentials = credentials
         self._session = session
         self._sender = sender
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
-        """Request one link (2.8); a refusal is returned. After AnswerLostError it may exist: do not repeat blindly."""
+        """Request one link (2.8); a refusal is returned. After AnswerLostError it may exist: do not
+        repeat blindly.
+        """
         settings = self._settings
         if not settings.fi_key:
             raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
         who = {"service_server": settings.base_url, **self._credentials.as_json()}
-        body = {settings.service_property: who, **request.body(), settings.fi_key_property: settings.fi_key}
+        body = {
+            settings.service_property: who,
+            **request.body(),
+            settings.fi_key_property: settings.fi_key,
+        }
         body[settings.safe_key_property] = settings.safe_key
         place = f"POST {settings.link_path}"
         answer = self._send(
-            Request("POST", settings.link_path, place, RetryPolicy.WRITE, body=body, lost=_LOST_LINK, refusable=True)
+            Request(
+                "POST",
+                settings.link_path,
+                place,
+                RetryPolicy.WRITE,
+                body=body,
+                lost=_LOST_LINK,
+                refusable=True,
+            )
         )
         return refusal_of(answer.body) if answer.refused else self._link(answer, place)
 
     def card_link(self, link_id: str, hydrate: tuple[str, ...] = HYDRATE_CARDHOLDER) -> CardLink:
         """Return the record of a link (2.9), by default with its card and cardholder."""
-        header = {self._settings.hydration_header: self._settings.link_hydration(*hydrate)} if hydrate else {}
+        header = (
+            {self._settings.hydration_header: self._settings.link_hydration(*hydrate)}
+            if hydrate
+            else {}
+        )
         place = f"GET {LINKS}/…"  # its id may be the secret part of the URL
-        return self._link(self._send(Request("GET", _path(LINKS, link_id, place), place, headers=header)), place)
+        return self._link(
+            self._send(Request("GET", _path(LINKS, link_id, place), place, headers=header)), place
+        )
 
     def job(self, job_id: str) -> JobRecord:
-        """Return the record of a job (2.2) with its pending requests, which need the hydration header."""
+        """Return the record of a job (2.2) with its pending requests, which need the hydration
+        header.
+        """
         path = _path(JOBS, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
         found = job_of(self._send(Request("GET", path, f"GET {path}", headers=header)).body)
@@ -69,11 +115,15 @@ class ServiceClient:
         return found
 
     def messages(self, job_id: str) -> Messages:
-        """Read a job's messages (2.1, 2.4), each status message only once; AnswerLostError: some may be lost."""
+        """Read a job's messages (2.1, 2.4), each status message only once; AnswerLostError: some
+        may be lost.
+        """
         return messages_of(self._consume(_path(JOB_MESSAGES, job_id)))
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
-        """Read the messages of a cardholder's jobs, raw, for `messages_of`: store them, each can be read only once."""
+        """Read the messages of a cardholder's jobs, raw, for `messages_of`: store them, each can be
+        read only once.
+        """
         return self._consume(_path(CARDHOLDER_MESSAGES, cardholder_id))
 
     def credential_requests(self, job_id: str) -> tuple[CredentialRequest, ...]:
@@ -82,7 +132,9 @@ class ServiceClient:
         return messages_of(self._send(Request("GET", path, f"GET {path}")).body).requests
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> JobRecord | None:
-        """Answer a credential request (2.5) by updating its job; return the updated job if the response has it."""
+        """Answer a credential request (2.5) by updating its job; return the updated job if the
+        response has it.
+        """
         header = {self._settings.envelope_header: envelope_id}
         return self._update(job_id, answers, header)
 
@@ -95,35 +147,52 @@ class ServiceClient:
         path = f"{_path(JOB_MESSAGES, job_id)}/credential_responses"
         number: int | str = int(job_id) if job_id.isdigit() else job_id
         body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
-        self._send(Request("POST", path, f"POST {path}", RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER))
+        self._send(
+            Request("POST", path, f"POST {path}", RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER)
+        )
 
     def register(self, job_id: str) -> str:
         """Register a broadcast channel of a job and return its access key."""
         path = f"{_path(JOB_MESSAGES, job_id)}/broadcasts/registrations"
         request = Request(
-            "GET", path, f"GET {path}", RetryPolicy.WRITE, lost="Register again; the lost channel stays unread."
+            "GET",
+            path,
+            f"GET {path}",
+            RetryPolicy.WRITE,
+            lost="Register again; the lost channel stays unread.",
         )
         key = text_in(self._send(request).body, self._settings.access_key_fields)
         if key is None or not fits_header(key):
             raise StrangeAnswerError(
-                place=f"GET {path}", problem="no access key; name its field in [service] access_key_fields"
+                place=f"GET {path}",
+                problem="no access key; name its field in [service] access_key_fields",
             )
         return key
 
     def broadcasts(self, job_id: str, access_key: str) -> tuple[JobMessage, ...]:
-        """Read the status messages of a channel, each only once; credential requests are not among them."""
+        """Read the status messages of a channel, each only once; credential requests are not among
+        them.
+        """
         header = {self._settings.access_key_header: access_key}
-        return messages_of(self._consume(f"{_path(JOB_MESSAGES, job_id)}/broadcasts", header)).statuses
+        return messages_of(
+            self._consume(f"{_path(JOB_MESSAGES, job_id)}/broadcasts", header)
+        ).statuses
 
     def _consume(self, path: str, headers: Mapping[str, str] | None = None) -> bytes:
-        request = Request("GET", path, f"GET {path}", RetryPolicy.CONSUME, headers or {}, lost=_LOST_MESSAGES)
+        request = Request(
+            "GET", path, f"GET {path}", RetryPolicy.CONSUME, headers or {}, lost=_LOST_MESSAGES
+        )
         return self._send(request).body
 
-    def _update(self, job_id: str, account_link: Mapping[str, str], headers: Mapping[str, str]) -> JobRecord | None:
+    def _update(
+        self, job_id: str, account_link: Mapping[str, str], headers: Mapping[str, str]
+    ) -> JobRecord | None:
         path = _path(JOBS, job_id)
         body: dict[str, Any] = {"account": {"account_link": dict(account_link)}}
         return job_of(
-            self._send(Request("PUT", path, f"PUT {path}", RetryPolicy.WRITE, headers, body, _LOST_ANSWER)).body
+            self._send(
+                Request("PUT", path, f"PUT {path}", RetryPolicy.WRITE, headers, body, _LOST_ANSWER)
+            ).body
         )
 
     def _link(self, answer: Response, place: str) -> CardLink:
@@ -143,7 +212,9 @@ class ServiceClient:
 
 
 @contextmanager
-def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retry) -> Iterator[ServiceClient]:
+def open_client(
+    settings: ServiceSettings, credentials: Credentials, retry: Retry
+) -> Iterator[ServiceClient]:
     """Open a client with a session by login; nothing is sent before the first call."""
     turns = RateLimiter(settings.requests_per_second, retry.clock, retry.sleep)
     with connect(settings) as http:
@@ -153,9 +224,13 @@ def open_client(settings: ServiceSettings, credentials: Credentials, retry: Retr
 
 
 def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
-    """Return the token of a new session, None if the response has none (5 leaves open how it is sent)."""
+    """Return the token of a new session, None if the response has none (5 leaves open how it is
+    sent).
+    """
     place = f"POST {settings.login_path}"  # an extra session does no harm, so a retry is safe
-    answer = sender.send(Request("POST", settings.login_path, place, RetryPolicy.READ, body=credentials.as_json()))
+    answer = sender.send(
+        Request("POST", settings.login_path, place, RetryPolicy.READ, body=credentials.as_json())
+    )
     return text_in(answer.body, [settings.session_field])
 
 
@@ -164,7 +239,9 @@ def _with(request: Request, headers: Mapping[str, str]) -> Request:
 
 
 def _path(base: str, given: str, place: str = "") -> str:
-    """Return the path of one record; NoSuchRecordError for an id that would lead to another path."""
+    """Return the path of one record; NoSuchRecordError for an id that would lead to another
+    path.
+    """
     segment = quote(given, safe="")
     if not segment.strip("."):
         raise NoSuchRecordError(place=place or f"{base}/{segment}")

@@ -1,4 +1,6 @@
-"""The partner's interface beyond the file: one link now, a placement job in the terminal, placements of the links."""
+"""The partner's interface beyond the file: one link now, a placement job in the terminal,
+placements of the links.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from flows.runs.attempts import SingleLink
     from schemas.issuer import Issuer as IssuerSettings
 
-NO_LINK_OR_CARD = 3  # exit code if the partner created no link, or a job ended without its card placed
+# exit code if the partner created no link, or a job ended without its card placed
+NO_LINK_OR_CARD = 3
 
 
 class OneWayError(OperatorError):
@@ -52,7 +55,9 @@ class OtherIssuerError(OperatorError):
 
 @contextmanager
 def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
-    """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError, FileUnreadableError."""
+    """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError,
+    FileUnreadableError.
+    """
     from flows.partner_api.client import open_client
     from flows.partner_api.service import NoServiceError, ServiceSecretsError
     from flows.partner_api.transport import Credentials
@@ -61,7 +66,10 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     settings = issuer.service
     if settings is None:
         raise NoServiceError(issuer=issuer.issuer)
-    names = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in ("app_name", "app_key", "username", "password")}
+    names = {
+        name: f"CARDLINK_SERVICE_{name.upper()}"
+        for name in ("app_name", "app_key", "username", "password")
+    }
     secrets = {name: secret(variable) for name, variable in names.items()}
     missing = [names[name] for name, value in secrets.items() if not value]
     if missing:
@@ -88,7 +96,8 @@ def link(
     prompt: bool = False,
     override: Annotated[Reason, Field(metavar="REASON")] = "",
 ) -> Result:
-    """Request one link from the partner now: for ROW of RUN, or with --prompt for fields typed in for ISSUER.
+    """Request one link from the partner now: for ROW of RUN, or with --prompt for fields typed in
+    for ISSUER.
 
     Args:
         target: A run, or with --prompt an issuer.
@@ -105,16 +114,26 @@ def link(
     issuer_context = wire(context.folder, target if row is None else keys_of(target).run.issuer)
     with service_client(issuer_context.issuer) as client:
         if row is None:
-            return _linked(link_typed(issuer_context, client, typed_fields(context.terminal), override=override))
+            return _linked(
+                link_typed(
+                    issuer_context, client, typed_fields(context.terminal), override=override
+                )
+            )
         supply = partial(supplied, context.terminal)
-        return _linked(link_row(issuer_context, client, target, row, override=override, supply=supply))
+        return _linked(
+            link_row(issuer_context, client, target, row, override=override, supply=supply)
+        )
 
 
 def _linked(single: SingleLink) -> Result:
     from schemas.records import LINKED
 
     answer, cuid = single.answered, single.asked.cuid
-    facts = {"attempt": single.key, **(answer.model_dump(mode="json") if answer else {}), "cuid": cuid}
+    facts = {
+        "attempt": single.key,
+        **(answer.model_dump(mode="json") if answer else {}),
+        "cuid": cuid,
+    }
     recorded = f"recorded: {single.key}"
     if answer is None or answer.outcome != LINKED:
         why = ", ".join(answer.reasons) if answer else "unknown"
@@ -125,14 +144,19 @@ def _linked(single: SingleLink) -> Result:
 
 @entry("job follow", form="it prompts a person for what the job needs")
 def job_follow(
-    context: Context, issuer: Issuer, job: Annotated[str, Field(metavar="JOB")], *, poll: bool = False
+    context: Context,
+    issuer: Issuer,
+    job: Annotated[str, Field(metavar="JOB")],
+    *,
+    poll: bool = False,
 ) -> Result:
     """Follow JOB to its end: show its progress, prompt for what it needs, warn before it times out.
 
     Args:
         issuer: Whose job.
         job: Its id at the partner.
-        poll: Poll the job's record instead of reading its messages, each of which can be read only once.
+        poll: Poll the job's record instead of reading its messages, each of which can be read only
+            once.
     """
     from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
     from flows.partner_api.terminal import Watcher
@@ -148,14 +172,22 @@ def job_follow(
         else:
             lines = [f"job {ended.job_id}: {ended.status}, {ended.termination_type}", ended.meaning]
             return Result(
-                {"issuer": issuer, **ended._asdict()}, lines, exit_code=0 if ended.placed else NO_LINK_OR_CARD
+                {"issuer": issuer, **ended._asdict()},
+                lines,
+                exit_code=0 if ended.placed else NO_LINK_OR_CARD,
             )
     raise FollowingStoppedError(issuer=issuer, job=job)
 
 
-@entry("placements", form=Form("placements", "placements of {issuer}", 12, retries=(60, 600), actor="optional"))
-def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bool = False) -> Result:
-    """Query the partner for the placements of ISSUER's links: opened, authenticated, placed, failed by kind.
+@entry(
+    "placements",
+    form=Form("placements", "placements of {issuer}", 12, retries=(60, 600), actor="optional"),
+)
+def placements(
+    context: Context, issuer: Issuer, run: RunName = "", *, again: bool = False
+) -> Result:
+    """Query the partner for the placements of ISSUER's links: opened, authenticated, placed, failed
+    by kind.
 
     Args:
         issuer: Whose links (default: those of every run with active links).
@@ -173,7 +205,9 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
     with service_client(issuer_context.issuer) if service else nullcontext() as client:
         facts = follow_links(issuer_context, client, run, again=again)
     looked, reports = facts["looked"], facts["transactions"]
-    asked, messages, unanswered = (sum(one[what] for one in looked) for what in ("asked", "messages", "unanswered"))
+    asked, messages, unanswered = (
+        sum(one[what] for one in looked) for what in ("asked", "messages", "unanswered")
+    )
     shown: list[str | Table] = [
         f"{issuer}: {len(facts['runs']):,} runs, {asked:,} links queried, {messages:,} messages"
     ]
@@ -181,11 +215,22 @@ def placements(context: Context, issuer: Issuer, run: RunName = "", *, again: bo
         shown += ["the TOML has no [service]: only transaction reports count"]
     elif not service.follow_cardholders:
         shown += ["[service] follow_cardholders is off: jobs are not queried"]
-    shown += [f"{one['unanswered']:,} links of {one['run']} got no response" for one in looked if one["unanswered"]]
-    shown += [f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"] if reports["files"] else []
+    shown += [
+        f"{one['unanswered']:,} links of {one['run']} got no response"
+        for one in looked
+        if one["unanswered"]
+    ]
+    shown += (
+        [f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"]
+        if reports["files"]
+        else []
+    )
     shown += ["", *_funnel(run or issuer, facts["funnel"])]
     shown += [line for one in facts["breaks"] for line in break_lines(one, one["then"])]
-    shown += ["", f"files: {issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}"]
+    shown += [
+        "",
+        f"files: {issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}",
+    ]
     code = 4 if facts["breaks"] else 75 if unanswered else 0
     return Result(facts, shown, f"cardlink placements {issuer}" if unanswered else "", code)
 
@@ -196,11 +241,19 @@ def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     from flows.reports.page import percent
 
     stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]
-    stages += [[f"failed: {one['kind']}", one["cardholders"], percent(one["share"])] for one in funnel["failed"]]
+    stages += [
+        [f"failed: {one['kind']}", one["cardholders"], percent(one["share"])]
+        for one in funnel["failed"]
+    ]
     stages += [["in progress", funnel["under_way"], ""]] if funnel["under_way"] else []
     title = f"{name}: from link to placed card"
-    shown: list[str | Table] = [Table(("cardholders who reached", "count", "share"), stages, f"{name}-funnel", title)]
-    for heading, column, found in (("merchant site", "site", funnel["sites"]), ("age of link", "age", funnel["ages"])):
+    shown: list[str | Table] = [
+        Table(("cardholders who reached", "count", "share"), stages, f"{name}-funnel", title)
+    ]
+    for heading, column, found in (
+        ("merchant site", "site", funnel["sites"]),
+        ("age of link", "age", funnel["ages"]),
+    ):
         rows = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
         shown += ["", Table((heading, *REACHED), rows)] if rows else []
     return shown

@@ -1,7 +1,8 @@
-"""Follow one placement job to its end, as interface.md 1 to 3 and 9 describe: show, warn, prompt, answer, report.
+"""Follow one placement job to its end, as interface.md 1 to 3 and 9 describe: show, warn, prompt,
+answer, report.
 
-Only the list `account_link` decides what to collect; the type of a request is ignored. What is typed in goes to the
-service and nowhere else.
+Only the list `account_link` decides what to collect; the type of a request is ignored. What is
+typed in goes to the service and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from flows.partner_api.service import AnswerLostError, Jobs, NoSuchRecordError, ServiceBusyError, ServiceRefusedError
+from flows.partner_api.service import (
+    AnswerLostError,
+    Jobs,
+    NoSuchRecordError,
+    ServiceBusyError,
+    ServiceRefusedError,
+)
 from schemas.partner_api.jobs import ACK, CredentialRequest, RunStatus
 
 WARN_SECONDS: Final = 60  # before a job times out (2.1, rule 3)
 EVERY_SECONDS: Final = 2.0  # between two polls
 ADDED_SECONDS: Final = 5.0  # a deadline that moves by more than rounding: time was added
-QUIET_LOOKS: Final = 5  # polls without a message before the record is read: another client may have read the messages
+# polls without a message before the record is read: another client may have read the messages
+QUIET_LOOKS: Final = 5
 MOST_SILENT: Final = 10  # polls in a row without a response
 _ACKNOWLEDGED: Final = ("tfa_message",)  # a message was sent to the user: no code to type
 
@@ -59,7 +67,9 @@ class Clock(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """How a job ended: `meaning` is for people; `answered` counts requests. Nothing that was typed is kept."""
+    """How a job ended: `meaning` is for people; `answered` counts requests. Nothing that was typed
+    is kept.
+    """
 
     job_id: str
     status: str
@@ -73,7 +83,9 @@ class Followed(NamedTuple):
         return self.termination_type == PLACED
 
 
-def follow(jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, *, polling: bool = False) -> Followed:
+def follow(
+    jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, *, polling: bool = False
+) -> Followed:
     """Follow a job to its end by its messages, or by polling its record, and answer its requests.
 
     Raises NoSuchRecordError, and ServiceBusyError after ten polls in a row without a response.
@@ -89,8 +101,16 @@ class _Poll(NamedTuple):
 
 
 class _Following:
-    def __init__(self, jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, polling: bool) -> None:
-        self._jobs, self._job_id, self._talk, self._clock, self._polling = jobs, job_id, talk, clock, polling
+    def __init__(
+        self, jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, polling: bool
+    ) -> None:
+        self._jobs, self._job_id, self._talk, self._clock, self._polling = (
+            jobs,
+            job_id,
+            talk,
+            clock,
+            polling,
+        )
         self._last = RunStatus()
         self._deadline: float | None = None
         self._warned = False
@@ -103,7 +123,13 @@ class _Following:
             self._clock.sleep(self._clock.every)
             heard = self._look()
         end = self._last.termination_type or ""
-        return Followed(self._job_id, self._last.status or "", end, MEANINGS.get(end, UNKNOWN_END), self._answered)
+        return Followed(
+            self._job_id,
+            self._last.status or "",
+            end,
+            MEANINGS.get(end, UNKNOWN_END),
+            self._answered,
+        )
 
     def _look(self) -> _Poll:
         """Poll once; tolerate a service that does not respond for a while."""
@@ -134,8 +160,12 @@ class _Following:
             return None
         self._quiet = 0 if reported.statuses or reported.requests else self._quiet + 1
         standings = [one.message for one in reported.statuses]
-        blocked = any(one.blocked for one in standings[-1:])  # only a status says so: read what it waits for
-        return _Poll(standings, reported.requests or (self._jobs.credential_requests(self._job_id) if blocked else ()))
+        # only a status says so: read what it waits for
+        blocked = any(one.blocked for one in standings[-1:])
+        return _Poll(
+            standings,
+            reported.requests or (self._jobs.credential_requests(self._job_id) if blocked else ()),
+        )
 
     def _take_in(self, heard: _Poll) -> bool:
         """Show, warn and answer; True at the end."""
@@ -179,7 +209,9 @@ class _Following:
         except AnswerLostError:
             self._talk.note("The answer may not have arrived; if so, the job requests it again.")
         except (NoSuchRecordError, ServiceRefusedError):
-            self._talk.note("The service did not accept that answer; the request may have timed out.")
+            self._talk.note(
+                "The service did not accept that answer; the request may have timed out."
+            )
         except ServiceBusyError:
             self._talk.note("The service is busy and did not accept the answer.")
         else:

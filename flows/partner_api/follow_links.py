@@ -1,4 +1,5 @@
-"""Follow links from "linked" to "card placed": query links, ingest transaction reports, count funnels.
+"""Follow links from "linked" to "card placed": query links, ingest transaction reports, count
+funnels.
 
 A stopped round resumes where it was.
 """
@@ -17,7 +18,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError, TryAgainError
-from flows.partner_api.funnel import funnel_of, linked_rows, placements_key, read_placements, run_funnel
+from flows.partner_api.funnel import (
+    funnel_of,
+    linked_rows,
+    placements_key,
+    read_placements,
+    run_funnel,
+)
 from flows.partner_api.job_records import Job, Placement, job, kept
 from flows.partner_api.responses import messages_of
 from flows.partner_api.service import (
@@ -52,13 +59,19 @@ BATCH = 256  # rows queried at a time
 KEEP_EVERY = 60.0  # seconds of queries that a kill may cost: they are repeated
 MOST_SILENT = 20  # links in a row without a response before the check stops
 
-NO_LINK_ID, NO_RECORD, NO_CARDHOLDER = "link.url.unknown", "link.record.missing", "link.cardholder.missing"
+NO_LINK_ID, NO_RECORD, NO_CARDHOLDER = (
+    "link.url.unknown",
+    "link.record.missing",
+    "link.cardholder.missing",
+)
 UNAVAILABLE, REFUSED = "service.answer.unavailable", "service.answer.refused"
 _MESSAGES = re.compile(r"/(?P<row>\d{9})-[^/]+\.json$")
 
 
 class LinkCheck(NamedTuple):
-    """What one check of a run's links did: linked rows, rows queried, of them without a response, messages stored."""
+    """What one check of a run's links did: linked rows, rows queried, of them without a response,
+    messages stored.
+    """
 
     run: str
     links: int
@@ -68,19 +81,31 @@ class LinkCheck(NamedTuple):
 
 
 def check_links(
-    context: IssuerContext, service: Placing, settings: ServiceSettings, manifest: Manifest, *, again: bool = False
+    context: IssuerContext,
+    service: Placing,
+    settings: ServiceSettings,
+    manifest: Manifest,
+    *,
+    again: bool = False,
 ) -> LinkCheck:
-    """Query the service for every link of a run that is due, and store the results; `again`: every link not placed.
+    """Query the service for every link of a run that is due, and store the results; `again`: every
+    link not placed.
 
-    A link is due until its card is placed, `look_again_hours` after the last check, while it is active or a job runs.
-    Jobs are reported by cardholder, so of two links of one cardholder the one that is checked first gets the job.
-    Raises ClaimedError if another check is running, TryAgainError if the service stops responding: results so far are
-    stored.
+    A link is due until its card is placed, `look_again_hours` after the last check, while it is
+    active or a job runs. Jobs are reported by cardholder, so of two links of one cardholder the one
+    that is checked first gets the job. Raises ClaimedError if another check is running,
+    TryAgainError if the service stops responding: results so far are stored.
     """
     keys = keys_of(manifest.run)
     with claimed(context.adapters, f"{keys.placements}claims/"):
-        parts = [_Part(context, service, settings, keys, part).look(again=again) for part in manifest.ledger]
-    return LinkCheck(manifest.run, *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0))
+        parts = [
+            _Part(context, service, settings, keys, part).look(again=again)
+            for part in manifest.ledger
+        ]
+    return LinkCheck(
+        manifest.run,
+        *(sum(counts) for counts in zip(*parts, strict=True)) if parts else (0, 0, 0, 0),
+    )
 
 
 class ServiceSilentError(TryAgainError):
@@ -112,7 +137,9 @@ class _Part:
         self._silent = 0
 
     def look(self, *, again: bool) -> tuple[int, int, int, int]:
-        """Count in messages that are stored but not counted, then query; return links, asked, unanswered, messages."""
+        """Count in messages that are stored but not counted, then query; return links, asked,
+        unanswered, messages.
+        """
         self._replace(list(self._uncounted_rows()))
         before = int(self._known["reads"].sum())
         asked = unanswered = 0
@@ -128,16 +155,26 @@ class _Part:
         """Return the rows to query with their urls, those never queried first."""
         now = self._context.now()
         rows = self._known.join(self._urls.select("row", "url", "expires_on"), on="row", how="left")
-        alive = pl.col("expires_on").is_null() | (pl.col("expires_on") >= now.date()) | pl.col("running")
-        rested = pl.col("seen").is_null() | (pl.col("seen") <= now - timedelta(hours=self._settings.look_again_hours))
-        return rows.filter(~pl.col("settled") & alive & (rested | again)).sort("seen", "row", nulls_last=False)
+        alive = (
+            pl.col("expires_on").is_null()
+            | (pl.col("expires_on") >= now.date())
+            | pl.col("running")
+        )
+        rested = pl.col("seen").is_null() | (
+            pl.col("seen") <= now - timedelta(hours=self._settings.look_again_hours)
+        )
+        return rows.filter(~pl.col("settled") & alive & (rested | again)).sort(
+            "seen", "row", nulls_last=False
+        )
 
     def _ask(self, due: pl.DataFrame) -> Iterator[list[Placement]]:
         """Yield the results batch by batch, and store them from time to time."""
         kept = time.monotonic()
         with ThreadPoolExecutor(self._settings.requests_at_a_time) as askers:
             for batch in due.iter_slices(BATCH):
-                reported = askers.map(lambda one: self._look_at(Placement.of(one), one["url"]), batch.to_dicts())
+                reported = askers.map(
+                    lambda one: self._look_at(Placement.of(one), one["url"]), batch.to_dicts()
+                )
                 news = [one for one in reported if one is not None]
                 self._replace(news)
                 yield news
@@ -148,7 +185,9 @@ class _Part:
                     kept = time.monotonic()
 
     def _look_at(self, one: Placement, url: str) -> Placement | None:
-        """Query one link; None if the service has stopped responding, so that the row stays as it was."""
+        """Query one link; None if the service has stopped responding, so that the row stays as it
+        was.
+        """
         if self._silent >= MOST_SILENT:
             return None
         try:
@@ -166,7 +205,9 @@ class _Part:
         one = self._recorded(one._replace(trouble=None), url)
         if one.cardholder_id and self._settings.follow_cardholders:
             one = self._listen(one, one.cardholder_id)
-        reported = (self._job(known.job_id) for known in one.jobs if known.running or not known.recorded)
+        reported = (
+            self._job(known.job_id) for known in one.jobs if known.running or not known.recorded
+        )
         return one.hear(found for found in reported if found is not None)
 
     def _recorded(self, one: Placement, url: str) -> Placement:
@@ -183,7 +224,9 @@ class _Part:
         cardholder = one.cardholder_id or record.cardholder_id
         problem = None if cardholder else NO_CARDHOLDER
         return one._replace(
-            cardholder_id=cardholder, opened=one.opened or record.opened_raw is not None, trouble=problem
+            cardholder_id=cardholder,
+            opened=one.opened or record.opened_raw is not None,
+            trouble=problem,
         )
 
     def _listen(self, one: Placement, cardholder_id: str) -> Placement:
@@ -195,16 +238,22 @@ class _Part:
         if not messages:
             return one
         at = self._context.now()
-        content = canonical({"cardholder_id": cardholder_id, "at": at.isoformat(), "messages": messages})
+        content = canonical(
+            {"cardholder_id": cardholder_id, "at": at.isoformat(), "messages": messages}
+        )
         name = f"{one.row:09d}-{at:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
         try:
             fresh = self._context.store.create(self._messages + name, content)
-        except TryAgainError:  # the store fails: the messages still count for the row, and are stored with the table
+        except (
+            TryAgainError
+        ):  # the store fails: the messages still count for the row, and are stored with the table
             fresh = False
         return _with_messages(one, content)._replace(reads=one.reads + fresh)
 
     def _uncounted_rows(self) -> Iterator[Placement]:
-        """Yield the rows with stored messages that are not counted in, because a check was killed, with all of them."""
+        """Yield the rows with stored messages that are not counted in, because a check was killed,
+        with all of them.
+        """
         found = defaultdict(list)
         for entry in self._context.store.keys(self._messages):
             if named := _MESSAGES.search(entry.key):
@@ -240,15 +289,24 @@ def _with_messages(placement: Placement, content: bytes) -> Placement:
     states = [(one.job_id, one.message) for one in reported.statuses] + [
         (one.job_id, one.message) for one in reported.requests
     ]
-    return placement.hear(found for job_id, standing in states if (found := job(job_id, standing)) is not None)
+    return placement.hear(
+        found for job_id, standing in states if (found := job(job_id, standing)) is not None
+    )
 
 
 def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Return a record for every linked row: what is known of it, or an empty one."""
-    nothing = {"opened": False, "authenticated": False, "running": False, "settled": False, "reads": 0}
+    nothing = {
+        "opened": False,
+        "authenticated": False,
+        "running": False,
+        "settled": False,
+        "reads": 0,
+    }
     joined = links.join(known.drop("cuid", "last_4"), on="row", how="left")
     filled = joined.with_columns(
-        *(pl.col(name).fill_null(value) for name, value in nothing.items()), pl.col("jobs").fill_null([])
+        *(pl.col(name).fill_null(value) for name, value in nothing.items()),
+        pl.col("jobs").fill_null([]),
     )
     return filled.select(pl.col(name).cast(kind) for name, kind in dtypes().items())
 
@@ -263,10 +321,12 @@ class NoLinksError(OperatorError):
 def follow_links(
     context: IssuerContext, service: Placing | None, run: str = "", *, again: bool = False
 ) -> dict[str, Any]:
-    """Check the links of a run, or of every run with active links; return the funnel and what was done.
+    """Check the links of a run, or of every run with active links; return the funnel and what was
+    done.
 
-    Reports of runs whose funnel changed are rebuilt. `again`: query also links that were queried recently. Without a
-    service only transaction reports are ingested. Raises NoLinksError; see also `check_links`.
+    Reports of runs whose funnel changed are rebuilt. `again`: query also links that were queried
+    recently. Without a service only transaction reports are ingested. Raises NoLinksError; see also
+    `check_links`.
     """
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
@@ -295,7 +355,8 @@ def _check_runs(
 ) -> Iterator[LinkCheck]:
     settings = context.issuer.service
     if service is not None and settings is not None:
-        for one in reversed(runs):  # of two links of a cardholder the newer one is more likely to have led to a job
+        # of two links of a cardholder the newer one is more likely to have led to a job
+        for one in reversed(runs):
             yield check_links(context, service, settings, one, again=again)
 
 

@@ -1,4 +1,5 @@
-"""The funnel: cardholders, sent, linked, opened, authenticated, placed, and failed by kind; each counts once.
+"""The funnel: cardholders, sent, linked, opened, authenticated, placed, and failed by kind; each
+counts once.
 
 It is counted from ledger, reconciled rows, placements and the transaction reports that were kept.
 """
@@ -37,7 +38,8 @@ REPORTED = pl.Schema(
 SITES = 50  # merchant sites named; the rest is one line
 OTHERS, UNKNOWN_SITE = "other sites", "site not known"
 
-# Days since the run's business date, upper limits, the last open: a link lives two months (interface.md 8).
+# Days since the run's business date, upper limits, the last open: a link lives two months
+# (interface.md 8).
 LINK_AGES = ("0 to 6 days", "7 to 13 days", "14 to 29 days", "30 to 61 days", "62 days and older")
 _AGE_LIMITS = (6, 13, 29, 61)
 
@@ -77,9 +79,11 @@ SHARE = 2_000_000  # rows counted at a time
 
 
 def settled(rows: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return one row (REPORTED) per cuid over any reports in any order: placed, else its latest end, else running.
+    """Return one row (REPORTED) per cuid over any reports in any order: placed, else its latest
+    end, else running.
 
-    A transaction has no number of its own, so a row that ended stands over one that runs: it may be the same.
+    A transaction has no number of its own, so a row that ended stands over one that runs: it may be
+    the same.
     """
     every = pl.concat([pl.DataFrame(schema=REPORTED), *(frame.select(*REPORTED) for frame in rows)])
     ordered = every.sort(
@@ -102,9 +106,12 @@ def funnel_stages(
     """Return how far each row of a ledger part came (STANDING, without `age`).
 
     `records`: run, row, cuid, fate. `states`: row, state of the rows sent. `by_row` and `by_cuid`: what the service
-    (row) and the transaction reports (cuid) say of linked rows, with the columns of ENDS; either may be empty.
+    (row) and the transaction reports (cuid) say of linked rows, with the columns of ENDS; either
+    may be empty.
     """
-    reported = records.join(states, on="row", how="left").join(by_row.select("row", *ENDS), on="row", how="left")
+    reported = records.join(states, on="row", how="left").join(
+        by_row.select("row", *ENDS), on="row", how="left"
+    )
     both = reported.join(by_cuid.select("cuid", *ENDS), on="cuid", how="left", suffix="_report")
     linked = pl.col("state") == LINKED
     placed = _either("termination_type", BILLABLE)
@@ -116,9 +123,14 @@ def funnel_stages(
         .when(pl.col("fate") == ledger.SUBMITTED).then(SENT)
         .otherwise(0)
     )  # fmt: skip
-    late = pl.col("running_report") & pl.col("termination_type").is_null()  # the service knows of an end: it is later
-    running = linked & ~placed & (pl.col("running").fill_null(value=False) | late.fill_null(value=False))
-    failed = pl.when(linked & ~placed & ~running).then(pl.coalesce("termination_type", "termination_type_report"))
+    # the service knows of an end: it is later
+    late = pl.col("running_report") & pl.col("termination_type").is_null()
+    running = (
+        linked & ~placed & (pl.col("running").fill_null(value=False) | late.fill_null(value=False))
+    )
+    failed = pl.when(linked & ~placed & ~running).then(
+        pl.coalesce("termination_type", "termination_type_report")
+    )
     return both.select(
         _holder().alias("holder"),
         stage.fill_null(0).cast(pl.UInt8).alias("stage"),
@@ -134,7 +146,8 @@ def age_of(as_of: date, today: date) -> int:
 
 
 def cells(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Count cardholders by everything the funnel shows (CELLS): each once, by its best state over all frames.
+    """Count cardholders by everything the funnel shows (CELLS): each once, by its best state over
+    all frames.
 
     Cells of different cardholders add up by `add`.
     """
@@ -145,8 +158,12 @@ def cells(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _best(rows: pl.DataFrame) -> pl.DataFrame:
-    """Put the rows of each cardholder together: placed, else under way where any is, else failed."""
-    ordered = rows.sort("stage", "failed", "site", "age", descending=[True, False, False, False], nulls_last=True)
+    """Put the rows of each cardholder together: placed, else under way where any is, else
+    failed.
+    """
+    ordered = rows.sort(
+        "stage", "failed", "site", "age", descending=[True, False, False, False], nulls_last=True
+    )
     one = ordered.group_by("holder", maintain_order=True).agg(
         pl.col("stage").first(),
         pl.col("running").any(),
@@ -165,7 +182,9 @@ def add(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def facts(counted: pl.DataFrame) -> dict[str, Any]:
-    """Return the funnel of cells: stages, failures by kind, jobs under way, by merchant site and by age of link."""
+    """Return the funnel of cells: stages, failures by kind, jobs under way, by merchant site and by
+    age of link.
+    """
     total = int(counted["cardholders"].sum())
     reached = [_sum(counted.filter(pl.col("stage") >= at)) for at in range(len(STAGES))]
     failed = counted.drop_nulls("failed").group_by("failed").agg(pl.col("cardholders").sum())
@@ -176,29 +195,44 @@ def facts(counted: pl.DataFrame) -> dict[str, Any]:
         ],
         "failed": [
             {"kind": kind, "cardholders": number, "share": number / total}
-            for kind, number in failed.sort("cardholders", "failed", descending=[True, False]).iter_rows()
+            for kind, number in failed.sort(
+                "cardholders", "failed", descending=[True, False]
+            ).iter_rows()
         ],
         "under_way": _sum(counted.filter("running")),
         "sites": _sites(counted),
-        "ages": [{"age": name, **_reached(counted.filter(age=at))} for at, name in enumerate(LINK_AGES)],
+        "ages": [
+            {"age": name, **_reached(counted.filter(age=at))} for at, name in enumerate(LINK_AGES)
+        ],
     }
 
 
 def _sites(counted: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the funnel's end by merchant site, most cardholders first, of those that came to one."""
-    known = counted.filter((pl.col("stage") >= AUTHENTICATED) | pl.col("failed").is_not_null() | pl.col("running"))
+    """Return the funnel's end by merchant site, most cardholders first, of those that came to
+    one.
+    """
+    known = counted.filter(
+        (pl.col("stage") >= AUTHENTICATED) | pl.col("failed").is_not_null() | pl.col("running")
+    )
     named = known.with_columns(pl.col("site").fill_null(UNKNOWN_SITE))
     sizes = (
-        named.group_by("site").agg(pl.col("cardholders").sum()).sort("cardholders", "site", descending=[True, False])
+        named.group_by("site")
+        .agg(pl.col("cardholders").sum())
+        .sort("cardholders", "site", descending=[True, False])
     )
     shown = sizes["site"].head(SITES)
-    folded = named.with_columns(pl.when(pl.col("site").is_in(shown.implode())).then("site").otherwise(pl.lit(OTHERS)))
+    folded = named.with_columns(
+        pl.when(pl.col("site").is_in(shown.implode())).then("site").otherwise(pl.lit(OTHERS))
+    )
     names = [*shown, *([OTHERS] if sizes.height > SITES else [])]
     return [{"site": name, **_reached(folded.filter(site=name))} for name in names]
 
 
 def _reached(counted: pl.DataFrame) -> dict[str, int]:
-    stages = {STAGES[at]: _sum(counted.filter(pl.col("stage") >= at)) for at in (LINK, OPENED, AUTHENTICATED, PLACED)}
+    stages = {
+        STAGES[at]: _sum(counted.filter(pl.col("stage") >= at))
+        for at in (LINK, OPENED, AUTHENTICATED, PLACED)
+    }
     return {**stages, "failed": _sum(counted.drop_nulls("failed"))}
 
 
@@ -223,8 +257,12 @@ def _either(column: str, value: str) -> pl.Expr:
 
 
 def reported(store: Store, issuer: str, share: pl.Expr) -> pl.DataFrame:
-    """Return what all kept reports say (REPORTED), one row per cuid, of the cuids that `share` selects."""
-    frames = (kept_frame(store, key, list(REPORTED)).filter(share) for key in kept_reports(store, issuer))
+    """Return what all kept reports say (REPORTED), one row per cuid, of the cuids that `share`
+    selects.
+    """
+    frames = (
+        kept_frame(store, key, list(REPORTED)).filter(share) for key in kept_reports(store, issuer)
+    )
     return settled(frame.drop_nulls("cuid") for frame in frames)
 
 
@@ -243,9 +281,11 @@ def placements_key(keys: RunKeys, part: LedgerPart) -> str:
     return keys.placements + part.name
 
 
-def read_placements(store: Store, keys: RunKeys, part: LedgerPart, columns: list[str] | None = None) -> pl.DataFrame:
-    """Return the placements of one ledger part (`schemas.partner_api.link_placements.Placements`); none before the
-    first look.
+def read_placements(
+    store: Store, keys: RunKeys, part: LedgerPart, columns: list[str] | None = None
+) -> pl.DataFrame:
+    """Return the placements of one ledger part (`schemas.partner_api.link_placements.Placements`);
+    none before the first look.
     """
     try:
         return pl.read_parquet(BytesIO(read(store, placements_key(keys, part))), columns=columns)
@@ -254,9 +294,13 @@ def read_placements(store: Store, keys: RunKeys, part: LedgerPart, columns: list
 
 
 def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
-    """Return the funnel of a run whose rows are reconciled; None where neither service nor transaction report told."""
+    """Return the funnel of a run whose rows are reconciled; None where neither service nor
+    transaction report told.
+    """
     keys = keys_of(manifest.run)
-    asked = any(entry.key.endswith(".parquet") for entry in store.keys(keys.placements, shallow=True))
+    asked = any(
+        entry.key.endswith(".parquet") for entry in store.keys(keys.placements, shallow=True)
+    )
     reports = any(True for _ in store.keys(f"{placements(keys.run.issuer)}reports/", shallow=True))
     if not (asked or reports):
         return None
@@ -264,12 +308,15 @@ def run_funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] 
 
 
 def funnel_of(store: Store, issuer: str, runs: Sequence[Manifest], today: date) -> dict[str, Any]:
-    """Return the funnel over runs of an issuer that have a report (see `facts`), each cardholder counted once.
+    """Return the funnel over runs of an issuer that have a report (see `facts`), each cardholder
+    counted once.
 
     `seen` is when the service was last asked (ISO, None: never), `unasked` how many linked rows it was not asked of.
     """
     shares = 1 + sum(run.counts.read for run in runs) // SHARE
-    parts = [cells(_funnel_rows(store, issuer, runs, today, share, shares)) for share in range(shares)]
+    parts = [
+        cells(_funnel_rows(store, issuer, runs, today, share, shares)) for share in range(shares)
+    ]
     return {**facts(add(parts)), **_asked(store, runs)}
 
 
@@ -304,6 +351,10 @@ def _asked(store: Store, runs: Sequence[Manifest]) -> dict[str, Any]:
 
 
 def linked_rows(store: Store, keys: RunKeys, part: LedgerPart) -> pl.DataFrame:
-    """Return the rows of a ledger part that have a link (LINK), single links included; every report has those."""
+    """Return the rows of a ledger part that have a link (LINK), single links included; every report
+    has those.
+    """
     columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
-    return pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(*LINK_ROW)
+    return pl.concat(read_rows(store, keys, [part], columns, pl.col("state") == LINKED)).select(
+        *LINK_ROW
+    )

@@ -1,4 +1,6 @@
-"""Placement jobs merged from records and messages: the same result in any order, and for repeated messages."""
+"""Placement jobs merged from records and messages: the same result in any order, and for repeated
+messages.
+"""
 
 from __future__ import annotations
 
@@ -45,32 +47,50 @@ class Job(NamedTuple):
 
 
 def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job | None:
-    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4); None without a usable id."""
+    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4); None without a usable
+    id.
+    """
     if job_id is None or not _JOB_ID.match(job_id):
         return None
     state = code(standing.status)
     ended = code(standing.termination_type) if standing.termination_type else None
-    authenticated = state in AUTHENTICATED or ended == BILLABLE or (standing.auth_percent_complete or 0) >= DONE
+    authenticated = (
+        state in AUTHENTICATED or ended == BILLABLE or (standing.auth_percent_complete or 0) >= DONE
+    )
     percent = min(DONE, max(0, standing.percent_complete or 0))
-    return Job(job_id, state, ended, authenticated, percent, (mask(site)[:LONGEST] or None) if site else None)
+    return Job(
+        job_id,
+        state,
+        ended,
+        authenticated,
+        percent,
+        (mask(site)[:LONGEST] or None) if site else None,
+    )
 
 
 def kept(body: bytes) -> list[Any]:
-    """Return what is stored of a messages body of any shape: no text for people, no envelope id, no card number.
+    """Return what is stored of a messages body of any shape: no text for people, no envelope id, no
+    card number.
 
     The rest is stored unchanged, for later readers.
     """
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        return [redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]] if body.strip() else []
+        return (
+            [redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]]
+            if body.strip()
+            else []
+        )
     return list(map(_kept, found)) if isinstance(found, list) else [_kept(found)] if found else []
 
 
 def _kept(found: Any) -> Any:
     match found:
         case dict():
-            return {redact(name): _kept(value) for name, value in found.items() if name not in _UNKEPT}
+            return {
+                redact(name): _kept(value) for name, value in found.items() if name not in _UNKEPT
+            }
         case list():
             return list(map(_kept, found))
         case str():
@@ -81,7 +101,9 @@ def _kept(found: Any) -> Any:
 
 
 def code(text: str | None) -> str:
-    """Return a status or termination type in upper case, OTHER for anything that is no such name."""
+    """Return a status or termination type in upper case, OTHER for anything that is no such
+    name.
+    """
     name = (text or "").strip().upper()
     return name if _CODE.match(name) else OTHER
 
@@ -89,8 +111,8 @@ def code(text: str | None) -> str:
 def merged(jobs: Iterable[Job]) -> tuple[Job, ...]:
     """Merge states of jobs from different times: one per id, sorted by id.
 
-    An end wins over any earlier state, more progress over less; authentication, the merchant site and that a record
-    was read are kept.
+    An end wins over any earlier state, more progress over less; authentication, the merchant site
+    and that a record was read are kept.
     """
     known: dict[str, Job] = {}
     for one in jobs:
@@ -100,9 +122,13 @@ def merged(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 
 def best(jobs: Iterable[Job]) -> Job | None:
-    """Return the job that counts for a cardholder: placed, else running, else the one with the most progress."""
+    """Return the job that counts for a cardholder: placed, else running, else the one with the most
+    progress.
+    """
     return max(
-        jobs, key=lambda one: (one.placed, one.running, one.authenticated, *_rank(one), one.job_id), default=None
+        jobs,
+        key=lambda one: (one.placed, one.running, one.authenticated, *_rank(one), one.job_id),
+        default=None,
     )
 
 
@@ -122,7 +148,9 @@ def _rank(one: Job) -> tuple[bool, bool, int, str, str]:
 
 
 class Placement(NamedTuple):
-    """What the service knows of one linked row (`schemas.partner_api.link_placements.Placements`)."""
+    """What the service knows of one linked row
+    (`schemas.partner_api.link_placements.Placements`).
+    """
 
     row: int
     cuid: str | None
@@ -153,7 +181,10 @@ class Placement(NamedTuple):
             **self._asdict(),
             "jobs": [one._asdict() for one in self.jobs],
             "authenticated": any(one.authenticated for one in self.jobs),
-            **{name: reported[name] for name in ("job_id", "status", "termination_type", "merchant_site")},
+            **{
+                name: reported[name]
+                for name in ("job_id", "status", "termination_type", "merchant_site")
+            },
             "running": any(one.running for one in self.jobs) and not placed,
             "settled": placed and all(one.recorded for one in self.jobs),
         }

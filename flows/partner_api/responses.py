@@ -1,7 +1,8 @@
-"""Read the service's JSON, whose shape is documented only in part (interface.md 4); nothing is raised.
+"""Read the service's JSON, whose shape is documented only in part (interface.md 4); nothing is
+raised.
 
-An envelope may be a list, an object that contains one, or a single message; a request may have `account_link` beside
-its envelope id or inside its message.
+An envelope may be a list, an object that contains one, or a single message; a request may have
+`account_link` beside its envelope id or inside its message.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def job_of(body: bytes) -> JobRecord | None:
     found = object_of(body)
     if found is None or not found.keys() & {"id", "status"}:
         return None
-    requests = (_request({"job_id": found.get("id"), **one}) for one in _elements(found.get("credential_requests")))
+    requests = (
+        _request({"job_id": found.get("id"), **one})
+        for one in _elements(found.get("credential_requests"))
+    )
     record = {**found, "requests": [one for one in requests if one is not None]}
     return JobRecord.model_validate(record)
 
@@ -52,7 +56,9 @@ def link_of(body: bytes) -> CardLink | None:
 def refusal_of(body: bytes) -> Refusal:
     """Read a refusal, whose shape 7 leaves open: its codes, and its text without card numbers."""
     found = parse_error(body.decode("utf-8", "replace")).reasons
-    return Refusal(", ".join(dict.fromkeys(one.code for one in found)), "; ".join(one.message for one in found))
+    return Refusal(
+        ", ".join(dict.fromkeys(one.code for one in found)), "; ".join(one.message for one in found)
+    )
 
 
 def text_in(body: bytes, names: Iterable[str]) -> str | None:
@@ -106,4 +112,6 @@ def _status(element: dict[str, Any]) -> JobMessage | None:
     """Read an element as a status message: it has a job's state, or at least its id."""
     if not element.keys() & {"job_id", "message", "status"}:
         return None
-    return JobMessage.model_validate(element if "message" in element else {**element, "message": element})
+    return JobMessage.model_validate(
+        element if "message" in element else {**element, "message": element}
+    )

@@ -13,14 +13,18 @@ if TYPE_CHECKING:
 
 
 class Placing(Protocol):
-    """What the partner knows of links and their jobs (interface.md 4); NoSuchRecordError for an unknown id."""
+    """What the partner knows of links and their jobs (interface.md 4); NoSuchRecordError for an
+    unknown id.
+    """
 
     def card_link(self, link_id: str) -> CardLink:
         """Return a link's record, its card and cardholder with it."""
         ...
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
-        """Return the body of the messages of a cardholder's jobs; each message can be read only once."""
+        """Return the body of the messages of a cardholder's jobs; each message can be read only
+        once.
+        """
         ...
 
     def job(self, job_id: str) -> JobRecord:
@@ -44,7 +48,9 @@ class Jobs(Protocol):
         ...
 
     def messages(self, job_id: str) -> Messages:
-        """Read the job's messages, each status message only once; AnswerLostError if some may be lost."""
+        """Read the job's messages, each status message only once; AnswerLostError if some may be
+        lost.
+        """
         ...
 
     def credential_requests(self, job_id: str) -> Sequence[CredentialRequest]:
@@ -92,7 +98,9 @@ class ServiceRefusedError(OperatorError):
 
 
 class LinkRequestError(OperatorError):
-    """A link request breaks the rules; the codes name entities, properties and kinds, never values."""
+    """A link request breaks the rules; the codes name entities, properties and kinds, never
+    values.
+    """
 
     message = "No link was requested: {codes}."
     next_step = "Correct these fields at the source and try again."
@@ -109,7 +117,9 @@ class StrangeAnswerError(OperatorError):
     """A response does not match the interface."""
 
     message = "The service's response to {place} does not fit its interface: {problem}."
-    next_step = "Compare [service] with the partner's documentation; the interface may have changed."
+    next_step = (
+        "Compare [service] with the partner's documentation; the interface may have changed."
+    )
 
 
 class ServiceBusyError(TryAgainError):

@@ -1,4 +1,6 @@
-"""One link for one cardholder, now: a row prepared exactly as in a run, requested once, recorded before and after."""
+"""One link for one cardholder, now: a row prepared exactly as in a run, requested once, recorded
+before and after.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from pydantic import ValidationError
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
 from flows.extracts.delivery import open_extract
-from flows.partner_api.service import AnswerLostError, Linking, LinkRequestError, NoServiceError, StrangeAnswerError
+from flows.partner_api.service import (
+    AnswerLostError,
+    Linking,
+    LinkRequestError,
+    NoServiceError,
+    StrangeAnswerError,
+)
 from flows.redaction import hiding, redact, shows_card
 from flows.reports.cardholder import SINGLE, Attempt, trace
 from flows.reports.rebuild import rebuild_lasting
@@ -60,7 +68,12 @@ from schemas.portal import (
 )
 from schemas.records import LINKED, REFUSED, UNSENT, SingleAnswered, SingleAsked
 
-_CARDHOLDER: Final = {"cuid": CUID, "first_name": FIRST_NAME, "last_name": LAST_NAME, "email": EMAIL}
+_CARDHOLDER: Final = {
+    "cuid": CUID,
+    "first_name": FIRST_NAME,
+    "last_name": LAST_NAME,
+    "email": EMAIL,
+}
 _ADDRESS: Final = {
     "address1": ADDRESS1, "address2": ADDRESS2, "city": CITY, "subnational": SUBNATIONAL, "postal_code": POSTAL_CODE,
     "country": COUNTRY, "phone_number": PHONE, "email": EMAIL,
@@ -71,18 +84,22 @@ _CARD: Final = {
 }  # fmt: skip
 _MISSING: Final = frozenset({"missing", "string_too_short", "none_not_allowed"})
 
-SUPPLIED: Final = (PHONE, NAME_ON_CARD)  # a request requires them, the upload file does not (2.6, 2.8)
+# a request requires them, the upload file does not (2.6, 2.8)
+SUPPLIED: Final = (PHONE, NAME_ON_CARD)
 NOT_ALLOWED: Final = "link.url.not_allowed"
 DEFAULT_LIFE: Final = "2mo"  # interface.md 8
 
 Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" for nothing
 
 
-def link_request(row: Mapping[str, str | None], expiration: Mapping[str, str] | None = None) -> CardLinkRequest:
-    """Return the request for the link of a refined row (columns of 2.6); its hash of a CVV has no place in it.
+def link_request(
+    row: Mapping[str, str | None], expiration: Mapping[str, str] | None = None
+) -> CardLinkRequest:
+    """Return the request for the link of a refined row (columns of 2.6); its hash of a CVV has no
+    place in it.
 
-    A nickname, which 2.8 requires and 2.6 does not, is made of the last four digits. Raises LinkRequestError, which
-    names entity, property and kind, never a value.
+    A nickname, which 2.8 requires and 2.6 does not, is made of the last four digits. Raises
+    LinkRequestError, which names entity, property and kind, never a value.
     """
     card = _taken(row, _CARD)
     if "pan" in card:
@@ -125,7 +142,9 @@ class CardTakenError(OperatorError):
     """The card has a link or awaits one."""
 
     message = "No link was requested: {reason}."
-    next_step = "`cardlink trace CUID` shows the history. To request another one anyway: --override REASON."
+    next_step = (
+        "`cardlink trace CUID` shows the history. To request another one anyway: --override REASON."
+    )
 
 
 class SingleUnderWayError(TryAgainError):
@@ -136,20 +155,30 @@ class SingleUnderWayError(TryAgainError):
 
 
 def link_row(
-    context: IssuerContext, linking: Linking, run: str, row: int, *, override: str = "", supply: Supply = lambda _: ""
+    context: IssuerContext,
+    linking: Linking,
+    run: str,
+    row: int,
+    *,
+    override: str = "",
+    supply: Supply = lambda _: "",
 ) -> SingleLink:
-    """Ask for one link for a row (from 1) of a run's source, read and refined again, and count it in the run's report.
+    """Ask for one link for a row (from 1) of a run's source, read and refined again, and count it
+    in the run's report.
 
     Raises NoServiceError, LedgerPurgedError, NoSuchRowError, SourceGoneError, LinkRequestError,
     CardTakenError, and what the service's client raises.
     """
     keys, manifest = keys_of(run), committed(context.adapters.store, run)
-    refuse_purged(context.adapters.store, keys)  # without its ledger it is unknown whether the card has a link
+    # without its ledger it is unknown whether the card has a link
+    refuse_purged(context.adapters.store, keys)
     records = read_ledger(context.adapters.store, keys, manifest.ledger, ["row"])
     if not any((part["row"] == row).any() for part in records):
         raise NoSuchRowError(place=run, rows=row)
     entry, source = reopen_source(context, run, manifest.source)
-    picked = SelectedRows(pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(context, manifest)))
+    picked = SelectedRows(
+        pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(context, manifest))
+    )
     with open_extract(context, entry, source) as stream:
         fields = _refined(context, stream, source, RowScope(picked, keep_cells=True))
     known = [one for one in singles(context.adapters.store, keys) if one.asked.row == row]
@@ -168,8 +197,11 @@ def _report(context: IssuerContext, run: str) -> None:
         rebuild_lasting(context, affected)
 
 
-def link_typed(context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, override: str = "") -> SingleLink:
-    """Ask for one link of typed-in fields, under the portal's column names; they pass every rule an extract's row does.
+def link_typed(
+    context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, override: str = ""
+) -> SingleLink:
+    """Ask for one link of typed-in fields, under the portal's column names; they pass every rule an
+    extract's row does.
 
     Without a cuid one is made that has nothing to do with the card. Raises as `link_row` does.
     """
@@ -177,27 +209,37 @@ def link_typed(context: IssuerContext, linking: Linking, typed: Mapping[str, str
         update={"source": SourceSettings(), "columns": {}, "filter": {}, "full_portfolio": False}
     )
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns(), [typed.get(name, "") for name in columns()]])
+    csv.writer(text, lineterminator="\n").writerows(
+        [columns(), [typed.get(name, "") for name in columns()]]
+    )
     built = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
     stream = BytesIO(text.getvalue().encode())
     fields = _refined(context._replace(issuer=plain), stream, built, RowScope(keep_cells=True))
-    key = (
-        f"{prompted_prefix(context.issuer.issuer)}{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
-    )
+    key = f"{prompted_prefix(context.issuer.issuer)}{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     return _Asking(context, linking, key).ask(fields, override, lambda _: "")
 
 
-def _refined(context: IssuerContext, stream: Readable, source: SourceIdentity, scope: RowScope) -> dict[str, Any]:
+def _refined(
+    context: IssuerContext, stream: Readable, source: SourceIdentity, scope: RowScope
+) -> dict[str, Any]:
     """Return the one valid row of a source; LinkRequestError says why there is none."""
     issuer = context.issuer
     scan = Scan(context, stream, source, local_day(context.adapters.now(), issuer.time_zone), scope)
     pieces = list(scan)
-    good = [row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)]
+    good = [
+        row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)
+    ]
     reported = (
-        pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls().str.split("|").list.last()
+        pl.concat([piece.others for piece in pieces])["reasons"]
+        .explode()
+        .drop_nulls()
+        .str.split("|")
+        .list.last()
     )
     if not good:
-        raise LinkRequestError(codes=", ".join(reported.unique(maintain_order=True)) or "row.record.missing")
+        raise LinkRequestError(
+            codes=", ".join(reported.unique(maintain_order=True)) or "row.record.missing"
+        )
     if issuer.test and scan.route.other_cards:
         raise WrongCardsError(extract=source.key, count=1, kind="real", test="true")
     if not issuer.test and scan.route.test_cards:
@@ -209,11 +251,22 @@ class _Asking:
     """One attempt: where it is recorded, and for whom."""
 
     def __init__(
-        self, context: IssuerContext, linking: Linking, key: str, keys: RunKeys | None = None, row: int | None = None
+        self,
+        context: IssuerContext,
+        linking: Linking,
+        key: str,
+        keys: RunKeys | None = None,
+        row: int | None = None,
     ) -> None:
         if context.issuer.service is None:
             raise NoServiceError(issuer=context.issuer.issuer)
-        self._context, self._linking, self._key, self._keys, self._row = context, linking, key, keys, row
+        self._context, self._linking, self._key, self._keys, self._row = (
+            context,
+            linking,
+            key,
+            keys,
+            row,
+        )
         self._settings: ServiceSettings = context.issuer.service
         self._today = local_day(context.adapters.now(), context.issuer.time_zone)
 
@@ -242,32 +295,52 @@ class _Asking:
     def _send(self, request: CardLinkRequest) -> CardLink | Refusal:
         try:
             return self._linking.create_link(request)
-        except (AnswerLostError, StrangeAnswerError):  # the link may exist: the outcome stays unknown
+        except (
+            AnswerLostError,
+            StrangeAnswerError,
+        ):  # the link may exist: the outcome stays unknown
             raise
         except CardlinkError as error:
             kind = type(error).__name__
-            self._record(SingleAnswered(outcome=UNSENT, at=self._context.adapters.now(), reasons=(kind,)))
+            self._record(
+                SingleAnswered(outcome=UNSENT, at=self._context.adapters.now(), reasons=(kind,))
+            )
             raise
 
     def _judged(self, reported: CardLink | Refusal, last_4: str | None) -> SingleAnswered:
-        """Check the response as a result row is checked: a link points to an allowed host and contains no card."""
+        """Check the response as a result row is checked: a link points to an allowed host and
+        contains no card.
+        """
         now = self._context.adapters.now()
         if isinstance(reported, Refusal):
-            codes, message = tuple(reported.codes.split(", ")), redact(reported.message, foreign=True)
+            codes, message = (
+                tuple(reported.codes.split(", ")),
+                redact(reported.message, foreign=True),
+            )
             return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=message)
         url = reported.url or self._settings.url_of(reported.cardholder_long_token)
         if url is None:
             raise StrangeAnswerError(
-                place=f"POST {self._settings.link_path}", problem="a link without a URL; see [service] link_url"
+                place=f"POST {self._settings.link_path}",
+                problem="a link without a URL; see [service] link_url",
             )
         link_id, raw = (
-            redact(text) if text else text for text in (reported.id or self._settings.id_of(url), reported.expires_raw)
+            redact(text) if text else text
+            for text in (reported.id or self._settings.id_of(url), reported.expires_raw)
         )
         hosts = self._context.issuer.portal.allowed_hosts
-        if shows_card(url, last_4) or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item():
+        if (
+            shows_card(url, last_4)
+            or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item()
+        ):
             return SingleAnswered(outcome=REFUSED, at=now, link_id=link_id, reasons=(NOT_ALLOWED,))
         return SingleAnswered(
-            outcome=LINKED, at=now, link_id=link_id, url=url, expires_on=self._ends(raw), expires_raw=raw
+            outcome=LINKED,
+            at=now,
+            link_id=link_id,
+            url=url,
+            expires_on=self._ends(raw),
+            expires_raw=raw,
         )
 
     def _ends(self, raw: str | None) -> date:
@@ -283,13 +356,23 @@ class _Asking:
         self._context.adapters.store.create(answer_key(self._key), canonical(answered))
         if self._keys is not None:
             number = self._key.rpartition("/")[2].removesuffix(".json")
-            record_event(self._context.adapters, self._keys, "single", attempt=number, outcome=answered.outcome)
+            record_event(
+                self._context.adapters,
+                self._keys,
+                "single",
+                attempt=number,
+                outcome=answered.outcome,
+            )
 
     def _refuse_taken(self, asked: SingleAsked) -> None:
-        """Raise CardTakenError if the card has an active link or awaits one, from any run or a single link."""
+        """Raise CardTakenError if the card has an active link or awaits one, from any run or a
+        single link.
+        """
         for one in trace(self._context.adapters, self._context.issuer.issuer, asked.cuid).attempts:
             if one.last_4 == asked.last_4 and (one.active(self._today) or one.state == AWAITING):
-                where = f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
+                where = (
+                    f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
+                )
                 raise CardTakenError(reason=f"{where} {_how(one)}")
 
 

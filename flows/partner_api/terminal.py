@@ -1,4 +1,6 @@
-"""Prompts of the partner's interface at a terminal: the fields of one card, and what a job needs."""
+"""Prompts of the partner's interface at a terminal: the fields of one card, and what a job
+needs.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def supplied(terminal: Terminal, column: str) -> str:
 def _prompt(terminal: Terminal, field: Field) -> str:
     default = field.usual or ("" if field.optional else None)
     try:
-        typed = terminal.ask(field.label, secret=field.secret, default=default, show_default=bool(field.usual))
+        typed = terminal.ask(
+            field.label, secret=field.secret, default=default, show_default=bool(field.usual)
+        )
     except KeyboardInterrupt:
         pass
     else:
@@ -125,7 +129,9 @@ class Watcher:
         with self._warning(left):
             answers = {}
             for one in request.account_link:
-                answers[one.key_name] = self._terminal.ask(one.label or one.key_name, secret=one.secret)
+                answers[one.key_name] = self._terminal.ask(
+                    one.label or one.key_name, secret=one.secret
+                )
                 if one.secret:
                     hide(answers[one.key_name])
             return answers

@@ -1,6 +1,8 @@
-"""The partner's transaction reports: read by name, every row once, none dropped; kept as Parquet, whatever their names.
+"""The partner's transaction reports: read by name, every row once, none dropped; kept as Parquet,
+whatever their names.
 
-A report fed twice, or in any order with others, says the same: what counts is put together anew from all of them.
+A report fed twice, or in any order with others, says the same: what counts is put together anew
+from all of them.
 """
 
 from __future__ import annotations
@@ -53,11 +55,15 @@ class Transactions(NamedTuple):
 
 
 def read_transactions(content: bytes, name: str) -> Transactions:
-    """Read a transaction report (plain or gzip bytes, any delimiter and date); nothing is raised."""
+    """Read a transaction report (plain or gzip bytes, any delimiter and date); nothing is
+    raised.
+    """
     text, problems = text_of(content)
     cells, problem = _rows(_LINE_END.split(text))
     rows = pl.DataFrame(cells, schema=ROW, orient="row")
-    return Transactions(hashlib.sha256(content).hexdigest(), name, _reported(rows), (*problems, *problem))
+    return Transactions(
+        hashlib.sha256(content).hexdigest(), name, _reported(rows), (*problems, *problem)
+    )
 
 
 def _rows(lines: list[str]) -> tuple[Iterator[tuple[int | str | None, ...]], list[str]]:
@@ -70,7 +76,9 @@ def _rows(lines: list[str]) -> tuple[Iterator[tuple[int | str | None, ...]], lis
     reported = (line for line in lines[at + 1 :] if line.strip().strip(delimiter))
     # Line by line: no cell of a report spans lines, so a quote left open spoils its own line only.
     records = (next(csv.reader([printable(line)], delimiter=delimiter), []) for line in reported)
-    return (_fit(number, record, places, width) for number, record in enumerate(records, start=1)), []
+    return (
+        _fit(number, record, places, width) for number, record in enumerate(records, start=1)
+    ), []
 
 
 def _head(line: str) -> tuple[str, dict[str, int], int] | None:
@@ -78,26 +86,43 @@ def _head(line: str) -> tuple[str, dict[str, int], int] | None:
     for delimiter in DELIMITERS:
         cells = next(csv.reader([line], delimiter=delimiter), [])
         folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
-        found = ((name, next((one for one in all_ if one in folded), None)) for name, all_ in TRANSACTIONS.items())
+        found = (
+            (name, next((one for one in all_ if one in folded), None))
+            for name, all_ in TRANSACTIONS.items()
+        )
         places = {name: folded.index(spelling) for name, spelling in found if spelling is not None}
         if {"cuid", "status"} <= places.keys():
             return delimiter, places, len(cells)
     return None
 
 
-def _fit(number: int, record: list[str], places: dict[str, int], width: int) -> tuple[int | str | None, ...]:
+def _fit(
+    number: int, record: list[str], places: dict[str, int], width: int
+) -> tuple[int | str | None, ...]:
     whole = len(record) >= width or places["cuid"] + 1 < len(record)
     fits = whole and not any(cell.strip() for cell in record[width:])
     cells = {name: record[at].strip() or None for name, at in places.items() if at < len(record)}
-    return number, cells.get("cuid") if fits else None, cells.get("status"), cells.get("completed_on")
+    return (
+        number,
+        cells.get("cuid") if fits else None,
+        cells.get("status"),
+        cells.get("completed_on"),
+    )
 
 
 def _reported(rows: pl.DataFrame) -> pl.DataFrame:
     """Return what each row means: placed, ended otherwise, or still running."""
     words = rows["status"].unique().to_list()
-    status = pl.col("status").replace_strict(words, [code(word) for word in words], return_dtype=pl.String)
-    coded = rows.with_columns(status.alias("status"), day_in("completed_on").alias("completed_on"), storable("cuid"))
-    placed, ended = pl.col("status").is_in(PLACED), pl.col("status").is_in(ENDS) | pl.col("completed_on").is_not_null()
+    status = pl.col("status").replace_strict(
+        words, [code(word) for word in words], return_dtype=pl.String
+    )
+    coded = rows.with_columns(
+        status.alias("status"), day_in("completed_on").alias("completed_on"), storable("cuid")
+    )
+    placed, ended = (
+        pl.col("status").is_in(PLACED),
+        pl.col("status").is_in(ENDS) | pl.col("completed_on").is_not_null(),
+    )
     return coded.with_columns(
         pl.lit(value=True).alias("opened"),
         pl.col("status").is_in(AUTHENTICATED).alias("authenticated"),
@@ -116,12 +141,17 @@ class ReadTransactions(NamedTuple):
 
 
 def ingest_transactions(store: Store, issuer: str, runs: Iterable[Manifest]) -> ReadTransactions:
-    """Keep every transaction report that is new or has changed; name the rows whose cuid has a link in none of `runs`.
+    """Keep every transaction report that is new or has changed; name the rows whose cuid has a link
+    in none of `runs`.
 
     A report that is taken away later still counts.
     """
     kept = set(kept_reports(store, issuer))
-    listed = {_key(issuer, entry): entry for entry in store.keys(transactions(issuer)) if entry.key[-1] != "/"}
+    listed = {
+        _key(issuer, entry): entry
+        for entry in store.keys(transactions(issuer))
+        if entry.key[-1] != "/"
+    }
     for key, entry in listed.items():
         if key not in kept or _facts(read(store, key))["version"] != _version(entry):
             _keep(store, key, entry)
@@ -129,12 +159,16 @@ def ingest_transactions(store: Store, issuer: str, runs: Iterable[Manifest]) -> 
     strange = _unknown_marks(store, issuer, files, runs)
     breaks = {one for key in files for one in _breaks(read(store, key), strange)}
     return ReadTransactions(
-        len(files), sum(kept_frame(store, key, [POSITION]).height for key in files), tuple(sorted(breaks))
+        len(files),
+        sum(kept_frame(store, key, [POSITION]).height for key in files),
+        tuple(sorted(breaks)),
     )
 
 
 def _key(issuer: str, entry: Entry) -> str:
-    """Return where a report is kept: named after the file, so that a complete one replaces a half-written one."""
+    """Return where a report is kept: named after the file, so that a complete one replaces a
+    half-written one.
+    """
     return f"{placements(issuer)}reports/{digest(entry.key.encode())[:32]}.parquet"
 
 
@@ -154,11 +188,15 @@ def _facts(content: bytes) -> dict[str, str]:
     return pl.read_parquet_metadata(BytesIO(content))
 
 
-def _unknown_marks(store: Store, issuer: str, files: Iterable[str], runs: Iterable[Manifest]) -> pl.Series:
+def _unknown_marks(
+    store: Store, issuer: str, files: Iterable[str], runs: Iterable[Manifest]
+) -> pl.Series:
     """Return 64-bit hashes of the cuids without a link; runs are read until every one is found."""
     markers = [kept_frame(store, key, ["cuid"]).drop_nulls().select(_mark()) for key in files]
     left = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *markers])["mark"].unique()
-    for linked in chain(_prompted_marks(store, issuer), *(_linked(store, manifest) for manifest in runs)):
+    for linked in chain(
+        _prompted_marks(store, issuer), *(_linked(store, manifest) for manifest in runs)
+    ):
         left = left.filter(~left.is_in(linked.implode()))
         if left.is_empty():
             break

@@ -1,4 +1,6 @@
-"""How requests are sent: session, rate limit, what is safe to retry, our errors for those of HTTP."""
+"""How requests are sent: session, rate limit, what is safe to retry, our errors for those of
+HTTP.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,15 @@ class Credentials:
 
     def as_json(self) -> dict[str, str]:
         """Return the properties as requests spell them."""
-        return {name: getattr(self, name) for name in ("app_name", "app_key", "username", "password")}
+        return {
+            name: getattr(self, name) for name in ("app_name", "app_key", "username", "password")
+        }
 
 
 class Session(Protocol):
-    """Authenticates requests; interface.md 5 leaves open how, so any scheme that uses headers fits."""
+    """Authenticates requests; interface.md 5 leaves open how, so any scheme that uses headers
+    fits.
+    """
 
     def headers(self) -> Mapping[str, str]:
         """Return the headers of a request; logs in first if necessary."""
@@ -60,7 +66,9 @@ class Session(Protocol):
 
 
 class LoginSession:
-    """A session by login: exchanges the credentials for a token, which every later request carries."""
+    """A session by login: exchanges the credentials for a token, which every later request
+    carries.
+    """
 
     def __init__(self, login: Callable[[], str | None]) -> None:
         self._login = login
@@ -87,7 +95,9 @@ class LoginSession:
 class RateLimiter:
     """Spaces requests evenly; `clock` gives monotonic seconds."""
 
-    def __init__(self, per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self, per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
         self._step = 1 / per_second
         self._clock = clock
         self._sleep = sleep
@@ -118,7 +128,9 @@ class RetryPolicy(Enum):
 
 
 class Request(NamedTuple):
-    """One request; `place` names it in messages without secret ids, `lost` says what to do without a response."""
+    """One request; `place` names it in messages without secret ids, `lost` says what to do without
+    a response.
+    """
 
     method: str
     path: str
@@ -166,7 +178,9 @@ class Sender:
         self._turns.take()
         headers, sent = dict(request.headers), True
         try:
-            answer = self._http.request(request.method, request.path.lstrip("/"), headers=headers, json=request.body)
+            answer = self._http.request(
+                request.method, request.path.lstrip("/"), headers=headers, json=request.body
+            )
         except _UNSENT as error:
             kind, sent = type(error).__name__, False
         except httpx.HTTPError as error:
@@ -185,7 +199,9 @@ class Sender:
         if status == LIMITED or status >= OUT_OF_ORDER:
             self._turns.hold(_seconds(answer.headers.get("Retry-After", "")))
             if request.again is not RetryPolicy.READ and status != LIMITED:
-                raise AnswerLostError(place=request.place, kind=f"HTTP {status}", advice=request.lost)
+                raise AnswerLostError(
+                    place=request.place, kind=f"HTTP {status}", advice=request.lost
+                )
             raise _RetryError(f"HTTP {status}")
         if status == UNAUTHORISED:
             raise UnauthorisedError(place=request.place, status=status)
@@ -193,11 +209,16 @@ class Sender:
             raise NoSuchRecordError(place=request.place)
         if request.refusable:
             return Response(status, answer.content)
-        raise ServiceRefusedError(place=request.place, status=status, reason=refusal_of(answer.content).codes)
+        raise ServiceRefusedError(
+            place=request.place, status=status, reason=refusal_of(answer.content).codes
+        )
 
 
-def connect(settings: ServiceSettings, transport: httpx.BaseTransport | None = None) -> httpx.Client:
-    """Return the connection to a service, silent about addresses and headers; redirects are not followed.
+def connect(
+    settings: ServiceSettings, transport: httpx.BaseTransport | None = None
+) -> httpx.Client:
+    """Return the connection to a service, silent about addresses and headers; redirects are not
+    followed.
 
     A redirect would carry a card or a token to a place nobody named.
     """
@@ -205,9 +226,12 @@ def connect(settings: ServiceSettings, transport: httpx.BaseTransport | None = N
         logging.getLogger(name).setLevel(logging.WARNING)  # they log addresses and headers
     return httpx.Client(
         base_url=settings.base_url,
-        timeout=httpx.Timeout(settings.read_timeout_seconds, connect=settings.connect_timeout_seconds),
+        timeout=httpx.Timeout(
+            settings.read_timeout_seconds, connect=settings.connect_timeout_seconds
+        ),
         transport=transport,
-        trust_env=urlsplit(settings.base_url).hostname not in LOOPBACK,  # there is no proxy before loopback
+        # there is no proxy before loopback
+        trust_env=urlsplit(settings.base_url).hostname not in LOOPBACK,
     )
 
 

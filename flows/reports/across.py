@@ -1,6 +1,8 @@
-"""The report across runs: what is outstanding since when, what failed over time, what is about to expire.
+"""The report across runs: what is outstanding since when, what failed over time, what is about to
+expire.
 
-And the worklist: what is to be done about all runs of an issuer, by whom, and the command to paste; due first on top.
+And the worklist: what is to be done about all runs of an issuer, by whom, and the command to paste;
+due first on top.
 """
 
 import shlex
@@ -42,7 +44,9 @@ LISTED = 200  # reasons, and lines of the worklist, listed here; worklist.csv ha
 
 
 class RunFacts(NamedTuple):
-    """One committed run: its figures, reasons by stage (code, rows), links by expiry date and hours, open chunks."""
+    """One committed run: its figures, reasons by stage (code, rows), links by expiry date and
+    hours, open chunks.
+    """
 
     run: str
     as_of: date
@@ -55,8 +59,12 @@ class RunFacts(NamedTuple):
     hours: Mapping[str, int] = {}
 
 
-def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: summary.ReportTerms) -> dict[str, Any]:
-    """Return the facts of the report across runs; `unlinked` comes from `flows.reports.lists.unlinked`."""
+def across(
+    runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: summary.ReportTerms
+) -> dict[str, Any]:
+    """Return the facts of the report across runs; `unlinked` comes from
+    `flows.reports.lists.unlinked`.
+    """
     waiting = [one for run in runs for one in run.waiting]
     late = [one for one in waiting if terms.overdue(one)]
     codes = unlinked.group_by(code="reason").agg(cardholders=pl.len()).drop_nulls("code")
@@ -65,24 +73,42 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: summary.Repo
     return {
         "seen": terms.now.isoformat(timespec="seconds"),
         "answer_within_hours": terms.within,
-        "verdict": summary.OUT_OF_BALANCE if any(run.state == summary.OUT_OF_BALANCE for run in runs) else verdict,
+        "verdict": summary.OUT_OF_BALANCE
+        if any(run.state == summary.OUT_OF_BALANCE for run in runs)
+        else verdict,
         "rows": {name: sum(run.rows[name] for run in runs) for name in summary.FIGURES},
-        "runs": [{"run": run.run, "as_of": run.as_of.isoformat(), "state": run.state, **run.rows} for run in runs],
+        "runs": [
+            {"run": run.run, "as_of": run.as_of.isoformat(), "state": run.state, **run.rows}
+            for run in runs
+        ],
         "outstanding": {
             **_sizes(waiting),
             "overdue": _sizes(late),
-            "missing": {kind: _sizes([one for one in waiting if one.missing == kind]) for kind in summary.LACKS},
+            "missing": {
+                kind: _sizes([one for one in waiting if one.missing == kind])
+                for kind in summary.LACKS
+            },
             "ages": {
-                age: _sizes([one for one in waiting if summary.age_step(one.since, terms.now) == age])
+                age: _sizes(
+                    [one for one in waiting if summary.age_step(one.since, terms.now) == age]
+                )
                 for age in summary.AGES
             },
         },
-        "links": summary.by_expiry((pair for run in runs for pair in run.expires.items()), terms.now.date()),
+        "links": summary.by_expiry(
+            (pair for run in runs for pair in run.expires.items()), terms.now.date()
+        ),
         "reasons": _reasons(runs)[:LISTED],
         "unlinked": {
             "cardholders": unlinked.height,
-            "by_attempts": unlinked["attempts"].value_counts(name="cardholders").sort("attempts").to_dicts(),
-            "reasons": [{**one, "action": reason(one["code"]).action} for one in codes.head(LISTED).to_dicts()],
+            "by_attempts": unlinked["attempts"]
+            .value_counts(name="cardholders")
+            .sort("attempts")
+            .to_dicts(),
+            "reasons": [
+                {**one, "action": reason(one["code"]).action}
+                for one in codes.head(LISTED).to_dicts()
+            ],
         },
     }
 
@@ -92,14 +118,22 @@ def _sizes(chunks: Sequence[summary.WaitingChunk]) -> dict[str, int]:
 
 
 def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
-    """Return every reason, ours and the partner's, with its rows per business date, most rows first."""
+    """Return every reason, ours and the partner's, with its rows per business date, most rows
+    first.
+    """
     nights: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for run in runs:
         for stage, reported in run.reasons.items():
             for code, rows in reported:
                 nights[code, stage][run.as_of.isoformat()] += rows
     found = [
-        {"code": code, "stage": stage, "action": reason(code).action, "rows": sum(days.values()), "nights": dict(days)}
+        {
+            "code": code,
+            "stage": stage,
+            "action": reason(code).action,
+            "rows": sum(days.values()),
+            "nights": dict(days),
+        }
         for (code, stage), days in nights.items()
     ]
     return sorted(found, key=lambda one: (-one["rows"], one["code"], one["stage"]))
@@ -107,12 +141,25 @@ def _reasons(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
 
 ISSUER, PARTNER, OPERATOR = "issuer", "partner", "operator"
 DECIDED = {one.reason for one in DECISIONS.values() if one.reason}
-# What is to be done about cardholders without a link, by the action of the reason of their last attempt.
+# What is to be done about cardholders without a link, by the action of the reason of their last
+# attempt.
 _UNLINKED = {
     FIX: ("rows to correct", ISSUER, "cardlink corrections {run} --to FILE"),
-    RESUBMIT: ("errors to send again", OPERATOR, "cardlink resubmit {run} --action 'resubmit as is' --reason WHY"),
-    ASK: ("errors to ask about", PARTNER, "cardlink resubmit {run} --action 'ask the partner' --reason WHY"),
-    "lost": ("rows decided lost, to send again", OPERATOR, "cardlink resubmit {run} --code {code} --reason WHY"),
+    RESUBMIT: (
+        "errors to send again",
+        OPERATOR,
+        "cardlink resubmit {run} --action 'resubmit as is' --reason WHY",
+    ),
+    ASK: (
+        "errors to ask about",
+        PARTNER,
+        "cardlink resubmit {run} --action 'ask the partner' --reason WHY",
+    ),
+    "lost": (
+        "rows decided lost, to send again",
+        OPERATOR,
+        "cardlink resubmit {run} --code {code} --reason WHY",
+    ),
 }
 
 
@@ -132,7 +179,11 @@ class Work(NamedTuple):
     def facts(self, now: datetime) -> dict[str, Any]:
         """Return the line as the tables show it."""
         due, age = self.due.isoformat(timespec="seconds"), summary.duration(now - self.since)
-        line = {name: value for name, value in self._asdict().items() if name not in ("since", "who", "command")}
+        line = {
+            name: value
+            for name, value in self._asdict().items()
+            if name not in ("since", "who", "command")
+        }
         return {**line, "due": due, "age": age, "who": self.who, "command": self.command}
 
 
@@ -140,11 +191,19 @@ def _chunks(issuer: str, run: RunFacts, terms: summary.ReportTerms) -> Iterator[
     """Yield the chunks to upload, held, and awaited; what came and does not fit is a break."""
     broken = {chunk_of(one["place"]) for one in run.breaks}
     for one in run.waiting:
-        due, place, who = one.since + timedelta(hours=terms.within), f"{one.run} {one.chunk}", OPERATOR
+        due, place, who = (
+            one.since + timedelta(hours=terms.within),
+            f"{one.run} {one.chunk}",
+            OPERATOR,
+        )
         if one.chunk in broken or one.state == "cancelled":
             continue
         if one.state == "waiting" and one.missing == summary.MISSING:
-            kind, due, command = "chunks to upload", one.since, f"cardlink outbox fetch {place} --to FOLDER"
+            kind, due, command = (
+                "chunks to upload",
+                one.since,
+                f"cardlink outbox fetch {place} --to FOLDER",
+            )
         elif one.state == "held":
             kind, command = "chunks held", f"cardlink outbox release {place} --reason WHY"
         elif one.missing == summary.MISSING and terms.overdue(one):
@@ -160,30 +219,63 @@ def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
         since, ways = datetime.fromisoformat(one["since"]), one.get("decide")
         command = ways[0]["command"] if ways else f"cardlink report {run.run}"
         chunk = chunk_of(one["place"]) or None
-        yield Work(since, f"break {one['name']}", issuer, run.run, chunk, one["rows"], since, OPERATOR, command)
+        yield Work(
+            since,
+            f"break {one['name']}",
+            issuer,
+            run.run,
+            chunk,
+            one["rows"],
+            since,
+            OPERATOR,
+            command,
+        )
 
 
 def _unlinked(issuer: str, runs: Iterable[RunFacts], unlinked: pl.DataFrame) -> Iterator[Work]:
-    """Yield the cardholders whose last attempt gave no link, by its run and what is to be done about it."""
+    """Yield the cardholders whose last attempt gave no link, by its run and what is to be done
+    about it.
+    """
     days = {run.run: _midnight(run.as_of) for run in runs}
-    decided = pl.when(pl.col("reason").is_in(sorted(DECIDED))).then(pl.struct(act=pl.lit("lost"), code="reason"))
+    decided = pl.when(pl.col("reason").is_in(sorted(DECIDED))).then(
+        pl.struct(act=pl.lit("lost"), code="reason")
+    )
     by = decided.otherwise(pl.struct(act="action", code=pl.lit(""))).struct.unnest()
     grouped = unlinked.with_columns(by).group_by("run", "act", "code").len()
     for run, action, code, rows in grouped.iter_rows():
         if action in _UNLINKED:
             kind, who, command = _UNLINKED[action]
             since = days[run]
-            yield Work(since, kind, issuer, run, None, rows, since, who, command.format(run=run, code=code))
+            yield Work(
+                since, kind, issuer, run, None, rows, since, who, command.format(run=run, code=code)
+            )
 
 
 def _ending(issuer: str, runs: Iterable[RunFacts], terms: summary.ReportTerms) -> Iterator[Work]:
     """Yield the links that end within a week."""
     today = terms.now.date()
-    ends = [(day, links) for run in runs for day, links in run.expires.items() if day and 0 <= (day - today).days < 8]
+    ends = [
+        (day, links)
+        for run in runs
+        for day, links in run.expires.items()
+        if day and 0 <= (day - today).days < 8
+    ]
     if ends:
-        due, rows, command = _midnight(min(ends)[0]), sum(links for _, links in ends), f"cardlink renew {issuer}"
+        due, rows, command = (
+            _midnight(min(ends)[0]),
+            sum(links for _, links in ends),
+            f"cardlink renew {issuer}",
+        )
         yield Work(
-            due, f"links end {summary.SOON}", issuer, "", None, rows, terms.now, OPERATOR, f"{command} --within 7d"
+            due,
+            f"links end {summary.SOON}",
+            issuer,
+            "",
+            None,
+            rows,
+            terms.now,
+            OPERATOR,
+            f"{command} --within 7d",
         )
 
 
@@ -191,13 +283,16 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-# What is read of the runs' own reports, which stay unchanged; all that is written is below `<issuer>/reconciliation/`.
+# What is read of the runs' own reports, which stay unchanged; all that is written is below
+# `<issuer>/reconciliation/`.
 
 BATCH = 100_000  # rows looked at together
 
 
 class Survey(NamedTuple):
-    """What is known across the runs: each run's facts, what is to be done, and the tables of `cards` without a link."""
+    """What is known across the runs: each run's facts, what is to be done, and the tables of
+    `cards` without a link.
+    """
 
     runs: list[RunFacts]
     cards: pl.DataFrame
@@ -208,10 +303,11 @@ class Survey(NamedTuple):
 
 
 def survey(context: IssuerContext, start: date | None = None, end: date | None = None) -> Survey:
-    """Return what is known of the issuer's committed runs of these business dates; nothing is written.
+    """Return what is known of the issuer's committed runs of these business dates; nothing is
+    written.
 
-    Without `start` every run counts, but cardholders only those of the runs of the last LIFE, since that reads every
-    row: once.
+    Without `start` every run counts, but cardholders only those of the runs of the last LIFE, since
+    that reads every row: once.
     """
     store, issuer = context.adapters.store, context.issuer
     terms = summary.ReportTerms(context.adapters.now(), issuer.portal.answer_within_hours)
@@ -224,14 +320,17 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     held, tried = Cardholders(), list[pl.DataFrame]()
 
     def rows_of(run: Manifest) -> pl.DataFrame:
-        rows = pl.concat([part.select(*lists.CARD, "state", "reasons") for part in run_rows(store, run)])
+        rows = pl.concat(
+            [part.select(*lists.CARD, "state", "reasons") for part in run_rows(store, run)]
+        )
         return rows.with_columns(pl.lit(run.run).alias("run"))
 
     with ThreadPoolExecutor(context.adapters.connections) as readers:
         found = list(readers.map(lambda run: _facts(store, run), runs))
         in_order = sorted(lately, key=lambda one: turns.get(one.run, -1))
         together = parted(readers.map(rows_of, in_order), lambda one: one.height, BATCH)
-        for some in map(pl.concat, together):  # a frame costs more than its rows, where runs are small
+        # a frame costs more than its rows, where runs are small
+        for some in map(pl.concat, together):
             held.add([some])
             tried.append(_attempts(some))
     held.add([prompted_links(store, issuer.issuer)])
@@ -240,17 +339,27 @@ def survey(context: IssuerContext, start: date | None = None, end: date | None =
     work += [*_unlinked(name, found, cards), *_ending(name, found, terms), *_strays(store, name)]
     for run, text in documents.refusals(store, name, every).items():
         at = datetime.fromisoformat(text)
-        work.append(Work(at, "refused extracts", name, run, None, 0, at, ISSUER, f"cardlink extracts {name}"))
+        work.append(
+            Work(
+                at, "refused extracts", name, run, None, 0, at, ISSUER, f"cardlink extracts {name}"
+            )
+        )
     work = sorted([*work, *_unconfirmed(store, name)])
     return Survey(found, cards, held.count(), work, terms, since)
 
 
-def reconcile_runs(context: IssuerContext, start: date | None = None, end: date | None = None) -> dict[str, Any]:
-    """Write the report across the issuer's committed runs of these business dates, and return its facts."""
+def reconcile_runs(
+    context: IssuerContext, start: date | None = None, end: date | None = None
+) -> dict[str, Any]:
+    """Write the report across the issuer's committed runs of these business dates, and return its
+    facts.
+    """
     store, issuer = context.adapters.store, context.issuer
     found = survey(context, start, end)
     runs, cards, terms = found.runs, found.cards, found.terms
-    twice = active_twice(store, issuer.issuer, terms.now.date(), list(commits_since(store, issuer.issuer)))
+    twice = active_twice(
+        store, issuer.issuer, terms.now.date(), list(commits_since(store, issuer.issuer))
+    )
     work = pl.DataFrame([one.facts(terms.now) for one in found.work], reports.Work.dtypes())
     facts = {
         "issuer": issuer.issuer,
@@ -264,7 +373,9 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
         "cardholders": found.cardholders,
         "hours": hours_of((one.hours for one in runs), issuer.portal.link_within_hours),
         "active_twice": twice.height,
-        "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get("funnel"),
+        "funnel": (read_facts(store, f"{placements(issuer.issuer)}summary.json") or {}).get(
+            "funnel"
+        ),
     }
     folder = reconciliation(issuer.issuer)
     tables = {"worklist": work, "unlinked": cards, "active-twice": twice}
@@ -278,7 +389,9 @@ def reconcile_runs(context: IssuerContext, start: date | None = None, end: date 
 
 def _strays(store: Store, issuer: str) -> Iterator[Work]:
     """Yield the result files with breaks that belong to no run, since each is there."""
-    for file in (one.file for one in read_waiting(store, issuer).values() if one.told and not one.runs):
+    for file in (
+        one.file for one in read_waiting(store, issuer).values() if one.told and not one.runs
+    ):
         for at in (entry.modified for entry in store.keys(file) if entry.key == file):
             again = f"cardlink mend ingest-again {issuer} {shlex.quote(file.partition('/results/')[2])} --reason WHY"
             yield Work(at, "result files to look at", issuer, "", None, 0, at, OPERATOR, again)
@@ -287,24 +400,46 @@ def _strays(store: Store, issuer: str) -> Iterator[Work]:
 def _unconfirmed(store: Store, issuer: str) -> Iterator[Work]:
     """Yield the last delivery of links, unless the receiving side has confirmed it."""
     number, last = last_record(store, deliveries(issuer), Delivery)
-    if last is not None and not list(store.keys(f"{deliveries(issuer)}{number:06d}/confirmed.json")):
-        changes, command = last.new + last.replaced + last.withdrawn, f"cardlink deliver {issuer} --confirm {number}"
+    if last is not None and not list(
+        store.keys(f"{deliveries(issuer)}{number:06d}/confirmed.json")
+    ):
+        changes, command = (
+            last.new + last.replaced + last.withdrawn,
+            f"cardlink deliver {issuer} --confirm {number}",
+        )
         yield Work(
-            last.at, "links to confirm", issuer, "", None, changes, last.at, OPERATOR, f"{command} --reason RECEIPT"
+            last.at,
+            "links to confirm",
+            issuer,
+            "",
+            None,
+            changes,
+            last.at,
+            OPERATOR,
+            f"{command} --reason RECEIPT",
         )
 
 
 def _facts(store: Store, manifest: Manifest) -> RunFacts:
-    """Return a run's facts from its report or the record of its purge; without either every sent row is awaiting."""
+    """Return a run's facts from its report or the record of its purge; without either every sent
+    row is awaiting.
+    """
     keys = keys_of(manifest.run)
     found = documents.read_summary(store, keys)
     gone = documents.read_purged(store, keys, "ledger") if found is None else None
     if gone is not None:
         reasons = {"submit": sorted(manifest.reasons.items()), "partner": []}
         return RunFacts(manifest.run, manifest.as_of, gone.verdict, gone.rows, reasons, {}, ())
-    counts = dict.fromkeys(summary.FIGURES, 0) | manifest.counts.model_dump(include=set(summary.FIGURES))
+    counts = dict.fromkeys(summary.FIGURES, 0) | manifest.counts.model_dump(
+        include=set(summary.FIGURES)
+    )
     unanswered = {**counts, "awaiting": manifest.counts.submitted}
-    reported = found or {"verdict": "committed, to be uploaded", "rows": unanswered, "expires": {}, "reasons": {}}
+    reported = found or {
+        "verdict": "committed, to be uploaded",
+        "rows": unanswered,
+        "expires": {},
+        "reasons": {},
+    }
     awaited = reported["rows"]["awaiting"]
     partner = [(one["code"], one["rows"]) for one in reported["reasons"].get("partner", ())]
     return RunFacts(
@@ -313,25 +448,36 @@ def _facts(store: Store, manifest: Manifest) -> RunFacts:
         reported["verdict"],
         reported["rows"],
         {"submit": sorted(manifest.reasons.items()), "partner": partner},
-        {date.fromisoformat(day) if day else None: links for day, links in reported["expires"].items()},
+        {
+            date.fromisoformat(day) if day else None: links
+            for day, links in reported["expires"].items()
+        },
         tuple(_waiting(store, keys, manifest, reported=found is not None)) if awaited else (),
         [one for one in reported.get("breaks", ()) if not one["notice"]],
         reported.get("hours", {}).get("spread", {}),
     )
 
 
-def _waiting(store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool) -> list[summary.WaitingChunk]:
+def _waiting(
+    store: Store, keys: RunKeys, manifest: Manifest, *, reported: bool
+) -> list[summary.WaitingChunk]:
     """Return the chunks with unanswered rows; without a report that is all of them."""
     names = ("chunk", "sent", "answers", "awaiting")
     if reported:
-        table = pl.read_csv(BytesIO(read(store, keys.report("chunks.csv"))), columns=names, infer_schema=False)
+        table = pl.read_csv(
+            BytesIO(read(store, keys.report("chunks.csv"))), columns=names, infer_schema=False
+        )
     else:
-        table = pl.DataFrame([(one.number, one.rows, 0, one.rows) for one in manifest.chunks], names, orient="row")
+        table = pl.DataFrame(
+            [(one.number, one.rows, 0, one.rows) for one in manifest.chunks], names, orient="row"
+        )
     return summary.waiting_chunks(table.cast(pl.UInt32), chunk_states(store, keys, manifest))
 
 
 def _attempts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return what gave no link (`lists.TRIED`): errors of the partner, refusals of ours, cancelled chunks."""
+    """Return what gave no link (`lists.TRIED`): errors of the partner, refusals of ours, cancelled
+    chunks.
+    """
     state, code = pl.col("state"), pl.col("reasons").list.first().str.split("|").list.last()
     stages = {ERROR: "partner", REJECTED: "submit", CANCELLED: lists.OUTBOX}
     stage = state.replace_strict(stages, default=None, return_dtype=pl.String).alias("stage")

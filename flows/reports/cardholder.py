@@ -1,4 +1,6 @@
-"""Trace one cardholder over all runs: what happened to each row, the status of every card, and what to do next."""
+"""Trace one cardholder over all runs: what happened to each row, the status of every card, and what
+to do next.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -27,16 +29,32 @@ CANCELLED = "cancelled"
 SINGLE = "single"
 UNSENT = "not taken"  # a single link whose request the service did not accept
 SOON = 14  # days before its expiry in which a link is worth renewing
-_WAITS = {  # status and next step of a row without an answer, by the state of its chunk in the outbox
-    "waiting": ("waits for its upload", "upload it: cardlink outbox fetch {run} {chunk} --to FOLDER"),
-    "held": ("is on hold with its chunk", "to release it: cardlink outbox release {run} {chunk} --reason WHY"),
+# status and next step of a row without an answer, by the state of its chunk in the outbox
+_WAITS = {
+    "waiting": (
+        "waits for its upload",
+        "upload it: cardlink outbox fetch {run} {chunk} --to FOLDER",
+    ),
+    "held": (
+        "is on hold with its chunk",
+        "to release it: cardlink outbox release {run} {chunk} --reason WHY",
+    ),
     "uploaded": (
         "was uploaded and has no answer yet",
         "fetch the result of chunk {chunk}, then: cardlink ingest {issuer}",
     ),
-    "answered": ("has no answer in its chunk's result", "ask the partner for it; the breaks: cardlink report {run}"),
-    CANCELLED: ("was not sent: its chunk was cancelled", "cardlink resubmit {run} --missing --reason WHY"),
-    SINGLE: ("was requested as a single link, with unknown outcome", "ask the partner before requesting it again"),
+    "answered": (
+        "has no answer in its chunk's result",
+        "ask the partner for it; the breaks: cardlink report {run}",
+    ),
+    CANCELLED: (
+        "was not sent: its chunk was cancelled",
+        "cardlink resubmit {run} --missing --reason WHY",
+    ),
+    SINGLE: (
+        "was requested as a single link, with unknown outcome",
+        "ask the partner before requesting it again",
+    ),
 }
 _WORDS = {
     ERROR: "was refused by the partner",
@@ -55,8 +73,8 @@ class Attempt(NamedTuple):
     """One row of the cardholder in one run: where it went and what came of it.
 
     `state` is linked, error or awaiting for a row that was sent, else its fate; `sent` is the state of its chunk in
-    the outbox, or SINGLE; `row` is 0 where the fields were typed in. `reasons` are codes, the partner's where it
-    answered, else ours.
+    the outbox, or SINGLE; `row` is 0 where the fields were typed in. `reasons` are codes, the
+    partner's where it answered, else ours.
     """
 
     at: datetime  # of the commit
@@ -93,15 +111,25 @@ class CardStatus(NamedTuple):
     then: str
 
 
-def attempt_of(reported: Attempt, record: Mapping[str, Any], came: Mapping[str, Any], chunk: str) -> Attempt:
-    """Return the attempt of one ledger record: `reported` is what its whole run shares, `came` the row's outcome.
+def attempt_of(
+    reported: Attempt, record: Mapping[str, Any], came: Mapping[str, Any], chunk: str
+) -> Attempt:
+    """Return the attempt of one ledger record: `reported` is what its whole run shares, `came` the
+    row's outcome.
 
     `came` is its reconciled row, empty without a report; `chunk` is the state of its chunk in the outbox.
     """
-    state = (came.get("state") or AWAITING) if record["fate"] == ledger.SUBMITTED else record["fate"]
+    state = (
+        (came.get("state") or AWAITING) if record["fate"] == ledger.SUBMITTED else record["fate"]
+    )
     reasons = (came if state == ERROR else record)["reasons"]
-    known: dict[str, Any] = {name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")}
-    known |= {name: came.get(name) for name in ("expires_on", "url", "result", "trouble", "how", "message")}
+    known: dict[str, Any] = {
+        name: record[name] for name in ("row", "last_4", "expiration", "chunk", "position")
+    }
+    known |= {
+        name: came.get(name)
+        for name in ("expires_on", "url", "result", "trouble", "how", "message")
+    }
     return reported._replace(
         **known,
         state=CANCELLED if state == AWAITING and chunk == CANCELLED else state,
@@ -114,7 +142,12 @@ def attempt_of(reported: Attempt, record: Mapping[str, Any], came: Mapping[str, 
 def single_attempt(reported: Attempt, asked: SingleAsked, answer: SingleAnswered | None) -> Attempt:
     """Return the attempt of a single link; without an answer its outcome is unknown."""
     attempt = reported._replace(
-        at=asked.at, row=asked.row or 0, last_4=asked.last_4, expiration=asked.expiration, state=AWAITING, sent=SINGLE
+        at=asked.at,
+        row=asked.row or 0,
+        last_4=asked.last_4,
+        expiration=asked.expiration,
+        state=AWAITING,
+        sent=SINGLE,
     )
     if answer is None:
         return attempt
@@ -128,7 +161,9 @@ def single_attempt(reported: Attempt, asked: SingleAsked, answer: SingleAnswered
 
 
 def card_statuses(attempts: Sequence[Attempt], today: date) -> list[CardStatus]:
-    """Return the status of every card: by the active link that lasts longest, else by what last happened to it."""
+    """Return the status of every card: by the active link that lasts longest, else by what last
+    happened to it.
+    """
     cards: dict[tuple[str, str | None, str | None], list[Attempt]] = {}
     for one in attempts:
         cards.setdefault((one.issuer, one.last_4, one.expiration), []).append(one)
@@ -137,8 +172,16 @@ def card_statuses(attempts: Sequence[Attempt], today: date) -> list[CardStatus]:
 
 def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
     active = [one for one in found if one.active(today)]
-    decisive = [one for one in found if one.state not in (ledger.SUPPRESSED, ledger.DUPLICATE, CANCELLED, UNSENT)]
-    last = max(active, key=lambda one: one.expires_on or date.max) if active else (decisive or found)[-1]
+    decisive = [
+        one
+        for one in found
+        if one.state not in (ledger.SUPPRESSED, ledger.DUPLICATE, CANCELLED, UNSENT)
+    ]
+    last = (
+        max(active, key=lambda one: one.expires_on or date.max)
+        if active
+        else (decisive or found)[-1]
+    )
     until, renew = last.expires_on, f"cardlink renew {last.issuer}"
     if active:
         status = f"has a link until {until}" if until else "has a link"
@@ -148,17 +191,29 @@ def _card_status(found: Sequence[Attempt], today: date) -> CardStatus:
     elif last.state == AWAITING:
         status, then = waits(last.sent, last.trouble, last.run, last.issuer, last.chunk)
     else:
-        word = "has no usable answer, as an operator decided" if last.how == DECISION else _WORDS[last.state]
+        word = (
+            "has no usable answer, as an operator decided"
+            if last.how == DECISION
+            else _WORDS[last.state]
+        )
         status = word + (f": {', '.join(last.reasons)}" if last.reasons else "")
         then = _next_step(last)
-    runs = list(dict.fromkeys(one.run or "typed in" for one in found if one.active(today) or one.state == AWAITING))
+    runs = list(
+        dict.fromkeys(
+            one.run or "typed in" for one in found if one.active(today) or one.state == AWAITING
+        )
+    )
     if len(runs) > 1:
         status += f"; it is active in {len(runs)} runs: {', '.join(runs)}"
     return CardStatus(last.issuer, last.last_4, last.expiration, status, then)
 
 
-def waits(sent: str, trouble: str | None, run: str, issuer: str, chunk: int | None) -> tuple[str, str]:
-    """Return status and next step of a row without an answer that counts: `trouble` is the break of one that came."""
+def waits(
+    sent: str, trouble: str | None, run: str, issuer: str, chunk: int | None
+) -> tuple[str, str]:
+    """Return status and next step of a row without an answer that counts: `trouble` is the break of
+    one that came.
+    """
     status, then = _WAITS[sent]
     if trouble:
         kind = KINDS[trouble]
@@ -168,7 +223,9 @@ def waits(sent: str, trouble: str | None, run: str, issuer: str, chunk: int | No
 
 
 def _next_step(last: Attempt) -> str:
-    """Return the action of the first reason that has one, and the command that sends the row again."""
+    """Return the action of the first reason that has one, and the command that sends the row
+    again.
+    """
     reported = next((one for one in map(reason, last.reasons) if one.action != NOTHING), None)
     typed = f"cardlink link {last.issuer} --prompt"
     again = f"cardlink resubmit {last.run} --row {last.row} --reason WHY" if last.run else typed
@@ -177,8 +234,14 @@ def _next_step(last: Attempt) -> str:
     if reported is None:
         return ""
     if reported.action == FIX:
-        return f"fix it at the source{f' ({reported.hint})' if reported.hint else ''}, then: {again}"
-    return f"{reported.action}, naming {last.run}, chunk {last.chunk}" if last.chunk else reported.action
+        return (
+            f"fix it at the source{f' ({reported.hint})' if reported.hint else ''}, then: {again}"
+        )
+    return (
+        f"{reported.action}, naming {last.run}, chunk {last.chunk}"
+        if last.chunk
+        else reported.action
+    )
 
 
 class CardGivenError(OperatorError):
@@ -196,27 +259,41 @@ class CardholderTrace(NamedTuple):
 
 
 def refuse_card_number(cuid: str) -> None:
-    """Raise CardGivenError, which does not repeat the text, where the rule of cuids would reject it."""
+    """Raise CardGivenError, which does not repeat the text, where the rule of cuids would reject
+    it.
+    """
     given = pl.DataFrame({"cuid": [cuid], "pan": [None]}, {"cuid": pl.String, "pan": pl.String})
     if given.select(holds_card(pl.col("cuid"), pl.col("pan"))).item():
         raise CardGivenError
 
 
 def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> CardholderTrace:
-    """Return every attempt of a cardholder in an issuer's committed runs; links only with `urls`; CardGivenError."""
+    """Return every attempt of a cardholder in an issuer's committed runs; links only with `urls`;
+    CardGivenError.
+    """
     refuse_card_number(cuid)
     store = adapters.store
     gone = without_ledger(store, issuer)
     kept = [run for run in run_ids(store, issuer) if str(run) not in gone]
-    found = [one for reported in concurrently(lambda run: _of_run(adapters, run, cuid), kept) for one in reported]
+    found = [
+        one
+        for reported in concurrently(lambda run: _of_run(adapters, run, cuid), kept)
+        for one in reported
+    ]
     typed = [one for one in prompted_singles(store, issuer) if one.asked.cuid == cuid]
-    found += [single_attempt(Attempt(one.asked.at, issuer, ""), one.asked, one.answered) for one in typed]
+    found += [
+        single_attempt(Attempt(one.asked.at, issuer, ""), one.asked, one.answered) for one in typed
+    ]
     shown = found if urls else [one._replace(url=None) for one in found]
-    return CardholderTrace(tuple(sorted(shown, key=lambda one: (one.at, one.row))), tuple(sorted(gone)))
+    return CardholderTrace(
+        tuple(sorted(shown, key=lambda one: (one.at, one.row))), tuple(sorted(gone))
+    )
 
 
 def _of_run(adapters: Adapters, run: RunId, cuid: str) -> list[Attempt]:
-    """Return the attempts in one run, and its single links; of a ledger part without the cuid only that is decoded."""
+    """Return the attempts in one run, and its single links; of a ledger part without the cuid only
+    that is decoded.
+    """
     store, keys = adapters.store, RunKeys(run)
     manifest = read_manifest(store, keys)
     found, came, sent = list[dict[str, Any]](), dict[int, dict[str, Any]](), list[int]()
@@ -232,18 +309,25 @@ def _of_run(adapters: Adapters, run: RunId, cuid: str) -> list[Attempt]:
     repeats = manifest.selection.of if manifest.selection else ""
     shared = Attempt(committed, keys.run.issuer, manifest.run, origin=repeats)
     waiting = [row for row in sent if came.get(row, {}).get("state", AWAITING) == AWAITING]
-    chunks = {item.chunk.number: item.state for item in (outbox(adapters, manifest.run) if waiting else ())}
+    chunks = {
+        item.chunk.number: item.state
+        for item in (outbox(adapters, manifest.run) if waiting else ())
+    }
     states = [chunks.get(one["chunk"], "") if one["row"] in waiting else "" for one in found]
     attempts = [
-        attempt_of(shared, one, came.get(one["row"], {}), state) for one, state in zip(found, states, strict=True)
+        attempt_of(shared, one, came.get(one["row"], {}), state)
+        for one, state in zip(found, states, strict=True)
     ]
     numbers, typed = {one["row"] for one in found}, shared._replace(origin="")
     alone = [one for one in singles(store, keys) if one.asked.row in numbers]
     return attempts + [single_attempt(typed, one.asked, one.answered) for one in alone]
 
 
-def _outcomes_of(store: Store, keys: RunKeys, part: LedgerPart, rows: list[int]) -> dict[int, dict[str, Any]]:
-    """Return the reconciled rows of these rows as their result files have them; nothing where there is no report yet.
+def _outcomes_of(
+    store: Store, keys: RunKeys, part: LedgerPart, rows: list[int]
+) -> dict[int, dict[str, Any]]:
+    """Return the reconciled rows of these rows as their result files have them; nothing where there
+    is no report yet.
 
     A single link that counts for a row is an attempt of its own.
     """
@@ -254,6 +338,8 @@ def _outcomes_of(store: Store, keys: RunKeys, part: LedgerPart, rows: list[int])
     came = {one["row"]: one for one in found.iter_rows(named=True)}
     for one in came.values():
         if one["how"] == SINGLE:
-            state = ERROR if one["reasons"] or one["message"] else LINKED if one["result"] else AWAITING
+            state = (
+                ERROR if one["reasons"] or one["message"] else LINKED if one["result"] else AWAITING
+            )
             one |= {"state": state, "url": None, "expires_on": None, "how": None}
     return came

@@ -1,4 +1,5 @@
-"""The report in sentences, and as one self-contained HTML page without scripts or external addresses.
+"""The report in sentences, and as one self-contained HTML page without scripts or external
+addresses.
 
 Here the sizes of its charts are computed; colours and markup are in the templates.
 """
@@ -17,7 +18,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from flows.reports import summary as summaries
-from flows.reports.summary import ABOVE_LIMIT, AGES, BALANCED, MISSING, OUT_OF_BALANCE, SOON, UNSETTLED, WAITING
+from flows.reports.summary import (
+    ABOVE_LIMIT,
+    AGES,
+    BALANCED,
+    MISSING,
+    OUT_OF_BALANCE,
+    SOON,
+    UNSETTLED,
+    WAITING,
+)
 from flows.runs.documents import headline
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
@@ -60,7 +70,10 @@ def advice(summary: Mapping[str, Any]) -> list[str]:
     """Return what to do now about a run, most urgent first; empty where nothing is open."""
     steps = [*_broken(summary), *_waiting(summary), *_reasons(summary)]
     soon = sum(one["links"] for one in summary["links"] if one["when"] == SOON)
-    return [*steps, *([f"Remind {rows(soon, 'cardholder')} now: their links expire {SOON}."] if soon else [])]
+    return [
+        *steps,
+        *([f"Remind {rows(soon, 'cardholder')} now: their links expire {SOON}."] if soon else []),
+    ]
 
 
 def _broken(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -94,7 +107,8 @@ def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
     if refused:
         yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be fixed at source."
     attempts = summary.get("attempts")
-    if attempts and not attempts["after"]["error"]:  # each was sent again, and has a link or awaits one
+    # each was sent again, and has a link or awaits one
+    if attempts and not attempts["after"]["error"]:
         return
     todo: Counter[str] = Counter()
     for one in summary["reasons"]["partner"]:
@@ -111,14 +125,21 @@ def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def across_advice(facts: Mapping[str, Any]) -> list[str]:
     """Return how many things of each kind are to be done about all runs of an issuer, due first."""
-    steps = [f"{kind}: {number:,} (cardlink worklist {facts['issuer']})" for kind, number in facts["to_do"].items()]
+    steps = [
+        f"{kind}: {number:,} (cardlink worklist {facts['issuer']})"
+        for kind, number in facts["to_do"].items()
+    ]
     if twice := facts["active_twice"]:
-        steps.append(f"Look at {rows(twice, 'card')} with a link or a wait in more than one run: see active-twice.csv.")
+        steps.append(
+            f"Look at {rows(twice, 'card')} with a link or a wait in more than one run: see active-twice.csv."
+        )
     return steps
 
 
 def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the reasons of both stages, most rows first, each with who refused and its size next to the largest."""
+    """Return the reasons of both stages, most rows first, each with who refused and its size next
+    to the largest.
+    """
     found: Sequence[dict[str, Any]] = [
         {"by": "warning only" if one["warned"] == one["rows"] else by, "kind": kind, **one}
         for stage, by, kind in (("submit", "us", "rejected"), ("partner", "the partner", "error"))
@@ -130,20 +151,33 @@ def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def bar(rows: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the pieces of the bar of where every row went, without empty ones: where each starts, how wide it is."""
+    """Return the pieces of the bar of where every row went, without empty ones: where each starts,
+    how wide it is.
+    """
     counts = {kind: rows[kind] for kind in ENDS if rows[kind]}
     total = sum(counts.values())
     widths = [max(LEAST, BAR_WIDTH * count / total) for count in counts.values()]
     scale = BAR_WIDTH / sum(widths) if widths else 0.0
     shown = [width * scale for width in widths]
     return [
-        {"kind": kind, "name": ENDS[kind], "rows": count, "share": count / total, "start": start, "width": width}
-        for (kind, count), start, width in zip(counts.items(), accumulate(shown, initial=0.0), shown, strict=False)
+        {
+            "kind": kind,
+            "name": ENDS[kind],
+            "rows": count,
+            "share": count / total,
+            "start": start,
+            "width": width,
+        }
+        for (kind, count), start, width in zip(
+            counts.items(), accumulate(shown, initial=0.0), shown, strict=False
+        )
     ]
 
 
 def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any]]:
-    """Return a column for each of the last fourteen runs, oldest left, on one scale, its parts from the bottom up."""
+    """Return a column for each of the last fourteen runs, oldest left, on one scale, its parts from
+    the bottom up.
+    """
     shown = runs[-TREND:]
     most = max((run["read"] for run in shown), default=0) or 1
     columns: list[dict[str, Any]] = []
@@ -157,7 +191,12 @@ def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any
             if height:
                 pieces.append({"kind": kind, "top": top, "height": height})
         label = month if month != before else ""
-        place = {"x": at * SLOT + 18, "day": day.day, "month": label, "current": run["run"] == current}
+        place = {
+            "x": at * SLOT + 18,
+            "day": day.day,
+            "month": label,
+            "current": run["run"] == current,
+        }
         columns.append({**place, "parts": pieces})
         before = month
     return columns
@@ -183,13 +222,16 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         more_reasons=max(0, len(reasons) - MOST_REASONS),
         funnel=summary.get("funnel"),
         shapes=[
-            {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")} for one in summary["shapes"][:MOST_SHAPES]
+            {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")}
+            for one in summary["shapes"][:MOST_SHAPES]
         ],
         repairs=sorted(summary["repairs"].items()),
         breaks=_by_kind(summary["run"], summary["breaks"], datetime.fromisoformat(summary["seen"])),
         more_breaks=summary["more_breaks"],
         expiry=_expiry(summary["links"]),
-        chunk_counts=[(name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")],
+        chunk_counts=[
+            (name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")
+        ],
         missing=MISSING,
         hours=hours_line(summary.get("hours")),
         open_chunks=waiting.head(OPEN_CHUNKS).to_dicts(),
@@ -222,7 +264,9 @@ def across_page(facts: Mapping[str, Any]) -> str:
 
 
 def render(template: str, **facts: Any) -> str:
-    """Return the page of a template; every text is escaped, and the policy allows only our own style sheet."""
+    """Return the page of a template; every text is escaped, and the policy allows only our own
+    style sheet.
+    """
     environment = _environment()
     style = environment.get_template("style.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -247,7 +291,9 @@ def _environment() -> Environment:
         "signed": lambda number: f"{number:+,}",
         "percent": percent,
         "day": lambda text: _day(datetime.fromisoformat(text)),
-        "moment": lambda text: f"{_day(datetime.fromisoformat(text))}, {datetime.fromisoformat(text):%H:%M %Z}",
+        "moment": lambda text: (
+            f"{_day(datetime.fromisoformat(text))}, {datetime.fromisoformat(text):%H:%M %Z}"
+        ),
     }
     return environment
 
@@ -287,7 +333,9 @@ def _by_kind(run: str, breaks: Sequence[Mapping[str, Any]], now: datetime) -> li
                 **found[0],
                 "number": len(found),
                 "rows": sum(one["rows"] for one in found),
-                "age": summaries.duration(now - min(datetime.fromisoformat(one["since"]) for one in found)),
+                "age": summaries.duration(
+                    now - min(datetime.fromisoformat(one["since"]) for one in found)
+                ),
                 "places": places[:PLACES],
                 "more": max(0, len(places) - PLACES),
                 "ways": [] if found[0]["notice"] else summaries.decisions_on(run, found[0]["name"]),
@@ -302,7 +350,12 @@ def _figures(rows: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
     aside = rows["duplicate"] + rows["suppressed"]
     return [
         ("read", "read", rows["read"], "rows of the extract"),
-        ("linked", "linked", rows["linked"], f"{percent(rows['linked'] / sent) if sent else 'none'} of sent"),
+        (
+            "linked",
+            "linked",
+            rows["linked"],
+            f"{percent(rows['linked'] / sent) if sent else 'none'} of sent",
+        ),
         ("error", "error", rows["error"], "refused by partner"),
         ("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
         ("rejected", "rejected", rows["rejected"], "refused, not sent"),
@@ -313,4 +366,7 @@ def _figures(rows: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
 def _expiry(links: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     most = max((one["links"] for one in links), default=0) or 1
     kinds = {"expired": "error", "within 7 days": "rejected"}
-    return [{**one, "share": one["links"] / most, "kind": kinds.get(one["when"], "linked")} for one in links]
+    return [
+        {**one, "share": one["links"] / most, "kind": kinds.get(one["when"], "linked")}
+        for one in links
+    ]

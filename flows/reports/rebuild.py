@@ -1,6 +1,8 @@
-"""Ingest result files; rebuild a run's report from its ledger and outcomes; it may be deleted at any time.
+"""Ingest result files; rebuild a run's report from its ledger and outcomes; it may be deleted at
+any time.
 
-Ledger parts are reconciled one after the other, so that memory stays flat: no chunk spans two parts.
+Ledger parts are reconciled one after the other, so that memory stays flat: no chunk spans two
+parts.
 """
 
 import platform
@@ -44,7 +46,13 @@ from schemas.manifest import FACTS, LedgerPart, Manifest
 
 AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
-SENT_ROW = {"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "chunk": pl.UInt32, "trouble": pl.String}
+SENT_ROW = {
+    "row": pl.UInt32,
+    "cuid": pl.String,
+    "last_4": pl.String,
+    "chunk": pl.UInt32,
+    "trouble": pl.String,
+}
 TREND = 14  # runs in the trend
 AT_A_TIME = 2  # threads
 
@@ -57,7 +65,9 @@ class RunReport(NamedTuple):
 
 
 def rebuild(context: IssuerContext, run: str) -> RunReport:
-    """Reconcile a committed run with all its outcomes and write its report, each file atomically."""
+    """Reconcile a committed run with all its outcomes and write its report, each file
+    atomically.
+    """
     store, keys, now = context.adapters.store, keys_of(run), context.adapters.now()
     manifest = _reportable(store, keys)
     counted: list[Tally] = []
@@ -71,11 +81,22 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
         )
     total = add(counted)
     found, closed = tuple(sorted(total.breaks)), sorted(total.closed, key=lambda pair: pair[0])
-    items, within = outbox(context.adapters, run), timedelta(hours=context.issuer.portal.answer_within_hours)
-    versions = {"cardlink": version("cardlink"), "polars": pl.__version__, "python": platform.python_version()}
+    items, within = (
+        outbox(context.adapters, run),
+        timedelta(hours=context.issuer.portal.answer_within_hours),
+    )
+    versions = {
+        "cardlink": version("cardlink"),
+        "polars": pl.__version__,
+        "python": platform.python_version(),
+    }
     summary = summarise(manifest, total, context.issuer, items, now, versions, closed)
-    summary["hours"] = run_hours(store, manifest, total.arrivals, context.issuer.portal.link_within_hours)
-    if (funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))) is not None:
+    summary["hours"] = run_hours(
+        store, manifest, total.arrivals, context.issuer.portal.link_within_hours
+    )
+    if (
+        funnel := context.funnel(store, manifest, local_day(now, context.issuer.time_zone))
+    ) is not None:
         summary["funnel"] = funnel
     if (again := attempts_after(store, manifest, summary["rows"])) is not None:
         summary["attempts"] = again
@@ -88,7 +109,9 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
 
 
 def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
-    """Rebuild a run's report until its inputs did not change meanwhile, so that the last report has them all."""
+    """Rebuild a run's report until its inputs did not change meanwhile, so that the last report has
+    them all.
+    """
     while True:
         before = _report_inputs(context.adapters.store, keys_of(run))
         report = rebuild(context, run)
@@ -98,11 +121,17 @@ def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
 
 def _report_inputs(store: Store, keys: RunKeys) -> list[Entry]:
     """List the objects added after a run's commit that its report is made of."""
-    return [entry for prefix in (keys.outcomes, keys.closed, keys.singles) for entry in store.keys(prefix)]
+    return [
+        entry
+        for prefix in (keys.outcomes, keys.closed, keys.singles)
+        for entry in store.keys(prefix)
+    ]
 
 
 class Findings(NamedTuple):
-    """The open breaks of a run, their rows (`broken`), and the rows sent that no result names (chunk, row)."""
+    """The open breaks of a run, their rows (`broken`), and the rows sent that no result names
+    (chunk, row).
+    """
 
     breaks: tuple[Break, ...]
     broken: pl.DataFrame
@@ -115,13 +144,21 @@ def find_breaks(context: IssuerContext, run: str) -> Findings:
     counted, waiting = list[Tally](), [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
     for _, rows, tallies in _settle(context, keys, _reportable(context.adapters.store, keys)):
         counted += tallies
-        waiting.append(rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row"))
+        waiting.append(
+            rows.filter(pl.col("trouble").is_null(), state=AWAITING).select("chunk", "row")
+        )
     total = add(counted)
-    return Findings(tuple(one for one in sorted(total.breaks) if not one.notice), total.broken, pl.concat(waiting))
+    return Findings(
+        tuple(one for one in sorted(total.breaks) if not one.notice),
+        total.broken,
+        pl.concat(waiting),
+    )
 
 
 def _reportable(store: Store, keys: RunKeys) -> Manifest:
-    """Return a run's manifest; UnknownRunError where it is not committed, AbandonedError, LedgerPurgedError."""
+    """Return a run's manifest; UnknownRunError where it is not committed, AbandonedError,
+    LedgerPurgedError.
+    """
     manifest = committed(store, str(keys.run))
     documents.refuse_purged(store, keys)
     with suppress(ConflictError):  # a damaged one is written anew
@@ -130,11 +167,16 @@ def _reportable(store: Store, keys: RunKeys) -> Manifest:
     return manifest
 
 
-Settled = tuple[LedgerPart, pl.DataFrame, tuple[Tally, ...]]  # reconciled: its rows, a tally for each group of chunks
+# reconciled: its rows, a tally for each group of chunks
+Settled = tuple[LedgerPart, pl.DataFrame, tuple[Tally, ...]]
 
 
-def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]) -> Iterator[pl.DataFrame]:
-    """Write the reconciled rows of each part (`report/rows/`), add its tallies to `counted`, and yield its links."""
+def _kept(
+    store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[Tally]
+) -> Iterator[pl.DataFrame]:
+    """Write the reconciled rows of each part (`report/rows/`), add its tallies to `counted`, and
+    yield its links.
+    """
     for part, rows, tallies in parts:
         documents.write_parquet(store, documents.rows_key(keys, part), rows)
         counted += tallies
@@ -146,9 +188,15 @@ def _kept(store: Store, keys: RunKeys, parts: Iterable[Settled], counted: list[T
 
 
 def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterator[Settled]:
-    """Reconcile part by part, a few chunks at a time: answers take five times the memory of what was sent."""
+    """Reconcile part by part, a few chunks at a time: answers take five times the memory of what
+    was sent.
+    """
     store, today, run = context.adapters.store, context.adapters.now().date(), manifest.run
-    reported, alone, closings = StoredOutcomes(store, keys), single_links(store, keys), closed_breaks(store, keys)
+    reported, alone, closings = (
+        StoredOutcomes(store, keys),
+        single_links(store, keys),
+        closed_breaks(store, keys),
+    )
     states = chunk_states(store, keys, manifest)
     cancelled = frozenset((run, item.chunk.number) for item in states if item.state == "cancelled")
 
@@ -157,45 +205,63 @@ def _settle(context: IssuerContext, keys: RunKeys, manifest: Manifest) -> Iterat
         outcomes = reported.of(sent["chunk"].unique().to_list())
         mine = alone.join(records, on="row", how="semi")
         settled = with_single_links(reconcile(sent, outcomes, today, cancelled, closings), mine)
-        rows = settled.rows.join(records.select("row", *AS_SENT), on="row", how="left", maintain_order="left")
+        rows = settled.rows.join(
+            records.select("row", *AS_SENT), on="row", how="left", maintain_order="left"
+        )
         return rows, tally(records, settled, outcomes, mine)
 
     def settle_part(part: LedgerPart) -> Settled:
         done = concurrently(settle, _groups(store, keys, part), AT_A_TIME)
         rows = pl.concat([rows for rows, _ in done])
-        in_order = rows if rows["row"].is_sorted() else rows.sort("row")  # chunks are mostly cut in row order
+        # chunks are mostly cut in row order
+        in_order = rows if rows["row"].is_sorted() else rows.sort("row")
         return part, in_order, tuple(counted for _, counted in done)
 
     return map(settle_part, manifest.ledger)
 
 
 def _groups(store: Store, keys: RunKeys, part: LedgerPart) -> list[pl.DataFrame]:
-    """Return the records of a ledger part, some chunks together; rows not sent come with the first."""
+    """Return the records of a ledger part, some chunks together; rows not sent come with the
+    first.
+    """
     (records,) = documents.read_ledger(store, keys, [part], RECORD)
     group = pl.col("chunk").sub(1).floordiv(CHUNKS).fill_null(0).alias("group")
     return records.with_columns(group).partition_by("group", maintain_order=True, include_key=False)
 
 
 def _write_lists(
-    store: Store, keys: RunKeys, manifest: Manifest, total: Tally, items: list[Item], terms: tuple[datetime, timedelta]
+    store: Store,
+    keys: RunKeys,
+    manifest: Manifest,
+    total: Tally,
+    items: list[Item],
+    terms: tuple[datetime, timedelta],
 ) -> None:
     """Write errors.csv, awaiting.csv, breaks.csv and questions.csv."""
     columns = ["row", "cuid", "last_4", "state", "message", "reasons"]
     failed = documents.read_rows(store, keys, manifest.ledger, columns, tables.FAILED)
-    waiting = list(documents.read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING))
+    waiting = list(
+        documents.read_rows(store, keys, manifest.ledger, [*SENT_ROW], pl.col("state") == AWAITING)
+    )
     awaited = pl.concat([pl.DataFrame(schema=SENT_ROW), *waiting])
     listed = {
         "errors": (reports.Refusals.dtypes(), map(tables.errors, failed)),
         "awaiting": (reports.Awaiting.dtypes(), tables.awaiting(waiting, items)),
         "breaks": (tables.BREAKS, [tables.breaks(total.broken, total.breaks)]),
-        "questions": (reports.Questions.dtypes(), [tables.questions(total.broken, awaited, items, *terms)]),
+        "questions": (
+            reports.Questions.dtypes(),
+            [tables.questions(total.broken, awaited, items, *terms)],
+        ),
     }
     for name, (head, frames) in listed.items():
         store.replace(keys.report(f"{name}.csv"), documents.csv_pieces(frames, head))
 
 
-def _write_pages(store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
-    from flows.reports.page import run_page  # both take 60 ms to import, here while the lists are written
+def _write_pages(
+    store: Store, keys: RunKeys, summary: dict[str, Any], chunks: pl.DataFrame
+) -> None:
+    # both take 60 ms to import, here while the lists are written
+    from flows.reports.page import run_page
     from flows.reports.workbook import run_workbook
 
     store.replace(keys.report("chunks.csv"), documents.csv_pieces([chunks], chunks.columns))
@@ -212,9 +278,15 @@ def _in_parallel(*tasks: Callable[[], None]) -> None:
 
 def _trend(store: Store, keys: RunKeys) -> list[dict[str, Any]]:
     """Return the status of the last runs up to this one, oldest first."""
-    earlier = [run for run in documents.run_ids(store, keys.run.issuer) if run.day <= keys.run.day and run != keys.run]
+    earlier = [
+        run
+        for run in documents.run_ids(store, keys.run.issuer)
+        if run.day <= keys.run.day and run != keys.run
+    ]
     runs = [*earlier, keys.run][-TREND:]
-    return [{**documents.run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs]
+    return [
+        {**documents.run_status(store, run)._asdict(), "as_of": run.day.isoformat()} for run in runs
+    ]
 
 
 # Ingest: take in new result files, then bring the reports of all runs they touch up to date.
@@ -228,7 +300,8 @@ class ListedLateError(TryAgainError):
 
 
 class Ingested(NamedTuple):
-    """What one call took in: files, their rows, rows it could not place, and the reports it brought up to date.
+    """What one call took in: files, their rows, rows it could not place, and the reports it brought
+    up to date.
 
     Files whose outcome has not changed count only among `open_files`, those whose breaks are open.
     """
@@ -242,58 +315,91 @@ class Ingested(NamedTuple):
 
 
 def ingest(context: IssuerContext, also: str = "") -> Ingested:
-    """Attribute every new result file, rebuild the reports of the runs they touch (and of `also`), mark the files.
+    """Attribute every new result file, rebuild the reports of the runs they touch (and of `also`),
+    mark the files.
 
-    Runs whose rows were resent by those runs are reported too, since the state of their rows has changed.
-    The markers come last: killed before, the next call does it all again, with the same outcome.
+    Runs whose rows were resent by those runs are reported too, since the state of their rows has
+    changed. The markers come last: killed before, the next call does it all again, with the same
+    outcome.
     """
     store, name = context.adapters.store, context.issuer.issuer
     markers, waiting = intake.read_markers(store, name), intake.read_waiting(store, name)
     decided = decisions(store, name)
-    files = [ResultObject(entry, decided.get(chain_of(name, entry.key), ())) for entry in store.keys(results(name))]
+    files = [
+        ResultObject(entry, decided.get(chain_of(name, entry.key), ()))
+        for entry in store.keys(results(name))
+    ]
     new = [file for file in files if file.mark not in markers]
     basis = intake.basis_of(context) if new else None
-    still = {file.mark: one for file in new if (one := waiting.get(file.mark)) and basis and one.basis in basis}
+    still = {
+        file.mark: one
+        for file in new
+        if (one := waiting.get(file.mark)) and basis and one.basis in basis
+    }
     fresh = [file for file in new if file.mark not in still]
     opened = list(intake.take_in(context, fresh, waiting)) if fresh else []
     taken = [one for one in opened if one.problems != (AWAITED,)]
     told = [one for one in taken if not one.known]
     purged = without_ledger(store, name) if told else frozenset()
-    touched = {run for one in told for run in one.runs | one.left} - purged | ({also} if also else set())
+    touched = {run for one in told for run in one.runs | one.left} - purged | (
+        {also} if also else set()
+    )
     clean_up(context.adapters, ingested(name), *(keys_of(run).base for run in touched))
     kept = {key for one in told for key in one.kept}
     reports = tuple(_report(context, run, kept) for run in newest_first(store, touched))
-    lasting = {one.found.mark: _waits(one, waiting, basis, purged) for one in taken if not one.done} if basis else {}
+    lasting = (
+        {one.found.mark: _waits(one, waiting, basis, purged) for one in taken if not one.done}
+        if basis
+        else {}
+    )
     if (now := still | lasting) != waiting:
         intake.write_waiting(store, name, now)
-    intake.write_markers(store, name, {one.found.mark: one.found.entry for one in taken if one.done})
+    intake.write_markers(
+        store, name, {one.found.mark: one.found.entry for one in taken if one.done}
+    )
     breaks = tuple(now[one.found.mark].told for one in told if not one.settled)
     rows = sum(one.rows for one in told)
-    return Ingested(len(told), rows, breaks, reports, _open_files(store, now.values()), len(opened) - len(taken))
+    return Ingested(
+        len(told), rows, breaks, reports, _open_files(store, now.values()), len(opened) - len(taken)
+    )
 
 
-def _waits(one: IngestedFile, waiting: Mapping[str, Waiting], basis: tuple[str, str], purged: Set[str]) -> Waiting:
-    """Return the record of a file that waits: to be read again when its basis changes, or each time."""
+def _waits(
+    one: IngestedFile, waiting: Mapping[str, Waiting], basis: tuple[str, str], purged: Set[str]
+) -> Waiting:
+    """Return the record of a file that waits: to be read again when its basis changes, or each
+    time.
+    """
     trouble = "" if one.settled or one.known else one.trouble(purged)
     told = waiting[one.found.mark].told if one.known else trouble
     known = "" if may_pass(one.problems) else basis[one.settled]
     runs = tuple(sorted(one.runs))
-    return Waiting(file=redact(one.found.entry.key), basis=known, outcome=one.outcome, runs=runs, told=told)
+    return Waiting(
+        file=redact(one.found.entry.key), basis=known, outcome=one.outcome, runs=runs, told=told
+    )
 
 
 def _open_files(store: Store, waiting: Iterable[Waiting]) -> int:
-    """Count the files with open breaks: those of no run, and those of a run that is out of balance."""
+    """Count the files with open breaks: those of no run, and those of a run that is out of
+    balance.
+    """
     told = [one for one in waiting if one.told]
     runs = {run for one in told for run in one.runs}
     found = {run: read_summary(store, keys_of(run)) for run in runs}
-    broken = {run for run, summary in found.items() if summary and summary["verdict"] == OUT_OF_BALANCE}
+    broken = {
+        run for run, summary in found.items() if summary and summary["verdict"] == OUT_OF_BALANCE
+    }
     return sum(not one.runs or not broken.isdisjoint(one.runs) for one in told)
 
 
 def _report(context: IssuerContext, run: str, kept: Set[str]) -> RunReport:
-    """Rebuild a run's report; ListedLateError where the store does not list yet what was written just now."""
+    """Rebuild a run's report; ListedLateError where the store does not list yet what was written
+    just now.
+    """
     store, prefix = context.adapters.store, keys_of(run).outcomes
-    hidden = {key for key in kept if key.startswith(prefix)} - {entry.key for entry in store.keys(prefix)}
+    hidden = {key for key in kept if key.startswith(prefix)} - {
+        entry.key for entry in store.keys(prefix)
+    }
     if hidden:
         raise ListedLateError(key=min(hidden))
     return rebuild_lasting(context, run)

@@ -1,4 +1,6 @@
-"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the verdict."""
+"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the
+verdict.
+"""
 
 import shlex
 from bisect import bisect_right
@@ -23,7 +25,15 @@ AGES = ("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days")
 _AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
 
 # A link lives two months (interface.md 8), and a reminder needs a week.
-EXPIRIES = ("expired", "within 7 days", "8 to 14 days", "15 to 30 days", "31 to 60 days", "later", "no date given")
+EXPIRIES = (
+    "expired",
+    "within 7 days",
+    "8 to 14 days",
+    "15 to 30 days",
+    "31 to 60 days",
+    "later",
+    "no date given",
+)
 SOON = EXPIRIES[1]
 _EXPIRY_STEPS = (0, 8, 15, 31, 61)  # days to go at which each step after the first begins
 
@@ -33,7 +43,12 @@ ABOVE_LIMIT = "balanced, rejects or errors above the limit"
 OUT_OF_BALANCE = "out of balance"
 EXIT_CODES = {BALANCED: 0, WAITING: 0, ABOVE_LIMIT: 3, OUT_OF_BALANCE: 4}
 
-MISSING, PARTIAL, UNSETTLED, HELD = "no result", "partial result", "result unsettled", "held or cancelled"
+MISSING, PARTIAL, UNSETTLED, HELD = (
+    "no result",
+    "partial result",
+    "result unsettled",
+    "held or cancelled",
+)
 LACKS = (MISSING, PARTIAL, UNSETTLED, HELD)
 DUE = (MISSING, PARTIAL)  # what can be overdue
 
@@ -58,18 +73,24 @@ def duration(span: timedelta) -> str:
 
 
 def by_expiry(links: Iterable[tuple[date | None, int]], today: date) -> list[dict[str, str | int]]:
-    """Count links, given as (expires on, number), by time to expiry: one line per step of EXPIRIES, zeros included.
+    """Count links, given as (expires on, number), by time to expiry: one line per step of EXPIRIES,
+    zeros included.
 
-    A link expires at the end of its day: one that expires today has zero days to go and is not expired.
+    A link expires at the end of its day: one that expires today has zero days to go and is not
+    expired.
     """
     counts = dict.fromkeys(EXPIRIES, 0)
     for day, number in links:
-        counts[EXPIRIES[bisect_right(_EXPIRY_STEPS, (day - today).days)] if day else EXPIRIES[-1]] += number
+        counts[
+            EXPIRIES[bisect_right(_EXPIRY_STEPS, (day - today).days)] if day else EXPIRIES[-1]
+        ] += number
     return [{"when": name, "links": number} for name, number in counts.items()]
 
 
 class WaitingChunk(NamedTuple):
-    """One chunk with unanswered rows: what is missing (of LACKS), since when it waits, its state in the outbox."""
+    """One chunk with unanswered rows: what is missing (of LACKS), since when it waits, its state in
+    the outbox.
+    """
 
     run: str
     chunk: int
@@ -86,15 +107,21 @@ class ReportTerms(NamedTuple):
     within: int
 
     def overdue(self, chunk: WaitingChunk) -> bool:
-        """True where the answer should have come by now; one that came but does not fit is not overdue."""
+        """True where the answer should have come by now; one that came but does not fit is not
+        overdue.
+        """
         return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
 
 
 def waiting_chunks(chunks: pl.DataFrame, items: Iterable[Item]) -> list[WaitingChunk]:
-    """Return the chunks (chunk, sent, answers, awaiting) with rows that wait; no answer is due for one that is held."""
+    """Return the chunks (chunk, sent, answers, awaiting) with rows that wait; no answer is due for
+    one that is held.
+    """
     by_number = {item.chunk.number: item for item in items}
     found = []
-    for chunk, lacks, rows in chunks.filter(pl.col("awaiting") > 0).select("chunk", missing(), "awaiting").iter_rows():
+    for chunk, lacks, rows in (
+        chunks.filter(pl.col("awaiting") > 0).select("chunk", missing(), "awaiting").iter_rows()
+    ):
         item = by_number[chunk]
         kind = HELD if item.state in ("held", "cancelled") else lacks
         found.append(WaitingChunk(item.run, chunk, kind, rows, item.clock, item.state))
@@ -102,7 +129,9 @@ def waiting_chunks(chunks: pl.DataFrame, items: Iterable[Item]) -> list[WaitingC
 
 
 class Line(NamedTuple):
-    """One equation with both sides, and how many breaks closed by operators explain a difference."""
+    """One equation with both sides, and how many breaks closed by operators explain a
+    difference.
+    """
 
     name: str
     left: int
@@ -116,20 +145,39 @@ class Line(NamedTuple):
 
 
 def balance(manifest: Manifest, chunks: pl.DataFrame, still: int, closed: int = 0) -> list[Line]:
-    """Return the equations of a run (README.md, "The balance"): `still` breaks are open, operators `closed` others.
+    """Return the equations of a run (README.md, "The balance"): `still` breaks are open, operators
+    `closed` others.
 
-    Each difference in the results has a break, so where none is open all are closed: shown, but in balance.
+    Each difference in the results has a break, so where none is open all are closed: shown, but in
+    balance.
     """
     counts, behind = manifest.counts, 0 if still else closed
-    linked, error, awaiting, links = (int(chunks[name].sum()) for name in ("linked", "error", "awaiting", "links"))
-    answers, sent = chunks.filter(pl.col("answers") > 0).select(pl.col("answers", "sent").sum()).row(0)
+    linked, error, awaiting, links = (
+        int(chunks[name].sum()) for name in ("linked", "error", "awaiting", "links")
+    )
+    answers, sent = (
+        chunks.filter(pl.col("answers") > 0).select(pl.col("answers", "sent").sum()).row(0)
+    )
     fates = counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
     return [
-        *([] if counts.trailer is None else [Line("trailer count = rows read", counts.trailer, counts.read)]),
+        *(
+            []
+            if counts.trailer is None
+            else [Line("trailer count = rows read", counts.trailer, counts.read)]
+        ),
         Line("rows read = submitted + rejected + duplicate + suppressed", counts.read, fates),
-        Line("rows in chunks = submitted", sum(chunk.rows for chunk in manifest.chunks), counts.submitted),
+        Line(
+            "rows in chunks = submitted",
+            sum(chunk.rows for chunk in manifest.chunks),
+            counts.submitted,
+        ),
         Line("submitted = linked + error + awaiting", counts.submitted, linked + error + awaiting),
-        Line("result rows = rows sent, of answered chunks", answers, sent, behind if answers != sent else 0),
+        Line(
+            "result rows = rows sent, of answered chunks",
+            answers,
+            sent,
+            behind if answers != sent else 0,
+        ),
         Line("links received = rows linked", links, linked, behind if links != linked else 0),
         Line("open breaks = 0", still, 0, behind),
     ]
@@ -153,10 +201,18 @@ def summarise(
     committed = min((item.clock for item in items), default=now)
     aged = _aged(manifest.run, total, committed)
     terms = ReportTerms(now, issuer.portal.answer_within_hours)
-    books = balance(manifest, total.chunks, sum(not one.notice for one in total.breaks), len(closed))
-    files = sorted(total.files, key=lambda file: (file.received or date.min, file.name), reverse=True)
+    books = balance(
+        manifest, total.chunks, sum(not one.notice for one in total.breaks), len(closed)
+    )
+    files = sorted(
+        total.files, key=lambda file: (file.received or date.min, file.name), reverse=True
+    )
     return {
-        **({"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})} if repeats else {}),
+        **(
+            {"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})}
+            if repeats
+            else {}
+        ),
         "run": manifest.run,
         "as_of": manifest.as_of.isoformat(),
         "source": manifest.source.model_dump(),
@@ -174,16 +230,24 @@ def summarise(
         },
         "chunks": {
             "sent": len(manifest.chunks),
-            **{state: total.chunks.filter(state=state).height for state in ("answered", "partial", "awaiting")},
+            **{
+                state: total.chunks.filter(state=state).height
+                for state in ("answered", "partial", "awaiting")
+            },
         },
         "open": _open(waiting_chunks(total.chunks, items), aged, terms, committed),
         "links": by_expiry(total.expiry.iter_rows(), now.date()),
-        "expires": {day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()},
+        "expires": {
+            day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()
+        },
         "reasons": {"submit": _reason_rows(total.refused), "partner": _reason_rows(total.reasons)},
         "shapes": total.shapes.head(SHAPES).to_dicts(),
         "how": how,
         "repairs": manifest.repairs,
-        "balance": [{**line._asdict(), "holds": line.holds, "difference": line.left - line.right} for line in books],
+        "balance": [
+            {**line._asdict(), "holds": line.holds, "difference": line.left - line.right}
+            for line in books
+        ],
         "breaks": aged[:MOST_BREAKS],
         "more_breaks": max(0, len(aged) - MOST_BREAKS),
         "closed": [
@@ -204,9 +268,14 @@ def summarise(
 
 
 def verdict(
-    manifest: Manifest, states: Mapping[str, int], books: Sequence[Line], limits: Limits, decided: int = 0
+    manifest: Manifest,
+    states: Mapping[str, int],
+    books: Sequence[Line],
+    limits: Limits,
+    decided: int = 0,
 ) -> str:
-    """Return a run's verdict: out of balance first, then above the limits, then whether answers are awaited.
+    """Return a run's verdict: out of balance first, then above the limits, then whether answers are
+    awaited.
 
     `decided`: errors by an operator's decision; they count against no limit.
     """
@@ -215,17 +284,30 @@ def verdict(
         return OUT_OF_BALANCE
     refused = states["error"] - decided
     answered = states["linked"] + refused
-    if counts.rejected > limits.max_reject_rate * counts.read or refused > limits.max_error_rate * answered:
+    if (
+        counts.rejected > limits.max_reject_rate * counts.read
+        or refused > limits.max_error_rate * answered
+    ):
         return ABOVE_LIMIT
     return WAITING if states["awaiting"] else BALANCED
 
 
 def _open(
-    waiting: Sequence[WaitingChunk], breaks: Sequence[dict[str, Any]], terms: ReportTerms, committed: datetime
+    waiting: Sequence[WaitingChunk],
+    breaks: Sequence[dict[str, Any]],
+    terms: ReportTerms,
+    committed: datetime,
 ) -> dict[str, Any]:
-    """Return the open items by kind and age, and what is overdue; an answer that came but does not fit is a break."""
-    kinds = {kind: [(one.since, one.awaiting) for one in waiting if one.missing == kind] for kind in LACKS}
-    kinds["breaks"] = [(datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]]
+    """Return the open items by kind and age, and what is overdue; an answer that came but does not
+    fit is a break.
+    """
+    kinds = {
+        kind: [(one.since, one.awaiting) for one in waiting if one.missing == kind]
+        for kind in LACKS
+    }
+    kinds["breaks"] = [
+        (datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]
+    ]
     late = [one.awaiting for one in waiting if terms.overdue(one)]
     return {
         "sent": committed.isoformat(timespec="seconds"),
@@ -236,15 +318,26 @@ def _open(
 
 
 def missing() -> pl.Expr:
-    """Return what a chunk with awaiting rows lacks: its whole result, part of it, or a usable answer."""
-    partial = pl.when(pl.col("answers") < pl.col("sent")).then(pl.lit(PARTIAL)).otherwise(pl.lit(UNSETTLED))
+    """Return what a chunk with awaiting rows lacks: its whole result, part of it, or a usable
+    answer.
+    """
+    partial = (
+        pl.when(pl.col("answers") < pl.col("sent"))
+        .then(pl.lit(PARTIAL))
+        .otherwise(pl.lit(UNSETTLED))
+    )
     return pl.when(pl.col("answers") == 0).then(pl.lit(MISSING)).otherwise(partial).alias("missing")
 
 
 def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> dict[str, Any]:
     ages = {age: [rows for since, rows in items if age_step(since, now) == age] for age in AGES}
     steps = {age: {"items": len(found), "rows": sum(found)} for age, found in ages.items()}
-    return {"kind": kind, "items": len(items), "rows": sum(rows for _, rows in items), "ages": steps}
+    return {
+        "kind": kind,
+        "items": len(items),
+        "rows": sum(rows for _, rows in items),
+        "ages": steps,
+    }
 
 
 def _aged(run: str, total: Tally, committed: datetime) -> list[dict[str, Any]]:
@@ -268,17 +361,31 @@ def _aged(run: str, total: Tally, committed: datetime) -> list[dict[str, Any]]:
 
 
 def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
-    """Return what can be decided about the breaks of a kind: the decision, its effect, and the command."""
-    close = shlex.join(["cardlink", "mend", "close", run, name, *([place_of(place)] if place else ())])
+    """Return what can be decided about the breaks of a kind: the decision, its effect, and the
+    command.
+    """
+    close = shlex.join(
+        ["cardlink", "mend", "close", run, name, *([place_of(place)] if place else ())]
+    )
     return [
-        {"decision": one, "effect": DECISIONS[one].effect, "command": f"{close} --decision {one} --reason WHY"}
+        {
+            "decision": one,
+            "effect": DECISIONS[one].effect,
+            "command": f"{close} --decision {one} --reason WHY",
+        }
         for one in KINDS[name].decisions
     ]
 
 
 def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetime:
-    """Return when a break began; its place is `chunk 7, rows 1, 2`, or a file's name and a remark."""
-    names = (place, *(place.partition(mark)[0] for mark in (", rows ", ", the same as ")), place.rpartition(" (")[0])
+    """Return when a break began; its place is `chunk 7, rows 1, 2`, or a file's name and a
+    remark.
+    """
+    names = (
+        place,
+        *(place.partition(mark)[0] for mark in (", rows ", ", the same as ")),
+        place.rpartition(" (")[0],
+    )
     for named in names:
         if named in days:
             return datetime.combine(days[named], time(), committed.tzinfo)
@@ -286,9 +393,18 @@ def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetim
 
 
 def _reason_rows(reasons: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return each reason's code, rows, rows sent despite it (`warned`), first rows, next action and accepted format."""
+    """Return each reason's code, rows, rows sent despite it (`warned`), first rows, next action and
+    accepted format.
+    """
     return [
-        {"code": code, "rows": rows, "warned": warned, "first": first, "action": reported.action, "hint": reported.hint}
+        {
+            "code": code,
+            "rows": rows,
+            "warned": warned,
+            "first": first,
+            "action": reported.action,
+            "hint": reported.hint,
+        }
         for code, rows, warned, first in reasons.iter_rows()
         for reported in [reason(code)]
     ]

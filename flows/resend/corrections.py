@@ -40,8 +40,12 @@ CELL = {"row": pl.UInt32, "column": pl.String, "correction": pl.String}
 
 
 def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
-    """Return the template (`schemas.corrections.Template`) for refused rows (RUN_ROW), one line per reason."""
-    reported = rows.select("row", "cuid", "last_4", "reasons").explode("reasons").drop_nulls("reasons")
+    """Return the template (`schemas.corrections.Template`) for refused rows (RUN_ROW), one line per
+    reason.
+    """
+    reported = (
+        rows.select("row", "cuid", "last_4", "reasons").explode("reasons").drop_nulls("reasons")
+    )
     parts = pl.col("reasons").str.split("|")
     listed = reported.with_columns(
         pl.lit(run).alias("run"),
@@ -51,9 +55,13 @@ def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
     )
     named = [(code, _column(code), *_words(code)) for code in listed["code"].unique()]
     beside = listed.join(
-        pl.DataFrame(named, dict.fromkeys(NAMED, pl.String), orient="row"), on="code", maintain_order="left"
+        pl.DataFrame(named, dict.fromkeys(NAMED, pl.String), orient="row"),
+        on="code",
+        maintain_order="left",
     )
-    return beside.with_columns(pl.coalesce("column", "for").alias("column")).select(*Template.dtypes())
+    return beside.with_columns(pl.coalesce("column", "for").alias("column")).select(
+        *Template.dtypes()
+    )
 
 
 def _column(code: str) -> str | None:
@@ -90,11 +98,16 @@ class CorrectionsRefusedError(OperatorError):
 
 
 def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
-    """Return the corrections (`Filled`) of a template; CorrectionsUnreadableError, CorrectionsRefusedError."""
+    """Return the corrections (`Filled`) of a template; CorrectionsUnreadableError,
+    CorrectionsRefusedError.
+    """
     cells: dict[tuple[str, str], tuple[object, ...]] = {}
     problems: list[tuple[int, str]] = []
     for line, record in _records(content, name):
-        column, correction = _COLUMNS.get(record.get("column", "").casefold(), ""), record.get("correction", "")
+        column, correction = (
+            _COLUMNS.get(record.get("column", "").casefold(), ""),
+            record.get("correction", ""),
+        )
         if why := _unusable(record, run, column):
             problems.append((line, why))
         elif correction:
@@ -108,17 +121,25 @@ def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
 
 
 def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[tuple[int, str]]:
-    """Return the lines whose row is not in the run (row, cuid, last_4), or has another cuid or last_4 there.
+    """Return the lines whose row is not in the run (row, cuid, last_4), or has another cuid or
+    last_4 there.
 
-    This catches a sheet sorted by one column alone. Leading zeros do not count: spreadsheets drop them.
+    This catches a sheet sorted by one column alone. Leading zeros do not count: spreadsheets drop
+    them.
     """
     beside = filled.select("line", "row", "cuid", "last_4").join(
-        rows.select("row", pl.lit(value=True).alias("there"), *(pl.col(key).alias(f"its {key}") for key in CARD)),
+        rows.select(
+            "row",
+            pl.lit(value=True).alias("there"),
+            *(pl.col(key).alias(f"its {key}") for key in CARD),
+        ),
         on="row",
         how="left",
         maintain_order="left",
     )
-    other = pl.any_horizontal((_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in CARD)
+    other = pl.any_horizontal(
+        (_bare(key) != _bare(f"its {key}")).fill_null(pl.col(key).is_not_null()) for key in CARD
+    )
     reported = beside.select(
         "line",
         why=pl.when(pl.col("there").is_null())
@@ -143,7 +164,9 @@ def _bare(key: str) -> pl.Expr:
 
 
 def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield line number and cells, by the template's column names, of every line that is not blank."""
+    """Yield line number and cells, by the template's column names, of every line that is not
+    blank.
+    """
     text = content.decode("utf-8-sig", "replace")
     if "\ufffd" in text or "\x00" in text:
         raise CorrectionsUnreadableError(name=name, problem="it is not text in UTF-8")
@@ -151,7 +174,11 @@ def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
     if given := _SEP.match(first):
         text = "\n" + text.partition("\n")[2]  # an empty line in its place keeps the line numbers
     delimiter = given[1] if given else max(",;\t", key=first.count)
-    reader, header, problem = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True), list[str](), ""
+    reader, header, problem = (
+        csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True),
+        list[str](),
+        "",
+    )
     try:
         for record in reader:
             cells = [cell.strip().removeprefix("'").strip() for cell in record]
@@ -163,7 +190,8 @@ def _records(content: bytes, name: str) -> Iterator[tuple[int, dict[str, str]]]:
             elif any(cells):
                 header = _header(cells, name)
     except csv.Error:
-        problem = f"the quotes of line {reader.line_num} do not fit"  # its own text would show the line
+        # its own text would show the line
+        problem = f"the quotes of line {reader.line_num} do not fit"
     if problem or not header:
         raise CorrectionsUnreadableError(name=name, problem=problem or "it is empty")
 
@@ -185,7 +213,12 @@ def _header(cells: list[str], name: str) -> list[str]:
 def _unusable(record: dict[str, str], run: str, column: str) -> str:
     """Return why a line cannot be used; "" also for a line without a correction."""
     correction, row = record.get("correction", ""), record.get("row", "")
-    spellings = (one for key, cell in record.items() if key != "run" for one in (cell, _BETWEEN.sub("", cell)))
+    spellings = (
+        one
+        for key, cell in record.items()
+        if key != "run"
+        for one in (cell, _BETWEEN.sub("", cell))
+    )
     if any(redact(one) != one for one in spellings):
         return "something in it looks like a card number"
     if record.get("run", run) not in ("", run):
@@ -209,7 +242,8 @@ class CorrectionsNotFoundError(OperatorError):
 
 
 def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFrame]:
-    """Yield the template (`schemas.corrections.Template`) for a committed run's refused rows, part by part.
+    """Yield the template (`schemas.corrections.Template`) for a committed run's refused rows, part
+    by part.
 
     Rows that are linked or awaiting in a later attempt are left out. UnknownRunError.
     """
@@ -237,11 +271,15 @@ def read_corrections(context: IssuerContext, name: str) -> tuple[SourceIdentity,
         raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
     sha256 = digest(content)
-    return SourceIdentity(key=entry.key, version=entry.version, size=len(content), sha256=sha256), content
+    return SourceIdentity(
+        key=entry.key, version=entry.version, size=len(content), sha256=sha256
+    ), content
 
 
 def corrected_cells(name: str, content: bytes, manifest: Manifest, store: Store) -> pl.DataFrame:
-    """Return row, column, correction of a filled-in template, checked against its run; raises as `read_filled`."""
+    """Return row, column, correction of a filled-in template, checked against its run; raises as
+    `read_filled`.
+    """
     filled = read_filled(content, name, manifest.run)
     numbers = filled["row"].unique().implode()
     found = [rows.filter(pl.col("row").is_in(numbers)) for rows in run_rows(store, manifest)]
@@ -252,7 +290,8 @@ def corrected_cells(name: str, content: bytes, manifest: Manifest, store: Store)
 def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     """Return row, column, correction of every cell that a run took from filled-in templates.
 
-    First those of the run it repeats, if that has the same source; the last one of a cell counts. SourceGoneError.
+    First those of the run it repeats, if that has the same source; the last one of a cell counts.
+    SourceGoneError.
     """
     selection = manifest.selection
     before = read_manifest(context.adapters.store, keys_of(selection.of)) if selection else None
@@ -261,13 +300,18 @@ def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     cells = cells_of(context, before)
     if selection.corrections is None:
         return cells
-    store, (entry, _) = context.adapters.store, reopen_source(context, manifest.run, selection.corrections)
+    store, (entry, _) = (
+        context.adapters.store,
+        reopen_source(context, manifest.run, selection.corrections),
+    )
     later = corrected_cells(entry.key.rpartition("/")[2], read(store, entry.key), before, store)
     return pl.concat([cells, later])
 
 
 def by_row(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return one line per row, with the last corrections, for `flows.submissions.rows.SelectedRows`."""
+    """Return one line per row, with the last corrections, for
+    `flows.submissions.rows.SelectedRows`.
+    """
     if cells.is_empty():
         return pl.DataFrame(schema={"row": pl.UInt32})
     return cells.pivot(on="column", index="row", values="correction", aggregate_function="last")

@@ -1,4 +1,6 @@
-"""Renew links that are about to end: a run for the cardholders who are still in the latest extract."""
+"""Renew links that are about to end: a run for the cardholders who are still in the latest
+extract.
+"""
 
 from collections.abc import Iterable
 from datetime import date, timedelta
@@ -15,7 +17,14 @@ from flows.runs.identity import local_day
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.rows import SelectedRows
-from flows.submissions.submit import NO_ROWS, Checked, Submitted, check_selection, execute, finish_commits
+from flows.submissions.submit import (
+    NO_ROWS,
+    Checked,
+    Submitted,
+    check_selection,
+    execute,
+    finish_commits,
+)
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
 
@@ -29,7 +38,9 @@ RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
 
 
 class RenewalPlan(NamedTuple):
-    """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; `left_out`: cards by reason."""
+    """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; `left_out`:
+    cards by reason.
+    """
 
     of: Manifest
     until: date
@@ -38,10 +49,14 @@ class RenewalPlan(NamedTuple):
     commit: int
 
 
-def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
-    """Return cuid, last_4, ends, row, why of every card whose link ends by `until`; why is null where due.
+def expiring(
+    attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date
+) -> pl.DataFrame:
+    """Return cuid, last_4, ends, row, why of every card whose link ends by `until`; why is null
+    where due.
 
-    A link that ended before `today` is renewed as well. `attempts`: frames with the columns HAD, oldest first;
+    A link that ended before `today` is renewed as well. `attempts`: frames with the columns HAD,
+    oldest first;
     `extract`: row, cuid, last_4, expiration, fate of every row.
     """
     ends = pl.when(pl.col("state") == "linked").then("expires_on")
@@ -57,11 +72,16 @@ def expiring(attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: dat
     named = extract.drop_nulls(CARD).select(*CARD, "row", "expiration", fit.alias("fit"))
     rows = named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
     beside = concerned.join(rows, on=CARD, how="left", maintain_order="left", validate="1:1")
-    return beside.select(*CARD, "ends", "row", _why(today, until).alias("why")).sort("row", *CARD, nulls_last=True)
+    return beside.select(*CARD, "ends", "row", _why(today, until).alias("why")).sort(
+        "row", *CARD, nulls_last=True
+    )
 
 
 def _why(today: date, until: date) -> pl.Expr:
-    year, month = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32), pl.col("expiration").str.slice(2, 2)
+    year, month = (
+        2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32),
+        pl.col("expiration").str.slice(2, 2),
+    )
     last_day = pl.date(year, month.cast(pl.Int32), 1).dt.month_end()
     return (
         pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
@@ -74,19 +94,30 @@ def _why(today: date, until: date) -> pl.Expr:
 
 
 def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
-    """Return the cards of the latest extract whose link ends in so many days; nothing is written. NotFoundError."""
+    """Return the cards of the latest extract whose link ends in so many days; nothing is written.
+    NotFoundError.
+    """
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     links = list(commits_since(store, issuer))
     turns = {link.run: turn for turn, link in enumerate(links)}
     whole = [one for one in manifests(store, issuer) if one.selection is None]
     if not whole:
-        raise NotFoundError(place=issuer, what="committed run of a whole extract", command="cardlink status")
+        raise NotFoundError(
+            place=issuer, what="committed run of a whole extract", command="cardlink status"
+        )
     latest = max(whole, key=lambda one: (one.as_of, turns.get(one.run, -1)))
     records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
     until = today + timedelta(days=within_days)
-    found = expiring((one.rows.select(HAD) for one in attempts(store, issuer, today, links)), records, today, until)
-    left = found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
+    found = expiring(
+        (one.rows.select(HAD) for one in attempts(store, issuer, today, links)),
+        records,
+        today,
+        until,
+    )
+    left = (
+        found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
+    )
     due = found.filter(pl.col("why").is_null())
     return RenewalPlan(latest, until, due, dict(left.iter_rows()), len(links))
 
@@ -94,7 +125,9 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
 def renew(
     context: IssuerContext, within_days: int, on_progress: OnProgress = lambda _: None
 ) -> tuple[RenewalPlan, Submitted | None]:
-    """Commit the run that renews what is due, if anything; repeated after a crash it finishes the same run."""
+    """Commit the run that renews what is due, if anything; repeated after a crash it finishes the
+    same run.
+    """
     finish_commits(context)
     due = renewals(context, within_days)
     if due.rows.is_empty():
@@ -118,6 +151,8 @@ def _job(context: IssuerContext, within_days: int, due: RenewalPlan) -> Job:
     """Plan the run of what is due."""
     source = reopen_source(context, due.of.run, due.of.source)
     rows, reason = due.rows.select("row", origin="row"), f"links that end by {due.until}"
-    selection = Selection(kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason)
+    selection = Selection(
+        kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason
+    )
     again = f"cardlink renew {context.issuer.issuer} --within {within_days}d"
     return selection_job(context, source, SelectedRows(rows), selection, again, due.commit)

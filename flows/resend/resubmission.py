@@ -1,4 +1,6 @@
-"""Resubmit rows of a run: select them by their state now, read them again from their source, commit a run."""
+"""Resubmit rows of a run: select them by their state now, read them again from their source, commit
+a run.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -18,7 +20,13 @@ from flows.resend import selection as choice
 from flows.results.lineage import repeated_runs, run_rows
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.chains import commits_since
-from flows.runs.context import IssuerContext, NoReasonError, ensure_store_safe, overlaid, record_event
+from flows.runs.context import (
+    IssuerContext,
+    NoReasonError,
+    ensure_store_safe,
+    overlaid,
+    record_event,
+)
 from flows.runs.documents import NoSuchRowError, committed, keys_of, read_summary, shaped
 from flows.runs.identity import canonical, digest, local_day
 from flows.runs.keys import corrections
@@ -26,7 +34,14 @@ from flows.runs.store import Entry, write_once
 from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.plan import identify
 from flows.submissions.rows import PICK, RowScope, SelectedRows
-from flows.submissions.submit import NO_ROWS, Checked, Submitted, check_selection, execute, finish_commits
+from flows.submissions.submit import (
+    NO_ROWS,
+    Checked,
+    Submitted,
+    check_selection,
+    execute,
+    finish_commits,
+)
 from schemas import ledger
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
@@ -57,7 +72,9 @@ class NothingToSendError(OperatorError):
 
 
 class Request(NamedTuple):
-    """Which rows of which run to resubmit, and why; corrected files are named as below the issuer's corrections."""
+    """Which rows of which run to resubmit, and why; corrected files are named as below the issuer's
+    corrections.
+    """
 
     run: str
     wanted: choice.RowSelection
@@ -68,7 +85,9 @@ class Request(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where rows are read from; `picks`: row there, and origin, the row of the run; `strangers`: all other rows."""
+    """Where rows are read from; `picks`: row there, and origin, the row of the run; `strangers`:
+    all other rows.
+    """
 
     entry: Entry
     identity: SourceIdentity
@@ -77,7 +96,9 @@ class Source(NamedTuple):
 
 
 class ResendPlan(NamedTuple):
-    """What a resubmission would do with the rows of the run `of` (columns: `flows.resend.selection.decide`)."""
+    """What a resubmission would do with the rows of the run `of` (columns:
+    `flows.resend.selection.decide`).
+    """
 
     of: Manifest
     source: Source
@@ -135,23 +156,30 @@ def rehearse_resubmit(
 
 
 def _given(context: IssuerContext, request: Request, content: bytes | None) -> IssuerContext:
-    """Return a context whose writes stay in memory, with the filled-in template, if it is not in the store yet."""
+    """Return a context whose writes stay in memory, with the filled-in template, if it is not in
+    the store yet.
+    """
     dry = overlaid(context)
     if content is not None:
-        write_once(dry.adapters.store, corrections(context.issuer.issuer) + checked_name(request.corrections), content)
+        write_once(
+            dry.adapters.store,
+            corrections(context.issuer.issuer) + checked_name(request.corrections),
+            content,
+        )
     return dry
 
 
 def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     """Return which rows go out, and why the others stay.
 
-    Raises NothingAskedError, NoSuchRowError, StandingRowsError, SourceGoneError and what corrected files are refused
-    with.
+    Raises NothingAskedError, NoSuchRowError, StandingRowsError, SourceGoneError and what corrected
+    files are refused with.
     """
     if not (any(request[4:]) or any(request.wanted)) or (request.corrections and request.extract):
         raise NothingAskedError(run=request.run)
     store = context.adapters.store
-    links = list(commits_since(store, context.issuer.issuer))  # first: our own commit checks what is committed later
+    # first: our own commit checks what is committed later
+    links = list(commits_since(store, context.issuer.issuer))
     of = committed(store, request.run)
     given, cells, changed = None, pl.DataFrame(schema=templates.CELL), pl.Series(dtype=pl.UInt32)
     if name := request.corrections:
@@ -163,14 +191,23 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
         identity = identify(store, entry)
         picks, numbers = choice.replaced_rows(context, entry, identity, of)
         changed = picks["origin"]
-        named = _selected_rows(context, request, of, frozenset() if any(request.wanted) else frozenset(changed))
+        named = _selected_rows(
+            context, request, of, frozenset() if any(request.wanted) else frozenset(changed)
+        )
         picks = picks.filter(pl.col("origin").is_in(named["row"].implode()))
-        source = Source(entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort())
+        source = Source(
+            entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort()
+        )
     else:
         named = _selected_rows(context, request, of, frozenset(changed))
         numbers = named["row"]
         entry, identity = choice.reopen_source(context, of.run, of.source)
-        source = Source(entry, identity, pl.DataFrame({"row": numbers, "origin": numbers}, PICK), numbers.clear())
+        source = Source(
+            entry,
+            identity,
+            pl.DataFrame({"row": numbers, "origin": numbers}, PICK),
+            numbers.clear(),
+        )
         cells = pl.concat([templates.cells_of(context, of), cells])
     corrected = templates.by_row(cells)
     tried = _recheck(context, source, SelectedRows(source.picks, corrected))
@@ -180,12 +217,25 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     rows = choice.decide(named, source.picks, tried, stands, changed, lifted)
     refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
     refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
-    return ResendPlan(of, source, rows, corrected, given, len(links), _refuse_active(request, rows, alike), refused)
+    return ResendPlan(
+        of,
+        source,
+        rows,
+        corrected,
+        given,
+        len(links),
+        _refuse_active(request, rows, alike),
+        refused,
+    )
 
 
-def _selected_rows(context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]) -> pl.DataFrame:
+def _selected_rows(
+    context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]
+) -> pl.DataFrame:
     """Return the rows asked for, and `also`: those of a corrected file."""
-    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)])
+    named = pl.concat(
+        [choice.asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)]
+    )
     lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
     if len(lacking):
         raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
@@ -198,19 +248,38 @@ def _recheck(context: IssuerContext, source: Source, picked: SelectedRows) -> pl
         return pl.DataFrame(schema=choice.TRIED)
     with open_extract(context, source.entry, source.identity) as stream:
         frames = []
-        for piece in Scan(context, stream, source.identity, _today(context), RowScope(selected=picked)):
-            good = [chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED)) for chunk in piece.chunks]
+        for piece in Scan(
+            context, stream, source.identity, _today(context), RowScope(selected=picked)
+        ):
+            good = [
+                chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED))
+                for chunk in piece.chunks
+            ]
             frames += [shaped(one, choice.TRIED) for one in (piece.others, *good)]
         return pl.concat(frames)
 
 
-def _active(context: IssuerContext, manifest: Manifest, cards: pl.DataFrame, links: Sequence[Manifest]) -> pl.DataFrame:
-    """Return the active attempts (STANDING) with these cards, in the run itself and in every run that still counts."""
+def _active(
+    context: IssuerContext, manifest: Manifest, cards: pl.DataFrame, links: Sequence[Manifest]
+) -> pl.DataFrame:
+    """Return the active attempts (STANDING) with these cards, in the run itself and in every run
+    that still counts.
+    """
     store, today = context.adapters.store, _today(context)
-    mine = attempts_of(store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None)
+    mine = attempts_of(
+        store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None
+    )
     every = chain(mine, attempts(store, context.issuer.issuer, today, links))
-    ours = (one.rows.join(cards, on=choice.CARD, how="semi").with_columns(run=pl.lit(one.run)) for one in every)
-    return pl.concat([pl.DataFrame(schema=choice.STANDING), *(choice.active_attempts(rows, today) for rows in ours)])
+    ours = (
+        one.rows.join(cards, on=choice.CARD, how="semi").with_columns(run=pl.lit(one.run))
+        for one in every
+    )
+    return pl.concat(
+        [
+            pl.DataFrame(schema=choice.STANDING),
+            *(choice.active_attempts(rows, today) for rows in ours),
+        ]
+    )
 
 
 def _today(context: IssuerContext) -> date:
@@ -218,14 +287,23 @@ def _today(context: IssuerContext) -> date:
 
 
 def _is_repeat(selection: Selection | None, request: Request) -> bool:
-    """True where a run has the same reason and override: it used the override up, and may be what is asked for."""
+    """True where a run has the same reason and override: it used the override up, and may be what
+    is asked for.
+    """
     if selection is None or (selection.kind, selection.of) != ("resubmit", request.run):
         return False
-    return (selection.reason, selection.override) == (redact(request.reason), redact(request.override))
+    return (selection.reason, selection.override) == (
+        redact(request.reason),
+        redact(request.override),
+    )
 
 
-def _refuse_active(request: Request, rows: pl.DataFrame, alike: Sequence[Manifest]) -> Manifest | None:
-    """Return the run that did just this before; StandingRowsError for rows asked for by name that may not go out."""
+def _refuse_active(
+    request: Request, rows: pl.DataFrame, alike: Sequence[Manifest]
+) -> Manifest | None:
+    """Return the run that did just this before; StandingRowsError for rows asked for by name that
+    may not go out.
+    """
     stand = rows.filter(pl.col("why").is_in(choice.STANDS))
     where = set(stand["where"])
     before = next((link for link in alike[::-1] if {link.run} == where), None)
@@ -233,30 +311,46 @@ def _refuse_active(request: Request, rows: pl.DataFrame, alike: Sequence[Manifes
     if named.height and not where <= {link.run for link in alike}:
         runs = named["where"].unique().sort().to_list()
         raise StandingRowsError(
-            run=request.run, count=named.height, rows=choice.numbered(named["origin"]), where=", ".join(runs[:5])
+            run=request.run,
+            count=named.height,
+            rows=choice.numbered(named["origin"]),
+            where=", ".join(runs[:5]),
         )
     return before if rows.drop_nulls("why").height == rows.height else None
 
 
 def resubmit(
-    context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None, content: bytes | None = None
+    context: IssuerContext,
+    request: Request,
+    on_progress: OnProgress = lambda _: None,
+    content: bytes | None = None,
 ) -> Submitted:
-    """Send what `plan_resubmit` selects as a run of its own; results that arrived meanwhile are ingested first.
+    """Send what `plan_resubmit` selects as a run of its own; results that arrived meanwhile are
+    ingested first.
 
     `content`: the filled-in template of that name, if it is to be stored first. The same command again finishes the
-    same run, and does nothing once it is committed. Raises NothingToSendError, OvertakenError and what a submit raises.
+    same run, and does nothing once it is committed. Raises NothingToSendError, OvertakenError and
+    what a submit raises.
     """
     if not request.reason.strip():
         raise NoReasonError()
     finish_commits(context)
     ingest(context)
-    chosen = plan_resubmit(context if content is None else _given(context, request, content), request)
+    chosen = plan_resubmit(
+        context if content is None else _given(context, request, content), request
+    )
     if chosen.already is not None:
         return Submitted(chosen.already, already=True)
     if chosen.nothing:
         left = [f"{rows:,} {why}" for why, rows in chosen.left.items()]
-        left += [f"{chosen.refused.height:,} corrected but still refused"] if chosen.refused.height else []
-        raise NothingToSendError(run=request.run, reason=", ".join(left) or "no row is as asked for")
+        left += (
+            [f"{chosen.refused.height:,} corrected but still refused"]
+            if chosen.refused.height
+            else []
+        )
+        raise NothingToSendError(
+            run=request.run, reason=", ".join(left) or "no row is as asked for"
+        )
     if content is not None and chosen.given is not None:
         write_once(context.adapters.store, chosen.given.key, content)
         chosen = chosen._replace(given=templates.read_corrections(context, request.corrections)[0])
@@ -273,7 +367,11 @@ def command(request: Request) -> str:
     wanted = request.wanted
     words = ["cardlink", "resubmit", request.run]
     words += [f"--{flag}" for flag in ("errors", "missing", "rejects") if getattr(wanted, flag)]
-    for option, values in (("--code", wanted.codes), ("--action", wanted.actions), ("--row", wanted.rows)):
+    for option, values in (
+        ("--code", wanted.codes),
+        ("--action", wanted.actions),
+        ("--row", wanted.rows),
+    ):
         words += [word for value in sorted(values) for word in (option, str(value))]
     for option in ("corrections", "extract", "reason", "override"):
         value = redact(getattr(request, option))
@@ -289,20 +387,35 @@ def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
         kind="resubmit",
         of=request.run,
         rows=rows.height,
-        sha256=digest(canonical({**of_what, "corrections": chosen.given.sha256 if chosen.given else ""})),
+        sha256=digest(
+            canonical({**of_what, "corrections": chosen.given.sha256 if chosen.given else ""})
+        ),
         reason=redact(request.reason),
         override=redact(request.override),
         corrections=chosen.given,
     )
     source = (chosen.source.entry, chosen.source.identity)
     job = choice.selection_job(
-        context, source, SelectedRows(rows, chosen.corrected), selection, command(request), chosen.commit
+        context,
+        source,
+        SelectedRows(rows, chosen.corrected),
+        selection,
+        command(request),
+        chosen.commit,
     )
     run, over = job.plan.run, chosen.outgoing.filter("over")
     if over.height:  # before the commit: a crash right after it would lose the record
         runs = sorted(over["where"].unique())
-        record_event(context.adapters, keys_of(run), "overridden", rows=over.height, runs=runs, reason=request.override)
-    once = f"resubmitted-{run}.json"  # with the run that is repeated, however often this one is started
+        record_event(
+            context.adapters,
+            keys_of(run),
+            "overridden",
+            rows=over.height,
+            runs=runs,
+            reason=request.override,
+        )
+    # with the run that is repeated, however often this one is started
+    once = f"resubmitted-{run}.json"
     facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
     record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
     return job

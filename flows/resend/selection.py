@@ -1,4 +1,5 @@
-"""Which rows of a run are resent, and where they are read from: the very bytes of their run, or a corrected extract.
+"""Which rows of a run are resent, and where they are read from: the very bytes of their run, or a
+corrected extract.
 
 No linked or awaiting card is resent, and no row that would be refused as before.
 """
@@ -61,37 +62,56 @@ class RowSelection(NamedTuple):
     rows: frozenset[int] = frozenset()  # numbers of the run's rows
 
 
-def asked(rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = frozenset()) -> pl.DataFrame:
+def asked(
+    rows: pl.DataFrame, wanted: RowSelection, also: frozenset[int] = frozenset()
+) -> pl.DataFrame:
     """Return the selected rows (RUN_ROW) as ASKED, and those of a corrected file (`also`).
 
     `reason`: the first code it was refused for. `named`: selected by number or as missing, not by its errors.
     """
     state = pl.col("state")
     found = rows["reasons"].explode().drop_nulls().unique()
-    codes, asked_for = {one: one.rpartition("|")[2] for one in found}, tuple(f"{one}." for one in wanted.codes)
+    codes, asked_for = (
+        {one: one.rpartition("|")[2] for one in found},
+        tuple(f"{one}." for one in wanted.codes),
+    )
     hits = [
-        one for one, code in codes.items() if f"{code}.".startswith(asked_for) or reason(code).action in wanted.actions
+        one
+        for one, code in codes.items()
+        if f"{code}.".startswith(asked_for) or reason(code).action in wanted.actions
     ]
-    by_reason = state.is_in(REFUSED) & pl.col("reasons").list.eval(pl.element().is_in(hits)).list.any()
+    by_reason = (
+        state.is_in(REFUSED) & pl.col("reasons").list.eval(pl.element().is_in(hits)).list.any()
+    )
     by_kind = (
         (pl.lit(wanted.errors) & (state == ERROR))
         | (pl.lit(wanted.rejects) & (state == ledger.REJECTED))
         | by_reason.fill_null(value=False)
         | pl.col("row").is_in(sorted(also))
     )
-    by_name = (pl.lit(wanted.missing) & state.is_in([AWAITING, CANCELLED])) | pl.col("row").is_in(sorted(wanted.rows))
+    by_name = (pl.lit(wanted.missing) & state.is_in([AWAITING, CANCELLED])) | pl.col("row").is_in(
+        sorted(wanted.rows)
+    )
     first = pl.col("reasons").list.first().str.split("|").list.last()
     reported = rows.with_columns(reason=pl.when(state.is_in(REFUSED)).then(first), named=by_name)
-    return reported.filter(by_kind | pl.col("named")).select(pl.col(name).cast(kind) for name, kind in ASKED.items())
+    return reported.filter(by_kind | pl.col("named")).select(
+        pl.col(name).cast(kind) for name, kind in ASKED.items()
+    )
 
 
 def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the attempts (STANDING and expires_on) that keep a card from being resent: awaiting, or a living link."""
-    return attempts.filter(active(today)).select(pl.col(name).cast(kind) for name, kind in STANDING.items())
+    """Return the attempts (STANDING and expires_on) that keep a card from being resent: awaiting,
+    or a living link.
+    """
+    return attempts.filter(active(today)).select(
+        pl.col(name).cast(kind) for name, kind in STANDING.items()
+    )
 
 
 def cards(asked: pl.DataFrame, picks: pl.DataFrame, tried: pl.DataFrame) -> pl.DataFrame:
-    """Return origin, cuid, last_4 of the card of every selected row, as it was and as it would be now."""
+    """Return origin, cuid, last_4 of the card of every selected row, as it was and as it would be
+    now.
+    """
     before = asked.select(pl.col("row").alias("origin"), *CARD)
     now = tried.join(picks, on="row").select("origin", *CARD)
     return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
@@ -105,10 +125,12 @@ def decide(
     corrected: pl.Series,
     lifted: frozenset[str] | None = None,
 ) -> pl.DataFrame:
-    """Return every selected row: row (of the source), origin, cuid, last_4, state, reason, named, why, where, over.
+    """Return every selected row: row (of the source), origin, cuid, last_4, state, reason, named,
+    why, where, over.
 
     `asked`: ASKED. `picks`: row of the source, and origin, the selected row it stands for. `tried`: TRIED, today's
-    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in any run.
+    verdict on each row of the source. `standing`: STANDING, cards that are linked or awaiting in
+    any run.
     `corrected`: numbers of the selected rows that a corrected file changes. `lifted`: an override is given; it lifts
     active attempts of all runs but these, and such rows go out with `over` true.
 
@@ -128,8 +150,14 @@ def decide(
         .join(verdicts, on="row", how="left", maintain_order="left")
     )
     stands = pl.col("stands").is_not_null()
-    free = pl.lit(value=False) if lifted is None else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
-    decided = reported.with_columns(why=pl.when(stands & ~free).then("stands").otherwise(_refused(corrected)))
+    free = (
+        pl.lit(value=False)
+        if lifted is None
+        else ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
+    )
+    decided = reported.with_columns(
+        why=pl.when(stands & ~free).then("stands").otherwise(_refused(corrected))
+    )
     return decided.select(
         "row", "origin", *(name for name in ASKED if name not in ("row", "reasons")), "why",
         pl.when(stands).then("where").alias("where"), (stands & pl.col("why").is_null()).alias("over"),
@@ -137,9 +165,13 @@ def decide(
 
 
 def _refused(corrected: pl.Series) -> pl.Expr:
-    """Return why a row is not sent; one that was corrected goes out all the same, to be rejected in its own run."""
+    """Return why a row is not sent; one that was corrected goes out all the same, to be rejected in
+    its own run.
+    """
     column = pl.element().str.split("|").list.first()
-    at_source = pl.col("now").list.eval(column.is_in(sorted(AT_SOURCE))).list.any().fill_null(value=False)
+    at_source = (
+        pl.col("now").list.eval(column.is_in(sorted(AT_SOURCE))).list.any().fill_null(value=False)
+    )
     rejected = (pl.col("fate") == ledger.REJECTED) & ~pl.col("origin").is_in(corrected.implode())
     return (
         pl.when(pl.col("row").is_null()).then(pl.lit(NOT_IN_EXTRACT))
@@ -159,7 +191,9 @@ class SourceGoneError(OperatorError):
     """The extract of a run is missing, or has other bytes now."""
 
     message = "{extract}, the extract of run {run}, is gone or has changed: its rows cannot be read again."
-    next_step = "Put the same file back; to resubmit, you can name a newer extract with --extract instead."
+    next_step = (
+        "Put the same file back; to resubmit, you can name a newer extract with --extract instead."
+    )
 
 
 class AmbiguousRowsError(OperatorError):
@@ -169,7 +203,9 @@ class AmbiguousRowsError(OperatorError):
     next_step = "Give each the number of the row it replaces, once, in a column `row`."
 
 
-def reopen_source(context: IssuerContext, run: str, source: SourceIdentity) -> tuple[Entry, SourceIdentity]:
+def reopen_source(
+    context: IssuerContext, run: str, source: SourceIdentity
+) -> tuple[Entry, SourceIdentity]:
     """Return a run's source as it is stored now, checked by its digest; SourceGoneError."""
     store = context.adapters.store
     try:
@@ -196,9 +232,13 @@ def selection_job(
     again: str,
     since: int,
 ) -> Job:
-    """Plan a run of selected rows of a source, and store which they are; the same rows are the same bytes."""
+    """Plan a run of selected rows of a source, and store which they are; the same rows are the same
+    bytes.
+    """
     entry, identity = source
-    plan = plan_selection(context, identity, local_day(context.adapters.now(), context.issuer.time_zone), selection)
+    plan = plan_selection(
+        context, identity, local_day(context.adapters.now(), context.issuer.time_zone), selection
+    )
     write_once(context.adapters.store, keys_of(plan.run).selection, parquet(rows.rows.sort("row")))
     return Job(plan, entry, RowScope(selected=rows), (), again, since=since)
 
@@ -206,13 +246,20 @@ def selection_job(
 def replaced_rows(
     context: IssuerContext, entry: Entry, source: SourceIdentity, manifest: Manifest
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Return which rows of a corrected extract replace which of a run (PICK), and all its rows; AmbiguousRowsError."""
-    rows = pl.concat([pl.DataFrame(schema=CORRECTED), *_rows(context, entry, source)], how="diagonal")
+    """Return which rows of a corrected extract replace which of a run (PICK), and all its rows;
+    AmbiguousRowsError.
+    """
+    rows = pl.concat(
+        [pl.DataFrame(schema=CORRECTED), *_rows(context, entry, source)], how="diagonal"
+    )
     if "number" in rows.columns:
         picks = by_number(rows, manifest.run)
     else:
         cuids = rows["cuid"].drop_nulls().unique().implode()
-        ours = [part.filter(pl.col("cuid").is_in(cuids)) for part in run_rows(context.adapters.store, manifest)]
+        ours = [
+            part.filter(pl.col("cuid").is_in(cuids))
+            for part in run_rows(context.adapters.store, manifest)
+        ]
         picks = by_cuid(rows, pl.concat(ours).select("row", "cuid"))
     unclear = picks.filter(pl.col("row").is_duplicated() | pl.col("origin").is_duplicated())
     if unclear.height:
@@ -226,14 +273,26 @@ def replaced_rows(
 
 
 def by_number(rows: pl.DataFrame, run: str) -> pl.DataFrame:
-    """Return row and origin by the column `number`; rows without one, or of another run, replace nothing."""
-    ours = pl.lit(value=True) if "run" not in rows.columns else pl.col("run").fill_null(run).is_in([run, ""])
+    """Return row and origin by the column `number`; rows without one, or of another run, replace
+    nothing.
+    """
+    ours = (
+        pl.lit(value=True)
+        if "run" not in rows.columns
+        else pl.col("run").fill_null(run).is_in([run, ""])
+    )
     number = pl.col("number").str.strip_chars().cast(pl.UInt32, strict=False)
-    return shaped(rows.filter(ours).with_columns(origin=number), PICK).drop_nulls().unique(maintain_order=True)
+    return (
+        shaped(rows.filter(ours).with_columns(origin=number), PICK)
+        .drop_nulls()
+        .unique(maintain_order=True)
+    )
 
 
 def by_cuid(rows: pl.DataFrame, ours: pl.DataFrame) -> pl.DataFrame:
-    """Return row and origin by cuid; `ours` has row and cuid of every row of the run with one of these cuids."""
+    """Return row and origin by cuid; `ours` has row and cuid of every row of the run with one of
+    these cuids.
+    """
     found = rows.join(ours.rename({"row": "origin"}), on="cuid", maintain_order="left")
     return shaped(found, PICK).drop_nulls().unique(maintain_order=True)
 
@@ -250,7 +309,11 @@ def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Itera
     with open_extract(context, entry, source) as stream:
         extract = Extract(stream, issuer.source, source.key)
         mapping = plan_mapping(extract.header, issuer, source.key, context.header.names, BESIDE)
-        given = {name: header for header, name in ((ROW, "number"), (RUN, "run")) if header in extract.header}
+        given = {
+            name: header
+            for header, name in ((ROW, "number"), (RUN, "run"))
+            if header in extract.header
+        }
         for block in extract:
             mapped, _ = map_rows(block.rows, mapping)
             named = normalise(mapped, issuer.rules).select("row", pl.col(CUID).alias("cuid"))

@@ -1,7 +1,9 @@
-"""Read the partner's stringified error objects: never raises, always gives a reason (interface.md 2.7, 7).
+"""Read the partner's stringified error objects: never raises, always gives a reason (interface.md
+2.7, 7).
 
-Tried in turn: JSON, Python literals, node's util.inspect, each also without the quoting around it; then the result is
-walked for messages. Otherwise cuid and messages are picked out of the text; at worst the text is the message.
+Tried in turn: JSON, Python literals, node's util.inspect, each also without the quoting around it;
+then the result is walked for messages. Otherwise cuid and messages are picked out of the text; at
+worst the text is the message.
 """
 
 import ast
@@ -22,8 +24,8 @@ LONGEST = 20_000  # characters that are read: an error object has a few hundred
 DEPTH = 12  # levels of nesting that are walked
 
 
-# The partner's words for entities, properties and faults as reason codes `entity.property.kind`: change these where it
-# words its errors differently.
+# The partner's words for entities, properties and faults as reason codes `entity.property.kind`:
+# change these where it words its errors differently.
 
 _PROPERTIES = {
     "card": "pan expiration expiration_year expiration_month name_on_card cvv cvv_hash nickname customer_key last_4",
@@ -42,12 +44,19 @@ _SPELLINGS = {
     "cvv": "cvv2 cvc",
     "cuid": "external_cuid",
 }
-_ALIASES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()}
+_ALIASES = {
+    spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()
+}
 _LONGEST_FIRST = sorted({*_ENTITY_OF, *_ALIASES} - {"cuid", "postal"}, key=len, reverse=True)
-_MENTIONED = re.compile(rf"(?:^|_)({'|'.join(_LONGEST_FIRST)}|cuid(?=_(?:is|must|can|has|was|already|too)))(?:_|$)")
-_ENTITY_WORDS = {"card": "card", "cards": "card", "address": "address", "addresses": "address"} | dict.fromkeys(
-    ("cardholder", "cardholders", "holder", "person"), "cardholder"
+_MENTIONED = re.compile(
+    rf"(?:^|_)({'|'.join(_LONGEST_FIRST)}|cuid(?=_(?:is|must|can|has|was|already|too)))(?:_|$)"
 )
+_ENTITY_WORDS = {
+    "card": "card",
+    "cards": "card",
+    "address": "address",
+    "addresses": "address",
+} | dict.fromkeys(("cardholder", "cardholders", "holder", "person"), "cardholder")
 
 # In this order: temporary faults first, so that "timeout: invalid response" is resent.
 KINDS = tuple(
@@ -97,13 +106,20 @@ def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> Partn
     text = mask(html.unescape(message))
     if _OBJECT.match(text):
         return PartnerReason("partner", "error", UNREADABLE, text or "(no text)")
-    names = [snake(part) for step in reversed(path) for part in reversed(re.split(r"[.\[\]/]", step)) if part]
+    names = [
+        snake(part)
+        for step in reversed(path)
+        for part in reversed(re.split(r"[.\[\]/]", step))
+        if part
+    ]
     kind = next((kind for kind, pattern in KINDS if pattern.search(f"{text} {name}")), OTHER)
     found = _MENTIONED.search(snake(text, alias=False))
     mentioned = _ALIASES.get(found[1], found[1]) if found else ""
     named = next((name for name in names if name in _ENTITY_OF), mentioned)
     words = (word for name in (*names, snake(text)) for word in name.split("_"))
-    entity = _ENTITY_OF.get(named) or next((_ENTITY_WORDS[word] for word in words if word in _ENTITY_WORDS), "")
+    entity = _ENTITY_OF.get(named) or next(
+        (_ENTITY_WORDS[word] for word in words if word in _ENTITY_WORDS), ""
+    )
     if kind == "expired" and entity == "card":
         named = "expiration"
     if not entity:
@@ -126,7 +142,9 @@ _BLANKS = (
 
 
 def shape_of(reasons: tuple[PartnerReason, ...]) -> str:
-    """Return reasons as one text without ids, numbers and quoted values: same kind of error, same shape."""
+    """Return reasons as one text without ids, numbers and quoted values: same kind of error, same
+    shape.
+    """
     return " | ".join(dict.fromkeys(f"{one.code}: {_blank(one.message)}" for one in reasons))
 
 
@@ -137,10 +155,12 @@ def _blank(message: str) -> str:
     return message
 
 
-# Reading ------------------------------------------------------------------------------------------------------
+# Reading
+# ------------------------------------------------------------------------------------------------------
 
 
-_Fault = tuple[tuple[str, ...], str, str]  # the names above it: entities, properties; its message; its own name
+# the names above it: entities, properties; its message; its own name
+_Fault = tuple[tuple[str, ...], str, str]
 
 
 class ErrorObject(NamedTuple):
@@ -155,15 +175,18 @@ _NAMED = re.compile(r"""\bcuid['"]?\s*:\s*['"](?P<cuid>[0-9A-Za-z_.-]*[0-9A-Za-z
 
 
 def parse_error(text: str) -> ErrorObject:
-    """Read one error cell; never raises, gives at least one reason, messages masked (interface.md 2.7).
+    """Read one error cell; never raises, gives at least one reason, messages masked (interface.md
+    2.7).
 
-    Errors that differ only in the cuid are read once, with a Q for each of its characters. That reading is used
-    if the text has no other Q, and Qs come out of it as the cuid and nowhere else.
+    Errors that differ only in the cuid are read once, with a Q for each of its characters. That
+    reading is used if the text has no other Q, and Qs come out of it as the cuid and nowhere else.
     """
     text = text[:LONGEST]
     if "Q" not in text and (named := _NAMED.search(text)):
         stand_in = "Q" * len(named["cuid"])
-        cuid, faults = read_error(text[: named.start("cuid")] + stand_in + text[named.end("cuid") :])
+        cuid, faults = read_error(
+            text[: named.start("cuid")] + stand_in + text[named.end("cuid") :]
+        )
         if cuid == stand_in and "Q" not in str(faults):
             return ErrorObject(named["cuid"], *_judged(faults))
     cuid, faults = read_error(text)
@@ -193,7 +216,8 @@ def read_error(text: str) -> tuple[str | None, tuple[_Fault, ...]]:
     return cuid or scavenged, tuple(faults)
 
 
-# The rungs ----------------------------------------------------------------------------------------------------
+# The rungs
+# ----------------------------------------------------------------------------------------------------
 
 _BROKEN = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError)
 
@@ -247,8 +271,8 @@ def _json(text: str) -> object:
     return None
 
 
-# Quoted texts match first, so that nothing inside them counts as a key or a word of JavaScript. One that never closes
-# extends to the end, so any text is scanned only once.
+# Quoted texts match first, so that nothing inside them counts as a key or a word of JavaScript. One
+# that never closes extends to the end, so any text is scanned only once.
 _INSPECTED = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*(?:'|\\?\Z)|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|`(?:[^`\\]|\\.)*(?:`|\\?\Z))"""
     r"""|(?P<key>(?<![\w$])[A-Za-z_$][\w$]*)(?=\s*:)"""
@@ -259,7 +283,9 @@ _INSPECTED = re.compile(
 
 
 def _literal(text: str) -> object:
-    """Read a Python literal, or node's util.inspect: bare keys, single quotes and backticks, undefined, [Object]."""
+    """Read a Python literal, or node's util.inspect: bare keys, single quotes and backticks,
+    undefined, [Object].
+    """
     python = _INSPECTED.sub(_as_python, re.sub(r"'\s*\+\n\s*'", "", text)).strip()
     if python[:1] not in ("{", "[", "(", "'", '"'):
         return None
@@ -283,7 +309,8 @@ def _as_python(found: re.Match[str]) -> str:
     return ""
 
 
-# The walk -----------------------------------------------------------------------------------------------------
+# The walk
+# -----------------------------------------------------------------------------------------------------
 
 # Keys are compared in lower case, without anything but letters and digits.
 _MESSAGES = ("message", "msg", "errormessage", "description", "detail", "reason", "error")
@@ -309,7 +336,9 @@ def _cuid(tree: object, depth: int) -> str | None:
         for key, value in tree.items():
             if _fold(str(key)) in _CUIDS and (text := _id(value)):
                 return text
-    below = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
+    below = (
+        tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
+    )
     return next((found for one in below if (found := _cuid(_nested(one), depth + 1))), None)
 
 
@@ -326,8 +355,12 @@ def _nested(value: object) -> object:
     return value
 
 
-def _walk(tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: bool = False) -> Iterator[_Fault]:
-    """Yield the messages of a tree, each with the names above it; `inside` errors and the like, every text is one."""
+def _walk(
+    tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: bool = False
+) -> Iterator[_Fault]:
+    """Yield the messages of a tree, each with the names above it; `inside` errors and the like,
+    every text is one.
+    """
     tree = _nested(tree)
     if depth > DEPTH:
         return
@@ -335,13 +368,17 @@ def _walk(tree: object, path: tuple[str, ...] = (), depth: int = 0, *, inside: b
         if inside and tree.strip():
             yield path, tree, ""
     elif isinstance(tree, dict):
-        yield from _walk_object({str(key): value for key, value in tree.items()}, path, depth, inside)
+        yield from _walk_object(
+            {str(key): value for key, value in tree.items()}, path, depth, inside
+        )
     elif isinstance(tree, list | tuple):
         for below in tree:
             yield from _walk(below, path, depth + 1, inside=True)
 
 
-def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, inside: bool) -> Iterator[_Fault]:
+def _walk_object(
+    fields: dict[str, object], path: tuple[str, ...], depth: int, inside: bool
+) -> Iterator[_Fault]:
     known = {_fold(key): value for key, value in reversed(fields.items())}
     name = _first(known, ("name", "code", "keyword"))
     named = tuple(text for keys in (_ENTITIES, _FIELDS) if (text := _first(known, keys)))
@@ -353,7 +390,9 @@ def _walk_object(fields: dict[str, object], path: tuple[str, ...], depth: int, i
         wrapper = folded in _WRAPPERS
         if value == message or folded in _CUIDS or (folded in _ABOUT and not wrapper):
             continue
-        yield from _walk(value, path if wrapper else (*path, key), depth + 1, inside=inside or wrapper)
+        yield from _walk(
+            value, path if wrapper else (*path, key), depth + 1, inside=inside or wrapper
+        )
 
 
 def _first(fields: dict[str, object], keys: tuple[str, ...]) -> str:
@@ -373,7 +412,8 @@ def _fold(key: str) -> str:
     return re.sub(r"[^a-z0-9]", "", key.lower())
 
 
-# The last rung: texts that cannot be read as a whole -------------------------------------------------------------
+# The last rung: texts that cannot be read as a whole
+# -------------------------------------------------------------
 
 _MARKER = r"""(?:\\{0,15}["']|&quot;|&#39;|&#x27;)"""  # 15: escaped four times
 _WORD = r"""[^\s,;}\]"'\\&<]+"""
@@ -384,7 +424,8 @@ _PAIR = re.compile(
 )
 _CUID_IN_TEXT = re.compile(
     rf"(?:cuid|cardholder(?=\s+[\w-]*\d)){_MARKER}?\s*(?:=>|[:=#(>]|,(?=\s*[\"'])|is\b|of\b)?\s*{_MARKER}?"
-    r"""(?P<cuid>(?:[^\s"'\\,;:{}()\[\]<>&]|(?<=\w)(?:\\{0,15}'|&#39;|&#x27;)(?=\w))+)""",  # also of O'Brien
+    # also of O'Brien
+    r"""(?P<cuid>(?:[^\s"'\\,;:{}()\[\]<>&]|(?<=\w)(?:\\{0,15}'|&#39;|&#x27;)(?=\w))+)""",
     re.IGNORECASE,
 )
 _APOSTROPHE = re.compile(r"\\+'|&#39;|&#x27;")

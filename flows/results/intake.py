@@ -1,6 +1,8 @@
-"""Ingest result files: open and read them, attribute every row to the run and row it answers, store the outcomes.
+"""Ingest result files: open and read them, attribute every row to the run and row it answers, store
+the outcomes.
 
-Killed half-way, or ingested again, a file has the same outcome. Whatever one file holds, the others go on.
+Killed half-way, or ingested again, a file has the same outcome. Whatever one file holds, the others
+go on.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
 
 T = TypeVar("T")
-CHUNKS = 50  # reconciled together, and result files attributed together: so a report reads back what was stored at once
+# reconciled together, and result files attributed together: so a report reads back what was stored
+# at once
+CHUNKS = 50
 ROOM = 64 * 1024 * 1024  # bytes of cells attributed together: fewer files where they are large
 
 
@@ -53,11 +57,14 @@ class ResultObject(NamedTuple):
 
 
 Read = tuple[ResultObject, ResultRows]
-Claimed = tuple[list[ResultRows], pl.DataFrame]  # the files of a batch with their tables, and what all rows claim
+# the files of a batch with their tables, and what all rows claim
+Claimed = tuple[list[ResultRows], pl.DataFrame]
 
 
 class IngestedFile(NamedTuple):
-    """One ingested result file: its runs, its rows, and how many of them (`lost`) belong to no sent row."""
+    """One ingested result file: its runs, its rows, and how many of them (`lost`) belong to no sent
+    row.
+    """
 
     found: ResultObject
     problems: tuple[str, ...]
@@ -82,7 +89,9 @@ class IngestedFile(NamedTuple):
         return self.settled and not self.refused
 
     def trouble(self, purged: Set[str]) -> str:
-        """Return what was not attributed, why, and what to do; to `purged` runs, whose ledgers are gone, nothing is."""
+        """Return what was not attributed, why, and what to do; to `purged` runs, whose ledgers are
+        gone, nothing is.
+        """
         named = purged & {run for run, _ in named_in(self.found.entry.key)}
         wrong, then = describe(self.problems)
         if self.lost:
@@ -107,7 +116,9 @@ def examine(context: IssuerContext, found: ResultObject) -> tuple[ResultRows, At
 def take_in(
     context: IssuerContext, fresh: Sequence[ResultObject], waiting: Mapping[str, Waiting]
 ) -> Iterator[IngestedFile]:
-    """Attribute result files, a batch at a time, and store their outcomes, except those known from `waiting`."""
+    """Attribute result files, a batch at a time, and store their outcomes, except those known from
+    `waiting`.
+    """
     books = SentIndex(context.adapters.store, context.issuer.issuer)
     with (
         context.opener() as opener,
@@ -115,19 +126,29 @@ def take_in(
         closing(stores.prefetch(_read_all(context, opener, readers, fresh))) as batches,
         closing(stores.prefetch(_attribute_all(context, books, batches))) as attributed,
     ):
-        yield from chain.from_iterable(_keep(context, found, files, waiting) for found, files in attributed)
+        yield from chain.from_iterable(
+            _keep(context, found, files, waiting) for found, files in attributed
+        )
 
 
 def _read_all(
-    context: IssuerContext, opener: Opener | None, readers: ThreadPoolExecutor, fresh: Sequence[ResultObject]
+    context: IssuerContext,
+    opener: Opener | None,
+    readers: ThreadPoolExecutor,
+    fresh: Sequence[ResultObject],
 ) -> Iterator[tuple[list[Read], Claimed | None]]:
     """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes.
 
     With each batch come its tables and claims, or None where making them failed.
     """
     for some in parted(fresh, lambda one: one.entry.size):
-        contents = readers.map(lambda one: _content(context.adapters.store, opener, one.entry), some)
-        read_ones = ((one, _opened(context, one, content)) for one, content in zip(some, contents, strict=True))
+        contents = readers.map(
+            lambda one: _content(context.adapters.store, opener, one.entry), some
+        )
+        read_ones = (
+            (one, _opened(context, one, content))
+            for one, content in zip(some, contents, strict=True)
+        )
         for batch in parted(read_ones, lambda one: int(one[1].rows.estimated_size())):
             claimed = None
             with suppress(*UNFORESEEN):  # raised again, and judged, where the batch is attributed
@@ -162,9 +183,13 @@ def _opened(context: IssuerContext, found: ResultObject, content: tuple[bytes, s
 
 
 def _attribute_all(
-    context: IssuerContext, books: SentIndex, batches: Iterable[tuple[Sequence[Read], Claimed | None]]
+    context: IssuerContext,
+    books: SentIndex,
+    batches: Iterable[tuple[Sequence[Read], Claimed | None]],
 ) -> Iterator[tuple[Sequence[ResultObject], Sequence[Attributed]]]:
-    """Attribute batches; where that fails unforeseen, file by file, and a file that fails alone is one without rows."""
+    """Attribute batches; where that fails unforeseen, file by file, and a file that fails alone is
+    one without rows.
+    """
     for batch, claimed in batches:
         found = [one for one, _ in batch]
         try:
@@ -192,22 +217,31 @@ def _attribute(
     """Attribute result files among the sent rows that they may answer."""
     numbered = enumerate(zip(found, files, strict=True))
     forced = list[ByHand]()
-    for at, (object_, file) in numbered:  # the last attribution of each row of a file with these bytes
+    # the last attribution of each row of a file with these bytes
+    for at, (object_, file) in numbered:
         mine = (one for one in object_.decided if one.digest == file.digest and one.what != "again")
         last = {one.position: one for one in mine}.values()
-        forced += [ByHand(at, one.position, one.run, one.row) for one in last if one.what == "attributed"]
+        forced += [
+            ByHand(at, one.position, one.run, one.row) for one in last if one.what == "attributed"
+        ]
     sent = books.candidates([one.name for one in files], claims, forced)
     return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
 
 
 def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, str]:
-    """Return a result's bytes, decrypted where sealed, and a code where that failed: other files go on."""
+    """Return a result's bytes, decrypted where sealed, and a code where that failed: other files go
+    on.
+    """
     if entry.size > LIMIT:
         return b"", TOO_LARGE  # never in memory
     try:
-        with store.open(entry.key, entry) as stored:  # the version that was listed, and judged since
+        # the version that was listed, and judged since
+        with store.open(entry.key, entry) as stored:
             content = stored.read()
-    except (stores.ObjectMissingError, stores.KeyRefusedError):  # removed since it was listed, or no valid key
+    except (
+        stores.ObjectMissingError,
+        stores.KeyRefusedError,
+    ):  # removed since it was listed, or no valid key
         return b"", MISSING
     except stores.ABOUT_ONE_OBJECT as error:
         return b"", f"{STORE}{type(error).__name__}"
@@ -229,29 +263,45 @@ def _keep(
     outcomes: Sequence[Attributed],
     waiting: Mapping[str, Waiting],
 ) -> Iterator[IngestedFile]:
-    """Store the outcomes of the files with each of their runs; rows of no run go with a file's first run."""
+    """Store the outcomes of the files with each of their runs; rows of no run go with a file's
+    first run.
+    """
     answers: dict[str, list[RunOutcomes]] = {}
-    files = [_ingested(found, one, waiting.get(found.mark)) for found, one in zip(batch, outcomes, strict=True)]
+    files = [
+        _ingested(found, one, waiting.get(found.mark))
+        for found, one in zip(batch, outcomes, strict=True)
+    ]
     new = [(file, one) for file, one in zip(files, outcomes, strict=True) if not file.known]
     for file, one in new:
         for run, rows in _by_run(one.outcomes, sorted(file.runs)).items():
             answers.setdefault(run, []).append(RunOutcomes(file.found.entry, one, rows))
     kept = {
-        run: _keep_run(context, run, found, "answered", rows=sum(answer.rows.height for answer in found))
+        run: _keep_run(
+            context, run, found, "answered", rows=sum(answer.rows.height for answer in found)
+        )
         for run, found in sorted(answers.items())
     }
     yield from (file for file in files if file.known)
-    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)  # an operator gave its rows to other runs
+    # an operator gave its rows to other runs
+    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
     for file, one in new:
         store, entry = context.adapters.store, file.found.entry
-        stale = [run for run in sorted(file.left) if StoredOutcomes(store, keys_of(run)).has_results_for(entry.key)]
-        gone = [_keep_run(context, run, [RunOutcomes(entry, one, nothing)], "answer taken back") for run in stale]
+        stale = [
+            run
+            for run in sorted(file.left)
+            if StoredOutcomes(store, keys_of(run)).has_results_for(entry.key)
+        ]
+        gone = [
+            _keep_run(context, run, [RunOutcomes(entry, one, nothing)], "answer taken back")
+            for run in stale
+        ]
         yield file._replace(kept=(*(kept[run] for run in file.runs), *gone))
 
 
 def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> IngestedFile:
     """Return what came of a result file, and whether that is known from `before`."""
-    rows = one.outcomes  # looked at as lists: with a thousand files, an expression for each takes longer
+    # looked at as lists: with a thousand files, an expression for each takes longer
+    rows = one.outcomes
     runs = frozenset(rows["run"].to_list()) - {None}
     had = frozenset(run for one in found.decided for run in (*one.runs, one.run) if run)
     left = had.union(before.runs if before else ()) - runs  # also where one was killed
@@ -262,7 +312,9 @@ def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> I
     file = IngestedFile(found, one.problems, rows.height, runs, lost, refused, lost_as, left=left)
     if file.done:
         return file
-    facts = rows.select("position", "run", "chunk", "row", "state", "trouble", "content", "nth").write_csv()
+    facts = rows.select(
+        "position", "run", "chunk", "row", "state", "trouble", "content", "nth"
+    ).write_csv()
     outcome = digest("\n".join([*one.problems, facts]).encode())[:32]
     return file._replace(outcome=outcome, known=before is not None and before.outcome == outcome)
 
@@ -273,20 +325,26 @@ def _by_run(outcomes: pl.DataFrame, runs: Sequence[str]) -> dict[str, pl.DataFra
     return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}
 
 
-def _keep_run(context: IssuerContext, run: str, answers: Sequence[RunOutcomes], what: str, **facts: int) -> str:
+def _keep_run(
+    context: IssuerContext, run: str, answers: Sequence[RunOutcomes], what: str, **facts: int
+) -> str:
     """Store the outcomes of files with a run, and record it; return the key."""
     adapters, keys = context.adapters, keys_of(run)
     key = write_outcomes(adapters.store, keys, adapters.now(), answers)
-    names, digests = [answer.one.name for answer in answers], [answer.one.digest for answer in answers]
+    names, digests = (
+        [answer.one.name for answer in answers],
+        [answer.one.digest for answer in answers],
+    )
     record_event(adapters, keys, what, results=names, digests=digests, **facts)
     return key
 
 
-# What is known of ingested result files: the markers of those that are done, and those that wait. A file with rows that
-# could not be placed waits: it is read again once something it depends on has changed, and reported again only if that
-# changed its outcome.
+# What is known of ingested result files: the markers of those that are done, and those that wait. A
+# file with rows that could not be placed waits: it is read again once something it depends on has
+# changed, and reported again only if that changed its outcome.
 
-BATCH_PREFIX = "files-"  # of an object with the markers of many files; version 0.1 wrote one object per marker
+# of an object with the markers of many files; version 0.1 wrote one object per marker
+BATCH_PREFIX = "files-"
 WAITING = "waiting"  # the object with the files that wait
 
 
@@ -294,7 +352,9 @@ class MarkSpoiledError(OperatorError):
     """An object among the ingest markers is not one."""
 
     message = "{key} is not an ingest marker. Nothing was ingested."
-    next_step = "Move it away, then run the same command again: the files it named are ingested once more."
+    next_step = (
+        "Move it away, then run the same command again: the files it named are ingested once more."
+    )
 
 
 def marker_key(entry: Entry, decisions: int) -> str:
@@ -304,7 +364,9 @@ def marker_key(entry: Entry, decisions: int) -> str:
 
 
 def read_markers(store: Store, issuer: str) -> frozenset[str]:
-    """Return the ingest markers of all result files that are done; MarkSpoiledError where they cannot be read."""
+    """Return the ingest markers of all result files that are done; MarkSpoiledError where they
+    cannot be read.
+    """
     prefix = ingested(issuer)
     names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
     batches = {name for name in names if name.startswith(BATCH_PREFIX)}
@@ -327,7 +389,9 @@ def _read(store: Store, key: str) -> dict[str, Any]:
 
 
 class Waiting(BaseModel):
-    """A result file that waits: for what (`basis`), with which outcome, in which runs, and what was reported of it."""
+    """A result file that waits: for what (`basis`), with which outcome, in which runs, and what was
+    reported of it.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -339,7 +403,9 @@ class Waiting(BaseModel):
 
 
 def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
-    """Return the result files that wait, by ingest marker; MarkSpoiledError where they cannot be read."""
+    """Return the result files that wait, by ingest marker; MarkSpoiledError where they cannot be
+    read.
+    """
     key = f"{ingested(issuer)}{WAITING}.json"
     found = _read(store, key)
     with suppress(ValidationError):  # its text quotes the content
@@ -348,15 +414,24 @@ def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
 
 
 def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:
-    """Store the result files that wait; what another process wrote meanwhile is only reported again."""
-    table = canonical({marker: one.model_dump(mode="json") for marker, one in sorted(files.items())})
+    """Store the result files that wait; what another process wrote meanwhile is only reported
+    again.
+    """
+    table = canonical(
+        {marker: one.model_dump(mode="json") for marker, one in sorted(files.items())}
+    )
     store.replace(f"{ingested(issuer)}{WAITING}.json", [table])
 
 
 def basis_of(context: IssuerContext) -> tuple[str, str]:
-    """Return digests of what outcomes depend on: where rows belong and which links are allowed; the latter alone."""
+    """Return digests of what outcomes depend on: where rows belong and which links are allowed; the
+    latter alone.
+    """
     store, issuer = context.adapters.store, context.issuer
-    commits = [(run.run, has_manifest(store, keys_of(run.run))) for run in recent_commits(store, issuer.issuer)]
+    commits = [
+        (run.run, has_manifest(store, keys_of(run.run)))
+        for run in recent_commits(store, issuer.issuer)
+    ]
     hosts = list(issuer.portal.allowed_hosts)
     known = [commits, context.opener_key(), issuer.time_zone, version("cardlink")]
     return digest(canonical({"known": known, "hosts": hosts})), digest(canonical({"hosts": hosts}))

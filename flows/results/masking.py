@@ -27,9 +27,11 @@ def printable(text: str) -> str:
 
 
 def storable(column: str, where: pl.Expr | None = None) -> pl.Expr:
-    """Return a column of foreign cells, null where one looks like a card number or `where` is false.
+    """Return a column of foreign cells, null where one looks like a card number or `where` is
+    false.
 
-    At most 200 characters. A timestamp at the start of a cell (ISO, or epoch milliseconds) is no card number.
+    At most 200 characters. A timestamp at the start of a cell (ISO, or epoch milliseconds) is no
+    card number.
     """
     cell = pl.col(column) if where is None else pl.when(where).then(column)
     long = pl.when(cell.str.len_bytes() >= CARD_DIGITS).then(cell)  # nulls cost nothing to search
@@ -44,7 +46,9 @@ def _clean(cell: str) -> bool:
 
 
 def showing_cards(rows: pl.DataFrame) -> pl.Series:
-    """Return the `at` of the rows whose `url` shows a card number or a CVV hash; `last_4_sent` of whom it is for."""
+    """Return the `at` of the rows whose `url` shows a card number or a CVV hash; `last_4_sent` of
+    whom it is for.
+    """
     url = pl.col("url")
     plain = rows.filter(url.str.contains(_SUSPECT))  # nearly none
     coded = rows.filter(url.str.contains(_CODED)).select("at", "url", "last_4_sent")
@@ -52,4 +56,8 @@ def showing_cards(rows: pl.DataFrame) -> pl.Series:
         both = pl.concat_str(url.str.replace_many({"-": "+", "_": "/"}), url.str.to_lowercase())
         coded = coded.filter(both.str.contains_any(list({one[:8] for one in cvv_hashes()})))
     found = pl.concat([plain.select(coded.columns), coded])
-    return pl.Series("at", [at for at, link, last_4 in found.iter_rows() if shows_card(link, last_4)], rows["at"].dtype)
+    return pl.Series(
+        "at",
+        [at for at, link, last_4 in found.iter_rows() if shows_card(link, last_4)],
+        rows["at"].dtype,
+    )

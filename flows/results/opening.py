@@ -1,6 +1,8 @@
-"""From the bytes of a foreign file to its text, within limits; and in words, what is wrong with a file.
+"""From the bytes of a foreign file to its text, within limits; and in words, what is wrong with a
+file.
 
-All limits of one file stand here. A file beyond one of them is refused whole: none of its rows is used.
+All limits of one file stand here. A file beyond one of them is refused whole: none of its rows is
+used.
 """
 
 import re
@@ -19,8 +21,10 @@ CELL = 8_192  # characters of any cell but an error
 COLUMNS = 1_000
 CELLS = 3_000_000  # about: delimiters in the file
 HEADER = 16_384  # characters of the header
-READINGS = 10  # times that a line may be read, on average: each broken quote begins the reading anew
-ERRORS = 8 * 1024 * 1024  # characters of error texts that are interpreted, the costliest part of reading
+# times that a line may be read, on average: each broken quote begins the reading anew
+READINGS = 10
+# characters of error texts that are interpreted, the costliest part of reading
+ERRORS = 8 * 1024 * 1024
 
 STORE = "file.store."  # and the error of the store
 AWAITED = f"{STORE}VerdictAwaitedError"
@@ -34,23 +38,38 @@ _SPLIT = "Download the result of each chunk again, and drop the files as they ar
 _WORDS: dict[str, tuple[str, str]] = {
     "file.content.empty": ("it is empty", _AGAIN),
     "file.header.unknown": ("it has no header of a result", _EXPORT),
-    "file.content.too_large": (f"it has more than {LIMIT >> 20} MiB, as it is or once opened", _SPLIT),
-    "file.content.missing": ("it is gone, or its name is not a valid key", "Drop it again under a plain name."),
+    "file.content.too_large": (
+        f"it has more than {LIMIT >> 20} MiB, as it is or once opened",
+        _SPLIT,
+    ),
+    "file.content.missing": (
+        "it is gone, or its name is not a valid key",
+        "Drop it again under a plain name.",
+    ),
     "file.gzip.truncated": ("its gzip data is cut off or damaged", _AGAIN),
     "file.gzip.members": (f"its gzip data has more than {MEMBERS} parts", _SPLIT),
-    "file.encoding.guessed": ("its encoding was guessed", "Compare names in errors.csv; ask the partner for UTF-8."),
+    "file.encoding.guessed": (
+        "its encoding was guessed",
+        "Compare names in errors.csv; ask the partner for UTF-8.",
+    ),
     "file.line.truncated": ("it ends in the middle of a row", _AGAIN),
     "file.line.quoting": (
         "the quotes of some lines are not paired",
         "Compare its rows with the report; ask the partner for it.",
     ),
-    "file.line.ragged": ("some rows have more or fewer cells than the header", "Compare its rows with the report."),
+    "file.line.ragged": (
+        "some rows have more or fewer cells than the header",
+        "Compare its rows with the report.",
+    ),
     "file.lines.many": (f"it has more than {LINES:,} lines", _SPLIT),
     "file.line.long": (f"it has a line of more than {LINE:,} characters", _SPLIT),
     "file.cell.long": (f"it has a cell of more than {CELL:,} characters", _SPLIT),
     "file.columns.many": (f"it has more than {COLUMNS:,} columns", _SPLIT),
     "file.work.limit": ("reading its cells, quotes or error texts would take too much", _SPLIT),
-    f"{STORE}ObjectChangedError": ("it is still being written", "Nothing: it is read again once it is complete."),
+    f"{STORE}ObjectChangedError": (
+        "it is still being written",
+        "Nothing: it is read again once it is complete.",
+    ),
     AWAITED: ("the malware scanner has not judged it", "Nothing: it is read once it was judged."),
     f"{STORE}VerdictRefusedError": (
         "the malware scanner did not find it clean, and it was not read",
@@ -60,7 +79,10 @@ _WORDS: dict[str, tuple[str, str]] = {
         "it is encrypted for another key",
         "Use the key that the partner encrypts to; remove it if it is a chunk of ours, which only the portal can open.",
     ),
-    f"{SEALED}key.passphrase.wrong": ("the passphrase of our key is wrong", "Correct CARDLINK_PASSPHRASE_FILE."),
+    f"{SEALED}key.passphrase.wrong": (
+        "the passphrase of our key is wrong",
+        "Correct CARDLINK_PASSPHRASE_FILE.",
+    ),
     f"{SEALED}GpgHungError": ("gpg did not finish opening it", _AGAIN),
     f"{SEALED}message.content.too_large": (f"it opens to more than {LIMIT >> 20} MiB", _SPLIT),
 }
@@ -94,7 +116,9 @@ def text_of(content: bytes) -> tuple[str, list[str]]:
 
 
 def looks_like(content: bytes) -> str:
-    """Return the problem code that says what a file without a result's header looks like, '' for plain text."""
+    """Return the problem code that says what a file without a result's header looks like, '' for
+    plain text.
+    """
     head = _unpack(content)[0][: 16 * SNIFFED]
     if looks_like_message(head):
         kind = "an OpenPGP message"
@@ -114,12 +138,16 @@ def describe(problems: Iterable[str]) -> tuple[str, str]:
     if len(shown) > 1 and NOT_A_RESULT in shown:  # what it looks like instead says more
         shown.remove(NOT_A_RESULT)
     found = [(*_describe(problem), problem) for problem in shown]
-    wrong = "; ".join(what if what.endswith(problem) else f"{what} ({problem})" for what, _, problem in found)
+    wrong = "; ".join(
+        what if what.endswith(problem) else f"{what} ({problem})" for what, _, problem in found
+    )
     return wrong, " ".join(dict.fromkeys(then for _, then, _ in found[-1:]))
 
 
 def may_pass(problems: Iterable[str]) -> bool:
-    """Return whether a file's problem may end without a trace in the store, so that it must be tried each time."""
+    """Return whether a file's problem may end without a trace in the store, so that it must be
+    tried each time.
+    """
     return any(problem.startswith(_PASSING) for problem in problems)
 
 
@@ -130,10 +158,16 @@ def _describe(problem: str) -> tuple[str, str]:
         kind = problem.removeprefix(LOOKS).replace("_", " ")
         return f"it looks like {kind}", _KINDS.get(kind, _EXPORT)
     if problem.startswith(STORE):
-        return "the store does not give it out", "Compare its permissions and storage class with those of other files."
+        return (
+            "the store does not give it out",
+            "Compare its permissions and storage class with those of other files.",
+        )
     if problem.startswith(SEALED):
         return "it is not a complete encrypted message", _AGAIN
-    return "it could not be read", "This is an error of ours: report it with these words. Other files went on."
+    return (
+        "it could not be read",
+        "This is an error of ours: report it with these words. Other files went on.",
+    )
 
 
 def _unpack(content: bytes) -> tuple[bytes, list[str]]:
@@ -158,11 +192,18 @@ def _unpack(content: bytes) -> tuple[bytes, list[str]]:
 
 
 def _decode(raw: bytes) -> tuple[str, list[str]]:
-    for marker, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+    for marker, encoding in (
+        (b"\xef\xbb\xbf", "utf-8-sig"),
+        (b"\xff\xfe", "utf-16"),
+        (b"\xfe\xff", "utf-16"),
+    ):
         if raw.startswith(marker):
             return raw.decode(encoding, "replace"), []
-    if b"\0" in raw[:200]:  # UTF-16 without a byte order mark: plain English in it is valid UTF-8 too
-        return raw.decode("utf-16-be" if raw[:1] == b"\0" else "utf-16-le", "replace"), [ENCODING_GUESSED]
+    # UTF-16 without a byte order mark: plain English in it is valid UTF-8 too
+    if b"\0" in raw[:200]:
+        return raw.decode("utf-16-be" if raw[:1] == b"\0" else "utf-16-le", "replace"), [
+            ENCODING_GUESSED
+        ]
     try:
         return raw.decode("utf-8"), []
     except UnicodeDecodeError:

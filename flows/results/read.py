@@ -1,4 +1,6 @@
-"""Read result files (interface.md 2.7) into rows, in any encoding and dialect, without dropping a row."""
+"""Read result files (interface.md 2.7) into rows, in any encoding and dialect, without dropping a
+row.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from schemas import result as spec
 
 DELIMITERS = (",", ";", "\t", "|")
 HEAD = 20  # lines searched for the header: comments and `sep=` may precede it
-UNFORESEEN = (Exception, PanicException)  # polars' panics are no `Exception`; stop signals are neither
+# polars' panics are no `Exception`; stop signals are neither
+UNFORESEEN = (Exception, PanicException)
 NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how programs write a missing value
 
 _CELLS = pl.DataFrame(schema=dict.fromkeys(spec.SPELLINGS, pl.String))
@@ -36,7 +39,9 @@ _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # millisec
 
 
 class ResultHeader(NamedTuple):
-    """The header of a result file: its delimiter, the place of each known column, and the number of columns."""
+    """The header of a result file: its delimiter, the place of each known column, and the number of
+    columns.
+    """
 
     delimiter: str
     places: dict[str, int]
@@ -44,7 +49,9 @@ class ResultHeader(NamedTuple):
 
 
 def find_header(line: str) -> ResultHeader | None:
-    """Find the delimiter that makes `line` the header of a result: an error column, and a cuid or a url."""
+    """Find the delimiter that makes `line` the header of a result: an error column, and a cuid or a
+    url.
+    """
     for delimiter in DELIMITERS:
         cells = next(csv.reader([line], delimiter=delimiter), [])
         if len(cells) > opening.COLUMNS:
@@ -61,7 +68,9 @@ def find_header(line: str) -> ResultHeader | None:
 
 
 class ResultRows(NamedTuple):
-    """One result file: SHA-256 of its bytes, name, rows (ResultTable), problem codes, day of arrival if known."""
+    """One result file: SHA-256 of its bytes, name, rows (ResultTable), problem codes, day of
+    arrival if known.
+    """
 
     digest: str
     name: str
@@ -75,7 +84,9 @@ class ResultRows(NamedTuple):
 
 
 def failed(error: BaseException) -> str:
-    """Return the problem code of a file whose reading failed unforeseen; a CardlinkError is raised again."""
+    """Return the problem code of a file whose reading failed unforeseen; a CardlinkError is raised
+    again.
+    """
     if isinstance(error, CardlinkError):
         raise error
     return f"{opening.FAILED}{kind_and_place(error)}"
@@ -97,28 +108,42 @@ def read_cells(content: bytes, name: str, received: date | None = None) -> Resul
 
 
 def tabulate(files: Sequence[ResultRows]) -> list[ResultRows]:
-    """Return files, at least one, as they were read by `read_cells`, with their rows as ResultTable."""
+    """Return files, at least one, as they were read by `read_cells`, with their rows as
+    ResultTable.
+    """
     table = _table([file.rows for file in files])
     ends = accumulate(file.rows.height for file in files)
-    return [file._replace(rows=table[end - file.rows.height : end]) for file, end in zip(files, ends, strict=True)]
+    return [
+        file._replace(rows=table[end - file.rows.height : end])
+        for file, end in zip(files, ends, strict=True)
+    ]
 
 
 def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return the cells of one file, under the documented names of the columns it has, and problem codes."""
+    """Return the cells of one file, under the documented names of the columns it has, and problem
+    codes.
+    """
     text, problems = opening.text_of(content)
     if not opening.BEYOND.isdisjoint(problems):
         return _CELLS, tuple(problems)
     if text.count("\n") + text.count("\r") > 2 * opening.LINES:  # before a list is made of them
         raise opening.RefusedError(opening.LINES_MANY)
     lines = list(io.StringIO(text, newline=""))
-    csv.field_size_limit(opening.LINE)  # of the whole process; the default would raise on a long error object
+    # of the whole process; the default would raise on a long error object
+    csv.field_size_limit(opening.LINE)
     short = ((at, line) for at, line in enumerate(lines[:HEAD]) if len(line) <= opening.HEADER)
     at, head = next(((at, head) for at, line in short if (head := find_header(line))), (0, None))
     if head is None:
-        wide = any(line.count(delimiter) >= opening.COLUMNS for line in lines[:HEAD] for delimiter in DELIMITERS)
+        wide = any(
+            line.count(delimiter) >= opening.COLUMNS
+            for line in lines[:HEAD]
+            for delimiter in DELIMITERS
+        )
         what = opening.COLUMNS_MANY if wide else opening.looks_like(content)
         known = [problem for problem in problems if problem != opening.ENCODING_GUESSED]
-        return _CELLS, tuple(filter(None, (*known, opening.NOT_A_RESULT if text.strip() else opening.EMPTY, what)))
+        return _CELLS, tuple(
+            filter(None, (*known, opening.NOT_A_RESULT if text.strip() else opening.EMPTY, what))
+        )
     for found, limit, problem in (
         (len(lines), opening.LINES, opening.LINES_MANY),
         (max(map(len, lines)), opening.LINE, opening.LINE_LONG),
@@ -131,11 +156,15 @@ def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
     columns = list(zip(*fitted, strict=True)) or [()] * head.width
     cells = {name: columns[place] for name, place in head.places.items()}
     _refuse_long(cells)
-    return pl.DataFrame(cells, dict.fromkeys(cells, pl.String)), tuple(dict.fromkeys((*problems, *damage)))
+    return pl.DataFrame(cells, dict.fromkeys(cells, pl.String)), tuple(
+        dict.fromkeys((*problems, *damage))
+    )
 
 
 def _refuse_long(cells: Mapping[str, Sequence[str]]) -> None:
-    """Raise RefusedError where a cell is too long, or the errors would take too long to interpret."""
+    """Raise RefusedError where a cell is too long, or the errors would take too long to
+    interpret.
+    """
     others = (column for name, column in cells.items() if name != spec.ERROR)
     if max(map(len, chain.from_iterable(others)), default=0) > opening.CELL:
         raise opening.RefusedError(opening.CELL_LONG)
@@ -151,13 +180,18 @@ def _records(lines: list[str], head: ResultHeader) -> tuple[list[list[str]], lis
     return min(doubled, _split(lines, head, "\\"), key=lambda read: len(read[1]))
 
 
-def _split(lines: list[str], head: ResultHeader, escape: str | None) -> tuple[list[list[str]], list[str]]:
-    """Split lines into records and name the problems; a quote that never closes spoils only its own line."""
+def _split(
+    lines: list[str], head: ResultHeader, escape: str | None
+) -> tuple[list[list[str]], list[str]]:
+    """Split lines into records and name the problems; a quote that never closes spoils only its own
+    line.
+    """
     records: list[list[str]] = []
     problems: list[str] = []
     start, left = 0, opening.READINGS * (len(lines) + opening.LINES // 100)
     while start < len(lines):
-        rest = map(lines.__getitem__, range(start, len(lines)))  # a slice would copy, an islice skip, all before it
+        # a slice would copy, an islice skip, all before it
+        rest = map(lines.__getitem__, range(start, len(lines)))
         good, seen, problem = _well_formed(rest, head, escape, records)
         left -= seen
         if left < 0:
@@ -166,8 +200,11 @@ def _split(lines: list[str], head: ResultHeader, escape: str | None) -> tuple[li
             break
         problems.append(problem)
         line = lines[start + good].rstrip("\r\n")
-        bare = f"{head.delimiter}{{" in line or f"{head.delimiter}[" in line  # the quotes of an unquoted error object
-        reader = csv.reader([line], delimiter=head.delimiter, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL)
+        # the quotes of an unquoted error object
+        bare = f"{head.delimiter}{{" in line or f"{head.delimiter}[" in line
+        reader = csv.reader(
+            [line], delimiter=head.delimiter, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
+        )
         _append(records, next(reader, []))
         start += good + 1
     problems += [opening.RAGGED for record in records if len(record) != head.width]
@@ -185,23 +222,34 @@ def _append(records: list[list[str]], record: list[str]) -> None:
 def _well_formed(
     lines: Iterator[str], head: ResultHeader, escape: str | None, records: list[list[str]]
 ) -> tuple[int, int, str]:
-    """Append records while they are well formed; return how many lines were used and read, and what stopped it."""
-    reader = csv.reader(lines, delimiter=head.delimiter, doublequote=escape is None, escapechar=escape, strict=True)
+    """Append records while they are well formed; return how many lines were used and read, and what
+    stopped it.
+    """
+    reader = csv.reader(
+        lines, delimiter=head.delimiter, doublequote=escape is None, escapechar=escape, strict=True
+    )
     used = 0
     try:
         for record in reader:
             if reader.line_num - used > 1 and len(record) != head.width:
-                return used, reader.line_num, opening.QUOTING  # an open quote swallowed the next lines
+                # an open quote swallowed the next lines
+                return used, reader.line_num, opening.QUOTING
             used = reader.line_num
             if record and (len(record) > 1 or record[0].strip()):
                 _append(records, record)
     except csv.Error as error:
-        return used, reader.line_num, opening.TRUNCATED if "end of data" in str(error) else opening.QUOTING
+        return (
+            used,
+            reader.line_num,
+            opening.TRUNCATED if "end of data" in str(error) else opening.QUOTING,
+        )
     return used, reader.line_num, ""
 
 
 def _fit(record: list[str], head: ResultHeader) -> list[str]:
-    """Give a record the header's width: rejoin an unquoted error object; drop the url of a row that was cut."""
+    """Give a record the header's width: rejoin an unquoted error object; drop the url of a row that
+    was cut.
+    """
     cells = list(record)
     while len(cells) > head.width and not cells[-1].strip():
         cells.pop()
@@ -217,14 +265,21 @@ def _fit(record: list[str], head: ResultHeader) -> list[str]:
 
 
 def _table(files: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the rows of all files in order, numbered from 1 within each file; missing cells are null."""
-    numbered = [_CELLS.with_row_index("position"), *(cells.with_row_index("position", 1) for cells in files)]
+    """Return the rows of all files in order, numbered from 1 within each file; missing cells are
+    null.
+    """
+    numbered = [
+        _CELLS.with_row_index("position"),
+        *(cells.with_row_index("position", 1) for cells in files),
+    ]
     cell = pl.col(*spec.SPELLINGS).str.strip_chars()
     cells = pl.concat(numbered, how="diagonal", rechunk=True).with_columns(
         pl.when(~cell.is_in(["", *NOTHING])).then(cell)
     )
     # `{}` beside a link is no error; alone it is what JSON.stringify makes of one
-    error = pl.when(pl.col(spec.URL).is_null() | ~pl.col(spec.ERROR).is_in(["{}", "[]", '""'])).then(spec.ERROR)
+    error = pl.when(
+        pl.col(spec.URL).is_null() | ~pl.col(spec.ERROR).is_in(["{}", "[]", '""'])
+    ).then(spec.ERROR)
     return cells.select(
         "position",
         spec.CUID,

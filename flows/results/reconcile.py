@@ -1,4 +1,6 @@
-"""Settle every sent row by all results: a pure function, whatever the order or repetition of the result files."""
+"""Settle every sent row by all results: a pure function, whatever the order or repetition of the
+result files.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date
@@ -37,8 +39,8 @@ class Reconciled(NamedTuple):
     """The result of every sent row.
 
     `rows`: run, chunk, row, position, cuid, last_4, state (linked, error, awaiting), url, expires_on, expires_raw,
-    how, reasons, message, shape, result (name of the result file), trouble (the break of a result that settled
-    nothing), in the order of the sent rows.
+    how, reasons, message, shape, result (name of the result file), trouble (the break of a result
+    that settled nothing), in the order of the sent rows.
     `chunks`: run, chunk, sent, answers (distinct result rows), links (distinct links received, accepted or not),
     linked, error, awaiting, state (answered, partial, awaiting), results (file names).
     `breaks`: open ones and notices, and `broken`, their rows (BROKEN_ROW). `closed`: those an operator closed.
@@ -58,11 +60,13 @@ def reconcile(
     cancelled: Collection[tuple[str, int]] = (),
     closings: Sequence[Closing] = (),
 ) -> Reconciled:
-    """Settle every submitted ledger row (row, cuid, last_4, chunk, position, run) by the attributed results.
+    """Settle every submitted ledger row (row, cuid, last_4, chunk, position, run) by the attributed
+    results.
 
-    A link that had expired when its file arrived (`today` where that day is unknown) settles nothing, and so do
-    results that contradict each other, until an operator decides. Rows attributed to runs that are not in `sent` are
-    ignored. `cancelled`: run and number of cancelled chunks. `closings`: those of the run, where `sent` is of one.
+    A link that had expired when its file arrived (`today` where that day is unknown) settles
+    nothing, and so do results that contradict each other, until an operator decides. Rows
+    attributed to runs that are not in `sent` are ignored. `cancelled`: run and number of cancelled
+    chunks. `closings`: those of the run, where `sent` is of one.
     """
     numbered = number_sent_rows(sent)
     # earliest first, the same bytes under the same name once
@@ -87,32 +91,46 @@ def reconcile(
     )
     findings = [*_file_breaks(files), *_row_breaks(still), *_shorts(still, chunks), *uploaded]
     open_breaks, closed = sort_breaks(sorted(findings), closings)
-    by_row = covered.group_by("closing", "run").agg(pl.col("row").n_unique()).iter_rows()  # those closed row by row
+    # those closed row by row
+    by_row = covered.group_by("closing", "run").agg(pl.col("row").n_unique()).iter_rows()
     gone = closed + tuple(
-        (found(closings[at].name, rows, closings[at].place, run), closings[at]) for at, run, rows in by_row
+        (found(closings[at].name, rows, closings[at].place, run), closings[at])
+        for at, run, rows in by_row
     )
-    return Reconciled(_rows(numbered, best, answers, conflicts), chunks, open_breaks, gone, _open(still, gone))
+    return Reconciled(
+        _rows(numbered, best, answers, conflicts), chunks, open_breaks, gone, _open(still, gone)
+    )
 
 
 def with_single_links(settled: Reconciled, alone: pl.DataFrame) -> Reconciled:
-    """Count the single links of `alone` (`flows.runs.attempts.single_links`), also for rows that were not sent.
+    """Count the single links of `alone` (`flows.runs.attempts.single_links`), also for rows that
+    were not sent.
 
-    They take away neither a link that lasts longer nor a break: what the partner's file lacks, it still lacks.
+    They take away neither a link that lasts longer nor a break: what the partner's file lacks, it
+    still lacks.
     """
-    ends = pl.col("expires_on").fill_null(date.max) >= pl.col("expires_on_alone").fill_null(date.max)
+    ends = pl.col("expires_on").fill_null(date.max) >= pl.col("expires_on_alone").fill_null(
+        date.max
+    )
     lasting = settled.rows.filter(state=LINKED).join(alone, on="row", suffix="_alone").filter(ends)
     counted = alone.join(lasting, on="row", how="anti")
     if counted.is_empty():
         return settled
     linked = counted.drop("arrived").with_columns(state=pl.lit(LINKED), how=pl.lit("single"))
-    rows = settled.rows.update(linked, on="row", how="full").sort("row")  # the partner's first word on the row stays
-    now = rows.group_by("chunk").agg((pl.col("state") == one).sum().alias(f"{one}_now") for one in ENDS)
+    # the partner's first word on the row stays
+    rows = settled.rows.update(linked, on="row", how="full").sort("row")
+    now = rows.group_by("chunk").agg(
+        (pl.col("state") == one).sum().alias(f"{one}_now") for one in ENDS
+    )
     chunks = settled.chunks.join(now, on="chunk", how="left", maintain_order="left").with_columns(
-        pl.col("links") + pl.col(f"{LINKED}_now") - pl.col(LINKED), *(pl.col(f"{one}_now").alias(one) for one in ENDS)
+        pl.col("links") + pl.col(f"{LINKED}_now") - pl.col(LINKED),
+        *(pl.col(f"{one}_now").alias(one) for one in ENDS),
     )
     done = (pl.col("state") == "partial") & (pl.col(AWAITING) == 0)
     states = pl.when(done).then(pl.lit("answered")).otherwise("state").alias("state")
-    return settled._replace(rows=rows, chunks=chunks.with_columns(states).select(settled.chunks.columns))
+    return settled._replace(
+        rows=rows, chunks=chunks.with_columns(states).select(settled.chunks.columns)
+    )
 
 
 def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
@@ -127,30 +145,39 @@ def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
         pl.concat([rows, facts[numbers]], how="horizontal")
         .join(sent.places.drop("sent"), on=["run", "chunk"], how="left", maintain_order="left")
         .filter(pl.col("place").is_not_null() | pl.col("run").is_null())
-        .join(sent.rows.select("place", "row", "spot"), on=["place", "row"], how="left", maintain_order="left")
+        .join(
+            sent.rows.select("place", "row", "spot"),
+            on=["place", "row"],
+            how="left",
+            maintain_order="left",
+        )
     )
 
 
 def _union(answers: pl.DataFrame) -> pl.DataFrame:
     """Keep each distinct answer once: the n-th row of the same content counts once over all files.
 
-    A placed row is preferred to one that could not be placed. Files of one chunk without a placed row in common are
-    different parts of its result: equal rows in them are different answers.
+    A placed row is preferred to one that could not be placed. Files of one chunk without a placed
+    row in common are different parts of its result: equal rows in them are different answers.
     """
     if answers["spot"].is_unique().all() and not answers["spot"].has_nulls():
         return answers  # the usual night: every row is answered once
     one = ["place", "part", "content", "nth"]
-    parted = answers.join(_parts(answers), on=["place", "file"], how="left", maintain_order="left").with_columns(
-        pl.col("part").fill_null(pl.col("part").min().over("place"))
-    )
+    parted = answers.join(
+        _parts(answers), on=["place", "file"], how="left", maintain_order="left"
+    ).with_columns(pl.col("part").fill_null(pl.col("part").min().over("place")))
     different = parted.unique([*one, "spot", "trouble"], keep="first", maintain_order=True)
     placed = different.filter(pl.col("spot").is_not_null()).select(one)
-    lost = different.filter(pl.col("spot").is_null()).join(placed, on=one, how="anti", nulls_equal=True)
+    lost = different.filter(pl.col("spot").is_null()).join(
+        placed, on=one, how="anti", nulls_equal=True
+    )
     return pl.concat([different.filter(pl.col("spot").is_not_null()), lost]).drop("part")
 
 
 def _parts(answers: pl.DataFrame) -> pl.DataFrame:
-    """Return place, file, part: files that share a sent row are copies of one part, numbered after the first."""
+    """Return place, file, part: files that share a sent row are copies of one part, numbered after
+    the first.
+    """
     spots = answers.filter(pl.col("spot").is_not_null()).select("place", "file", "spot")
     first = spots.group_by("spot").agg(pl.col("file").min().alias("part"))
     return spots.join(first, on="spot").group_by("place", "file").agg(pl.col("part").min())
@@ -167,12 +194,18 @@ def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
 
 
 def _accepted(answers: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers, those with a link and an error as it was decided which of the two counts."""
-    ways = decided.filter(kind=breaks.URL_AND_ERROR).filter(pl.col("decision").is_in([breaks.LINK, breaks.ERROR]))
+    """Return the answers, those with a link and an error as it was decided which of the two
+    counts.
+    """
+    ways = decided.filter(kind=breaks.URL_AND_ERROR).filter(
+        pl.col("decision").is_in([breaks.LINK, breaks.ERROR])
+    )
     if ways.is_empty():
         return answers
     link, trouble = pl.col("decision") == breaks.LINK, pl.col("trouble") == breaks.URL_AND_ERROR
-    counts = trouble & pl.when(link).then(pl.col("url").is_not_null()).otherwise(pl.col("decision").is_not_null())
+    counts = trouble & pl.when(link).then(pl.col("url").is_not_null()).otherwise(
+        pl.col("decision").is_not_null()
+    )
     return (
         answers.join(ways.select("spot", "decision"), on="spot", how="left", maintain_order="left")
         .with_columns(
@@ -185,22 +218,39 @@ def _accepted(answers: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _conflicts(settled: pl.DataFrame, decided: pl.DataFrame, closings: Sequence[Closing]) -> pl.DataFrame:
-    """Return the rows with different answers (spot, run, chunk, row, cuid, last_4) and which of them counts, if any."""
-    reported = settled.filter(pl.col("spot").is_duplicated()).group_by("spot", "run", "chunk", "row", "cuid", "last_4")
+def _conflicts(
+    settled: pl.DataFrame, decided: pl.DataFrame, closings: Sequence[Closing]
+) -> pl.DataFrame:
+    """Return the rows with different answers (spot, run, chunk, row, cuid, last_4) and which of
+    them counts, if any.
+    """
+    reported = settled.filter(pl.col("spot").is_duplicated()).group_by(
+        "spot", "run", "chunk", "row", "cuid", "last_4"
+    )
     ways = pl.struct("state", "url").n_unique()
-    rows = reported.agg(ways.alias("ways"), pl.col("result").last()).filter(pl.col("ways") > 1).drop("ways").sort("row")
+    rows = (
+        reported.agg(ways.alias("ways"), pl.col("result").last())
+        .filter(pl.col("ways") > 1)
+        .drop("ways")
+        .sort("row")
+    )
     ours = decided.filter(kind=breaks.CONFLICTING_RESULT).select("spot", "decision")
     named = rows.join(ours, on="spot", how="left", maintain_order="left")
     linked = [  # closed by an earlier version: the link counted
         one.place
         for one in _row_breaks(
-            named.filter(pl.col("decision").is_null()).with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT))
+            named.filter(pl.col("decision").is_null()).with_columns(
+                kind=pl.lit(breaks.CONFLICTING_RESULT)
+            )
         )
         if any(covers(closing, one) for closing in closings)
     ]
-    earlier = pl.col("decision").is_null() & pl.format("chunk {}", "chunk").is_in([place_of(one) for one in linked])
-    return named.with_columns(pl.when(earlier).then(pl.lit(breaks.LINK)).otherwise("decision").alias("decision"))
+    earlier = pl.col("decision").is_null() & pl.format("chunk {}", "chunk").is_in(
+        [place_of(one) for one in linked]
+    )
+    return named.with_columns(
+        pl.when(earlier).then(pl.lit(breaks.LINK)).otherwise("decision").alias("decision")
+    )
 
 
 def _undisputed(settled: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:
@@ -212,14 +262,18 @@ def _undisputed(settled: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:
         "spot", counts=pl.col("decision").replace_strict(state, default="", return_dtype=pl.String)
     )
     joined = settled.join(counts, on="spot", how="left", maintain_order="left")
-    return joined.filter(pl.col("counts").is_null() | (pl.col("counts") == pl.col("state"))).drop("counts")
+    return joined.filter(pl.col("counts").is_null() | (pl.col("counts") == pl.col("state"))).drop(
+        "counts"
+    )
 
 
 def _given_up(sent: SentRows, best: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
     """Return the rows without an answer that count as errors since an operator decided so."""
     code = pl.col("decision").replace_strict(REASONS, default=None, return_dtype=pl.String)
     rows = (
-        decided.with_columns(code.alias("shape")).drop_nulls("shape").unique("spot", keep="last", maintain_order=True)
+        decided.with_columns(code.alias("shape"))
+        .drop_nulls("shape")
+        .unique("spot", keep="last", maintain_order=True)
     )
     return (
         rows.join(best, on="spot", how="anti")
@@ -234,16 +288,39 @@ def _given_up(sent: SentRows, best: pl.DataFrame, decided: pl.DataFrame) -> pl.D
     )
 
 
-def _rows(sent: SentRows, best: pl.DataFrame, answers: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:
-    answer = ["state", "url", "expires_on", "expires_raw", "how", "reasons", "message", "shape", "result"]
-    broken = answers.filter(pl.col("spot").is_not_null() & (pl.col("state") == BROKEN)).select("spot", "trouble")
+def _rows(
+    sent: SentRows, best: pl.DataFrame, answers: pl.DataFrame, conflicts: pl.DataFrame
+) -> pl.DataFrame:
+    answer = [
+        "state",
+        "url",
+        "expires_on",
+        "expires_raw",
+        "how",
+        "reasons",
+        "message",
+        "shape",
+        "result",
+    ]
+    broken = answers.filter(pl.col("spot").is_not_null() & (pl.col("state") == BROKEN)).select(
+        "spot", "trouble"
+    )
     disputed = conflicts.select("spot", pl.lit(breaks.CONFLICTING_RESULT).alias("trouble"))
     every = pl.concat([broken, disputed]).unique("spot", keep="last", maintain_order=True)
     return (
         sent.rows.join(best.select("spot", *answer), on="spot", how="left", maintain_order="left")
         .join(every.join(best, on="spot", how="anti"), on="spot", how="left", maintain_order="left")
         .with_columns(pl.col("state").fill_null(AWAITING))
-        .select("run", "chunk", "row", pl.col("sent_at").alias("position"), "cuid", "last_4", *answer, "trouble")
+        .select(
+            "run",
+            "chunk",
+            "row",
+            pl.col("sent_at").alias("position"),
+            "cuid",
+            "last_4",
+            *answer,
+            "trouble",
+        )
     )
 
 
@@ -255,16 +332,23 @@ def _best(settled: pl.DataFrame) -> pl.DataFrame:
         descending=[True, True, True, True, False],
         nulls_last=True,
     )
-    return pl.concat([settled.filter(~twice), ordered.unique("spot", keep="first", maintain_order=True)])
+    return pl.concat(
+        [settled.filter(~twice), ordered.unique("spot", keep="first", maintain_order=True)]
+    )
 
 
 def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame) -> pl.DataFrame:
     rows = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
-    refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))  # its url is not stored
+    # its url is not stored
+    refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))
     links = pl.struct("spot", "url", refused.alias("refused")).filter("has_link").n_unique()
     names = pl.col("result").unique().sort()
-    reported = answers.group_by("place").agg(rows.alias("answers"), links.alias("links"), names.alias("results"))
-    states = best.group_by("place").agg((pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR))
+    reported = answers.group_by("place").agg(
+        rows.alias("answers"), links.alias("links"), names.alias("results")
+    )
+    states = best.group_by("place").agg(
+        (pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR)
+    )
     state = (
         pl.when(pl.col(AWAITING) == 0).then(pl.lit("answered"))
         .when(pl.col("answers") == 0).then(pl.lit(AWAITING))
@@ -276,21 +360,33 @@ def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame) -> pl.Dat
         .with_columns(pl.col("answers", "links", LINKED, ERROR).fill_null(0))
         .with_columns((pl.col("sent") - pl.col(LINKED) - pl.col(ERROR)).alias(AWAITING))
         .with_columns(state.alias("state"))
-        .select("run", "chunk", "sent", "answers", "links", LINKED, ERROR, AWAITING, "state", "results")
+        .select(
+            "run", "chunk", "sent", "answers", "links", LINKED, ERROR, AWAITING, "state", "results"
+        )
         .sort("run", "chunk")
     )
 
 
 def _broken(
-    answers: pl.DataFrame, conflicts: pl.DataFrame, sent: SentRows, chunks: pl.DataFrame, decided: pl.DataFrame
+    answers: pl.DataFrame,
+    conflicts: pl.DataFrame,
+    sent: SentRows,
+    chunks: pl.DataFrame,
+    decided: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the rows of every break of rows (BROKEN_ROW), decided or not."""
     troubled = answers.filter(pl.col("trouble").is_not_null()).with_columns(kind="trouble")
-    short = chunks.filter((pl.col("answers") > 0) & (pl.col("answers") < pl.col("sent"))).select("run", "chunk")
-    given = decided.filter(kind=breaks.RESULT_SHORT).select("spot")  # also of a chunk without any result
+    short = chunks.filter((pl.col("answers") > 0) & (pl.col("answers") < pl.col("sent"))).select(
+        "run", "chunk"
+    )
+    # also of a chunk without any result
+    given = decided.filter(kind=breaks.RESULT_SHORT).select("spot")
     unanswered = sent.rows.join(answers.drop_nulls("spot"), on="spot", how="anti")
     lacking = pl.concat(
-        [unanswered.join(short, on=["run", "chunk"], how="semi"), unanswered.join(given, on="spot", how="semi")]
+        [
+            unanswered.join(short, on=["run", "chunk"], how="semi"),
+            unanswered.join(given, on="spot", how="semi"),
+        ]
     )
     frames = [
         troubled,
@@ -317,8 +413,12 @@ def _place(chunk: int, rows: Sequence[int] = ()) -> str:
 
 
 def _shorts(broken: pl.DataFrame, chunks: pl.DataFrame) -> Iterator[Break]:
-    """Yield the chunks that lack result rows: as many as rows without one, less the rows that fit none."""
-    lacking = broken.filter(kind=breaks.RESULT_SHORT).group_by("run", "chunk").agg(pl.len().alias("rows"))
+    """Yield the chunks that lack result rows: as many as rows without one, less the rows that fit
+    none.
+    """
+    lacking = (
+        broken.filter(kind=breaks.RESULT_SHORT).group_by("run", "chunk").agg(pl.len().alias("rows"))
+    )
     short = lacking.join(chunks, on=["run", "chunk"]).select(
         "run", "chunk", "rows", short=pl.col("sent") - pl.col("answers")
     )
@@ -328,14 +428,22 @@ def _shorts(broken: pl.DataFrame, chunks: pl.DataFrame) -> Iterator[Break]:
 
 def _open(still: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]) -> pl.DataFrame:
     """Leave out the rows of breaks that were closed as a whole."""
-    gone = [(one.name, place_of(one.place)) for one, _ in closed if not _.covers or one.name in breaks.PLACELESS]
+    gone = [
+        (one.name, place_of(one.place))
+        for one, _ in closed
+        if not _.covers or one.name in breaks.PLACELESS
+    ]
     place = pl.coalesce(pl.format("chunk {}", "chunk"), "result")
     whole = pl.DataFrame(gone, {"kind": pl.String, "place": pl.String}, orient="row").unique()
-    return still.with_columns(place=place).join(whole, on=["kind", "place"], how="anti").drop("place")
+    return (
+        still.with_columns(place=place).join(whole, on=["kind", "place"], how="anti").drop("place")
+    )
 
 
 def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
-    """Yield the files that are damaged, repeat another, answer several chunks or carry another chunk's name."""
+    """Yield the files that are damaged, repeat another, answer several chunks or carry another
+    chunk's name.
+    """
     seen: dict[str, str] = {}
     for one, places in zip(files, _places(files), strict=True):
         height = one.outcomes.height

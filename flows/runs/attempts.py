@@ -1,7 +1,8 @@
-"""Every attempt to get a card its link, from the runs that still matter and single links: linked, error or awaiting.
+"""Every attempt to get a card its link, from the runs that still matter and single links: linked,
+error or awaiting.
 
-A run matters no more once its links have all ended, nothing of it is awaited, and it is older than a link lives; so a
-year of nights costs no more than its living links.
+A run matters no more once its links have all ended, nothing of it is awaited, and it is older than
+a link lives; so a year of nights costs no more than its living links.
 """
 
 import hashlib
@@ -27,14 +28,17 @@ from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import Manifest
 from schemas.records import UNKNOWN, Abandoned, SingleAnswered, SingleAsked
 
-LIFE = timedelta(days=62)  # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
+# of a link (interface.md 8): an error keeps its card from being sent unchanged as long
+LIFE = timedelta(days=62)
 RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", *CHECKS]
 LINKED_ROW = ["row", "cuid", "last_4", "state", "expires_on"]  # what a single link says of its row
 SENT: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "chunk": pl.UInt32, **ATTEMPT}
 
 
 class Attempts(NamedTuple):
-    """The attempts in one ledger part of a run: `rows` (SENT), and the `digest` of what they were read from."""
+    """The attempts in one ledger part of a run: `rows` (SENT), and the `digest` of what they were
+    read from.
+    """
 
     run: str
     rows: pl.DataFrame
@@ -42,7 +46,9 @@ class Attempts(NamedTuple):
 
 
 class CardSurvey(NamedTuple):
-    """What is known of an issuer's cards, the digest of what that was read from, and the last commit before."""
+    """What is known of an issuer's cards, the digest of what that was read from, and the last
+    commit before.
+    """
 
     known: PriorState
     digest: str
@@ -53,7 +59,8 @@ def survey_cards(context: IssuerContext) -> CardSurvey:
     """Look at every card that a run which still matters has sent."""
     store, issuer = context.adapters.store, context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    links = list(commits_since(store, issuer))  # first: later commits are looked at when ours is appended
+    # first: later commits are looked at when ours is appended
+    links = list(commits_since(store, issuer))
     newest = max((link.as_of for link in links if link.selection is None), default=date.min)
     running = hashlib.sha256(f"{newest} {context.issuer.resend.reissue_column}".encode())
 
@@ -76,28 +83,47 @@ def active(today: date) -> pl.Expr:
 
 
 def active_twice(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> pl.DataFrame:
-    """Return cuid, last_4, expiration, runs of the cards that are active in more than one run, renewals apart."""
-    renewals = {link.run for link in links if link.selection is not None and link.selection.kind == "renew"}
+    """Return cuid, last_4, expiration, runs of the cards that are active in more than one run,
+    renewals apart.
+    """
+    renewals = {
+        link.run for link in links if link.selection is not None and link.selection.kind == "renew"
+    }
 
     def cards(one: Attempts) -> pl.DataFrame:
-        return one.rows.filter(active(today)).select("cuid", "last_4", "expiration").drop_nulls().unique()
+        return (
+            one.rows.filter(active(today))
+            .select("cuid", "last_4", "expiration")
+            .drop_nulls()
+            .unique()
+        )
 
     first = (one for one in attempts(store, issuer, today, links) if one.run not in renewals)
     runs: dict[str, list[pl.Series]] = {}
     for one in first:
         runs.setdefault(one.run, []).append(cards(one).hash_rows())
-    keys = pl.concat([pl.Series(dtype=pl.UInt64), *(pl.concat(parts).unique() for parts in runs.values())])
+    keys = pl.concat(
+        [pl.Series(dtype=pl.UInt64), *(pl.concat(parts).unique() for parts in runs.values())]
+    )
     twice = keys.filter(keys.is_duplicated()).unique().implode()
     if not twice.item().len():
-        return pl.DataFrame(schema=dict.fromkeys(("cuid", "last_4", "expiration", "runs"), pl.String))
+        return pl.DataFrame(
+            schema=dict.fromkeys(("cuid", "last_4", "expiration", "runs"), pl.String)
+        )
     second = (one for one in attempts(store, issuer, today, links) if one.run in runs)
     named = (cards(one).with_columns(run=pl.lit(one.run or "typed in")) for one in second)
-    found = pl.concat(rows.filter(rows.drop("run").hash_rows().is_in(twice)) for rows in named).unique()
-    by_card = found.group_by("cuid", "last_4", "expiration").agg(runs=pl.col("run").sort().str.join(" "))
+    found = pl.concat(
+        rows.filter(rows.drop("run").hash_rows().is_in(twice)) for rows in named
+    ).unique()
+    by_card = found.group_by("cuid", "last_4", "expiration").agg(
+        runs=pl.col("run").sort().str.join(" ")
+    )
     return by_card.sort("cuid", "last_4", "expiration")
 
 
-def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) -> Iterator[Attempts]:
+def attempts(
+    store: Store, issuer: str, today: date, links: Sequence[Manifest]
+) -> Iterator[Attempts]:
     """Yield the attempts of the runs that still matter, part by part, in order of commit."""
     turns = {link.run: turn for turn, link in enumerate(links)}
     committed = sorted(documents.with_ledger(store, issuer), key=lambda one: turns.get(one.run, -1))
@@ -108,7 +134,9 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
             yield from attempts_of(store, manifest, reported=summary is not None)
     done = {manifest.run for manifest in committed} | documents.without_ledger(store, issuer)
     for link in links:
-        if link.run not in done and not isinstance(documents.read_end(store, keys_of(link.run)), Abandoned):
+        if link.run not in done and not isinstance(
+            documents.read_end(store, keys_of(link.run)), Abandoned
+        ):
             yield from _unanswered(store, link)  # about to be committed: counts as sent
     typed = answers_of(prompted_singles(store, issuer)).select(*SENT)
     if not typed.is_empty():
@@ -118,11 +146,15 @@ def attempts(store: Store, issuer: str, today: date, links: Sequence[Manifest]) 
 def _relevant_runs(
     committed: Sequence[Manifest], summaries: Sequence[dict[str, Any] | None], today: date
 ) -> frozenset[str]:
-    """Return the runs that still matter and those they repeat: only these know a row as its extract had it."""
+    """Return the runs that still matter and those they repeat: only these know a row as its extract
+    had it.
+    """
     by_run = {manifest.run: manifest for manifest in committed}
     found: set[str] = set()
     for manifest, summary in zip(committed, summaries, strict=True):
-        one = manifest if manifest.counts.submitted and is_current(manifest, summary, today) else None
+        one = (
+            manifest if manifest.counts.submitted and is_current(manifest, summary, today) else None
+        )
         while one is not None and one.run not in found:
             found.add(one.run)
             one = by_run.get(one.selection.of) if one.selection else None
@@ -137,18 +169,31 @@ def is_current(manifest: Manifest, summary: dict[str, Any] | None, today: date) 
 
 
 def attempts_of(store: Store, manifest: Manifest, *, reported: bool) -> Iterator[Attempts]:
-    """Yield the attempts of a committed run, part by part; a single link made for a row since is one more of them."""
+    """Yield the attempts of a committed run, part by part; a single link made for a row since is
+    one more of them.
+    """
     keys = keys_of(manifest.run)
-    cancelled = frozenset(one.chunk.number for one in chunk_states(store, keys, manifest) if one.state == "cancelled")
+    cancelled = frozenset(
+        one.chunk.number for one in chunk_states(store, keys, manifest) if one.state == "cancelled"
+    )
     asked = answers_of(singles(store, keys))
     alone = asked.filter(pl.col("state") == LINKED).unique("row", keep="last", maintain_order=True)
     for one in (_answered if reported else _unanswered)(store, manifest, cancelled):
         rows, here, rest = one.rows, alone, alone
         if not alone.is_empty():
-            here, rest = alone.join(rows, on="row", how="semi"), alone.join(rows, on="row", how="anti")
-            rows = pl.concat([rows, shaped(here.select(LINKED_ROW).join(rows.drop(LINKED_ROW[1:]), on="row"), SENT)])
+            here, rest = (
+                alone.join(rows, on="row", how="semi"),
+                alone.join(rows, on="row", how="anti"),
+            )
+            rows = pl.concat(
+                [
+                    rows,
+                    shaped(here.select(LINKED_ROW).join(rows.drop(LINKED_ROW[1:]), on="row"), SENT),
+                ]
+            )
         if manifest.selection is not None and manifest.selection.kind == "renew":
-            rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))  # sent as the extract has them
+            # sent as the extract has them
+            rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("origin"))
         yield one._replace(rows=rows, digest=f"{one.digest} {here['row'].to_list()}")
         alone = rest
     if not alone.is_empty():  # rows that were never sent
@@ -165,19 +210,30 @@ def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> It
         key = documents.rows_key(keys, part)
         content = read(store, key)
         digest = hashlib.sha256(content + repr(sorted(cancelled)).encode()).hexdigest()
-        # a row that counts as an error by decision has no answer: its card is sent again, whatever the policy
-        answered, records = pl.col("how").ne_missing(DECISION), read_ledger(store, keys, [part], RECORD)
+        # a row that counts as an error by decision has no answer: its card is sent again, whatever
+        # the policy
+        answered, records = (
+            pl.col("how").ne_missing(DECISION),
+            read_ledger(store, keys, [part], RECORD),
+        )
         rows = documents.from_parquet(content, key, [*SENT], answered, records)
-        rows = rows.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))  # no date was given
+        # no date was given
+        rows = rows.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))
         yield Attempts(manifest.run, _without(rows, cancelled), digest)
 
 
-def _unanswered(store: Store, manifest: Manifest, cancelled: frozenset[int] = frozenset()) -> Iterator[Attempts]:
+def _unanswered(
+    store: Store, manifest: Manifest, cancelled: frozenset[int] = frozenset()
+) -> Iterator[Attempts]:
     """Yield the attempts of a run without a report: every row it sent is awaited."""
     keys, submitted = keys_of(manifest.run), pl.col("fate") == ledger.SUBMITTED
-    for part, sent in zip(manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD, submitted), strict=True):
+    for part, sent in zip(
+        manifest.ledger, read_ledger(store, keys, manifest.ledger, RECORD, submitted), strict=True
+    ):
         rows = sent.with_columns(state=pl.lit(AWAITING))
-        yield Attempts(manifest.run, _without(rows, cancelled), f"{part.sha256} {sorted(cancelled)}")
+        yield Attempts(
+            manifest.run, _without(rows, cancelled), f"{part.sha256} {sorted(cancelled)}"
+        )
 
 
 def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:
@@ -191,7 +247,13 @@ ANSWER = "-answer.json"
 
 ARRIVED = pl.Datetime("us", "UTC")
 LINK = pl.Schema(
-    {"row": pl.UInt32(), "cuid": pl.String(), "last_4": pl.String(), "url": pl.String(), "expires_on": pl.Date()}
+    {
+        "row": pl.UInt32(),
+        "cuid": pl.String(),
+        "last_4": pl.String(),
+        "url": pl.String(),
+        "expires_on": pl.Date(),
+    }
 )
 
 
@@ -209,7 +271,9 @@ class SingleLink(NamedTuple):
 
 
 def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
-    """Return the single links requested for rows of a run, by row and in order; ConflictError for foreign objects."""
+    """Return the single links requested for rows of a run, by row and in order; ConflictError for
+    foreign objects.
+    """
     return list(_read(store, keys.singles))
 
 
@@ -222,7 +286,11 @@ def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
     listed = {entry.key for entry in store.keys(prefix)}
     for key in sorted(one for one in listed if one.endswith(".json") and not one.endswith(ANSWER)):
         asked = read_document(store, key, SingleAsked)
-        answered = read_document(store, answer_key(key), SingleAnswered) if answer_key(key) in listed else None
+        answered = (
+            read_document(store, answer_key(key), SingleAnswered)
+            if answer_key(key) in listed
+            else None
+        )
         if asked is not None:
             yield SingleLink(key, asked, answered)
 
@@ -240,14 +308,22 @@ def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
 
 def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
     """Return the links whose fields were typed in, as `answers_of` does."""
-    return answers_of(prompted_singles(store, issuer)).cast({"state": pl.String}).filter(state=LINKED)
+    return (
+        answers_of(prompted_singles(store, issuer)).cast({"state": pl.String}).filter(state=LINKED)
+    )
 
 
 def answers_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return single links as attempts (SENT, url, arrived); one whose outcome is unknown is awaited."""
+    """Return single links as attempts (SENT, url, arrived); one whose outcome is unknown is
+    awaited.
+    """
     states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
     rows = [
-        {**one.asked.model_dump(include=SENT.keys() - {"state"}), "state": states[one.state], **_answer(one.answered)}
+        {
+            **one.asked.model_dump(include=SENT.keys() - {"state"}),
+            "state": states[one.state],
+            **_answer(one.answered),
+        }
         for one in alone
         if one.state in states
     ]
@@ -255,4 +331,8 @@ def answers_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
 
 
 def _answer(answered: SingleAnswered | None) -> dict[str, Any]:
-    return {"url": answered.url, "expires_on": answered.expires_on, "arrived": answered.at} if answered else {}
+    return (
+        {"url": answered.url, "expires_on": answered.expires_on, "arrived": answered.at}
+        if answered
+        else {}
+    )

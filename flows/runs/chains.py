@@ -1,9 +1,10 @@
-"""Chains of numbered, create-only objects: records added to a run, an issuer's commits in order, its audit trail.
+"""Chains of numbered, create-only objects: records added to a run, an issuer's commits in order,
+its audit trail.
 
-They are read by key until one is missing, so that a late listing hides none. The trail names each record, by digest,
-before it is written; an entry holds the digest of the one before. So a record or an entry that is changed, removed,
-swapped or inserted does not fit any more. What a killed process named and never wrote shows as removed, until somebody
-accepts it.
+They are read by key until one is missing, so that a late listing hides none. The trail names each
+record, by digest, before it is written; an entry holds the digest of the one before. So a record or
+an entry that is changed, removed, swapped or inserted does not fit any more. What a killed process
+named and never wrote shows as removed, until somebody accepts it.
 """
 
 import re
@@ -45,14 +46,20 @@ ENTRY = re.compile(r".*/(\d{6})\.json")
 
 
 class OvertakenError(TryAgainError):
-    """Another run committed some of the same cards, or the same sequence number, while this one was built."""
+    """Another run committed some of the same cards, or the same sequence number, while this one was
+    built.
+    """
 
     message = "{run}: run {other} was committed meanwhile and has {what}. Nothing was committed."
     next_step = "Run the same command again: it selects rows without those cards, or names the run that has the number."
 
 
-def records(store: Store, prefix: str, kind: type[T], start: int = 1, digits: int = 6) -> Iterator[T]:
-    """Yield the records of a chain from number `start`; ConflictError for one that cardlink did not write."""
+def records(
+    store: Store, prefix: str, kind: type[T], start: int = 1, digits: int = 6
+) -> Iterator[T]:
+    """Yield the records of a chain from number `start`; ConflictError for one that cardlink did not
+    write.
+    """
     for number in count(start):
         record = read_document(store, link(prefix, number, digits), kind)
         if record is None:
@@ -65,14 +72,19 @@ def last_record(store: Store, prefix: str, kind: type[T]) -> tuple[int, T | None
 
     A listing, which may be late, shows where to start; from there on it is read by key.
     """
-    found = (_LINK.fullmatch(entry.key.removeprefix(prefix)) for entry in store.keys(prefix, shallow=True))
+    found = (
+        _LINK.fullmatch(entry.key.removeprefix(prefix))
+        for entry in store.keys(prefix, shallow=True)
+    )
     start = max((int(match[1]) for match in found if match), default=1)
     tail = list(records(store, prefix, kind, start))
     return start - 1 + len(tail), tail[-1] if tail else None
 
 
 def add_record(store: Store, prefix: str, record: BaseModel) -> int:
-    """Add a record at the end of a chain and return its number; StoreBusyError where others are always faster."""
+    """Add a record at the end of a chain and return its number; StoreBusyError where others are
+    always faster.
+    """
     number = sum(1 for _ in records(store, prefix, type(record)))
     for at in range(number + 1, number + CONTESTS):
         if add_next(store, prefix, at, record):
@@ -96,19 +108,23 @@ def last_commit(store: Store, issuer: str) -> int:
 
 
 def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the runs of the last commits, among which are those whose manifest may still be missing."""
+    """Yield the runs of the last commits, among which are those whose manifest may still be
+    missing.
+    """
     return commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY))
 
 
 def append_commit(
     store: Store, issuer: str, manifest: Manifest, since: int | None = None, *, guarded: bool = True
 ) -> None:
-    """Add a run to the commits; with `since`, OvertakenError where a later commit sends any of its cards.
+    """Add a run to the commits; with `since`, OvertakenError where a later commit sends any of its
+    cards.
 
     Not `guarded`: only where that is of the same extract.
     """
     prefix = commits(issuer)
-    at = max(0, last_commit(store, issuer) - 1) if since is None else since  # the last one may be ours
+    # the last one may be ours
+    at = max(0, last_commit(store, issuer) - 1) if since is None else since
     while not add_next(store, prefix, at + 1, manifest):
         at += 1
         other = read_document(store, link(prefix, at), Manifest)
@@ -121,7 +137,10 @@ def append_commit(
             raise OvertakenError(run=manifest.run, other=other.run, what="the same sequence number")
         if since is None or not (guarded or other.source.sha256 == manifest.source.sha256):
             continue
-        ours, theirs = _cards(store, manifest.run, manifest.ledger), _cards(store, other.run, other.ledger)
+        ours, theirs = (
+            _cards(store, manifest.run, manifest.ledger),
+            _cards(store, other.run, other.ledger),
+        )
         if shared := ours.join(theirs, on=ours.columns, how="semi").height:
             raise OvertakenError(run=manifest.run, other=other.run, what=f"{shared} of its cards")
 
@@ -149,7 +168,8 @@ class AuditTrail:
         self._store = store
         self._by = redact(by)
         self._now = now
-        self._last: dict[str, tuple[int, str]] = {}  # number and digest by issuer, as far as this process knows
+        # number and digest by issuer, as far as this process knows
+        self._last: dict[str, tuple[int, str]] = {}
         self._adding = Lock()
 
     def add(self, issuer: str, objects: Mapping[str, str], reason: str = "") -> None:
@@ -168,8 +188,12 @@ class AuditTrail:
         raise StoreBusyError(place=trail(issuer), code="contested")
 
     def _find_last(self, issuer: str) -> tuple[int, str]:
-        """Return number and digest of the last entry that a listing shows; a later one is met when adding."""
-        folders = [folder.key for folder in self._store.keys(trail(issuer), shallow=True)] or [trail(issuer)]
+        """Return number and digest of the last entry that a listing shows; a later one is met when
+        adding.
+        """
+        folders = [folder.key for folder in self._store.keys(trail(issuer), shallow=True)] or [
+            trail(issuer)
+        ]
         found = [one.key for one in self._store.keys(folders[-1]) if ENTRY.fullmatch(one.key)]
         return (int(found[-1][-11:-5]), digest(read(self._store, found[-1]))) if found else (0, "")
 
@@ -190,7 +214,9 @@ class AuditTrail:
 
 
 def audited(store: S, by: str, now: Callable[[], datetime]) -> S:
-    """Return a store like this one that names every record in the audit trail before it creates it."""
+    """Return a store like this one that names every record in the audit trail before it creates
+    it.
+    """
     twin = copy(store)  # everything else it can do stays its own
     twin.create = AuditTrail(store, by, now).create  # type: ignore[method-assign]
     return twin

@@ -1,4 +1,5 @@
-"""The chunks of a committed run as they are now, and what operators do with them: fetch, upload, hold, cancel.
+"""The chunks of a committed run as they are now, and what operators do with them: fetch, upload,
+hold, cancel.
 
 waiting ──uploaded──► uploaded ──(its result)──► answered
    │ ▲                    │
@@ -6,8 +7,8 @@ waiting ──uploaded──► uploaded ──(its result)──► answered
    ▼ │
  held ──cancelled──► cancelled
 
-A result answers a chunk in any state: ingest works whether or not an operator marked the upload. What an operator does
-is an event of the run, written once and never changed.
+A result answers a chunk in any state: ingest works whether or not an operator marked the upload.
+What an operator does is an event of the run, written once and never changed.
 """
 
 import re
@@ -62,7 +63,9 @@ class Item(NamedTuple):
     reason: str = ""
 
     def overdue(self, now: datetime, within: timedelta) -> bool:
-        """Return whether a result should have come; none is expected for a chunk that is held or cancelled."""
+        """Return whether a result should have come; none is expected for a chunk that is held or
+        cancelled.
+        """
         return self.state in ("waiting", "uploaded") and now - self.clock > within
 
 
@@ -81,9 +84,12 @@ def items(
             item = found.get(number)
             if item and item.state in fits:  # a move that its state does not allow changes nothing
                 clock = move.at if move.move in ("uploaded", "released") else item.clock
-                found[number] = item._replace(state=state, since=move.at, clock=clock, reason=move.reason)
+                found[number] = item._replace(
+                    state=state, since=move.at, clock=clock, reason=move.reason
+                )
     return [
-        item._replace(state="answered") if item.chunk.number in answered else item for _, item in sorted(found.items())
+        item._replace(state="answered") if item.chunk.number in answered else item
+        for _, item in sorted(found.items())
     ]
 
 
@@ -98,16 +104,24 @@ class StoredChunk(NamedTuple):
 def stored_chunks(store: Store, manifest: Manifest) -> dict[int, StoredChunk]:
     """Return the chunks of a committed run by number, each as it was sealed last."""
     keys = keys_of(manifest.run)
-    found = {one.number: StoredChunk(one, keys.chunks + one.name, manifest.recipients) for one in manifest.chunks}
+    found = {
+        one.number: StoredChunk(one, keys.chunks + one.name, manifest.recipients)
+        for one in manifest.chunks
+    }
     for reseal in records(store, keys.reseals, Reseal):
         place = keys.sealed(reseal.generation)
-        found |= {one.number: StoredChunk(one, place + one.name, reseal.recipients) for one in reseal.chunks}
+        found |= {
+            one.number: StoredChunk(one, place + one.name, reseal.recipients)
+            for one in reseal.chunks
+        }
     return found
 
 
 def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
     """Return a manifest with size and digest of its chunks as they are now."""
-    return manifest.model_copy(update={"chunks": tuple(one.chunk for one in stored_chunks(store, manifest).values())})
+    return manifest.model_copy(
+        update={"chunks": tuple(one.chunk for one in stored_chunks(store, manifest).values())}
+    )
 
 
 def outbox(adapters: Adapters, run: str) -> list[Item]:
@@ -118,7 +132,9 @@ def outbox(adapters: Adapters, run: str) -> list[Item]:
 def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) -> Iterator[Item]:
     """Yield the chunks of an issuer's runs that are in one of these states, oldest run first."""
     for manifest in documents.manifests(adapters.store, issuer):
-        summary = read_summary(adapters.store, keys_of(manifest.run)) if OPEN.issuperset(states) else None
+        summary = (
+            read_summary(adapters.store, keys_of(manifest.run)) if OPEN.issuperset(states) else None
+        )
         if summary and not summary["rows"]["awaiting"]:  # every chunk is answered
             continue
         yield from (item for item in _outbox(adapters.store, manifest) if item.state in states)
@@ -126,16 +142,33 @@ def outboxes(adapters: Adapters, issuer: str, states: Collection[State] = OPEN) 
 
 def _outbox(store: Store, manifest: Manifest) -> list[Item]:
     keys = keys_of(manifest.run)
-    lost = (one for one in closed_breaks(store, keys) if (one.name, one.decision) == (RESULT_SHORT, LOST))
-    answered: Collection[int] = StoredOutcomes(store, keys).chunks() | {chunk_of(one.place) for one in lost}
-    if not answered and documents.read_purged(store, keys, "ledger") is not None:  # only finished runs are purged
-        answered = {item.chunk.number for item in chunk_states(store, keys, manifest) if item.state != "cancelled"}
+    lost = (
+        one
+        for one in closed_breaks(store, keys)
+        if (one.name, one.decision) == (RESULT_SHORT, LOST)
+    )
+    answered: Collection[int] = StoredOutcomes(store, keys).chunks() | {
+        chunk_of(one.place) for one in lost
+    }
+    # only finished runs are purged
+    if not answered and documents.read_purged(store, keys, "ledger") is not None:
+        answered = {
+            item.chunk.number
+            for item in chunk_states(store, keys, manifest)
+            if item.state != "cancelled"
+        }
     return chunk_states(store, keys, manifest, answered)
 
 
-def chunk_states(store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()) -> list[Item]:
-    """Return every chunk of a run with its state by the run's events; those in `answered` are answered."""
-    events = read_events(store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)])
+def chunk_states(
+    store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()
+) -> list[Item]:
+    """Return every chunk of a run with its state by the run's events; those in `answered` are
+    answered.
+    """
+    events = read_events(
+        store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)]
+    )
     numbers = {chunk.name: chunk.number for chunk in manifest.chunks}
     moves, times = list[ChunkEvent](), list[datetime]()
     for event in events:
@@ -188,8 +221,11 @@ class ChunkStateError(OperatorError):
     next_step = "`cardlink outbox list ISSUER --run {run}` shows every chunk; an uploaded one cannot be recalled."
 
 
-def move(adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = "") -> list[Item]:
-    """Record what was done to chunks of a run (by default all that allow it); return their new state.
+def move(
+    adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = ""
+) -> list[Item]:
+    """Record what was done to chunks of a run (by default all that allow it); return their new
+    state.
 
     Raises ChunkStateError, NotFoundError, NoReasonError; then nothing is recorded.
     """
@@ -201,10 +237,14 @@ def move(adapters: Adapters, run: str, what: Move, numbers: Collection[int] = ()
     return [item for item in outbox(adapters, run) if item.chunk.number in moved]
 
 
-def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()) -> list[Item]:
-    """Put the waiting chunks of a run, checked against their digests, and SUMS for upload; return them.
+def fetch(
+    adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()
+) -> list[Item]:
+    """Put the waiting chunks of a run, checked against their digests, and SUMS for upload; return
+    them.
 
-    Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is named.
+    Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is
+    named.
     """
     waiting: frozenset[State] = frozenset({"waiting"})
     manifest = documents.committed(adapters.store, run)
@@ -224,12 +264,20 @@ def fetch(adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbe
 def select_chunks(
     found: Sequence[Item], run: str, states: Collection[State], what: str, numbers: Collection[int]
 ) -> list[Item]:
-    """Return the chunks of these numbers, or all in one of these states; NotFoundError, ChunkStateError."""
+    """Return the chunks of these numbers, or all in one of these states; NotFoundError,
+    ChunkStateError.
+    """
     by_number = {item.chunk.number: item for item in found}
     for number in numbers:
         if number not in by_number:
             listed = f"cardlink outbox list {keys_of(run).run.issuer} --run {run}"
             raise NotFoundError(place=run, what=f"chunk {number}", command=listed)
         if by_number[number].state not in states:
-            raise ChunkStateError(number=number, run=run, state=by_number[number].state, action=what)
-    return [item for item in found if item.state in states and (not numbers or item.chunk.number in numbers)]
+            raise ChunkStateError(
+                number=number, run=run, state=by_number[number].state, action=what
+            )
+    return [
+        item
+        for item in found
+        if item.state in states and (not numbers or item.chunk.number in numbers)
+    ]

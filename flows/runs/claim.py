@@ -1,7 +1,9 @@
-"""The claim on a run: a chain of immutable leases, so that of two processes one works and the other is refused.
+"""The claim on a run: a chain of immutable leases, so that of two processes one works and the other
+is refused.
 
-It is renewed during the work and given back however the work ends. What killed processes left is cleaned up here. A
-claim whose process is provably gone is free at once; one of another machine or container when it runs out.
+It is renewed during the work and given back however the work ends. What killed processes left is
+cleaned up here. A claim whose process is provably gone is free at once; one of another machine or
+container when it runs out.
 """
 
 import os
@@ -45,7 +47,9 @@ class LeaseLostError(TryAgainError):
 
 
 def process_name(number: int) -> str:
-    """Return what no other process is ever named: boot, pid namespace, pid and start; "" where /proc does not say."""
+    """Return what no other process is ever named: boot, pid namespace, pid and start; "" where
+    /proc does not say.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = Path("/proc/self/ns/pid").readlink()
@@ -56,7 +60,9 @@ def process_name(number: int) -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a process is provably gone: of this boot and pid namespace, where no such process is."""
+    """Return whether a process is provably gone: of this boot and pid namespace, where no such
+    process is.
+    """
     boot, space, number, _ = words if len(words := name.split()) == 4 else [""] * 4
     if not boot or [boot, space] != process_name(os.getpid()).split()[:2]:
         return False
@@ -83,7 +89,9 @@ class _Claim(Document):
     def of(cls, name: str, now: datetime, ttl: timedelta) -> Self:
         """Return the link by which this process claims from `now` on, under `name`."""
         process = process_name(os.getpid())
-        return cls(holder=f"{name}{IN_PROCESS}{process}" if process else name, since=now, until=now + ttl)
+        return cls(
+            holder=f"{name}{IN_PROCESS}{process}" if process else name, since=now, until=now + ttl
+        )
 
     @property
     def name(self) -> str:
@@ -91,10 +99,12 @@ class _Claim(Document):
         return self.holder.partition(IN_PROCESS)[0]
 
     def holds(self, now: datetime) -> bool:
-        """Return whether the claim counts at `now`: it has not run out, and its process is not gone.
+        """Return whether the claim counts at `now`: it has not run out, and its process is not
+        gone.
 
-        A `since` further ahead of `now` than the claim was meant to last was written by a clock that has since
-        been set back: such a claim would block for as long as the clock was off, so it does not count.
+        A `since` further ahead of `now` than the claim was meant to last was written by a clock
+        that has since been set back: such a claim would block for as long as the clock was off, so
+        it does not count.
         """
         in_time = self.since - (self.until - self.since) < now < self.until
         return in_time and not is_gone(self.holder.partition(IN_PROCESS)[2])
@@ -114,14 +124,18 @@ class Lease:
 
     @classmethod
     def take(cls, store: Store, prefix: str, holder: str, now: datetime, ttl: timedelta) -> Self:
-        """Claim `prefix` (ends in '/') for `ttl`; ClaimedError where a claim holds, also one of the same name."""
+        """Claim `prefix` (ends in '/') for `ttl`; ClaimedError where a claim holds, also one of the
+        same name.
+        """
         for _ in range(CONTESTS):
             number, last = last_record(store, prefix, _Claim)
             if last and last.holds(now):
                 break
             if add_next(store, prefix, number + 1, _Claim.of(holder, now, ttl)):
                 return cls(store, prefix, holder, ttl, number + 1, now + ttl)
-        who, until = (last.name, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
+        who, until = (
+            (last.name, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
+        )
         raise ClaimedError(holder=who, prefix=prefix, until=until)
 
     def renew(self, now: datetime) -> None:
@@ -132,14 +146,19 @@ class Lease:
         self.number, self.until = self.number + 1, renewed.until
 
     def check(self) -> None:
-        """Raise LeaseLostError where another has taken the claim over: working on would only cost time."""
+        """Raise LeaseLostError where another has taken the claim over: working on would only cost
+        time.
+        """
         if self.lost:
             raise LeaseLostError(prefix=self.prefix)
 
     def keep(self, now: Callable[[], datetime], beat: float, done: Event) -> None:
-        """Renew the claim every `beat` seconds until `done`, since one block may take longer than a claim lasts."""
+        """Renew the claim every `beat` seconds until `done`, since one block may take longer than a
+        claim lasts.
+        """
         while not self.lost and not done.wait(beat):
-            with suppress(CardlinkError):  # where the store is not available the next beat tries again
+            # where the store is not available the next beat tries again
+            with suppress(CardlinkError):
                 self.renew(now())
 
 
@@ -157,7 +176,9 @@ def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
     if last is None or not last.holds(now):
         return None
     first = last
-    while (before := read_document(store, link(prefix, number - 1), _Claim)) and before.holder == last.holder:
+    while (
+        before := read_document(store, link(prefix, number - 1), _Claim)
+    ) and before.holder == last.holder:
         if before.until <= before.since:  # given back
             break
         number, first = number - 1, before
@@ -165,7 +186,9 @@ def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
 
 
 def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") -> None:
-    """End a claim on `prefix` (`only`: of that holder), alive or not; ClaimedError where it is renewed faster."""
+    """End a claim on `prefix` (`only`: of that holder), alive or not; ClaimedError where it is
+    renewed faster.
+    """
     for _ in range(CONTESTS):
         number, last = last_record(store, prefix, _Claim)
         if last is None or not last.holds(now) or only not in ("", last.name):
@@ -176,14 +199,21 @@ def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") ->
 
 
 @contextmanager
-def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT) -> Iterator[Lease]:
-    """Hold the claim on `prefix` for a `with` block, renewed by a thread; ClaimedError names who has it."""
+def claimed(
+    adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT
+) -> Iterator[Lease]:
+    """Hold the claim on `prefix` for a `with` block, renewed by a thread; ClaimedError names who
+    has it.
+    """
     mine, done, thread = True, Event(), None
     try:
         try:
-            with uninterrupted():  # an interrupted request could be carried out after we have looked
+            # an interrupted request could be carried out after we have looked
+            with uninterrupted():
                 lease = Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl)
-                thread = Thread(target=lease.keep, args=(adapters.now, beat, done), name="claim", daemon=True)
+                thread = Thread(
+                    target=lease.keep, args=(adapters.now, beat, done), name="claim", daemon=True
+                )
                 thread.start()
         except ClaimedError:
             mine = False
@@ -195,14 +225,17 @@ def claimed(adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: fl
             if thread and thread.is_alive():
                 thread.join()
             if mine:  # also where a signal came just after the claim was written
-                with suppress(CardlinkError):  # the error that ended the work counts; the claim runs out by itself
+                # the error that ended the work counts; the claim runs out by itself
+                with suppress(CardlinkError):
                     end(adapters.store, prefix, adapters.actor, adapters.now(), only=adapters.actor)
 
 
 def clean_up(adapters: Adapters, *prefixes: str) -> int:
-    """Remove what killed writers left under prefixes that are about to be worked on; return how many.
+    """Remove what killed writers left under prefixes that are about to be worked on; return how
+    many.
 
-    Where the store may not list or abort uploads they stay: they are not objects, and its own rules remove them.
+    Where the store may not list or abort uploads they stay: they are not objects, and its own rules
+    remove them.
     """
     if not isinstance(adapters.store, Cleaner):
         return 0

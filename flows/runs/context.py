@@ -1,6 +1,8 @@
-"""The context that every step is given: the issuer, its adapters, the clock, who is acting; recording an event.
+"""The context that every step is given: the issuer, its adapters, the clock, who is acting;
+recording an event.
 
-A dry run is given one whose writes stay in memory: it does what the real one does first, and leaves nothing behind.
+A dry run is given one whose writes stay in memory: it does what the real one does first, and leaves
+nothing behind.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,39 +36,51 @@ class Adapters(NamedTuple):
     store: Store
     now: Callable[[], datetime]
     actor: str
-    probe: Callable[[Store, str], None]  # StoreUnsafeError where create-only writes are not, below a prefix
+    # StoreUnsafeError where create-only writes are not, below a prefix
+    probe: Callable[[Store, str], None]
     connections: int = 16  # requests at a time
 
     def signed(self, reason: str) -> dict[str, Any]:
-        """Return when, by whom and why, as a `Record` has it, card numbers masked; NoReasonError where it is empty."""
+        """Return when, by whom and why, as a `Record` has it, card numbers masked; NoReasonError
+        where it is empty.
+        """
         if not reason.strip():
             raise NoReasonError
         return {"at": self.now(), "by": redact(self.actor), "reason": redact(reason.strip())}
 
 
 class IssuerContext(NamedTuple):
-    """One issuer and what its steps work with; `sealer` and `opener` are opened only where they are needed."""
+    """One issuer and what its steps work with; `sealer` and `opener` are opened only where they are
+    needed.
+    """
 
     issuer: Issuer
     adapters: Adapters
     header: Header
     sealer: Callable[[], AbstractContextManager[Sealer]]
     opener: Callable[[], AbstractContextManager[Opener | None]]
-    # what the partner's interface beyond the file adds to a run's report, as of a day; None where it has nothing
+    # what the partner's interface beyond the file adds to a run's report, as of a day; None where
+    # it has nothing
     funnel: Callable[[Store, Manifest, date], dict[str, Any] | None] = lambda *_: None
-    opener_key: Callable[[], str] = lambda: ""  # digest of the key that `opener` has, '' without one
+    # digest of the key that `opener` has, '' without one
+    opener_key: Callable[[], str] = lambda: ""
 
 
 def record_event(
     adapters: Adapters, keys: RunKeys, what: str, once: str = "", /, **facts: str | int | list[str]
 ) -> bool:
-    """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are masked.
+    """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are
+    masked.
 
     `once` is a fixed name, so that of many processes only one records it: False for the others.
     """
     moment = adapters.now()
-    reported = {name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
-    event = facts_as_stored({"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported})
+    reported = {
+        name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
+    }
+    event = facts_as_stored(
+        {"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported}
+    )
     name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
     return adapters.store.create(keys.events + (once or name), event)
 
@@ -86,7 +100,9 @@ class Overlay:
         self._written[checked(key)] = b"".join(parts)
 
     def open(self, key: str, pin: Entry | None = None) -> Source:
-        """Open `key` as it was written here, else as it is stored; ObjectMissingError or ObjectChangedError."""
+        """Open `key` as it was written here, else as it is stored; ObjectMissingError or
+        ObjectChangedError.
+        """
         if key not in self._written:
             return self._below.open(key, pin)
         entry = self._entry(key)
@@ -121,13 +137,16 @@ def overlaid(context: IssuerContext) -> IssuerContext:
     adapters = context.adapters
     if isinstance(adapters.store, Overlay):
         return context
-    return context._replace(adapters=adapters._replace(store=Overlay(adapters.store, adapters.now())))
+    return context._replace(
+        adapters=adapters._replace(store=Overlay(adapters.store, adapters.now()))
+    )
 
 
 def ensure_store_safe(context: IssuerContext) -> None:
     """Probe a store that has not passed yet, and record that it did; StoreUnsafeError otherwise.
 
-    The record is bound to the store's own name, so that a copy of its objects elsewhere proves nothing there.
+    The record is bound to the store's own name, so that a copy of its objects elsewhere proves
+    nothing there.
     """
     store, prefix = context.adapters.store, probes(context.issuer.issuer)
     name = repr(store)

@@ -1,4 +1,6 @@
-"""The runs of an issuer as the store holds them: plans, manifests, ledgers, reconciled rows, summaries, purges."""
+"""The runs of an issuer as the store holds them: plans, manifests, ledgers, reconciled rows,
+summaries, purges.
+"""
 
 import re
 from collections import Counter
@@ -13,7 +15,14 @@ from pydantic import BaseModel
 from flows.errors import OperatorError
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
-from flows.runs.store import ConflictError, ObjectMissingError, Store, concurrently, read, read_if_stored
+from flows.runs.store import (
+    ConflictError,
+    ObjectMissingError,
+    Store,
+    concurrently,
+    read,
+    read_if_stored,
+)
 from flows.runs.versions import NewerDocumentError, parsed, read_events, read_facts
 from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 from schemas.records import Abandoned, Part, Purged
@@ -51,7 +60,9 @@ class NoSuchRowError(OperatorError):
     """A run or result file does not have these rows."""
 
     message = "{place} has no row {rows}."
-    next_step = "Rows are counted from 1 without the header, as in errors.csv and rejects.csv of the run."
+    next_step = (
+        "Rows are counted from 1 without the header, as in errors.csv and rejects.csv of the run."
+    )
 
 
 class AbandonedError(OperatorError):
@@ -77,7 +88,10 @@ def read_document(store: Store, key: str, kind: type[T]) -> T | None:
 
 def run_ids(store: Store, issuer: str) -> list[RunId]:
     """Return the ids of an issuer's runs, by business date."""
-    names = (folder.key.rstrip("/").rpartition("/")[2] for folder in store.keys(runs(issuer), shallow=True))
+    names = (
+        folder.key.rstrip("/").rpartition("/")[2]
+        for folder in store.keys(runs(issuer), shallow=True)
+    )
     found = [run for name in names if (run := RunId.parse(name)) is not None]
     return sorted(found, key=lambda run: (run.day, run.sha8, run.again))
 
@@ -102,7 +116,9 @@ def plans(store: Store, issuer: str) -> Iterator[Plan]:
 
 
 def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
-    """Return what ended a run: its manifest, or the record that it was abandoned; None while it is not ended."""
+    """Return what ended a run: its manifest, or the record that it was abandoned; None while it is
+    not ended.
+    """
     content = read_if_stored(store, keys.manifest)
     if content and content.startswith(b'{"abandoned":true'):
         return parsed(content, keys.manifest, Abandoned)
@@ -116,7 +132,9 @@ def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
 
 
 def finished(store: Store, keys: RunKeys) -> Manifest | None:
-    """Return a run's manifest, None where it is not committed yet; AbandonedError where it never will be."""
+    """Return a run's manifest, None where it is not committed yet; AbandonedError where it never
+    will be.
+    """
     end = read_end(store, keys)
     if isinstance(end, Abandoned):
         raise AbandonedError(run=end.run, actor=end.by, reason=end.reason)
@@ -132,24 +150,34 @@ def committed(store: Store, run: str) -> Manifest:
 
 
 def has_manifest(store: Store, keys: RunKeys) -> bool:
-    """Return whether a run is ended, committed or abandoned: there is an object at its manifest's key."""
+    """Return whether a run is ended, committed or abandoned: there is an object at its manifest's
+    key.
+    """
     return read_if_stored(store, keys.manifest, 0) is not None
 
 
 def manifests(store: Store, issuer: str, apart: Collection[str] = ()) -> Iterator[Manifest]:
     """Yield the manifests of an issuer's committed runs, `apart` from some, by business date."""
-    found = (read_manifest(store, RunKeys(run)) for run in run_ids(store, issuer) if str(run) not in apart)
+    found = (
+        read_manifest(store, RunKeys(run))
+        for run in run_ids(store, issuer)
+        if str(run) not in apart
+    )
     return (manifest for manifest in found if manifest is not None)
 
 
 def with_ledger(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the manifests of an issuer's committed runs whose ledger is not purged, by business date."""
+    """Yield the manifests of an issuer's committed runs whose ledger is not purged, by business
+    date.
+    """
     return manifests(store, issuer, without_ledger(store, issuer))
 
 
 def without_ledger(store: Store, issuer: str) -> frozenset[str]:
     """Return the ids of the runs whose ledger was purged, by one listing."""
-    found = (entry.key.removeprefix(purged(issuer)).split("/") for entry in store.keys(purged(issuer)))
+    found = (
+        entry.key.removeprefix(purged(issuer)).split("/") for entry in store.keys(purged(issuer))
+    )
     return frozenset(names[0] for names in found if names[1:] == ["ledger.json"])
 
 
@@ -161,7 +189,9 @@ def read_purged(store: Store, keys: RunKeys, part: Part) -> Purged | None:
 def refuse_purged(store: Store, keys: RunKeys) -> None:
     """Raise LedgerPurgedError where the ledger of a run was purged."""
     if record := read_purged(store, keys, "ledger"):
-        raise LedgerPurgedError(run=str(keys.run), date=f"{record.at:%Y-%m-%d}", setting=record.setting)
+        raise LedgerPurgedError(
+            run=str(keys.run), date=f"{record.at:%Y-%m-%d}", setting=record.setting
+        )
 
 
 def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
@@ -170,7 +200,9 @@ def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
 
 
 class Refusal(NamedTuple):
-    """What refused a run at its last attempt: the error, its sentence, when; and when the run was first refused."""
+    """What refused a run at its last attempt: the error, its sentence, when; and when the run was
+    first refused.
+    """
 
     error: str
     sentence: str
@@ -180,7 +212,10 @@ class Refusal(NamedTuple):
 
 def refusal(store: Store, keys: RunKeys) -> Refusal | None:
     """Return what refused a run, None where nothing did."""
-    noted = sorted((entry for entry in store.keys(keys.events) if _REFUSED.search(entry.key)), key=lambda one: one.key)
+    noted = sorted(
+        (entry for entry in store.keys(keys.events) if _REFUSED.search(entry.key)),
+        key=lambda one: one.key,
+    )
     if not noted:
         return None
     first, last = read_events(store, [noted[0], noted[-1]])
@@ -196,11 +231,19 @@ def refusals(store: Store, issuer: str, committed: Collection[Manifest]) -> dict
     done = {one.run for one in committed}
     names = {one.source.key for one in committed if one.selection is None}
     prefix = dismissed(issuer)
-    records = Counter(entry.key.removeprefix(prefix).partition("/")[0] for entry in store.keys(prefix))
+    records = Counter(
+        entry.key.removeprefix(prefix).partition("/")[0] for entry in store.keys(prefix)
+    )
     found: dict[str, str] = {}
     for keys in (RunKeys(run) for run in run_ids(store, issuer) if str(run) not in done):
         plan, why = read_plan(store, keys), refusal(store, keys)
-        if plan is None or why is None or plan.source.key in names or records[plan.source.sha256] % 2:  # odd: dismissed
+        # an odd number of records means that it is dismissed
+        if (
+            plan is None
+            or why is None
+            or plan.source.key in names
+            or records[plan.source.sha256] % 2
+        ):
             continue
         if read_end(store, keys) is None and not is_replaced(store, keys):
             found[str(keys.run)] = why.at
@@ -213,7 +256,9 @@ def is_replaced(store: Store, keys: RunKeys) -> bool:
 
 
 class Night(NamedTuple):
-    """What later extracts are compared with: the business date, row count and profile of a whole extract."""
+    """What later extracts are compared with: the business date, row count and profile of a whole
+    extract.
+    """
 
     day: date
     read: int
@@ -224,7 +269,11 @@ def nights_before(store: Store, run: RunId) -> list[Night]:
     """Return the whole extracts among the 14 runs before this one."""
     earlier = [other for other in run_ids(store, run.issuer) if other.day < run.day][-HABIT:]
     found = (read_manifest(store, RunKeys(other)) for other in earlier)
-    return [Night(one.as_of, one.counts.read, one.profile) for one in found if one and one.selection is None]
+    return [
+        Night(one.as_of, one.counts.read, one.profile)
+        for one in found
+        if one and one.selection is None
+    ]
 
 
 def read_ledger(
@@ -234,7 +283,8 @@ def read_ledger(
     columns: list[str] | None = None,
     only: pl.Expr | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two parts.
+    """Yield the parts of a run's ledger, each checked against its digest; a chunk never spans two
+    parts.
 
     `only` filters the records. Raises LedgerPurgedError, or ConflictError where a part is not what was written.
     """
@@ -257,7 +307,9 @@ def headline(verdict: str, awaiting: int) -> str:
 
 
 class RunStatus(NamedTuple):
-    """A run's state in words, where its rows are (zeros before a report), and why it was refused."""
+    """A run's state in words, where its rows are (zeros before a report), and why it was
+    refused.
+    """
 
     run: str
     state: str
@@ -280,13 +332,19 @@ def run_status(store: Store, run: RunId) -> RunStatus:
     """Return the status of one run."""
     keys = RunKeys(run)
     if (summary := read_summary(store, keys)) is not None:
-        return RunStatus(str(run), headline(summary["verdict"], summary["rows"]["awaiting"]), **summary["rows"])
+        return RunStatus(
+            str(run), headline(summary["verdict"], summary["rows"]["awaiting"]), **summary["rows"]
+        )
     end = read_end(store, keys)
     if not isinstance(end, Manifest):
         if end or is_replaced(store, keys):
             return RunStatus(str(run), "abandoned" if end else "replaced by a later run")
         refused = refusal(store, keys)
-        return RunStatus(str(run), "refused" if refused else "not committed", why=refused.sentence if refused else "")
+        return RunStatus(
+            str(run),
+            "refused" if refused else "not committed",
+            why=refused.sentence if refused else "",
+        )
     if (gone := read_purged(store, keys, "ledger")) is not None:
         return RunStatus(str(run), f"{gone.verdict}{PURGED}", **dict[str, Any](gone.rows))
     fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
@@ -298,20 +356,31 @@ CSV_ROWS = 50_000  # rows turned to text at a time
 
 
 def read_rows(
-    store: Store, keys: RunKeys, parts: Iterable[LedgerPart], columns: list[str] | None, only: pl.Expr | None = None
+    store: Store,
+    keys: RunKeys,
+    parts: Iterable[LedgerPart],
+    columns: list[str] | None,
+    only: pl.Expr | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield these columns (None: all) of a run's reconciled rows, part by part; `only` filters the rows."""
+    """Yield these columns (None: all) of a run's reconciled rows, part by part; `only` filters the
+    rows.
+    """
     for part in parts:
         yield from_parquet(read(store, key := rows_key(keys, part)), key, columns, only)
 
 
 def from_parquet(
-    data: bytes, key: str, columns: list[str] | None, only: pl.Expr | None, records: Iterable[pl.DataFrame] = ()
+    data: bytes,
+    key: str,
+    columns: list[str] | None,
+    only: pl.Expr | None,
+    records: Iterable[pl.DataFrame] = (),
 ) -> pl.DataFrame:
-    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not decoded.
+    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not
+    decoded.
 
-    What older versions did not write is taken from the `records` of its rows, else null. Raises NewerDocumentError
-    where a newer one no longer writes it.
+    What older versions did not write is taken from the `records` of its rows, else null. Raises
+    NewerDocumentError where a newer one no longer writes it.
     """
     rows = pl.scan_parquet(BytesIO(data))
     if lacking := columns and set(columns) - set(rows.collect_schema()):
@@ -326,23 +395,31 @@ def from_parquet(
     return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
 
 
-def write_parquet(store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+def write_parquet(
+    store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None
+) -> None:
     """Write a derived frame as Parquet, with `metadata`."""
     # links are random: a higher level compresses no better
     store.replace(key, [parquet(frame, metadata, compression="zstd", compression_level=1)])
 
 
-def shaped(rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+def shaped(
+    rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]
+) -> pl.DataFrame:
     """Return the columns of a schema, cast to its types; null where `rows` does not have one."""
     return rows.select(
-        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind) for name, kind in schema.items()
+        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind)
+        for name, kind in schema.items()
     )
 
 
-def csv_pieces(frames: Iterable[pl.DataFrame], columns: Iterable[str], *, unchanged: bool = False) -> Iterator[bytes]:
+def csv_pieces(
+    frames: Iterable[pl.DataFrame], columns: Iterable[str], *, unchanged: bool = False
+) -> Iterator[bytes]:
     """Yield a CSV in pieces: the header, then the rows.
 
-    A cell that a spreadsheet would run as a formula gets a `'` before it, unless cells are `unchanged`.
+    A cell that a spreadsheet would run as a formula gets a `'` before it, unless cells are
+    `unchanged`.
     """
     cell = pl.col(pl.String)
     safe = pl.when(cell.str.contains(r"^[=+\-@\t\r]")).then("'" + cell).otherwise(cell).name.keep()

@@ -1,4 +1,6 @@
-"""What identifies a run: canonical JSON and digests, the header and settings that shape its rows, its business date."""
+"""What identifies a run: canonical JSON and digests, the header and settings that shape its rows,
+its business date.
+"""
 
 import csv
 import hashlib
@@ -49,15 +51,23 @@ def default_header() -> Header:
 
 
 def header_from_template(text: str, name: str) -> Header:
-    """Take names and order from the portal's own template; TemplateError where they do not fit interface.md 2.6."""
+    """Take names and order from the portal's own template; TemplateError where they do not fit
+    interface.md 2.6.
+    """
     first = next(csv.reader(StringIO(text.removeprefix("\ufeff"))), [])
     theirs = [cell.strip() for cell in first]
     ours = {column.partition(".")[2]: column for column in columns()}
     order = tuple(ours.get(cell.partition(".")[2], "") for cell in theirs)
     missing = [column for column in columns() if column not in order]
-    unknown = [cell for cell, column in zip(theirs, order, strict=True) if not column or order.count(column) > 1]
+    unknown = [
+        cell
+        for cell, column in zip(theirs, order, strict=True)
+        if not column or order.count(column) > 1
+    ]
     if missing or unknown:
-        raise TemplateError(name=name, missing=", ".join(missing) or "none", unknown=", ".join(unknown) or "none")
+        raise TemplateError(
+            name=name, missing=", ".join(missing) or "none", unknown=", ".join(unknown) or "none"
+        )
     return _header(order, tuple(theirs))
 
 
@@ -70,11 +80,16 @@ def _header(order: tuple[str, ...], names: tuple[str, ...]) -> Header:
 def canonical(document: BaseModel | dict[str, Any]) -> bytes:
     """Return JSON with sorted keys and no spaces: equal documents are equal bytes."""
     plain = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    return (
+        json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        + b"\n"
+    )
 
 
 def facts_as_stored(facts: dict[str, Any]) -> bytes:
-    """Return the bytes of a JSON object that is no Document, with its version unless that is the first."""
+    """Return the bytes of a JSON object that is no Document, with its version unless that is the
+    first.
+    """
     return canonical({**facts, "format": FACTS} if FACTS > 1 else facts)
 
 
@@ -89,14 +104,17 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(PROOFS))
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
-    portal = issuer.portal.model_dump(mode="json", include={"extension", "armor", "compression", "rows_per_chunk"})
+    portal = issuer.portal.model_dump(
+        mode="json", include={"extension", "armor", "compression", "rows_per_chunk"}
+    )
     return {**shaping, "portal": {**portal, "header": header.line.decode()}, "interface": INTERFACE}
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """Return the names of the settings that differ, dotted (`rules.luhn`)."""
     named: list[str] = []
-    unshaping = PROOFS if prefix == "source." else frozenset()  # earlier versions stored one of them
+    # earlier versions stored one of them
+    unshaping = PROOFS if prefix == "source." else frozenset()
     for key in sorted((old.keys() | new.keys()) - unshaping):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
@@ -107,7 +125,9 @@ def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> l
 
 
 def date_in_name(key: str) -> date | None:
-    """Return the business date in an extract's name (2026-11-20, 20261120), None where it has none."""
+    """Return the business date in an extract's name (2026-11-20, 20261120), None where it has
+    none.
+    """
     if found := DATE_IN_NAME.search(key.rpartition("/")[2]):
         with suppress(ValueError):  # 20260231 is not a date
             return date(int(found[1]), int(found[2]), int(found[3]))
@@ -120,21 +140,26 @@ def local_day(moment: datetime, time_zone: str) -> date:
 
 
 def day_off(schedule: Schedule, day: date) -> str:
-    """Return why a day is not a business day, `holiday` or the weekday's name; "" where it is one."""
+    """Return why a day is not a business day, `holiday` or the weekday's name; "" where it is
+    one.
+    """
     if day in schedule.holidays:
         return "holiday"
     return "" if WEEK[day.weekday()] in schedule.days else f"{day:%A}"
 
 
 def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, datetime] | None:
-    """Return the last business day whose hour has passed, and the hour of the one before: an extract is due since then.
+    """Return the last business day whose hour has passed, and the hour of the one before: an
+    extract is due since then.
 
     None where no hour is set, or a year has fewer than two business days.
     """
     if schedule.extract_by is None:
         return None
     zone, today = ZoneInfo(time_zone), local_day(now, time_zone)
-    days = (day for back in range(YEAR) if not day_off(schedule, day := today - timedelta(days=back)))
+    days = (
+        day for back in range(YEAR) if not day_off(schedule, day := today - timedelta(days=back))
+    )
     hours = ((day, datetime.combine(day, schedule.extract_by, zone)) for day in days)
     passed = list(islice((one for one in hours if one[1] <= now), 2))
     return (passed[0][0], passed[1][1]) if len(passed) == 2 else None

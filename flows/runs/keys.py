@@ -1,4 +1,6 @@
-"""Names and keys: run ids, chunk names, where every object is stored, and which keys a store accepts."""
+"""Names and keys: run ids, chunk names, where every object is stored, and which keys a store
+accepts.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,17 @@ RUN_ID = re.compile(
 )
 
 TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key may have it
-FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a folder in a listing: S3 gives none, so no store does
-# Folders that others write to, whose files a scanner may have to judge first; and what no one may ever change.
-DROPPED = re.compile(r"[^/]+/(extracts|results|corrections|transactions)/|[^/]+/deliveries/[^/]+/received$")
+# of a folder in a listing: S3 gives none, so no store does
+FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+# Folders that others write to, whose files a scanner may have to judge first; and what no one may
+# ever change.
+DROPPED = re.compile(
+    r"[^/]+/(extracts|results|corrections|transactions)/|[^/]+/deliveries/[^/]+/received$"
+)
 LASTING = re.compile(r"[^/]+/(commits/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")  # how Python shows bytes in a file name that are not UTF-8
+# how Python shows bytes in a file name that are not UTF-8
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class RunId(NamedTuple):
@@ -34,7 +41,9 @@ class RunId(NamedTuple):
     again: int = 1
 
     def __str__(self) -> str:
-        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}" + (f"-r{self.again}" if self.again > 1 else "")
+        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}" + (
+            f"-r{self.again}" if self.again > 1 else ""
+        )
 
     @classmethod
     def parse(cls, text: str) -> RunId | None:
@@ -61,13 +70,18 @@ transactions = _prefix("transactions")  # the partner's transaction reports are 
 ingested = _prefix("ingested")  # ingest markers: which result files were ingested
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain that puts an issuer's commits in one order
-attributions = _prefix("attributions")  # operators' decisions about result files, a chain for each file
+# operators' decisions about result files, a chain for each file
+attributions = _prefix("attributions")
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
-dismissed = _prefix("dismissed")  # operators' decisions that an extract shall not be sent, a chain for each content
-identified = _prefix("identified")  # what was read of extracts that have no plan, so that they are read once
-purged = _prefix("purged")  # records of what was purged; one listing shows which runs have no ledger any more
+# operators' decisions that an extract shall not be sent, a chain for each content
+dismissed = _prefix("dismissed")
+# what was read of extracts that have no plan, so that they are read once
+identified = _prefix("identified")
+# records of what was purged; one listing shows which runs have no ledger any more
+purged = _prefix("purged")
 prompted_prefix = _prefix("single")  # single links whose fields were typed in
-placements = _prefix("placements")  # derived: the funnel over an issuer's runs, and the transaction reports read for it
+# derived: the funnel over an issuer's runs, and the transaction reports read for it
+placements = _prefix("placements")
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
@@ -92,7 +106,8 @@ class RunKeys:
         self.base = base = f"{runs(run.issuer)}{run}/"
         self.plan = base + "plan.json"  # written first
         self.claims = base + "claims/"  # the chain of leases: who works on the run
-        self.selection = base + "selection.parquet"  # the rows of the source that are sent, where those are not all
+        # the rows of the source that are sent, where those are not all
+        self.selection = base + "selection.parquet"
         self.seals = base + "seals/"  # digests of ciphertext, written before the ciphertext
         self.chunks = base + "chunks/"
         self.ledger = base + "ledger/"
@@ -100,10 +115,12 @@ class RunKeys:
         self.events = base + "events/"  # what people and flows did to the run
         self.reseals = base + "reseals/"  # the chain of records of chunks that were sealed again
         self.resealed = base + "sealed/"  # those chunks, a folder for each time
-        self.outcomes = base + "outcomes/"  # attributed result rows, derived from result files and ledger
+        # attributed result rows, derived from result files and ledger
+        self.outcomes = base + "outcomes/"
         self.closed = base + "closed/"  # the chain of breaks that operators closed and reopened
         self.singles = base + "single/"  # single links for rows of the run
-        self.placements = base + "placements/"  # the partner's messages about the run's links, and what they mean
+        # the partner's messages about the run's links, and what they mean
+        self.placements = base + "placements/"
 
     def sealed(self, generation: int) -> str:
         """Return the prefix of the chunks of the given time (from 1) of sealing again."""
@@ -123,7 +140,9 @@ class RunKeys:
 
 
 def checked(key: str) -> str:
-    """Return `key`; KeyRefusedError where it could leave the root or not every store can hold it."""
+    """Return `key`; KeyRefusedError where it could leave the root or not every store can hold
+    it.
+    """
     parts = key.split("/")
     flaws = {
         "it holds a control character": _CONTROL.search(key),

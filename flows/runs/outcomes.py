@@ -1,7 +1,8 @@
-"""Attributed result rows of a run, kept for its reports: a Parquet object per group of result files.
+"""Attributed result rows of a run, kept for its reports: a Parquet object per group of result
+files.
 
-They are derived from result files and ledger. A file may be in several groups, where it was ingested again; the last
-time counts.
+They are derived from result files and ledger. A file may be in several groups, where it was
+ingested again; the last time counts.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -22,9 +23,11 @@ OUTCOME: dict[str, pl.DataType] = {
     "run": pl.String(),  # null: belongs to no chunk
     "chunk": pl.UInt32(),
     "row": pl.UInt32(),  # null: belongs to no sent row
-    "cuid": pl.String(),  # as sent where attributed, else as received, unless it looks like a card number
+    # as sent where attributed, else as received, unless it looks like a card number
+    "cuid": pl.String(),
     "last_4": pl.String(),
-    "how": pl.String(),  # cuid, error_cuid, token, position, elimination, by hand; null where not attributed
+    # cuid, error_cuid, token, position, elimination, by hand; null where not attributed
+    "how": pl.String(),
     "state": pl.String(),  # linked, error, broken
     "trouble": pl.String(),  # name of the break, null where there is none
     "url": pl.String(),  # of linked rows only
@@ -34,7 +37,8 @@ OUTCOME: dict[str, pl.DataType] = {
     "reasons": pl.List(pl.String),  # codes of the partner's error
     "message": pl.String(),  # masked
     "shape": pl.String(),  # masked, ids and numbers blanked: same kind of error, same shape
-    "content": pl.UInt64(),  # hash of the row as received, without card numbers: the same in two files
+    # hash of the row as received, without card numbers: the same in two files
+    "content": pl.UInt64(),
     "nth": pl.UInt32(),  # occurrence of that content within the file, from 0
 }
 
@@ -54,15 +58,22 @@ FILE: dict[str, pl.DataType | type[pl.DataType]] = {
     "file_run": pl.String,  # run and chunk that its name gives
     "file_chunk": pl.UInt32,
 }
-NUMBER = {"number": pl.UInt16}  # of the file among those of its object, from 0; each row has its file's
+# of the file among those of its object, from 0; each row has its file's
+NUMBER = {"number": pl.UInt16}
 
 _SPOKEN = pl.DataFrame(
-    schema={"key": pl.String, **{name: FILE[name] for name in list(FILE)[:3]}, "chunk": OUTCOME["chunk"]}
+    schema={
+        "key": pl.String,
+        **{name: FILE[name] for name in list(FILE)[:3]},
+        "chunk": OUTCOME["chunk"],
+    }
 )
 
 
 class Attributed(NamedTuple):
-    """One result file, every row attributed or reported as a break; without card numbers (columns: OUTCOME)."""
+    """One result file, every row attributed or reported as a break; without card numbers (columns:
+    OUTCOME).
+    """
 
     digest: str
     name: str
@@ -81,14 +92,25 @@ class RunOutcomes(NamedTuple):
     rows: pl.DataFrame
 
 
-def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequence[RunOutcomes]) -> str:
+def write_outcomes(
+    store: Store, keys: RunKeys, taken: datetime, answers: Sequence[RunOutcomes]
+) -> str:
     """Write the outcomes of a run from some result files, at least one; return the key written.
 
     It is named after the files, not their content: the same files ingested again replace it.
     """
     files = [digest(answer.entry.key.encode()) for answer in answers]
     facts = [
-        (file, taken, entry.modified, one.digest, one.name, one.received, one.problems, *(one.named or (None, None)))
+        (
+            file,
+            taken,
+            entry.modified,
+            one.digest,
+            one.name,
+            one.received,
+            one.problems,
+            *(one.named or (None, None)),
+        )
         for file, (entry, one, _) in zip(files, answers, strict=True)
     ]
     heights = [answer.rows.height for answer in answers]
@@ -100,11 +122,15 @@ def write_outcomes(store: Store, keys: RunKeys, taken: datetime, answers: Sequen
 
 
 class StoredOutcomes:
-    """The stored outcomes of a run: which result files concern which chunks, each as it was ingested last."""
+    """The stored outcomes of a run: which result files concern which chunks, each as it was
+    ingested last.
+    """
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
         self._store = store
-        found = concurrently(lambda entry: _chunks_answered(store, entry.key), store.keys(keys.outcomes), READERS)
+        found = concurrently(
+            lambda entry: _chunks_answered(store, entry.key), store.keys(keys.outcomes), READERS
+        )
         ordered = pl.concat([_SPOKEN, *found]).sort("file_taken", "file_modified", "key")
         self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
 
@@ -118,7 +144,9 @@ class StoredOutcomes:
 
     def of(self, chunks: Collection[int]) -> list[Attributed]:
         """Return the attributed result files that concern any of these chunks."""
-        selected = self._files.filter(pl.col("chunk").is_in(list(chunks))).select("key", "file").unique()
+        selected = (
+            self._files.filter(pl.col("chunk").is_in(list(chunks))).select("key", "file").unique()
+        )
         groups = selected.group_by("key").agg("file").sort("key").iter_rows()
         return [one for key, files in groups for one in _restore(self._store, key, files)]
 
@@ -127,14 +155,20 @@ def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     """Return which chunks the files of an object concern."""
     rows, files = _opened(store, key, [*NUMBER, "chunk"])
     spoken = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
-    return spoken.select(pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_SPOKEN.columns[2:])
+    return spoken.select(
+        pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_SPOKEN.columns[2:]
+    )
 
 
 def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attributed]:
     """Yield some of the files of an object."""
     rows, files = _opened(store, key)
     heights = rows.group_by("number").agg(pl.len())
-    facts = files.filter(pl.col("file").str.head(NAMED).is_in(list(selected))).join(heights, on="number").sort("number")
+    facts = (
+        files.filter(pl.col("file").str.head(NAMED).is_in(list(selected)))
+        .join(heights, on="number")
+        .sort("number")
+    )
     if facts.height < files.height:
         rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
     outcomes, start = rows.select(*OUTCOME), 0
@@ -142,24 +176,40 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
         *list(FILE)[2:], "len"
     ).iter_rows():
         named = (run, chunk) if run is not None else None
-        yield Attributed(content, name, received, tuple(problems), outcomes[start : start + height], named, arrived)
+        yield Attributed(
+            content,
+            name,
+            received,
+            tuple(problems),
+            outcomes[start : start + height],
+            named,
+            arrived,
+        )
         start += height
 
 
-def _opened(store: Store, key: str, columns: list[str] | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of an object, at least these columns, and the facts about its files, each with its number.
+def _opened(
+    store: Store, key: str, columns: list[str] | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of an object, at least these columns, and the facts about its files, each
+    with its number.
 
-    Older versions wrote the facts about the file into every row, the first ones without `file`: the object was its.
+    Older versions wrote the facts about the file into every row, the first ones without `file`: the
+    object was its.
     """
     data = read(store, key)
     facts = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
     if facts is not None:
-        return pl.read_parquet(BytesIO(data), columns=columns), _numbered(pl.read_json(facts.encode(), schema=FILE))
+        return pl.read_parquet(BytesIO(data), columns=columns), _numbered(
+            pl.read_json(facts.encode(), schema=FILE)
+        )
     rows = pl.read_parquet(BytesIO(data))
     own = pl.col("file").fill_null(key.rpartition("/")[2].removesuffix(".parquet"))
     rows = shaped(rows, {**rows.schema, **FILE}).with_columns(own)
     files = _numbered(rows.select(*FILE).unique("file", maintain_order=True))
-    return rows.join(files.select("file", "number"), on="file", how="left", maintain_order="left"), files
+    return rows.join(
+        files.select("file", "number"), on="file", how="left", maintain_order="left"
+    ), files
 
 
 def _numbered(files: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,5 @@
-"""What other runs know of an issuer's cards: which rows of an extract are not sent, since their card was seen before.
+"""What other runs know of an issuer's cards: which rows of an extract are not sent, since their
+card was seen before.
 
 About 40 bytes a card, so that a portfolio of ten million cards fits in memory during the pass.
 """
@@ -38,24 +39,40 @@ CHECKS = ("name_check", "address_check", "reissue_check")
 CONTENT = CHECKS[:2]
 ISSUE = ("card", "expiration", "reissue_check")
 NAME = (portal.FIRST_NAME, portal.LAST_NAME, portal.NAME_ON_CARD)
-ADDRESS = (portal.ADDRESS1, portal.ADDRESS2, portal.CITY, portal.SUBNATIONAL, portal.COUNTRY, portal.POSTAL_CODE)
-ISSUES = 8  # cards of one cuid with equal last digits that are distinguished by expiration and reissue
+ADDRESS = (
+    portal.ADDRESS1,
+    portal.ADDRESS2,
+    portal.CITY,
+    portal.SUBNATIONAL,
+    portal.COUNTRY,
+    portal.POSTAL_CODE,
+)
+# cards of one cuid with equal last digits that are distinguished by expiration and reissue
+ISSUES = 8
 MADE = "^cl-[0-9a-f]{12}-[0-9]+$"  # a cuid that we generated
 
 
 def check_values(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` (the portal's columns) with name_check and address_check: CRC-32, the same in every version."""
-    return rows.with_columns(crc(rows, *NAME).alias("name_check"), crc(rows, *ADDRESS).alias("address_check"))
+    """Return `rows` (the portal's columns) with name_check and address_check: CRC-32, the same in
+    every version.
+    """
+    return rows.with_columns(
+        crc(rows, *NAME).alias("name_check"), crc(rows, *ADDRESS).alias("address_check")
+    )
 
 
 def crc(rows: pl.DataFrame, *names: str) -> pl.Series:
     """Return the CRC-32 of these columns of each row."""
-    texts = rows.select(pl.concat_str([pl.col(name).fill_null("") for name in names], separator="\x1f")).to_series()
+    texts = rows.select(
+        pl.concat_str([pl.col(name).fill_null("") for name in names], separator="\x1f")
+    ).to_series()
     return pl.Series(values=np.fromiter(map(crc32, texts.cast(pl.Binary)), np.uint32, rows.height))
 
 
 def seen_rows(reasons: Mapping[str, int]) -> int:
-    """Return how many rows rest because their card has or awaits a link; `reasons`: rows by code."""
+    """Return how many rows rest because their card has or awaits a link; `reasons`: rows by
+    code.
+    """
     return sum(reasons.get(code, 0) for code in SEEN)
 
 
@@ -69,11 +86,17 @@ class ResendPolicy(NamedTuple):
 
 
 def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
-    """Return the policy of [portfolio]; outside a portfolio a card rests while it has a link or awaits one."""
+    """Return the policy of [portfolio]; outside a portfolio a card rests while it has a link or
+    awaits one.
+    """
     if not issuer.full_portfolio:
-        return ResendPolicy(("expiration", "reissue"), as_of - timedelta(days=1), resend_errors=True, whole=False)
+        return ResendPolicy(
+            ("expiration", "reissue"), as_of - timedelta(days=1), resend_errors=True, whole=False
+        )
     asked = issuer.portfolio
-    return ResendPolicy(asked.changes, as_of + timedelta(asked.renew_within_days), asked.resend_errors, whole=True)
+    return ResendPolicy(
+        asked.changes, as_of + timedelta(asked.renew_within_days), asked.resend_errors, whole=True
+    )
 
 
 class PriorState:
@@ -83,7 +106,9 @@ class PriorState:
     that ended before it is none, however old the extract is; `ended` counts those.
     """
 
-    def __init__(self, attempts: Iterable[pl.DataFrame], newest: date = date.min, today: date = date.min) -> None:
+    def __init__(
+        self, attempts: Iterable[pl.DataFrame], newest: date = date.min, today: date = date.min
+    ) -> None:
         self._newest = newest
         table = pl.concat([_compact(pl.DataFrame(schema=ATTEMPT)), *map(_compact, attempts)])
         cards = _last_of_each(table).sort("card", "expiration", "reissue_check")
@@ -98,18 +123,25 @@ class PriorState:
         return len(self._cards)
 
     def suppressed(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
-        """Return the code why each row (cuid, last_4, expiration, CHECKS) is not sent, null where it is."""
+        """Return the code why each row (cuid, last_4, expiration, CHECKS) is not sent, null where
+        it is.
+        """
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
-        asked = rows.select(card_keys(rows, portal.CUID), pl.col("expiration").cast(pl.UInt16), *CHECKS)
+        asked = rows.select(
+            card_keys(rows, portal.CUID), pl.col("expiration").cast(pl.UInt16), *CHECKS
+        )
         places = self._places(asked)
         known = pl.Series(self._cards[places] == asked["card"].to_numpy())
-        joined = pl.concat([asked.select(pl.all().name.prefix("asked_")), self._facts[places]], how="horizontal")
+        joined = pl.concat(
+            [asked.select(pl.all().name.prefix("asked_")), self._facts[places]], how="horizontal"
+        )
         changes = policy.changes if as_of >= self._newest or not policy.whole else ()
         return joined.select(pl.when(known).then(_verdict(policy, changes))).to_series()
 
     def _places(self, asked: pl.DataFrame) -> NDArray[np.intp]:
-        """Return each card's place in the table: the entry of its issue, else its first entry, else any place.
+        """Return each card's place in the table: the entry of its issue, else its first entry, else
+        any place.
 
         The issue is expiration and reissue; an unknown reissue equals each.
         """
@@ -118,7 +150,10 @@ class PriorState:
         order, first = np.argsort(cards), np.empty(len(cards), np.intp)
         first[order] = np.searchsorted(self._cards, cards[order])  # sorted: takes half the time
         first = np.minimum(first, len(self) - 1)
-        known, issued = self._facts["expiration"].to_numpy(), self._facts["reissue_check"].fill_null(0).to_numpy()
+        known, issued = (
+            self._facts["expiration"].to_numpy(),
+            self._facts["reissue_check"].fill_null(0).to_numpy(),
+        )
 
         def alike(at: NDArray[np.intp], rows: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
             asked, stored = reissues[rows], issued[at]
@@ -127,7 +162,8 @@ class PriorState:
             return same
 
         places = first.copy()
-        odd = np.flatnonzero((self._cards[first] == cards) & ~alike(first, slice(None)))  # few have two cards
+        # few have two cards
+        odd = np.flatnonzero((self._cards[first] == cards) & ~alike(first, slice(None)))
         for step in range(1, ISSUES):
             after = np.minimum(first[odd] + step, len(self) - 1)
             hit = (self._cards[after] == cards[odd]) & alike(after, odd)
@@ -143,10 +179,12 @@ def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row an issue of a card: its last state, the latest expiry of a link, the check values of its row.
+    """Return one row an issue of a card: its last state, the latest expiry of a link, the check
+    values of its row.
 
     `name_check` and `address_check` are from the last extract that sent the card, `…_again` from the last attempt where
-    that repeated the row. A row that was corrected for a resend is unchanged in the extract, so neither is a change.
+    that repeated the row. A row that was corrected for a resend is unchanged in the extract, so
+    neither is a change.
     """
     fresh, again = ~pl.col("again"), pl.col("again")
     # By hash, which is faster; where two cards have one hash, they are only grouped needlessly.
@@ -163,13 +201,17 @@ def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
         pl.col("state").last(),
         pl.col("until").max(),
         *(pl.col(name).filter(fresh).drop_nulls().last() for name in CONTENT),
-        *(pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again") for name in CONTENT),
+        *(
+            pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again")
+            for name in CONTENT
+        ),
     )
     return pl.concat([single, last])
 
 
 def card_keys(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Series:
-    """Return each card's key (last_4, expiration and CHECKS of ATTEMPT), valid in this process only.
+    """Return each card's key (last_4, expiration and CHECKS of ATTEMPT), valid in this process
+    only.
 
     A cuid that we generated differs in every extract: there, name and address stand for it.
     """
@@ -185,7 +227,9 @@ def _verdict(policy: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
         "name": _differs("asked_name_check", "name_check", "name_check_again"),
         "address": _differs("asked_address_check", "address_check", "address_check_again"),
         "expiration": _differs("asked_expiration", "expiration"),
-        "reissue": (pl.col("asked_reissue_check") != pl.col("reissue_check")).fill_null(value=False),
+        "reissue": (pl.col("asked_reissue_check") != pl.col("reissue_check")).fill_null(
+            value=False
+        ),
     }
     changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
     awaited = pl.col("state") == "awaiting"

@@ -1,7 +1,9 @@
-"""Sealed messages: the Protocols of sealer and opener, what can be wrong with a key or message, the OpenPGP format.
+"""Sealed messages: the Protocols of sealer and opener, what can be wrong with a key or message, the
+OpenPGP format.
 
-The format as it is seen from outside (RFC 4880): armor, packets, recipients, kinds of keys, and the literal data packet
-inside a message, plain or deflated; nothing here can decrypt. Keep out: gpg itself.
+The format as it is seen from outside (RFC 4880): armor, packets, recipients, kinds of keys, and the
+literal data packet inside a message, plain or deflated; nothing here can decrypt. Keep out: gpg
+itself.
 """
 
 import binascii
@@ -22,7 +24,9 @@ class Plain(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """One chunk as an OpenPGP message; where sealing failed, `trouble` is a code and `data` is empty."""
+    """One chunk as an OpenPGP message; where sealing failed, `trouble` is a code and `data` is
+    empty.
+    """
 
     name: str
     data: bytes
@@ -30,7 +34,9 @@ class Sealed(NamedTuple):
 
 
 class Warned(NamedTuple):
-    """What an operator should know about a key: the fingerprint of the key or subkey that expires soon, if one does."""
+    """What an operator should know about a key: the fingerprint of the key or subkey that expires
+    soon, if one does.
+    """
 
     text: str
     ending: str = ""
@@ -48,14 +54,18 @@ class Sealer(Protocol):
         """What an operator should know about the keys, such as one that expires within 30 days."""
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal a group of chunks, in order; one that fails has its trouble, the others are sealed."""
+        """Seal a group of chunks, in order; one that fails has its trouble, the others are
+        sealed.
+        """
 
 
 class Opener(Protocol):
     """Opens OpenPGP messages with a private key."""
 
     def open(self, message: bytes, limit: int) -> bytes:
-        """Return the content of one message, at most `limit` bytes; SealedUnreadableError otherwise."""
+        """Return the content of one message, at most `limit` bytes; SealedUnreadableError
+        otherwise.
+        """
 
 
 class GpgMissingError(OperatorError):
@@ -69,16 +79,16 @@ class GpgHungError(TryAgainError):
     """gpg did not finish in time, or was killed."""
 
     message = "gpg did not finish within {seconds:g} s, or was killed from outside."
-    next_step = (
-        "Nothing was committed; run the same command again. If it persists, look for a full disk or too little memory."
-    )
+    next_step = "Nothing was committed; run the same command again. If it persists, look for a full disk or too little memory."
 
 
 class KeyUnreadableError(OperatorError):
     """A key file does not hold exactly one OpenPGP key that gpg can import."""
 
     message = "Key file {file} holds no readable OpenPGP public key, or several ({reason})."
-    next_step = "Download the public key from the portal again, and save it unchanged; one key per file."
+    next_step = (
+        "Download the public key from the portal again, and save it unchanged; one key per file."
+    )
 
 
 class SecretKeyGivenError(OperatorError):
@@ -103,7 +113,9 @@ class KeyNotPinnedError(OperatorError):
 
 
 class KeyUnusableError(OperatorError):
-    """A pinned key, or its newest encryption subkey, is expired, revoked, not valid yet or cannot encrypt."""
+    """A pinned key, or its newest encryption subkey, is expired, revoked, not valid yet or cannot
+    encrypt.
+    """
 
     message = "{part} {why}."
     next_step = (
@@ -113,7 +125,9 @@ class KeyUnusableError(OperatorError):
 
 
 class KeyAlgorithmError(OperatorError):
-    """The key or subkey that would be used is too short, or of an algorithm that is not accepted."""
+    """The key or subkey that would be used is too short, or of an algorithm that is not
+    accepted.
+    """
 
     message = "{part} is {algorithm}; accepted: {accepted}."
     next_step = "Ask the partner for a key of RSA 3072 or Curve25519; NIST curves need `[portal] key_curves`."
@@ -127,7 +141,9 @@ class SealBrokenError(OperatorError):
 
 
 class SealedUnreadableError(OperatorError):
-    """Bytes are not one complete OpenPGP message that we can open unaltered; `reason` is a code, never content."""
+    """Bytes are not one complete OpenPGP message that we can open unaltered; `reason` is a code,
+    never content.
+    """
 
     message = "The sealed message could not be opened ({reason})."
     next_step = "Check that it was sealed to our key and arrived complete; otherwise ask its sender for it again."
@@ -136,10 +152,12 @@ class SealedUnreadableError(OperatorError):
 _BEGIN = b"-----BEGIN PGP "
 _END = b"-----END PGP "
 _BOM = b"\xef\xbb\xbf"
-_HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")  # RFC 4880 6.2: headers, then an empty line
+# RFC 4880 6.2: headers, then an empty line
+_HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")
 _MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # a marker packet, which some senders put first
 _SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _UNAUTHENTICATED, _SEALED, _AEAD = 1, 5, 6, 9, 18, 20
-_CUT = ("armor.end.missing", "armor.head.malformed", "packet.length.beyond_end")  # what a cut leaves
+# what a cut leaves
+_CUT = ("armor.end.missing", "armor.head.malformed", "packet.length.beyond_end")
 
 Compression = Literal["zip", "none"]
 
@@ -157,18 +175,26 @@ class Packet(NamedTuple):
 
 
 def looks_like_message(head: bytes) -> bool:
-    """Return whether something that begins with these 64 bytes is an OpenPGP message, armored or binary."""
-    if head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
+    """Return whether something that begins with these 64 bytes is an OpenPGP message, armored or
+    binary.
+    """
+    if (
+        head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----")
+        or head[:5] in _MARKERS
+    ):
         return True
     try:
         tag, _, start, _ = _header(memoryview(head), 0)
     except SealedUnreadableError:
         return False
-    return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"  # else some letter of cp1252 or UTF-8
+    # else some letter of cp1252 or UTF-8
+    return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"
 
 
 def is_cut_off(message: bytes) -> bool:
-    """Return whether the end of a message is missing: of its armor, its last packet, or all that is sealed."""
+    """Return whether the end of a message is missing: of its armor, its last packet, or all that is
+    sealed.
+    """
     try:
         tags = {packet.tag for block in blocks(message) for packet in packets(block)}
     except SealedUnreadableError as error:
@@ -177,12 +203,15 @@ def is_cut_off(message: bytes) -> bool:
 
 
 def inspect(message: bytes) -> tuple[str, ...]:
-    """Return the key ids (16 hex) of session keys before one tag 18 version 1, no more; SealedUnreadableError."""
+    """Return the key ids (16 hex) of session keys before one tag 18 version 1, no more;
+    SealedUnreadableError.
+    """
     found = blocks(message)
     if len(found) != 1:
         raise SealedUnreadableError(reason="message.blocks.many")
     *keys, sealed = packets(found[0])
-    if sealed.tag == _AEAD:  # gpg 2.4 writes it to keys that ask for it; many readers cannot open it
+    # gpg 2.4 writes it to keys that ask for it; many readers cannot open it
+    if sealed.tag == _AEAD:
         raise SealedUnreadableError(reason="message.aead.unsupported")
     if sealed.tag != _SEALED or any(key.tag != _SESSION_KEY for key in keys):
         raise SealedUnreadableError(reason="message.packets.unexpected")
@@ -192,22 +221,27 @@ def inspect(message: bytes) -> tuple[str, ...]:
 
 
 def keys_in(binary: Sequence[bytes]) -> tuple[list[int], int]:
-    """Return when (epoch) each public key in the blocks of a key file was made, and how many secret keys are there.
+    """Return when (epoch) each public key in the blocks of a key file was made, and how many secret
+    keys are there.
 
     Subkeys do not count. Raises SealedUnreadableError where a block is not made of packets.
     """
     found = [packet for block in binary for packet in packets(block)]
-    made = [int.from_bytes(packet.body[1:5], "big") for packet in found if packet.tag == _PUBLIC_KEY]  # RFC 4880 5.5.2
+    # RFC 4880 5.5.2
+    made = [
+        int.from_bytes(packet.body[1:5], "big") for packet in found if packet.tag == _PUBLIC_KEY
+    ]
     return made, sum(packet.tag == _SECRET_KEY for packet in found)
 
 
 def blocks(data: bytes) -> list[bytes]:
     """Return the binary content of every armored block, or the data itself where it is binary.
 
-    The armor's CRC is not checked: gpg's own authentication is stronger, and in Python it costs more than the sealing.
-    Raises SealedUnreadableError where neither kind is found.
+    The armor's CRC is not checked: gpg's own authentication is stronger, and in Python it costs
+    more than the sealing. Raises SealedUnreadableError where neither kind is found.
     """
-    if data[:1] >= b"\x80" and not data.startswith(_BOM):  # every packet starts with the top bit set
+    # every packet starts with the top bit set
+    if data[:1] >= b"\x80" and not data.startswith(_BOM):
         return [data]
     found = []
     begin = data.find(_BEGIN)
@@ -223,7 +257,9 @@ def blocks(data: bytes) -> list[bytes]:
 
 
 def packets(data: bytes) -> list[Packet]:
-    """Cut binary data into packets (at least one) that tile it; SealedUnreadableError where they do not."""
+    """Cut binary data into packets (at least one) that tile it; SealedUnreadableError where they do
+    not.
+    """
     view, found, place = memoryview(data), [], 0
     while place < len(view):
         tag, length, place, more = _header(view, place)
@@ -252,7 +288,9 @@ def _dearmor(block: bytes) -> bytes:
 
 
 def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
-    """Return a packet's tag, its (first) length, where its body starts, and whether another part follows."""
+    """Return a packet's tag, its (first) length, where its body starts, and whether another part
+    follows.
+    """
     first = _slice(view, place, 1)[0]
     if not first & 0x80:
         raise SealedUnreadableError(reason="packet.header.malformed")
@@ -266,7 +304,9 @@ def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
 
 
 def _new_length(view: memoryview, place: int) -> tuple[int, int, bool]:
-    """Return a length of the new format, where what it measures starts, and whether another part follows."""
+    """Return a length of the new format, where what it measures starts, and whether another part
+    follows.
+    """
     first = _slice(view, place, 1)[0]
     if first < 192:
         return first, place + 1, False
@@ -285,22 +325,30 @@ def _slice(view: memoryview, start: int, length: int) -> memoryview:
 
 
 def _recipient(body: memoryview) -> str:
-    """Return the key id of a session key packet of version 3: version, key id, algorithm, numbers."""
+    """Return the key id of a session key packet of version 3: version, key id, algorithm,
+    numbers.
+    """
     if bytes(body[:1]) != b"\x03" or len(body) < 10:
         raise SealedUnreadableError(reason="recipient.version.unsupported")
     return bytes(body[1:9]).hex().upper()
 
 
 def content(chunk: Plain, compression: Compression) -> Plain:
-    """Return the packet to seal of one chunk; its name (at most 255 bytes) is shown to whoever opens it."""
+    """Return the packet to seal of one chunk; its name (at most 255 bytes) is shown to whoever
+    opens it.
+    """
     name = chunk.name.encode()
     literal = _packet(_LITERAL, _BINARY + bytes([len(name)]) + name + _NO_DATE + chunk.data)
     if compression == "none":
         return Plain(chunk.name, literal)
     deflate = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
-    return Plain(chunk.name, _packet(_COMPRESSED, _ZIP + deflate.compress(literal) + deflate.flush()))
+    return Plain(
+        chunk.name, _packet(_COMPRESSED, _ZIP + deflate.compress(literal) + deflate.flush())
+    )
 
 
 def _packet(tag: int, body: bytes) -> bytes:
-    """Return a packet with a header of the new format and a length of four bytes (RFC 4880 4.2.2.3)."""
+    """Return a packet with a header of the new format and a length of four bytes (RFC 4880
+    4.2.2.3).
+    """
     return bytes([0xC0 | tag, 0xFF]) + len(body).to_bytes(4, "big") + body

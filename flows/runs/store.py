@@ -1,6 +1,8 @@
-"""The Protocols of a store, its errors, retries, small objects read and written whole, and the probe of its promise.
+"""The Protocols of a store, its errors, retries, small objects read and written whole, and the
+probe of its promise.
 
-Adapters implement the Protocols and raise these errors and no others; tests hold them all to one contract.
+Adapters implement the Protocols and raise these errors and no others; tests hold them all to one
+contract.
 """
 
 import random
@@ -24,7 +26,9 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """One stored object as listed; `version` pins its bytes (VersionId or ETag, inode and times)."""
+    """One stored object as listed; `version` pins its bytes (VersionId or ETag, inode and
+    times).
+    """
 
     key: str
     size: int
@@ -33,7 +37,9 @@ class Entry(NamedTuple):
 
 
 class Source(Protocol):
-    """A pinned stream over one object: the same bytes from the first read to the last, or an error."""
+    """A pinned stream over one object: the same bytes from the first read to the last, or an
+    error.
+    """
 
     @property
     def entry(self) -> Entry:
@@ -45,12 +51,18 @@ class Source(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None: ...
 
 
 class Store(Protocol):
-    """Immutable objects under keys (`issuer/runs/...`, no leading slash), S3 or a directory alike."""
+    """Immutable objects under keys (`issuer/runs/...`, no leading slash), S3 or a directory
+    alike.
+    """
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` unless it exists; False where it does (read it and compare)."""
@@ -59,10 +71,14 @@ class Store(Protocol):
         """Write a derived object (reports only) whole and atomically, over any earlier one."""
 
     def open(self, key: str, pin: Entry | None = None) -> Source:
-        """Open `key`, at the version of `pin` if given; ObjectMissingError or ObjectChangedError."""
+        """Open `key`, at the version of `pin` if given; ObjectMissingError or
+        ObjectChangedError.
+        """
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        """List objects under `prefix` in key order; shallow: one level, folders end in '/' with size 0."""
+        """List objects under `prefix` in key order; shallow: one level, folders end in '/' with
+        size 0.
+        """
 
 
 @runtime_checkable
@@ -73,13 +89,17 @@ class Cleaner(Protocol):
         """Remove `key`; nothing happens where it does not exist."""
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
-        """List what writers that died before `before` left under `prefix`: partial files, incomplete uploads."""
+        """List what writers that died before `before` left under `prefix`: partial files,
+        incomplete uploads.
+        """
 
     def discard(self, leftover: Entry) -> None:
         """Remove a leftover, which never was an object."""
 
     def hides(self) -> bool | None:
-        """Return whether the store is versioned, so that `delete` only hides; None where it does not say."""
+        """Return whether the store is versioned, so that `delete` only hides; None where it does
+        not say.
+        """
 
 
 @runtime_checkable
@@ -95,7 +115,9 @@ class Screened(Protocol):
     """A store whose dropped files may have to be scanned for malware before anybody reads them."""
 
     def ensure_clean(self, key: str) -> None:
-        """Raise VerdictAwaitedError or VerdictRefusedError for a dropped file that was not found clean."""
+        """Raise VerdictAwaitedError or VerdictRefusedError for a dropped file that was not found
+        clean.
+        """
 
 
 class ObjectMissingError(OperatorError):
@@ -165,7 +187,9 @@ class ObjectChangedError(TryAgainError):
     """The object is not, or no longer, the one that was pinned."""
 
     message = "{key} changed while it was in use."
-    next_step = "Nothing was committed. Wait until its writer is done, then run the same command again."
+    next_step = (
+        "Nothing was committed. Wait until its writer is done, then run the same command again."
+    )
 
 
 class ObjectDamagedError(TryAgainError):
@@ -200,7 +224,9 @@ class VerdictRefusedError(OperatorError):
     """A dropped file was not found clean by the malware scanner."""
 
     message = "{key} was not found clean: its tag {tag} is {found}, not {clean}. It was not read."
-    next_step = "Do not open it: tell security, and have it removed; then ask its sender for a clean one."
+    next_step = (
+        "Do not open it: tell security, and have it removed; then ask its sender for a clean one."
+    )
 
 
 # What may be wrong with one object while others can be read.
@@ -236,7 +262,9 @@ def read_if_stored(store: Store, key: str, size: int = -1) -> bytes | None:
 
 
 def write_once(store: Store, key: str, data: bytes) -> bool:
-    """Create an object and read it back; False where the same bytes are there already, ConflictError for others."""
+    """Create an object and read it back; False where the same bytes are there already,
+    ConflictError for others.
+    """
     created = store.create(key, data)
     if digest(read(store, key)) != digest(data):
         raise ConflictError(key=key)
@@ -245,10 +273,12 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Retry:
-    """Bounded attempts with full jitter: `random` (0 to 1) of a wait that doubles from `first` up to `cap` seconds.
+    """Bounded attempts with full jitter: `random` (0 to 1) of a wait that doubles from `first` up
+    to `cap` seconds.
 
-    Ends after `attempts`, or where the next wait would exceed `budget` seconds on `clock` (a monotonic one).
-    Full jitter, since sixteen threads that were throttled together must not retry together.
+    Ends after `attempts`, or where the next wait would exceed `budget` seconds on `clock` (a
+    monotonic one). Full jitter, since sixteen threads that were throttled together must not retry
+    together.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -260,7 +290,9 @@ class Retry:
     cap: float = 5.0
 
     def __call__(self, attempt: Callable[[], T], on: type[Exception]) -> T:
-        """Return what `attempt` returns; an `on` error is tried again, until a stop signal; the last one is raised."""
+        """Return what `attempt` returns; an `on` error is tried again, until a stop signal; the
+        last one is raised.
+        """
         began = self.clock()
         for number in range(self.attempts - 1):
             try:
@@ -274,7 +306,9 @@ class Retry:
 
 
 def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -> list[T]:
-    """Return what `act` returns for each item, in order; so many at a time, none but the first where it is the only."""
+    """Return what `act` returns for each item, in order; so many at a time, none but the first
+    where it is the only.
+    """
     todo = list(items)
     if len(todo) < 2:
         return [act(one) for one in todo]
@@ -283,9 +317,11 @@ def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -
 
 
 def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
-    """Yield the items in order, each produced while the one before is used; an error comes in its item's place.
+    """Yield the items in order, each produced while the one before is used; an error comes in its
+    item's place.
 
-    Close it if you stop early: that waits for the item in progress, so that nothing reads on in the background.
+    Close it if you stop early: that waits for the item in progress, so that nothing reads on in the
+    background.
     """
     end = object()
     with ThreadPoolExecutor(1, "prefetch") as worker:
@@ -300,10 +336,12 @@ KEYS = 6
 
 
 def race(store: Store, prefix: str) -> None:
-    """Let eight writers create each of six keys below `prefix` (ends in '/') at once; StoreUnsafeError unless one wins.
+    """Let eight writers create each of six keys below `prefix` (ends in '/') at once;
+    StoreUnsafeError unless one wins.
 
-    Writing one after the other would not do: a server that checks first and writes later passes that. Takes about half
-    a second. What the probe wrote is removed where `store` may delete; its names are new every time.
+    Writing one after the other would not do: a server that checks first and writes later passes
+    that. Takes about half a second. What the probe wrote is removed where `store` may delete; its
+    names are new every time.
     """
     folder = secrets.token_hex(8)
     keys = [f"{prefix}{folder}/{number}" for number in range(1, KEYS + 1)]
@@ -313,23 +351,34 @@ def race(store: Store, prefix: str) -> None:
                 _race_for(store, prefix, key, pool)
     finally:
         if isinstance(store, Cleaner):
-            with suppress(StoreDeniedError):  # credentials that may not delete are good to have; 12 kB stay
+            # credentials that may not delete are good to have; 12 kB stay
+            with suppress(StoreDeniedError):
                 for key in keys:
                     store.delete(key)
 
 
 def _race_for(store: Store, prefix: str, key: str, pool: ThreadPoolExecutor) -> None:
-    """Let all writers create one key at the same moment; one must win, and its bytes stay when written again."""
-    contents, start = [b"race probe, writer %d\n" % writer * 1024 for writer in range(WRITERS)], Barrier(WRITERS)
+    """Let all writers create one key at the same moment; one must win, and its bytes stay when
+    written again.
+    """
+    contents, start = (
+        [b"race probe, writer %d\n" % writer * 1024 for writer in range(WRITERS)],
+        Barrier(WRITERS),
+    )
 
     def write(content: bytes) -> bool:
         start.wait(30.0)  # seconds for eight threads to start
         return store.create(key, content)
 
     try:
-        won = [content for content, wins in zip(contents, pool.map(write, contents), strict=True) if wins]
+        won = [
+            content
+            for content, wins in zip(contents, pool.map(write, contents), strict=True)
+            if wins
+        ]
     finally:
-        start.abort()  # where a stop signal came before all writers had started, the others would wait for them
+        # where a stop signal came before all writers had started, the others would wait for them
+        start.abort()
     if len(won) != 1:
         problem = f"{len(won)} of {WRITERS} writers succeeded in creating the same object"
     elif store.create(key, b"late") or read(store, key) != won[0]:

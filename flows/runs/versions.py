@@ -1,7 +1,8 @@
 """What versions of cardlink may make of what others stored: the one place that reads a version.
 
-Whatever is stored has one: `format` of a JSON object, or in the metadata of a Parquet file; the first is not written.
-A newer one is read as far as it is known, named once in the log, and never acted on or written over.
+Whatever is stored has one: `format` of a JSON object, or in the metadata of a Parquet file; the
+first is not written. A newer one is read as far as it is known, named once in the log, and never
+acted on or written over.
 """
 
 import json
@@ -30,15 +31,22 @@ class NewerDocumentError(OperatorError):
 
 
 def parsed(content: bytes, key: str, kind: type[T]) -> T:
-    """Return a JSON document of any version; the fields that only a newer one has are kept, and named in the log.
+    """Return a JSON document of any version; the fields that only a newer one has are kept, and
+    named in the log.
 
-    Raises ConflictError where cardlink did not write it, NewerDocumentError where a field of ours is not as we know it.
+    Raises ConflictError where cardlink did not write it, NewerDocumentError where a field of ours
+    is not as we know it.
     """
     known, unknown = getattr(kind.model_fields.get("format"), "default", 1), ""
     try:
         found = kind.model_validate_json(content, extra="forbid")
-    except ValidationError as error:  # its text quotes the content: ours are raised below, without a chain
-        found, unknown = None, ", ".join(".".join(map(str, one["loc"])) for one in error.errors(include_input=False))
+    except (
+        ValidationError
+    ) as error:  # its text quotes the content: ours are raised below, without a chain
+        found, unknown = (
+            None,
+            ", ".join(".".join(map(str, one["loc"])) for one in error.errors(include_input=False)),
+        )
     if found is not None and getattr(found, "format", 1) <= known:
         first = known > 1 and "format" not in found.model_fields_set
         return found.model_copy(update={"format": 1}) if first else found

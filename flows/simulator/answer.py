@@ -1,4 +1,6 @@
-"""The person between store and portal: uploads the chunks of committed runs and drops the result files."""
+"""The person between store and portal: uploads the chunks of committed runs and drops the result
+files.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from flows.simulator.portal import Booked, Portal, UploadRefusedError
 
 
 class Habits(NamedTuple):
-    """How results arrive: shares of chunks answered late, twice, in halves; swapped names, foreign files."""
+    """How results arrive: shares of chunks answered late, twice, in halves; swapped names, foreign
+    files.
+    """
 
     late: float = 0.0  # not today: drawn again on the portal's next day
     twice: float = 0.0  # the same result under two names, as a browser's second download
@@ -26,7 +30,9 @@ class Habits(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """One result file: its key (a bare name until written), the chunk it answers and the truth about its rows."""
+    """One result file: its key (a bare name until written), the chunk it answers and the truth
+    about its rows.
+    """
 
     key: str
     chunk: str
@@ -37,11 +43,15 @@ class ResultThereError(TryAgainError):
     """Another process is answering the same chunks."""
 
     message = "{key} already exists."
-    next_step = "Another simulator is answering the same chunks; run the command again when it has ended."
+    next_step = (
+        "Another simulator is answering the same chunks; run the command again when it has ended."
+    )
 
 
 class Answered(NamedTuple):
-    """What one call did: files delivered, chunks refused by the portal (name, why), chunks still waiting."""
+    """What one call did: files delivered, chunks refused by the portal (name, why), chunks still
+    waiting.
+    """
 
     delivered: tuple[Delivery, ...]
     refused: tuple[tuple[str, str], ...]
@@ -58,8 +68,12 @@ class Answered(NamedTuple):
         return sum(row.url is None for delivery in self.delivered for row in delivery.rows)
 
 
-def answer_store(store: Store, issuer: str, portal: Portal, habits: Habits | None = None) -> Answered:
-    """Upload every chunk not yet answered and write its result file under the issuer's `results/`."""
+def answer_store(
+    store: Store, issuer: str, portal: Portal, habits: Habits | None = None
+) -> Answered:
+    """Upload every chunk not yet answered and write its result file under the issuer's
+    `results/`.
+    """
     person = _Person(store, issuer, portal, habits or Habits())
     for key, chunk in committed_chunks(store, issuer):
         person.carry(key, chunk)
@@ -67,10 +81,14 @@ def answer_store(store: Store, issuer: str, portal: Portal, habits: Habits | Non
 
 
 def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
-    """Yield key and upload name of every chunk of every run that has a manifest; purged ones are done with."""
+    """Yield key and upload name of every chunk of every run that has a manifest; purged ones are
+    done with.
+    """
     for manifest in manifests(store, issuer):
         if read_purged(store, keys_of(manifest.run), "chunks") is None:
-            yield from ((one.key, one.chunk.name) for one in stored_chunks(store, manifest).values())
+            yield from (
+                (one.key, one.chunk.name) for one in stored_chunks(store, manifest).values()
+            )
 
 
 class _Person:

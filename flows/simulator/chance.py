@@ -1,4 +1,6 @@
-"""Chance that can be repeated: numbers from names, so that a seed gives the same night in any order."""
+"""Chance that can be repeated: numbers from names, so that a seed gives the same night in any
+order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Practice: generate an extract, let the simulated partner answer its chunks, or serve the partner's interface."""
+"""Practice: generate an extract, let the simulated partner answer its chunks, or serve the
+partner's interface.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def sample(
 
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as out:
-        write_sample(out, rows, bad=bad, seed=seed, as_of=business_date or now().date(), published=published)
+        write_sample(
+            out, rows, bad=bad, seed=seed, as_of=business_date or now().date(), published=published
+        )
     facts = {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
     lines = [f"{file}: {rows:,} rows, {facts['bytes']:,} bytes, test cards only"]
     return Result(facts, [*lines, "put it in <root>/<issuer>/extracts/"], "cardlink submit ISSUER")
@@ -73,7 +77,9 @@ def simulate(
     """
     from flows.simulator.practice import Behaviour
 
-    return answer_chunks(wire(context.folder, issuer), secret_key, Behaviour(fail, shuffle, seed), now().date())
+    return answer_chunks(
+        wire(context.folder, issuer), secret_key, Behaviour(fail, shuffle, seed), now().date()
+    )
 
 
 @entry("practice", form=NO_FORM)
@@ -91,10 +97,12 @@ def practice(
 ) -> Result:
     """Serve the simulated partner, and with --s3 an S3 store, on the loopback address until Ctrl-C.
 
-    Its key pair is made in the folder, once, and `env.sh`: what another terminal must know, as lines to load.
+    Its key pair is made in the folder, once, and `env.sh`: what another terminal must know, as
+    lines to load.
 
     Args:
-        issuer: Whose template, link hosts and `[service]` it takes (default: those of the partner's interface).
+        issuer: Whose template, link hosts and `[service]` it takes (default: those of the partner's
+            interface).
         s3: Serve an S3 store with an empty bucket `cards`; it is in memory, and gone at the end.
         folder: Where key pair and `env.sh` are written.
         fail: Share of rows that fail.
@@ -106,17 +114,24 @@ def practice(
     from flows.simulator import practice as simulator
     from schemas.portal import columns
 
-    wired, began, terminal = wire(context.folder, issuer) if issuer else None, now(), context.terminal
+    wired, began, terminal = (
+        wire(context.folder, issuer) if issuer else None,
+        now(),
+        context.terminal,
+    )
     secret, fingerprint = simulator.portal_key(folder)
 
     def clock() -> datetime:
         return began + (now() - began) * speed
 
     def announce(base_url: str, client: dict[str, str]) -> None:
-        known = store | {f"CARDLINK_SERVICE_{field.upper()}": value for field, value in client.items()}
+        known = store | {
+            f"CARDLINK_SERVICE_{field.upper()}": value for field, value in client.items()
+        }
         exports = [f"export {name}={shlex.quote(value)}" for name, value in known.items()]
         (folder / "env.sh").write_text("\n".join([*exports, ""]), "utf-8")
-        stack.callback((folder / "env.sh").unlink, missing_ok=True)  # at the end, what it names is gone
+        # at the end, what it names is gone
+        stack.callback((folder / "env.sh").unlink, missing_ok=True)
         terminal.show(base_url)
         for line in (
             f"{base_url}/openapi.json describes it; Ctrl-C ends it. In an issuer's TOML, beside {folder}/portal.asc:",
@@ -134,15 +149,23 @@ def practice(
         opener = stack.enter_context(simulator.portal_opener(read_file(secret, "--secret-key")))
         header = list(wired.header.names.values()) if wired else list(columns())
         behaviour = simulator.Behaviour(fail, shuffle, seed)
-        facts = simulator.serve(wired and wired.issuer, header, opener, behaviour, port, clock, announce)
+        facts = simulator.serve(
+            wired and wired.issuer, header, opener, behaviour, port, clock, announce
+        )
     counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
 
 
 def answer_chunks(
-    context: IssuerContext, secret_key: Path | None, behaviour: Behaviour, today: date, expires: date | None = None
+    context: IssuerContext,
+    secret_key: Path | None,
+    behaviour: Behaviour,
+    today: date,
+    expires: date | None = None,
 ) -> Result:
-    """Let the simulated portal answer every committed chunk without a result; NoKeyGivenError without its key."""
+    """Let the simulated portal answer every committed chunk without a result; NoKeyGivenError
+    without its key.
+    """
     from flows.simulator.practice import NoKeyGivenError, answer, portal_opener
 
     if secret_key is None and context.issuer.portal.sealed:
@@ -150,6 +173,10 @@ def answer_chunks(
     with portal_opener(read_file(secret_key, "--secret-key") if secret_key else None) as opener:
         store, header = context.adapters.store, list(context.header.names.values())
         facts = answer(context.issuer, store, header, opener, behaviour, today, expires)
-    lines = [f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"]
+    lines = [
+        f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"
+    ]
     lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
-    return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0)
+    return Result(
+        facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0
+    )

@@ -1,7 +1,9 @@
-"""`cardlink demo`: a whole night on sample data, through the real Prefect flows with an embedded server.
+"""`cardlink demo`: a whole night on sample data, through the real Prefect flows with an embedded
+server.
 
-A throwaway portal key, the sample extract in a local store, the flow `nightly`, the simulated portal's results,
-the flow `ingest`, the balance. Everything is below one folder, which each demo recreates.
+A throwaway portal key, the sample extract in a local store, the flow `nightly`, the simulated
+portal's results, the flow `ingest`, the balance. Everything is below one folder, which each demo
+recreates.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from flows.simulator.commands import answer_chunks
 from flows.wiring import now, shipped, wire
 
 ISSUER = "sample-bank"
-AS_OF = date(2026, 11, 20)  # the sample's business date: its cards are valid on it whenever the demo runs
+# the sample's business date: its cards are valid on it whenever the demo runs
+AS_OF = date(2026, 11, 20)
 TRAILER = "#TRAILER,{rows}"  # as the sample issuer writes it
 MARKER = ".cardlink-demo"
 
 PREFECT = {
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # a new database takes its time on a slow disk
+    # a new database takes its time on a slow disk
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
@@ -43,9 +47,13 @@ class NotADemoError(OperatorError):
 
 @entry("demo", form="it runs the flows itself")
 def demo(
-    context: Context, *, rows: Number | None = None, folder: Annotated[Path, Field("--dir", folder=True)] = Path("demo")
+    context: Context,
+    *,
+    rows: Number | None = None,
+    folder: Annotated[Path, Field("--dir", folder=True)] = Path("demo"),
 ) -> Result:
-    """Run the whole pipeline on sample data with a simulated partner: Prefect flows, real gpg, no network.
+    """Run the whole pipeline on sample data with a simulated partner: Prefect flows, real gpg, no
+    network.
 
     Args:
         rows: Generate an extract of this size instead of using the sample.
@@ -56,7 +64,9 @@ def demo(
     say("· creating a throwaway portal key")
     secret = prepare(folder, rows)
     _embed_prefect(folder)
-    say("· running the nightly flow (Prefect, embedded server; its first start takes about ten seconds)")
+    say(
+        "· running the nightly flow (Prefect, embedded server; its first start takes about ten seconds)"
+    )
     from flows.nightly import nightly
 
     nightly(ISSUER)
@@ -64,7 +74,8 @@ def demo(
     from flows.simulator.portal import two_months_after
     from flows.simulator.practice import Behaviour
 
-    ends = two_months_after(now().date())  # counted from today: a demo years from now still has links to show
+    # counted from today: a demo years from now still has links to show
+    ends = two_months_after(now().date())
     answer_chunks(wire(folder, ISSUER), secret, Behaviour(0.1, shuffle=True, seed=1), AS_OF, ends)
     say("· running the ingest flow")
     from flows.commands.results import report_of
@@ -94,7 +105,9 @@ def make_room(folder: Path) -> None:
 
 
 def prepare(folder: Path, rows: int | None) -> Path:
-    """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's path."""
+    """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's
+    path.
+    """
     from flows.simulator.extract import Dialect, write_sample
     from flows.simulator.practice import portal_key
 
@@ -115,6 +128,11 @@ def _embed_prefect(folder: Path) -> None:
     """Give Prefect a home below the demo's folder, before it is first imported."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
-    logging = shipped("deploy") / "logging.yaml"  # Prefect's own, with our redaction on every handler
-    places = {"PREFECT_HOME": folder / "prefect", "CARDLINK_CONFIG": folder, "PREFECT_LOGGING_SETTINGS_PATH": logging}
+    # Prefect's own, with our redaction on every handler
+    logging = shipped("deploy") / "logging.yaml"
+    places = {
+        "PREFECT_HOME": folder / "prefect",
+        "CARDLINK_CONFIG": folder,
+        "PREFECT_LOGGING_SETTINGS_PATH": logging,
+    }
     os.environ.update(PREFECT, **{name: str(place) for name, place in places.items()})

@@ -1,6 +1,8 @@
-"""The ways a portal may stringify one error object: the error column of a failed row (interface.md 2.7, 7).
+"""The ways a portal may stringify one error object: the error column of a failed row (interface.md
+2.7, 7).
 
-The interface says "a stringified object with the failing CUID and the error(s)" and no more: hence a choice.
+The interface says "a stringified object with the failing CUID and the error(s)" and no more: hence
+a choice.
 """
 
 from __future__ import annotations
@@ -20,12 +22,17 @@ def _nested(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
     entities: dict[str, Any] = {}
     for fault in faults:
         under = entities.setdefault(fault.entity, {"_errors": []})
-        under["_errors"].append({"property": fault.property, "name": fault.kind, "message": fault.message})
+        under["_errors"].append(
+            {"property": fault.property, "name": fault.kind, "message": fault.message}
+        )
     return {"cuid": cuid, "errors": entities}
 
 
 def _flat(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
-    rows = [{"name": f.kind, "message": f.message, "property": f"{f.entity}.{f.property}"} for f in faults]
+    rows = [
+        {"name": f.kind, "message": f.message, "property": f"{f.entity}.{f.property}"}
+        for f in faults
+    ]
     return {"cuid": cuid, "errors": rows}
 
 
@@ -49,11 +56,15 @@ def _strings(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
 
 
 def _text(cuid: str, faults: Sequence[Fault]) -> str:
-    return f"Cardholder {cuid} could not be created: " + "; ".join(f"{f.entity} {f.message}" for f in faults)
+    return f"Cardholder {cuid} could not be created: " + "; ".join(
+        f"{f.entity} {f.message}" for f in faults
+    )
 
 
 def _inspect(value: object, indent: int = 0) -> str:
-    """Write `value` as node's util.inspect does: bare keys, single quotes, a line each where one is too long."""
+    """Write `value` as node's util.inspect does: bare keys, single quotes, a line each where one is
+    too long.
+    """
     if not isinstance(value, dict | list):
         return repr(value)
     if isinstance(value, dict):

@@ -1,4 +1,6 @@
-"""Writes a sample extract of any size: test cards only, and the truth about every row made bad on purpose."""
+"""Writes a sample extract of any size: test cards only, and the truth about every row made bad on
+purpose.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ STRIDE = 618_033_989  # shares no factor with 10**9, so a billion rows have a bi
 
 
 class Dialect(NamedTuple):
-    """How an issuer writes: `names` maps portal columns to the issuer's header, `trailer` holds `{rows}`."""
+    """How an issuer writes: `names` maps portal columns to the issuer's header, `trailer` holds
+    `{rows}`.
+    """
 
     delimiter: str = ","
     encoding: str = "utf-8"
@@ -31,14 +35,18 @@ class Dialect(NamedTuple):
 
 
 class SampleTruth(NamedTuple):
-    """What was written: data rows, and a frame row, column, code of the rows that must be refused."""
+    """What was written: data rows, and a frame row, column, code of the rows that must be
+    refused.
+    """
 
     rows: int
     bad: pl.DataFrame
 
 
 class Flaw(NamedTuple):
-    """One way of making a row bad: the column, what it holds instead, the code it must be refused with."""
+    """One way of making a row bad: the column, what it holds instead, the code it must be refused
+    with.
+    """
 
     column: str
     instead: pl.Expr
@@ -115,15 +123,24 @@ def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generat
         return pl.Series(values, dtype=pl.String).gather(rng.integers(0, len(values), count))
 
     place = pl.Series(rng.integers(0, len(PLACES), count))
-    city, state, postal, area = (pl.Series(field).gather(place) for field in zip(*PLACES, strict=True))
-    ripe = as_of.year * 12 + as_of.month - 1 + rng.integers(6, 54, count)  # months: well after the link's two
+    city, state, postal, area = (
+        pl.Series(field).gather(place) for field in zip(*PLACES, strict=True)
+    )
+    # months: well after the link's two
+    ripe = as_of.year * 12 + as_of.month - 1 + rng.integers(6, 54, count)
     cvv = rng.integers(0, 1000, count)
     hashed = rng.random(count) < 0.1
     row = pl.Series("row", ordinals).cast(pl.UInt32)
-    house, line = (pl.Series(rng.integers(low, high, count)).cast(pl.String) for low, high in ((1, 9999), (100, 200)))
-    frame = pl.DataFrame({"row": row, "cvv": cvv, "hashed": hashed, "year": ripe // 12 % 100, "month": ripe % 12 + 1})
+    house, line = (
+        pl.Series(rng.integers(low, high, count)).cast(pl.String)
+        for low, high in ((1, 9999), (100, 200))
+    )
+    frame = pl.DataFrame(
+        {"row": row, "cvv": cvv, "hashed": hashed, "year": ripe // 12 % 100, "month": ripe % 12 + 1}
+    )
     padded = frame.select(
-        pl.col("cvv").cast(pl.String).str.zfill(3), pl.col("year", "month").cast(pl.String).str.zfill(2)
+        pl.col("cvv").cast(pl.String).str.zfill(3),
+        pl.col("year", "month").cast(pl.String).str.zfill(2),
     )
     built = {
         portal.CUID: pl.select(pl.lit(f"S{seed}-") + row.cast(pl.String).str.zfill(8)).to_series(),
@@ -137,15 +154,21 @@ def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generat
         portal.ADDRESS2: pick((*UNITS, *(None,) * 8)),
         portal.CITY: city,
         portal.SUBNATIONAL: state,
-        portal.COUNTRY: pl.Series(["CA" if " " in place[2] else "US" for place in PLACES]).gather(place),
+        portal.COUNTRY: pl.Series(["CA" if " " in place[2] else "US" for place in PLACES]).gather(
+            place
+        ),
         portal.POSTAL_CODE: postal,
-        portal.EMAIL: pl.select(pl.lit("holder") + row.cast(pl.String) + "@example.com").to_series(),
+        portal.EMAIL: pl.select(
+            pl.lit("holder") + row.cast(pl.String) + "@example.com"
+        ).to_series(),
         portal.PHONE: area + "-555-0" + line,
         portal.FIRST_NAME: pick(FIRST_NAMES),
         portal.LAST_NAME: pick(LAST_NAMES),
         portal.IS_PRIMARY: pick(("TRUE", "TRUE", "TRUE", "FALSE")),
     }
-    return pl.DataFrame({"row": row} | {name: built.get(name, _nothing(count)) for name in portal.columns()})
+    return pl.DataFrame(
+        {"row": row} | {name: built.get(name, _nothing(count)) for name in portal.columns()}
+    )
 
 
 def _nothing(count: int) -> pl.Series:
@@ -153,18 +176,25 @@ def _nothing(count: int) -> pl.Series:
 
 
 def _hashes() -> pl.Series:
-    return pl.Series([base64.b64encode(sha256(b"%03d" % cvv).digest()).decode() for cvv in range(1000)])
+    return pl.Series(
+        [base64.b64encode(sha256(b"%03d" % cvv).digest()).decode() for cvv in range(1000)]
+    )
 
 
 def _pans(ordinals: np.ndarray, seed: int) -> list[str]:
-    """Return a card number each: the published test cards first, then one of its own under the test BIN."""
+    """Return a card number each: the published test cards first, then one of its own under the test
+    BIN.
+    """
     body = int(GENERATED) * 10**9 + (ordinals * STRIDE + seed * 7919) % 10**9
     total = np.zeros_like(body)
     for place in range(15):
         digit = body // 10**place % 10 * (2 if place % 2 == 0 else 1)
         total += digit // 10 + digit % 10
     pans = (body * 10 + -total % 10).astype(str).tolist()
-    return [PUBLISHED[row - 1] if row <= len(PUBLISHED) else pan for row, pan in zip(ordinals, pans, strict=True)]
+    return [
+        PUBLISHED[row - 1] if row <= len(PUBLISHED) else pan
+        for row, pan in zip(ordinals, pans, strict=True)
+    ]
 
 
 def _spoil(
@@ -175,9 +205,15 @@ def _spoil(
     marked = block.with_columns(flaw=pl.Series(flaw))
     for number, way in enumerate(ways):
         hit = pl.col("flaw") == number
-        marked = marked.with_columns(pl.when(hit).then(way.instead).otherwise(way.column).alias(way.column))
-    named = pl.DataFrame([(way.column, way.code) for way in ways], schema=["column", "code"], orient="row")
-    truth = marked.select("row", "flaw").join(named.with_row_index("flaw").cast({"flaw": pl.Int64}), on="flaw")
+        marked = marked.with_columns(
+            pl.when(hit).then(way.instead).otherwise(way.column).alias(way.column)
+        )
+    named = pl.DataFrame(
+        [(way.column, way.code) for way in ways], schema=["column", "code"], orient="row"
+    )
+    truth = marked.select("row", "flaw").join(
+        named.with_row_index("flaw").cast({"flaw": pl.Int64}), on="flaw"
+    )
     return marked.drop("flaw"), truth.drop("flaw").sort("row")
 
 

@@ -1,6 +1,8 @@
-"""The partner's portal (interface.md 2.6, 2.7, 7, 8): takes an upload, makes links, gives a result file.
+"""The partner's portal (interface.md 2.6, 2.7, 7, 8): takes an upload, makes links, gives a result
+file.
 
-It knows the interface and nothing of the pipeline, so that what it books is an independent truth for tests.
+It knows the interface and nothing of the pipeline, so that what it books is an independent truth
+for tests.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ LIMIT = 1000
 MAX_BYTES = 64 * 1024 * 1024
 ARMOR = b"-----BEGIN PGP MESSAGE-----"
 BOM = b"\xef\xbb\xbf"
-DATE_FORMS: dict[str, Callable[[date], str]] = {  # what partners of this kind write in expiration_date
+# what partners of this kind write in expiration_date
+DATE_FORMS: dict[str, Callable[[date], str]] = {
     "iso": date.isoformat,
     "timestamp": "{:%Y-%m-%dT00:00:00.000Z}".format,
     "us": "{:%m/%d/%Y}".format,
@@ -68,7 +71,8 @@ class Upload(NamedTuple):
 class Portal:
     """A portal with one key, one template and a memory of every upload (`books`).
 
-    Cards are judged by `today`, which may be moved on; links end two months after it, or on the day `expires`.
+    Cards are judged by `today`, which may be moved on; links end two months after it, or on the day
+    `expires`.
     `on_link` is told cuid, URL, last day and fields (`pan`, `address.city`) of every link as it is made.
     """
 
@@ -102,20 +106,26 @@ class Portal:
         self._challenges: dict[str, tuple[str, str]] = {}
 
     def upload(self, name: str, content: bytes) -> bytes:
-        """Return the result CSV (interface.md 2.7) of an upload (2.6); UploadRefusedError takes nothing."""
+        """Return the result CSV (interface.md 2.7) of an upload (2.6); UploadRefusedError takes
+        nothing.
+        """
         rows = self._rows(name, content)
         upload = Upload(name, tuple(self._book(name, rows)))
         self.books.append(upload)
         return self.result(upload.rows)
 
     def opens(self, url: str, cvv: str, postal_code: str) -> bool:
-        """Return whether a cardholder who knows `cvv` and `postal_code` gets past the link (interface.md 2.10)."""
+        """Return whether a cardholder who knows `cvv` and `postal_code` gets past the link
+        (interface.md 2.10).
+        """
         return self._challenges.get(url) == (cvv_hash(cvv), known_postal_code(postal_code))
 
     def result(self, rows: Sequence[Booked]) -> bytes:
         """Return the result CSV of these booked rows."""
         if self._shuffle:
-            rows = sorted(rows, key=lambda booked: chance(self.seed, "order", booked.cuid, booked.row))
+            rows = sorted(
+                rows, key=lambda booked: chance(self.seed, "order", booked.cuid, booked.row)
+            )
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(RESULT_HEADER)
@@ -152,9 +162,18 @@ class Portal:
         return url
 
     def foreign_row(self) -> Booked:
-        """Return a row of some other bank's upload: what a result file of foreign cardholders holds."""
+        """Return a row of some other bank's upload: what a result file of foreign cardholders
+        holds.
+        """
         marker = token(self.seed, "stranger", self.today)
-        return Booked(1, f"stranger-{marker[:8]}", "0000", f"https://{self._host}/l/{marker}", self._ends(), ())
+        return Booked(
+            1,
+            f"stranger-{marker[:8]}",
+            "0000",
+            f"https://{self._host}/l/{marker}",
+            self._ends(),
+            (),
+        )
 
     def _ends(self) -> date:
         return self._expires or two_months_after(self.today)
@@ -174,14 +193,22 @@ class Portal:
             raise UploadRefusedError(name=name, reason="its header row is not the template's")
         header, *records = self._records(name, text)
         if not 1 <= len(records) <= LIMIT:
-            raise UploadRefusedError(name=name, reason=f"{len(records)} cardholders, from 1 to {LIMIT} are allowed")
-        ragged = [number for number, record in enumerate(records, start=1) if len(record) != len(header)]
+            raise UploadRefusedError(
+                name=name, reason=f"{len(records)} cardholders, from 1 to {LIMIT} are allowed"
+            )
+        ragged = [
+            number for number, record in enumerate(records, start=1) if len(record) != len(header)
+        ]
         if ragged:
-            raise UploadRefusedError(name=name, reason=f"row {ragged[0]} does not have {len(header)} fields")
+            raise UploadRefusedError(
+                name=name, reason=f"row {ragged[0]} does not have {len(header)} fields"
+            )
         short = [column.partition(".")[2] for column in header]
         rows = [dict(zip(short, record, strict=True)) for record in records]
         if not sealed and any(row["pan"] not in PUBLISHED for row in rows):
-            raise UploadRefusedError(name=name, reason="it is not encrypted and holds other than published test cards")
+            raise UploadRefusedError(
+                name=name, reason="it is not encrypted and holds other than published test cards"
+            )
         return rows
 
     def _open(self, name: str, content: bytes) -> bytes:

@@ -14,7 +14,8 @@ _PARTS: Final = {
     "rsa4096": ("RSA\nKey-Length: 4096", "RSA\nSubkey-Length: 4096"),
     "curve25519": ("EDDSA\nKey-Curve: ed25519", "ECDH\nSubkey-Curve: cv25519"),
 }
-# Without --openpgp gpg 2.4 asks for AEAD, which 2.2 cannot read; with it, the digest would be SHA-1.
+# Without --openpgp gpg 2.4 asks for AEAD, which 2.2 cannot read; with it, the digest would be
+# SHA-1.
 BUILDING: Final = ("--openpgp", "--cert-digest-algo", "SHA256")
 _PORTAL_KEY: Final = """\
 Key-Type: {0}
@@ -41,7 +42,9 @@ class PortalKey(NamedTuple):
 
 
 def make_portal_key(algorithm: Algorithm = "rsa2048") -> PortalKey:
-    """Make a throwaway key pair as the portal would, for the demo and for practice without the partner."""
+    """Make a throwaway key pair as the portal would, for the demo and for practice without the
+    partner.
+    """
     with Keyring(agent=True, options=BUILDING) as ring:
         built = ring.ask(lambda gpg: gpg.gen_key(_PORTAL_KEY.format(*_PARTS[algorithm])))
         if built is None or not built.fingerprint:

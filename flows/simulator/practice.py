@@ -1,4 +1,6 @@
-"""Practice with the simulated partner: let it answer what a store holds, or serve its whole interface."""
+"""Practice with the simulated partner: let it answer what a store holds, or serve its whole
+interface.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class NoS3ServerError(OperatorError):
 
 
 class Behaviour(NamedTuple):
-    """How the simulated partner behaves: share of rows that fail, in another order than sent, by which seed."""
+    """How the simulated partner behaves: share of rows that fail, in another order than sent, by
+    which seed.
+    """
 
     fail_share: float
     shuffle: bool
@@ -47,7 +51,9 @@ class _NoOpener:
 
 @contextmanager
 def portal_opener(secret_key: bytes | None) -> Iterator[Opener]:
-    """Open what is sealed for the portal; without its key the simulator accepts only unencrypted uploads."""
+    """Open what is sealed for the portal; without its key the simulator accepts only unencrypted
+    uploads.
+    """
     from flows.adapters.gpg_sealer import GpgOpener
 
     if secret_key is None:
@@ -58,7 +64,9 @@ def portal_opener(secret_key: bytes | None) -> Iterator[Opener]:
 
 
 def portal_key(folder: Path) -> tuple[Path, str]:
-    """Make the simulated portal's key pair in a folder, once; return the secret key's file and the fingerprint."""
+    """Make the simulated portal's key pair in a folder, once; return the secret key's file and the
+    fingerprint.
+    """
     from flows.simulator.portal_key import make_portal_key
 
     secret, fingerprint = folder / "portal-secret.asc", folder / "portal.fingerprint"
@@ -73,7 +81,9 @@ def portal_key(folder: Path) -> tuple[Path, str]:
 
 @contextmanager
 def s3_server(bucket: str) -> Iterator[dict[str, str]]:
-    """Run an S3 server in memory with an empty bucket, on loopback; yield the variables that lead boto3 to it."""
+    """Run an S3 server in memory with an empty bucket, on loopback; yield the variables that lead
+    boto3 to it.
+    """
     server: Any = None
     with suppress(ImportError):
         from moto.server import ThreadedMotoServer
@@ -101,9 +111,13 @@ def answer(
     today: date,
     expires: date | None = None,
 ) -> dict[str, Any]:
-    """Answer every committed chunk that has no result yet; return the counts and what was refused."""
+    """Answer every committed chunk that has no result yet; return the counts and what was
+    refused.
+    """
     host = issuer.portal.allowed_hosts[0]
-    portal = Portal(opener, host=host, header=header, today=today, expires=expires, **behaviour._asdict())
+    portal = Portal(
+        opener, host=host, header=header, today=today, expires=expires, **behaviour._asdict()
+    )
     done = answer_store(store, issuer.issuer, portal)
     counts = {"files": len(done.delivered), "linked": done.linked, "errors": done.errors}
     return {"issuer": issuer.issuer, **counts, "refused": [list(one) for one in done.refused]}
@@ -118,7 +132,8 @@ def serve(
     clock: Callable[[], datetime],
     announce: Callable[[str, dict[str, str]], None],
 ) -> dict[str, Any]:
-    """Serve until SIGTERM or Ctrl-C, announcing the address and the client's credentials first; return the counts.
+    """Serve until SIGTERM or Ctrl-C, announcing the address and the client's credentials first;
+    return the counts.
 
     Paths, fields and link hosts are the issuer's, without one those of the interface.
     """
@@ -133,7 +148,12 @@ def serve(
         spoken = issuer.service.model_dump() if issuer and issuer.service else {}
         settings = ServiceSettings.model_validate({**spoken, "base_url": base_url})
         host = issuer.portal.allowed_hosts[0] if issuer else "links.example.com"
-        books = ServiceState(opener, clock(), Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()), header)
+        books = ServiceState(
+            opener,
+            clock(),
+            Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()),
+            header,
+        )
         announce(base_url, books.habits.client._asdict())
         serve_until_stopped(create_app(books, settings, clock), listener)
     totals = {what: value for what, value in recount(books).items() if what != "cardholders"}

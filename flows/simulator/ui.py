@@ -1,4 +1,6 @@
-"""`make ui`: a local Prefect server with its UI, the sample issuer deployed on it, and a worker, until Ctrl-C."""
+"""`make ui`: a local Prefect server with its UI, the sample issuer deployed on it, and a worker,
+until Ctrl-C.
+"""
 
 import os
 import secrets
@@ -22,7 +24,8 @@ PREFECT = [sys.executable, "-m", "prefect"]
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # the second one contacts an analytics host from the browser
+    # the second one contacts an analytics host from the browser
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
 }
 TEXT = """
@@ -46,9 +49,15 @@ class ServerSilentError(TryAgainError):
 
 
 def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
-    """Return the environment of all processes: everything below `folder`, on these ports, no settings of the user's."""
+    """Return the environment of all processes: everything below `folder`, on these ports, no
+    settings of the user's.
+    """
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "CARDLINK_"))},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PREFECT_", "CARDLINK_"))
+        },
         **SETTINGS,
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_LOGGING_SETTINGS_PATH": str(shipped("deploy") / "logging.yaml"),
@@ -61,7 +70,9 @@ def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
 
 @contextmanager
 def server(settings: dict[str, str], log: Path, port: int) -> Iterator[None]:
-    """Run a Prefect server on loopback until the block ends; ServerSilentError if it does not start."""
+    """Run a Prefect server on loopback until the block ends; ServerSilentError if it does not
+    start.
+    """
     command = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     url, end = settings["PREFECT_API_URL"], time.monotonic() + START
     with _running(command, settings, log) as process:
@@ -75,7 +86,15 @@ def server(settings: dict[str, str], log: Path, port: int) -> Iterator[None]:
 @contextmanager
 def worker(settings: dict[str, str], log: Path) -> Iterator[None]:
     """Run a process worker until the block ends."""
-    command = [*PREFECT, "worker", "start", "--pool", settings["CARDLINK_WORK_POOL"], "--type", "process"]
+    command = [
+        *PREFECT,
+        "worker",
+        "start",
+        "--pool",
+        settings["CARDLINK_WORK_POOL"],
+        "--type",
+        "process",
+    ]
     with _running(command, settings, log):
         yield
 
@@ -88,10 +107,16 @@ def page_server(settings: dict[str, str], log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _running(command: list[str], settings: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process in its own group, so that Ctrl-C reaches us first, and end it with its children."""
+def _running(
+    command: list[str], settings: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process in its own group, so that Ctrl-C reaches us first, and end it with its
+    children.
+    """
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=settings, stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=settings, stdout=out, stderr=out, start_new_session=True
+        )
     try:
         yield process
     finally:
@@ -126,7 +151,11 @@ def main() -> None:
         stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
         stack.callback(_print_text, "stopping")
-        _print_text(TEXT.format(url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)))
+        _print_text(
+            TEXT.format(
+                url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)
+            )
+        )
         signal.pause()
 
 

@@ -1,6 +1,8 @@
-"""What the portal finds wrong with a row: its own small reading of interface.md 2.6, apart from ours.
+"""What the portal finds wrong with a row: its own small reading of interface.md 2.6, apart from
+ours.
 
-The simulator is the independent witness of the pipeline, so nothing here imports the pipeline's checks.
+The simulator is the independent witness of the pipeline, so nothing here imports the pipeline's
+checks.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ SHAPES = {
 
 
 class Fault(NamedTuple):
-    """One thing wrong with a row: entity (cardholder, card, address), property, kind, sentence; no value."""
+    """One thing wrong with a row: entity (cardholder, card, address), property, kind, sentence; no
+    value.
+    """
 
     entity: str
     property: str
@@ -45,7 +49,9 @@ class Fault(NamedTuple):
 
 
 def faults(fields: Mapping[str, str], today: date) -> tuple[Fault, ...]:
-    """Return what is wrong with one row, its fields named without their prefix (`pan`, `address.city`)."""
+    """Return what is wrong with one row, its fields named without their prefix (`pan`,
+    `address.city`).
+    """
     return tuple(_found(fields, today))
 
 
@@ -66,7 +72,11 @@ def _found(fields: Mapping[str, str], today: date) -> Iterator[Fault]:
     for field in REQUIRED:
         if not fields[field]:
             yield fault(field, "missing", "is required")
-    wrong = [field for field, shape in SHAPES.items() if fields[field] and not shape.fullmatch(fields[field])]
+    wrong = [
+        field
+        for field, shape in SHAPES.items()
+        if fields[field] and not shape.fullmatch(fields[field])
+    ]
     for field in wrong:
         yield fault(field, "invalid", "is not valid")
     if fields["pan"] and "pan" not in wrong and not luhn_holds(fields["pan"]):

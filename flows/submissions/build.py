@@ -1,4 +1,5 @@
-"""Build a run between plan and commit: one streaming pass from blocks to sealed chunks and ledger parts.
+"""Build a run between plan and commit: one streaming pass from blocks to sealed chunks and ledger
+parts.
 
 A submit publishes the pieces of the pass; a dry run only counts them. Every row is accounted for.
 """
@@ -24,7 +25,14 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
 from flows.submissions.drift import departures
 from flows.submissions.gates import Built, out_of_sequence, sequence_number
-from flows.submissions.publish import LedgerWriter, Outcome, PartialRunError, Publisher, Splitter, sent_records
+from flows.submissions.publish import (
+    LedgerWriter,
+    Outcome,
+    PartialRunError,
+    Publisher,
+    Splitter,
+    sent_records,
+)
 from flows.submissions.rows import EVERY_ROW, Route, RowScope, Validated
 from schemas import ledger
 from schemas.corrections import BESIDE
@@ -33,21 +41,31 @@ from schemas.manifest import Counts, Inputs, Manifest, ManifestChunk, Plan, Sour
 
 
 def describe_pace(rows: int, share: float, elapsed: float) -> str:
-    """Return rows read, rows a second and time left; `share` of the extract's bytes was read in `elapsed` seconds."""
+    """Return rows read, rows a second and time left; `share` of the extract's bytes was read in
+    `elapsed` seconds.
+    """
     pace = f", {rows / elapsed:,.0f} a second" if elapsed > 0 and rows else ""
-    left = f", {timedelta(seconds=round(elapsed * (1 - share) / share))} left" if pace and share > 0 else ""
+    left = (
+        f", {timedelta(seconds=round(elapsed * (1 - share) / share))} left"
+        if pace and share > 0
+        else ""
+    )
     return f"{rows:,} rows{pace}{left}"
 
 
 class Piece(NamedTuple):
-    """The result of one block: chunks that are full, and ledger records of rows that are not sent."""
+    """The result of one block: chunks that are full, and ledger records of rows that are not
+    sent.
+    """
 
     chunks: list[pl.DataFrame]
     others: pl.DataFrame
 
 
 class Scan:
-    """The pass itself; iterate once, then read `counts` and the route's tallies. `held` is why it must not begin."""
+    """The pass itself; iterate once, then read `counts` and the route's tallies. `held` is why it
+    must not begin.
+    """
 
     def __init__(
         self,
@@ -61,23 +79,31 @@ class Scan:
     ) -> None:
         issuer = context.issuer
         self._selected = scope.selected is not None
-        proofs = SourceSettings() if self._selected else issuer.source  # selected rows: their run proved the extract
+        # selected rows: their run proved the extract
+        proofs = SourceSettings() if self._selected else issuer.source
         self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
         self._sidecar.prove(bytes=source.size, sha256=source.sha256)
         self._extract = Extract(stream, issuer.source, source.key, again=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.held = out_of_sequence(context, source, as_of, self.number, opened)
         beside = BESIDE if self._selected else ()
-        mapping = plan_mapping(self._extract.header, issuer, source.key, context.header.names, beside, scope.note)
+        mapping = plan_mapping(
+            self._extract.header, issuer, source.key, context.header.names, beside, scope.note
+        )
         reread = partial(_reread, context, stream, source)
         self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = Counter(dict.fromkeys(ledger.FATES, 0))
 
     def __iter__(self) -> Generator[Piece, None, None]:
-        """Yield a piece per block, and a last one with the chunks that stayed short; close it if left early."""
+        """Yield a piece per block, and a last one with the chunks that stayed short; close it if
+        left early.
+        """
         normalised = prefetch(map(self.route.normalise, self._blocks()))
-        with closing(normalised), closing(prefetch(map(self.route.validate, normalised))) as validated:
+        with (
+            closing(normalised),
+            closing(prefetch(map(self.route.validate, normalised))) as validated,
+        ):
             yield from map(self._piece, validated)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
@@ -88,7 +114,9 @@ class Scan:
         return Piece(list(self._splitter.add(good)), others)
 
     def _blocks(self) -> Iterator[Block]:
-        """Yield the extract's blocks; SidecarError where the sidecar counts other rows, or any of none."""
+        """Yield the extract's blocks; SidecarError where the sidecar counts other rows, or any of
+        none.
+        """
         try:
             yield from self._extract
         except EmptyExtractError:
@@ -106,9 +134,13 @@ class Scan:
 
 
 def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) -> Iterator[Block]:
-    """Yield the blocks of an extract that is being read a second time; of one in memory, from there."""
+    """Yield the blocks of an extract that is being read a second time; of one in memory, from
+    there.
+    """
     if isinstance(stream, BytesIO):
-        yield from Extract(BytesIO(stream.getvalue()), context.issuer.source, source.key, again=True)
+        yield from Extract(
+            BytesIO(stream.getvalue()), context.issuer.source, source.key, again=True
+        )
         return
     with context.adapters.store.open(source.key) as stored:
         entry = stored.entry
@@ -125,7 +157,9 @@ class ExpectedOutcome(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A planned run and how to do it: which rows, which gates are open, and the command that finishes it."""
+    """A planned run and how to do it: which rows, which gates are open, and the command that
+    finishes it.
+    """
 
     plan: Plan
     entry: Entry
@@ -149,14 +183,21 @@ OnProgress = Callable[[Progress], None]
 
 
 def build_run(
-    context: IssuerContext, job: Job, sealer: Sealer | None, on_progress: OnProgress = lambda _: None
+    context: IssuerContext,
+    job: Job,
+    sealer: Sealer | None,
+    on_progress: OnProgress = lambda _: None,
 ) -> Built:
-    """Make the one pass over an extract: every row to the ledger, every chunk published; PartialRunError.
+    """Make the one pass over an extract: every row to the ledger, every chunk published;
+    PartialRunError.
 
     Without `sealer` chunks are only counted: a dry run.
     """
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
-    ledger, publisher = LedgerWriter(store, keys, anew=sealer is None), Publisher(context, sealer, keys)
+    ledger, publisher = (
+        LedgerWriter(store, keys, anew=sealer is None),
+        Publisher(context, sealer, keys),
+    )
     with closing(publisher), open_extract(context, job.entry, plan.source) as stream:
         scan = Scan(context, stream, plan.source, plan.as_of, job.scope, opened=job.opened)
         if scan.held is not None and sealer is not None:
@@ -165,7 +206,9 @@ def build_run(
             for piece in pieces:
                 ledger.add(piece.others)
                 if piece.chunks:
-                    ledger.add(sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks]))
+                    ledger.add(
+                        sent_records(piece.chunks, [publisher.add(chunk) for chunk in piece.chunks])
+                    )
                 share = min(1.0, stream.tell() / plan.source.size)
                 on_progress(Progress(scan.counts.read, publisher.count, share))
                 if publisher.has_given_up:
@@ -192,7 +235,9 @@ def build_run(
 
 
 def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:
-    """Return every chunk, or raise PartialRunError; ForeignChunkError, which needs an operator, comes first."""
+    """Return every chunk, or raise PartialRunError; ForeignChunkError, which needs an operator,
+    comes first.
+    """
     published = [outcome.chunk for outcome in outcomes if outcome.chunk is not None]
     foreign = next((outcome.foreign for outcome in outcomes if outcome.foreign is not None), None)
     if foreign is not None:
@@ -200,5 +245,11 @@ def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[
     problems = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
     if problems:
         why = ", ".join(f"{number} {code}" for code, number in problems.most_common())
-        raise PartialRunError(run=plan.run, count=problems.total(), reason=why, published=len(published), command=again)
+        raise PartialRunError(
+            run=plan.run,
+            count=problems.total(),
+            reason=why,
+            published=len(published),
+            command=again,
+        )
     return published

@@ -1,4 +1,6 @@
-"""Rows that an extract holds more than once, found across blocks; in memory only, 16 bytes a row."""
+"""Rows that an extract holds more than once, found across blocks; in memory only, 16 bytes a
+row.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 
 
 def mark(table: Table, rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
-    """Return verdicts (row, column, code, severity) on keyed, accepted rows; the first of equal rows has none."""
+    """Return verdicts (row, column, code, severity) on keyed, accepted rows; the first of equal
+    rows has none.
+    """
     seen = table.add(rows["key"].to_numpy(), rows["tag"].to_numpy())
     at = np.flatnonzero(seen.repeated | seen.other)  # few: all below is done for these only
     same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))
@@ -38,7 +42,9 @@ def mark(table: Table, rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
 
 
 class Seen(NamedTuple):
-    """What the table knew of each row: its whole content, its card and cuid, its card under another cuid."""
+    """What the table knew of each row: its whole content, its card and cuid, its card under another
+    cuid.
+    """
 
     same: Mask
     repeated: Mask
@@ -46,9 +52,11 @@ class Seen(NamedTuple):
 
 
 class Table:
-    """Open addressing: 48 bits of the card's hash and 16 of the content's in one key, 32 of the cuid's as its tag.
+    """Open addressing: 48 bits of the card's hash and 16 of the content's in one key, 32 of the
+    cuid's as its tag.
 
-    Among ten million cards that makes 0.4 mistaken warnings of another cuid; a mistaken repeat takes 80 equal bits.
+    Among ten million cards that makes 0.4 mistaken warnings of another cuid; a mistaken repeat
+    takes 80 equal bits.
     """
 
     def __init__(self, rows: int) -> None:
@@ -57,7 +65,8 @@ class Table:
     def _make(self, rows: int) -> None:
         size = int(rows / ROOMY) + 1
         self._used = 0
-        # `full`, not `zeros`: writes whole pages at once; touching them here and there takes 30,000 page faults.
+        # `full`, not `zeros`: writes whole pages at once; touching them here and there takes 30,000
+        # page faults.
         self._keys: Keys = np.full(size, 0, np.uint64)
         self._tags: Tags = np.full(size, 0, np.uint32)
 
@@ -67,17 +76,19 @@ class Table:
             self._grow(self._used + len(keys))
         fresh = pl.Series((keys >> 16) * TIMES ^ tags).is_first_distinct().to_numpy()
         seen = Seen(*(np.zeros(len(keys), np.bool_) for _ in Seen._fields))
-        # Two equal rows of one block would both claim one slot: the first goes in, then the others find it there.
+        # Two equal rows of one block would both claim one slot: the first goes in, then the others
+        # find it there.
         for part in (np.flatnonzero(fresh), np.flatnonzero(~fresh)):
             self._walk(keys, tags, part, seen)
         self._used += int(np.count_nonzero(~seen.repeated))
         return seen
 
     def _walk(self, keys: Keys, tags: Tags, active: NDArray[np.intp], seen: Seen) -> None:
-        """Follow each card's path through the table to its entry, or to the first empty slot, which it takes.
+        """Follow each card's path through the table to its entry, or to the first empty slot, which
+        it takes.
 
-        A row that finds its card under another cuid continues on a path of its own: a test extract has thousands of
-        cuids on one card, and on a single path each would probe all the others.
+        A row that finds its card under another cuid continues on a path of its own: a test extract
+        has thousands of cuids on one card, and on a single path each would probe all the others.
         """
         paths = keys >> 16
         while active.size:
@@ -85,7 +96,8 @@ class Table:
             slots = (paths[active] >> 32) * np.uint64(len(self._keys)) >> 32
             empty = self._keys[slots] == 0
             free, rows = slots[empty][::-1], active[empty][::-1]
-            self._keys[free], self._tags[free] = keys[rows], tags[rows]  # of several claims numpy keeps the last
+            # of several claims numpy keeps the last
+            self._keys[free], self._tags[free] = keys[rows], tags[rows]
             there, tag = self._keys[slots], self._tags[slots]
             card = (there ^ keys[active]) >> 16 == 0
             here = card & (tag == tags[active])
@@ -106,7 +118,8 @@ class Table:
 
 
 def keyed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add key (48 bits of the card's hash, 16 of the whole content's) and tag (32 of the given cuid's).
+    """Add key (48 bits of the card's hash, 16 of the whole content's) and tag (32 of the given
+    cuid's).
 
     The content is the row's line, its `text`; the portal's columns where we made its cuid.
     """

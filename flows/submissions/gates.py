@@ -1,7 +1,8 @@
-"""The gates a run passes before its commit: sequence, trailer, reject rate, row count, drift, test and real cards.
+"""The gates a run passes before its commit: sequence, trailer, reject rate, row count, drift, test
+and real cards.
 
-A gate that fails refuses the run: nothing is committed, nothing is shown for upload. Gates that an operator may open
-have a name (`OPENABLE`); opening one is recorded with the run.
+A gate that fails refuses the run: nothing is committed, nothing is shown for upload. Gates that an
+operator may open have a name (`OPENABLE`); opening one is recorded with the run.
 """
 
 import re
@@ -38,14 +39,18 @@ class RejectRateError(GateError):
     """More rows were rejected than the limit allows."""
 
     message = "{extract}: {refused} of {read} rows rejected, above max_reject_rate = {limit}. Nothing was committed."
-    next_step = "Read {rejects}; correct the extract at its source, or submit with --open reject-rate."
+    next_step = (
+        "Read {rejects}; correct the extract at its source, or submit with --open reject-rate."
+    )
 
 
 class RowJumpError(GateError):
     """The extract is much larger or smaller than those before it."""
 
     message = "{extract}: {read} rows, where the last {runs} runs had {median} (median). Nothing was committed."
-    next_step = "Ask the issuer whether this is the whole extract; if it is, submit with --open row-jump."
+    next_step = (
+        "Ask the issuer whether this is the whole extract; if it is, submit with --open row-jump."
+    )
 
 
 class SeenBeforeError(GateError):
@@ -65,18 +70,24 @@ class DriftError(GateError):
     """Columns of the extract depart from those of the extracts before it."""
 
     message = "{extract} departs from the extracts before it: {how}. Nothing was committed."
-    next_step = "Ask the issuer what it changed; if the mapping still fits, submit with --open drift."
+    next_step = (
+        "Ask the issuer what it changed; if the mapping still fits, submit with --open drift."
+    )
 
 
 class WrongCardsError(OperatorError):
     """Test cards in production, or real cards at a test issuer."""
 
-    message = "{extract}: {count} {kind} cards at an issuer with test = {test}. Nothing was committed."
+    message = (
+        "{extract}: {count} {kind} cards at an issuer with test = {test}. Nothing was committed."
+    )
     next_step = "Check that the extract belongs to this issuer and this environment."
 
 
 class Built(NamedTuple):
-    """A run before its commit: the manifest that would commit it, and by what else the gates judge it."""
+    """A run before its commit: the manifest that would commit it, and by what else the gates judge
+    it.
+    """
 
     manifest: Manifest
     before: Sequence[int]  # row counts of the runs before it
@@ -88,7 +99,10 @@ class Built(NamedTuple):
 
 
 def refusals(
-    built: Built, issuer: Issuer, opened: Collection[str] = (), rejects: str = "the run's report/rejects.csv"
+    built: Built,
+    issuer: Issuer,
+    opened: Collection[str] = (),
+    rejects: str = "the run's report/rejects.csv",
 ) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
     counts, limits, test = built.manifest.counts, issuer.limits, issuer.test
@@ -98,30 +112,42 @@ def refusals(
     if counts.trailer is not None and counts.trailer != read:
         yield TrailerMismatchError(extract=extract, read=read, trailer=counts.trailer)
     if wrong := built.real_cards if test else built.test_cards:
-        yield WrongCardsError(extract=extract, count=wrong, kind="real" if test else "test", test=str(test).lower())
+        yield WrongCardsError(
+            extract=extract, count=wrong, kind="real" if test else "test", test=str(test).lower()
+        )
     if "reject-rate" not in opened and counts.rejected > limits.max_reject_rate * read:
         yield RejectRateError(
-            refused=counts.rejected, limit=limits.max_reject_rate, rejects=rejects, extract=extract, read=read
+            refused=counts.rejected,
+            limit=limits.max_reject_rate,
+            rejects=rejects,
+            extract=extract,
+            read=read,
         )
     seen = seen_rows(built.manifest.reasons)
     most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
     if "seen-before" not in opened and not issuer.full_portfolio and seen > most * read:
-        yield SeenBeforeError(seen=seen, limit=f"{most:.0%}", others=counts.submitted, extract=extract, read=read)
-    usual = round(median(built.before)) if len(built.before) > 2 else read  # two runs show no usual size
+        yield SeenBeforeError(
+            seen=seen, limit=f"{most:.0%}", others=counts.submitted, extract=extract, read=read
+        )
+    # two runs show no usual size
+    usual = round(median(built.before)) if len(built.before) > 2 else read
     if "row-jump" not in opened and abs(read - usual) > limits.max_row_jump * usual:
         yield RowJumpError(runs=len(built.before), median=usual, extract=extract, read=read)
     if built.drift and limits.drift == "refuse" and "drift" not in opened:
         yield DriftError(extract=extract, how="; ".join(built.drift))
 
 
-LOOK_BACK = timedelta(days=60)  # a number that was used before is not a repeat: the issuer began again
+# a number that was used before is not a repeat: the issuer began again
+LOOK_BACK = timedelta(days=60)
 
 
 class SequenceError(ExtractError):
     """An extract has no sequence number, or that of another extract."""
 
     message = "{extract} has no sequence number of its own: {problem}. Nothing was committed."
-    next_step = "Ask the issuer for the right extract, or compare `sequence` in [source] with the file."
+    next_step = (
+        "Ask the issuer for the right extract, or compare `sequence` in [source] with the file."
+    )
 
 
 class SequenceGapError(GateError):
@@ -132,18 +158,26 @@ class SequenceGapError(GateError):
 
 
 def sequence_number(source: SourceSettings, key: str, before: Sequence[str]) -> int | None:
-    """Return an extract's number, by its key or the lines before its data; None where the issuer numbers none."""
+    """Return an extract's number, by its key or the lines before its data; None where the issuer
+    numbers none.
+    """
     if source.sequence is None:
         return None
     places = [key.rpartition("/")[2]] if source.sequence_in == "name" else before
-    found = next((match[1] for place in places if (match := re.search(source.sequence, place))), None)
+    found = next(
+        (match[1] for place in places if (match := re.search(source.sequence, place))), None
+    )
     if found is None or not re.fullmatch("[0-9]{1,12}", found):
         raise SequenceError(extract=key, problem=f"its {source.sequence_in} has none")
     return int(found)
 
 
 def out_of_sequence(
-    context: IssuerContext, source: SourceIdentity, as_of: date, number: int | None, opened: Collection[str]
+    context: IssuerContext,
+    source: SourceIdentity,
+    as_of: date,
+    number: int | None,
+    opened: Collection[str],
 ) -> GateError | None:
     """Return the gate that a number does not pass; SequenceError."""
     store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
@@ -157,10 +191,15 @@ def out_of_sequence(
         if not last:
             expected, last = one.sequence + 1, one.run
         if one.sequence == number:
-            raise SequenceError(extract=source.key, problem=f"run {one.run} has used {number}; the next is {expected}")
+            raise SequenceError(
+                extract=source.key,
+                problem=f"run {one.run} has used {number}; the next is {expected}",
+            )
         if number == expected or one.as_of < as_of - LOOK_BACK:
             break
     if number == expected or SEQUENCE_GAP in opened:
         return None
     command = submit_line(source.key, "--open", SEQUENCE_GAP)
-    return SequenceGapError(extract=source.key, number=number, expected=expected, run=last, command=command)
+    return SequenceGapError(
+        extract=source.key, number=number, expected=expected, run=last, command=command
+    )

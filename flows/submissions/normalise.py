@@ -1,7 +1,8 @@
-"""Normalise cells to the spelling that the portal accepts; repair columns, as all rows of the extract decide.
+"""Normalise cells to the spelling that the portal accepts; repair columns, as all rows of the
+extract decide.
 
-Most cells need no change, and looking is five times cheaper than rewriting: every step finds the cells that need it
-and changes only those.
+Most cells need no change, and looking is five times cheaper than rewriting: every step finds the
+cells that need it and changes only those.
 """
 
 from collections import Counter
@@ -16,13 +17,18 @@ from schemas.issuer import Repairs, RuleSettings
 from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
 from schemas.rules import REQUIRED
 
-VERBATIM = (portal.CUID, portal.CVV, portal.CVV_HASH)  # others' identifiers and secrets: trimmed, never rewritten
-OPTIONAL = [name for name in portal.columns() if name not in (*REQUIRED, portal.CUID)]  # NULL means absent
-# Printable ASCII and composed Latin letters, no blank at either end: nothing to trim. One anchored regex is fastest.
+# others' identifiers and secrets: trimmed, never rewritten
+VERBATIM = (portal.CUID, portal.CVV, portal.CVV_HASH)
+# NULL means absent
+OPTIONAL = [name for name in portal.columns() if name not in (*REQUIRED, portal.CUID)]
+# Printable ASCII and composed Latin letters, no blank at either end: nothing to trim. One anchored
+# regex is fastest.
 TIDY = r"^[!-~\x{C0}-\x{FF}](?:[ -~\x{C0}-\x{FF}]*[!-~\x{C0}-\x{FF}])?$"
 BREAKS = r"[\p{Cc}\x{2028}\x{2029}]+"  # no line break inside a field may be sent
-SPACED = r"^[0-9]+[\s\p{Pd}\p{Cf}][0-9\s\p{Pd}\p{Cf}]*$"  # digits separated by blanks, dashes, invisible characters
-# strip_chars() alone leaves U+200B, U+FEFF and the like: invisible, but different in every comparison.
+# digits separated by blanks, dashes, invisible characters
+SPACED = r"^[0-9]+[\s\p{Pd}\p{Cf}][0-9\s\p{Pd}\p{Cf}]*$"
+# strip_chars() alone leaves U+200B, U+FEFF and the like: invisible, but different in every
+# comparison.
 INVISIBLE = (0x1680, *range(0x2000, 0x200E), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 EDGES = "".join(chr(n) for n in (*range(0x21), *range(0x7F, 0xA1), *INVISIBLE))
 _ODD = (
@@ -31,14 +37,23 @@ _ODD = (
     pl.col(portal.YEAR).str.contains("^20[0-9]{2}$"),
 )
 _ODD_CODES = tuple(
-    ((pl.col(portal.COUNTRY) == country) & ~pl.col(portal.POSTAL_CODE).str.contains(shape)).alias(country)
-    for country, shape in ((places.US, "^[0-9]{5}$"), (places.CANADA, "^[A-Z][0-9][A-Z] [0-9][A-Z][0-9]$"))
+    ((pl.col(portal.COUNTRY) == country) & ~pl.col(portal.POSTAL_CODE).str.contains(shape)).alias(
+        country
+    )
+    for country, shape in (
+        (places.US, "^[0-9]{5}$"),
+        (places.CANADA, "^[A-Z][0-9][A-Z] [0-9][A-Z][0-9]$"),
+    )
 )
-TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys(("FALSE", "F", "NO", "N", "0"), "FALSE")
+TRUTHS = dict.fromkeys(("TRUE", "T", "YES", "Y", "1"), "TRUE") | dict.fromkeys(
+    ("FALSE", "F", "NO", "N", "0"), "FALSE"
+)
 
 
 def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
-    """Return `rows` (row, line, the portal's columns) as the portal spells them; idempotent (interface.md 2.6)."""
+    """Return `rows` (row, line, the portal's columns) as the portal spells them; idempotent
+    (interface.md 2.6).
+    """
     filler = pl.col(OPTIONAL).is_in(rules.placeholders)
     rows = _trim(rows).with_columns(pl.when(~filler).then(pl.col(OPTIONAL)))
     odd = rows.select(_ODD)
@@ -52,7 +67,11 @@ def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
     rows = rows.with_columns(_subnational(rows), _postal_code(rows, rules))
     # Optional in the file, but required by the partner's sibling interface.
     whole = pl.concat_str(portal.FIRST_NAME, portal.LAST_NAME, separator=" ")
-    return rows.with_columns(pl.col(portal.NAME_ON_CARD).fill_null(whole)) if rules.fill_name_on_card else rows
+    return (
+        rows.with_columns(pl.col(portal.NAME_ON_CARD).fill_null(whole))
+        if rules.fill_name_on_card
+        else rows
+    )
 
 
 def _trim(rows: pl.DataFrame) -> pl.DataFrame:
@@ -81,8 +100,13 @@ def _replace(cells: pl.Series, odd: pl.Series, how: Callable[[pl.Series], pl.Ser
 
 
 def _spell(cells: pl.Series, spellings: dict[str, str]) -> pl.Series:
-    """Replace each known spelling, whatever its case, dots and spaces; looked up once for each distinct cell."""
-    plain = {cell: " ".join(cell.upper().replace(".", " ").split()) for cell in cells.drop_nulls().unique()}
+    """Replace each known spelling, whatever its case, dots and spaces; looked up once for each
+    distinct cell.
+    """
+    plain = {
+        cell: " ".join(cell.upper().replace(".", " ").split())
+        for cell in cells.drop_nulls().unique()
+    }
     known = {cell: spellings.get(key, cell) for cell, key in plain.items()}
     changed = {cell: spelled for cell, spelled in known.items() if cell != spelled}
     return cells.replace(changed) if changed else cells
@@ -98,36 +122,49 @@ def _subnational(rows: pl.DataFrame) -> pl.Series:
 
 
 def _postal_code(rows: pl.DataFrame, rules: RuleSettings) -> pl.Series:
-    """Spell ZIP and Canadian codes; ZIP+4 is cut, since the challenge at the link asks for what a cardholder knows."""
+    """Spell ZIP and Canadian codes; ZIP+4 is cut, since the challenge at the link asks for what a
+    cardholder knows.
+    """
     american, canadian = rows.select(_ODD_CODES).get_columns()
     kept = "${1}-${2}" if rules.keep_zip_plus_4 else "${1}"
     longer = r"^([0-9]{5})[-\s]?([0-9]{4})$"
-    cells = _replace(rows[portal.POSTAL_CODE], american, lambda zips: zips.str.replace(longer, kept))
+    cells = _replace(
+        rows[portal.POSTAL_CODE], american, lambda zips: zips.str.replace(longer, kept)
+    )
     code = r"^([A-Z][0-9][A-Z])[-\s]*([0-9][A-Z][0-9])$"
-    return _replace(cells, canadian, lambda codes: codes.str.to_uppercase().str.replace(code, "${1} ${2}"))
+    return _replace(
+        cells, canadian, lambda codes: codes.str.to_uppercase().str.replace(code, "${1} ${2}")
+    )
 
 
 # Repairs of whole columns: decided by all rows of the extract, for all of them; never row by row.
 
 EVIDENCE = (COUNTRY, SUBNATIONAL, POSTAL_CODE, CVV, YEAR, MONTH, PAN)
-ENOUGH = 20  # values; one CVV in ten starts with 0, so if none of twenty does, zeros were probably lost
+# values; one CVV in ten starts with 0, so if none of twenty does, zeros were probably lost
+ENOUGH = 20
 
 
 class ExcelDamageError(ExtractError):
     """A spreadsheet has destroyed digits of the extract's card numbers."""
 
     message = "Extract {name}: card numbers were damaged by a spreadsheet ({sign})."
-    next_step = "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
+    next_step = (
+        "Nothing was sent. The issuer must export it again without opening it in a spreadsheet."
+    )
 
 
 _ZIP, _CVV, _YEAR, _MONTH, _PAN = map(pl.col, (POSTAL_CODE, CVV, YEAR, MONTH, PAN))
 _AMERICAN = pl.col(COUNTRY) == places.US
-_SHORT_ZIP, _SHORT_CVV = _AMERICAN & _ZIP.str.contains("^[0-9]{3,4}$"), _CVV.str.contains("^[0-9]{1,2}$")
+_SHORT_ZIP, _SHORT_CVV = (
+    _AMERICAN & _ZIP.str.contains("^[0-9]{3,4}$"),
+    _CVV.str.contains("^[0-9]{1,2}$"),
+)
 _IN_STATE = (_ZIP.str.zfill(5).str.slice(0, 3) + pl.col(SUBNATIONAL)).is_in(
     pl.Series(sorted(places.postal_places())).implode()
 )
 _DATED = _YEAR.is_not_null() & _MONTH.is_not_null()
-# How many rows of an extract show what; sums, so neither blocks nor the order of rows change a decision.
+# How many rows of an extract show what; sums, so neither blocks nor the order of rows change a
+# decision.
 SIGNS = {
     "zips_short": _SHORT_ZIP,
     "zips_in_state": _SHORT_ZIP & _IN_STATE,
@@ -144,20 +181,28 @@ SIGNS = {
 
 
 class Evidence:
-    """What the rows of an extract show so far of each repair; where they may need one, all rows decide."""
+    """What the rows of an extract show so far of each repair; where they may need one, all rows
+    decide.
+    """
 
     def __init__(self, repairs: Repairs, name: str) -> None:
         self._repairs, self._name = repairs, name
         self._signs: Counter[str] = Counter()
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Count the signs of a normalised block; ExcelDamageError where a card number lost its digits."""
-        self._signs.update(rows.select(sign.sum().alias(name) for name, sign in SIGNS.items()).row(0, named=True))
+        """Count the signs of a normalised block; ExcelDamageError where a card number lost its
+        digits.
+        """
+        self._signs.update(
+            rows.select(sign.sum().alias(name) for name, sign in SIGNS.items()).row(0, named=True)
+        )
         refuse_scientific(rows, self._repairs, self._name)
 
     @property
     def possible(self) -> dict[str, bool]:
-        """Which repairs no row speaks against, however few rows were read; of the last one, the refusal."""
+        """Which repairs no row speaks against, however few rows were read; of the last one, the
+        refusal.
+        """
         signs, asked = self._signs, self._repairs
         return {
             "zip_zeros": asked.zip_zeros and not signs["zips_with_zero"],
@@ -168,14 +213,25 @@ class Evidence:
 
     @property
     def wanted(self) -> bool:
-        """Whether a row would be changed, or the extract refused, by something that is still possible."""
-        signs, needs = self._signs, ("zips_short", "cvvs_short", "dates_swapped", "pans_ending_in_0")
-        return any(possible and signs[sign] for possible, sign in zip(self.possible.values(), needs, strict=True))
+        """Whether a row would be changed, or the extract refused, by something that is still
+        possible.
+        """
+        signs, needs = (
+            self._signs,
+            ("zips_short", "cvvs_short", "dates_swapped", "pans_ending_in_0"),
+        )
+        return any(
+            possible and signs[sign]
+            for possible, sign in zip(self.possible.values(), needs, strict=True)
+        )
 
     def decide(self) -> frozenset[str]:
-        """Return the repairs that all rows together need; ExcelDamageError where all card numbers end in 0."""
+        """Return the repairs that all rows together need; ExcelDamageError where all card numbers
+        end in 0.
+        """
         signs, possible = self._signs, self.possible
-        if possible["refuse_excel"] and signs["pans"] >= ENOUGH:  # Excel keeps fifteen digits and writes 0 for the 16th
+        # Excel keeps fifteen digits and writes 0 for the 16th
+        if possible["refuse_excel"] and signs["pans"] >= ENOUGH:
             raise ExcelDamageError(name=self._name, sign="every number ends in 0")
         needed = {
             "zip_zeros": 0 < 0.95 * signs["zips_short"] <= signs["zips_in_state"],
@@ -196,12 +252,17 @@ def refuse_scientific(rows: pl.DataFrame, repairs: Repairs, name: str) -> None:
 _STEPS = {
     "zip_zeros": (_SHORT_ZIP, [pl.when(_SHORT_ZIP).then(_ZIP.str.zfill(5)).otherwise(_ZIP)]),
     "cvv_zeros": (_SHORT_CVV, [pl.when(_SHORT_CVV).then(_CVV.str.zfill(3)).otherwise(_CVV)]),
-    "expiration_order": (_YEAR.is_not_null() | _MONTH.is_not_null(), [_MONTH.alias(YEAR), _YEAR.alias(MONTH)]),
+    "expiration_order": (
+        _YEAR.is_not_null() | _MONTH.is_not_null(),
+        [_MONTH.alias(YEAR), _YEAR.alias(MONTH)],
+    ),
 }
 
 
 def repair(rows: pl.DataFrame, decided: Collection[str]) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Return a normalised block repaired, and the cells changed per repair, named as in the settings `[repairs]`."""
+    """Return a normalised block repaired, and the cells changed per repair, named as in the
+    settings `[repairs]`.
+    """
     counts: dict[str, int] = {}
     for name, (changes, columns) in _STEPS.items():
         if name in decided:

@@ -1,7 +1,8 @@
 """What became of each extract: committed, dismissed, repeated, held, or still to be submitted.
 
-An extract is known by its name and content, so that a store that was copied or restored makes nothing pending. One that
-has the name of a committed extract and other content is held until an operator decides about it.
+An extract is known by its name and content, so that a store that was copied or restored makes
+nothing pending. One that has the name of a committed extract and other content is held until an
+operator decides about it.
 """
 
 from collections import defaultdict
@@ -30,20 +31,39 @@ from flows.runs.store import (
 )
 from flows.submissions.build import Scan
 from flows.submissions.gates import CHANGED_EXTRACT
-from flows.submissions.plan import RunInputs, dismiss_line, dismissal, dismissals, expected_run, identify, submit_line
+from flows.submissions.plan import (
+    RunInputs,
+    dismiss_line,
+    dismissal,
+    dismissals,
+    expected_run,
+    identify,
+    submit_line,
+)
 from flows.submissions.rows import RowScope
 from schemas.manifest import Manifest, Plan, SourceIdentity
 from schemas.portal import CUID
 from schemas.records import Abandoned, Dismissal
 
 State = Literal[
-    "pending", "held", "repeated", "unclean", "committed", "abandoned", "dismissed", "replaced", "gone", "ignored"
+    "pending",
+    "held",
+    "repeated",
+    "unclean",
+    "committed",
+    "abandoned",
+    "dismissed",
+    "replaced",
+    "gone",
+    "ignored",
 ]
 WAITING = ("pending", "held", "repeated", "unclean")
 
 
 class ExtractState(NamedTuple):
-    """One content of one name, its last run, and the `other` run whose content it repeats or changes."""
+    """One content of one name, its last run, and the `other` run whose content it repeats or
+    changes.
+    """
 
     key: str
     state: State
@@ -64,19 +84,23 @@ def pending(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
 
 
 def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[tuple[Entry, str]]:
-    """Return the extracts that match [source] pattern and still need a run, oldest first, with what each waits for.
+    """Return the extracts that match [source] pattern and still need a run, oldest first, with what
+    each waits for.
 
     One whose last run was abandoned needs none until an operator asks for a new run.
     """
     found = extract_states(context, remember=remember)
-    waiting = [(one.entry, one.waits) for one in found if one.entry is not None and one.state in WAITING]
+    waiting = [
+        (one.entry, one.waits) for one in found if one.entry is not None and one.state in WAITING
+    ]
     return sorted(waiting, key=lambda one: (one[0].modified, one[0].key))
 
 
 def extract_states(context: IssuerContext, *, remember: bool = False) -> list[ExtractState]:
     """Return what became of every extract that is stored or had a run, by name; CardInNameError.
 
-    A file is read for its digest only where its size is known and its version is not; `remember` stores what was read.
+    A file is read for its digest only where its size is known and its version is not; `remember`
+    stores what was read.
     """
     store, issuer = context.adapters.store, context.issuer.issuer
     whole = [plan for plan in documents.plans(store, issuer) if plan.selection is None]
@@ -85,10 +109,18 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     for plan, end in zip(whole, ends, strict=True):
         runs[plan.source.key].append((plan, end))
         runs[plan.source.sha256].append((plan, end))
-    listed = {entry.key.removeprefix(dismissed(issuer)).partition("/")[0] for entry in store.keys(dismissed(issuer))}
+    listed = {
+        entry.key.removeprefix(dismissed(issuer)).partition("/")[0]
+        for entry in store.keys(dismissed(issuer))
+    }
     chains = {sha256: dismissals(store, issuer, sha256) for sha256 in listed}
-    versions = {(plan.source.key, plan.source.size, plan.source.version): plan.source.sha256 for plan in whole}
-    sizes = {size for _, size, _ in versions} | {one.size for chain in chains.values() for one in chain}
+    versions = {
+        (plan.source.key, plan.source.size, plan.source.version): plan.source.sha256
+        for plan in whole
+    }
+    sizes = {size for _, size, _ in versions} | {
+        one.size for chain in chains.values() for one in chain
+    }
     source, now = context.issuer.source, context.adapters.now()
     found, present, files = [], {}, {entry.key: entry for entry in store.keys(extracts(issuer))}
     for entry in files.values():
@@ -98,7 +130,9 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
         sha256 = versions.get((entry.key, entry.size, entry.version), "")
         state: State = "pending"
         try:  # what has a plan was judged; whoever reads it again asks for its verdict again
-            waits = missing(entry, files, source, now) if sha256 else waits_for(context, entry, files)
+            waits = (
+                missing(entry, files, source, now) if sha256 else waits_for(context, entry, files)
+            )
         except VerdictRefusedError as error:
             state, waits = "unclean", error.message.format(**error.fields)
         if not sha256 and entry.size in sizes:
@@ -109,12 +143,20 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     for key, sha256 in {(plan.source.key, plan.source.sha256) for plan in whole}:
         if present.get(key) != sha256:
             state = "replaced" if key in present else "gone"
-            found.append(_state(context, runs, ExtractState(key, state, sha256, dismissals=chains.get(sha256, ()))))
+            found.append(
+                _state(
+                    context,
+                    runs,
+                    ExtractState(key, state, sha256, dismissals=chains.get(sha256, ())),
+                )
+            )
     return sorted(found, key=lambda one: (one.key, one.entry is not None, one.run))
 
 
 def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
-    """Return the digest of an extract, read once for each version of it; "" while somebody changes it."""
+    """Return the digest of an extract, read once for each version of it; "" while somebody changes
+    it.
+    """
     store = context.adapters.store
     version = canonical({"key": entry.key, "size": entry.size, "version": entry.version})
     key = f"{identified(context.issuer.issuer)}{digest(version)}.json"
@@ -129,12 +171,18 @@ def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
     return found.sha256
 
 
-def _state(context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: ExtractState) -> ExtractState:
+def _state(
+    context: IssuerContext, runs: Mapping[str, Sequence[_Run]], one: ExtractState
+) -> ExtractState:
     """Return what became of one content of one name."""
     alike, key, entry = runs.get(one.sha256, ()), one.key, one.entry
-    if entry is not None and context.issuer.full_portfolio:  # its bytes may be the same on another date
+    # its bytes may be the same on another date
+    if entry is not None and context.issuer.full_portfolio:
         day, dated = None if one.waits else business_date(context, entry), date_in_name(key)
-        own = [plan.source.key == key and (dated or plan.source.version == entry.version) for plan, _ in alike]
+        own = [
+            plan.source.key == key and (dated or plan.source.version == entry.version)
+            for plan, _ in alike
+        ]
         alike = [run for run, mine in zip(alike, own, strict=True) if mine or run[0].as_of == day]
     mine = [plan.run for plan, _ in alike if plan.source.key == key]
     ended = {plan.run: end for plan, end in alike if end is not None}
@@ -168,16 +216,32 @@ class ChangedExtractError(GateError):
 
 
 def changed_extract(
-    context: IssuerContext, entry: Entry, source: SourceIdentity, asked: RunInputs, prior: PriorState | None
+    context: IssuerContext,
+    entry: Entry,
+    source: SourceIdentity,
+    asked: RunInputs,
+    prior: PriorState | None,
 ) -> ChangedExtractError | None:
-    """Return what holds a name whose last commit had other content; the extract is read only then."""
+    """Return what holds a name whose last commit had other content; the extract is read only
+    then.
+    """
     store, issuer, key = context.adapters.store, context.issuer.issuer, source.key
-    named = [plan.run for plan in documents.plans(store, issuer) if plan.source.key == key and plan.selection is None]
-    ends = [end for run in named if (end := documents.read_manifest(store, documents.keys_of(run))) is not None]
+    named = [
+        plan.run
+        for plan in documents.plans(store, issuer)
+        if plan.source.key == key and plan.selection is None
+    ]
+    ends = [
+        end
+        for run in named
+        if (end := documents.read_manifest(store, documents.keys_of(run))) is not None
+    ]
     if not ends or any(one.source.sha256 == source.sha256 for one in ends):
         return None
     expected_run(context, source, asked)  # dismissed or repeated, rather than changed
-    turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))} if ends[1:] else {}
+    turns = (
+        {one.run: turn for turn, one in enumerate(commits_since(store, issuer))} if ends[1:] else {}
+    )
     last, new = max(ends, key=lambda one: turns.get(one.run, -1)), list[pl.Series]()
     with open_extract(context, entry, source) as stream:
         scan = Scan(context, stream, source, asked.as_of, RowScope(prior=prior))
@@ -192,10 +256,14 @@ def changed_extract(
         same, gone = int(found.is_in(old.implode()).sum()), int((~old.is_in(found.implode())).sum())
         rows = f"{same:,} rows are the same, {found.len() - same:,} new, {gone:,} gone"
     line, sent = submit_line(key, "--open", CHANGED_EXTRACT), f"{counts.submitted:,}"
-    return ChangedExtractError(extract=key, run=last.run, rows=rows, submit=line, sent=sent, dismiss=dismiss_line(key))
+    return ChangedExtractError(
+        extract=key, run=last.run, rows=rows, submit=line, sent=sent, dismiss=dismiss_line(key)
+    )
 
 
 def _cards(rows: pl.DataFrame) -> pl.Series:
-    """Return what a row's card is known by, in this process; a cuid that we made is another in each content."""
+    """Return what a row's card is known by, in this process; a cuid that we made is another in each
+    content.
+    """
     cuid = pl.when(~pl.col("cuid_made")).then("cuid").alias("cuid")
     return rows.select(pl.struct(cuid, "last_4", "expiration").hash().alias("card")).to_series()

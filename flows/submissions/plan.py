@@ -1,4 +1,6 @@
-"""Plan a run before any work: digest the extract, find the run it already has, or write a new plan."""
+"""Plan a run before any work: digest the extract, find the run it already has, or write a new
+plan.
+"""
 
 import hashlib
 import shlex
@@ -13,7 +15,15 @@ from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.runs.chains import CONTESTS, records
 from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import REPLACED, finished, has_manifest, keys_of, plans, read_end, read_plan
+from flows.runs.documents import (
+    REPLACED,
+    finished,
+    has_manifest,
+    keys_of,
+    plans,
+    read_end,
+    read_plan,
+)
 from flows.runs.identity import canonical, differences, digest, row_settings
 from flows.runs.keys import RunId, dismissed, extracts, link, submissions
 from flows.runs.store import Entry, Store, StoreBusyError, prefetch, write_once
@@ -54,7 +64,9 @@ class SettingsChangedError(OperatorError):
 
 
 class Submission(Document):
-    """One link of the chain of an extract's runs: the run, the reason for a new one, and its rows."""
+    """One link of the chain of an extract's runs: the run, the reason for a new one, and its
+    rows.
+    """
 
     run: str
     reason: str = ""
@@ -77,10 +89,14 @@ class RunInputs(NamedTuple):
 
 
 def find_extract(context: IssuerContext, name: str) -> Entry:
-    """Return the extract of that name (or key below the extracts); ExtractWaitsError, VerdictRefusedError."""
+    """Return the extract of that name (or key below the extracts); ExtractWaitsError,
+    VerdictRefusedError.
+    """
     prefix = extracts(context.issuer.issuer)
     files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
-    listed = [entry for key, entry in files.items() if not key.endswith(companions(context.issuer.source))]
+    listed = [
+        entry for key, entry in files.items() if not key.endswith(companions(context.issuer.source))
+    ]
     checked_name(name)
     for entry in listed:
         if entry.key in (name, prefix + name):
@@ -95,39 +111,67 @@ def find_extract(context: IssuerContext, name: str) -> Entry:
 def identify(store: Store, entry: Entry) -> SourceIdentity:
     """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
     hasher, size, newlines = hashlib.sha256(), 0, 0
-    with store.open(entry.key, entry) as source, closing(prefetch(iter(lambda: source.read(PIECE), b""))) as pieces:
+    with (
+        store.open(entry.key, entry) as source,
+        closing(prefetch(iter(lambda: source.read(PIECE), b""))) as pieces,
+    ):
         for piece in pieces:
             hasher.update(piece)
             size += len(piece)
             newlines += piece.count(b"\n")
-    return SourceIdentity(key=entry.key, version=entry.version, size=size, sha256=hasher.hexdigest(), newlines=newlines)
+    return SourceIdentity(
+        key=entry.key,
+        version=entry.version,
+        size=size,
+        sha256=hasher.hexdigest(),
+        newlines=newlines,
+    )
 
 
-def make_plan(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> tuple[Plan, tuple[str, ...]]:
-    """Write the plan of an extract's run, or take over the one it has; with remarks for the operator.
+def make_plan(
+    context: IssuerContext, source: SourceIdentity, asked: RunInputs
+) -> tuple[Plan, tuple[str, ...]]:
+    """Write the plan of an extract's run, or take over the one it has; with remarks for the
+    operator.
 
-    The run is found by the extract's digest, by key, since a listing may be late. Its plan keeps the business date, so
-    that a rerun after midnight gives the same rows. The same reason for a new run is the same new run: repeating a
-    command sends nothing twice. DuplicateExtractError, DismissedError, AbandonedError.
+    The run is found by the extract's digest, by key, since a listing may be late. Its plan keeps
+    the business date, so that a rerun after midnight gives the same rows. The same reason for a new
+    run is the same new run: repeating a command sends nothing twice. DuplicateExtractError,
+    DismissedError, AbandonedError.
     """
     expected_run(context, source, asked)
     plan, stored = _planned(context, source, asked)
     if stored is None:
         return plan, _replaced(context, plan, asked)
-    changed = _changes(context, stored, asked) if finished(context.adapters.store, keys_of(plan.run)) else []
+    changed = (
+        _changes(context, stored, asked)
+        if finished(context.adapters.store, keys_of(plan.run))
+        else []
+    )
     remarks = (f"changed since that run: {', '.join(changed)}",) if changed else ()
     return stored.model_copy(update={"source": source}), remarks
 
 
-def plan_selection(context: IssuerContext, source: SourceIdentity, today: date, selection: Selection) -> Plan:
-    """Write the plan of a run of these rows, or take over one of the same rows that was never committed."""
+def plan_selection(
+    context: IssuerContext, source: SourceIdentity, today: date, selection: Selection
+) -> Plan:
+    """Write the plan of a run of these rows, or take over one of the same rows that was never
+    committed.
+    """
     plan, stored = _planned(context, source, RunInputs(today, selection.reason, selection))
     return stored or plan
 
 
-def _planned(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> tuple[Plan, Plan | None]:
-    """Return the plan as it would be now, and the one that its run has; where it has none, write the first."""
-    submission, settings = _submission(context, source, asked), row_settings(context.issuer, context.header)
+def _planned(
+    context: IssuerContext, source: SourceIdentity, asked: RunInputs
+) -> tuple[Plan, Plan | None]:
+    """Return the plan as it would be now, and the one that its run has; where it has none, write
+    the first.
+    """
+    submission, settings = (
+        _submission(context, source, asked),
+        row_settings(context.issuer, context.header),
+    )
     keys = keys_of(submission.run)
     plan = Plan(
         run=submission.run,
@@ -148,7 +192,8 @@ def _planned(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -
 
 
 def expected_run(context: IssuerContext, source: SourceIdentity, asked: RunInputs) -> str:
-    """Return the run that a submit of an extract would make, finish or find committed; nothing is written.
+    """Return the run that a submit of an extract would make, finish or find committed; nothing is
+    written.
 
     Raises DismissedError, and DuplicateExtractError where it is the run of another extract.
     """
@@ -159,9 +204,13 @@ def expected_run(context: IssuerContext, source: SourceIdentity, asked: RunInput
     ended = stored is not None and has_manifest(store, keys_of(run))
     if stored is not None and ended and stored.source.key == source.key:
         return run
-    if found := dismissal(context, source.key, dismissals(store, context.issuer.issuer, source.sha256)):
+    if found := dismissal(
+        context, source.key, dismissals(store, context.issuer.issuer, source.sha256)
+    ):
         undo, day = dismiss_line(source.key, "--undo"), f"{found.at:%Y-%m-%d}"
-        raise DismissedError(extract=source.key, actor=found.by, date=day, reason=found.reason, undo=undo)
+        raise DismissedError(
+            extract=source.key, actor=found.by, date=day, reason=found.reason, undo=undo
+        )
     if stored is not None and ended:
         other, line = stored.source.key, dismiss_line(source.key)
         raise DuplicateExtractError(extract=source.key, other=other, run=run, dismiss=line)
@@ -174,7 +223,9 @@ def dismissals(store: Store, issuer: str, sha256: str) -> tuple[Dismissal, ...]:
 
 
 def dismissal(context: IssuerContext, key: str, chain: Sequence[Dismissal]) -> Dismissal | None:
-    """Return the dismissal that counts for an extract; a portfolio may repeat its bytes, so only one of that name."""
+    """Return the dismissal that counts for an extract; a portfolio may repeat its bytes, so only
+    one of that name.
+    """
     mine = [one for one in chain if one.key == key or not context.issuer.full_portfolio]
     return mine[-1] if mine and mine[-1].what == "dismissed" else None
 
@@ -202,16 +253,23 @@ def _submission(context: IssuerContext, source: SourceIdentity, asked: RunInputs
     raise StoreBusyError(place=prefix, code="contested")
 
 
-def _pick(context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs) -> Submission:
+def _pick(
+    context: IssuerContext, source: SourceIdentity, chain: Sequence[Submission], asked: RunInputs
+) -> Submission:
     """Return the run that is asked for, one of the chain where that has it, else a new one."""
     alike = [one for one in chain if one.selection == asked.rows]
-    if context.issuer.full_portfolio and not asked.selection:  # it has the same bytes on another date, if unchanged
+    # it has the same bytes on another date, if unchanged
+    if context.issuer.full_portfolio and not asked.selection:
         alike = [one for one in alike if keys_of(one.run).run.day == asked.as_of]
     repeated = bool(alike) and asked.new_run in ("", alike[-1].reason)
     if repeated and (found := _existing_run(context, source, alike, asked)):
         return found
     days = [keys_of(one.run).run.day for one in chain]
-    day = keys_of(alike[-1].run).run.day if repeated and not (asked.dated or asked.selection) else asked.as_of
+    day = (
+        keys_of(alike[-1].run).run.day
+        if repeated and not (asked.dated or asked.selection)
+        else asked.as_of
+    )
     run = RunId(context.issuer.issuer, day, source.sha256[:8], days.count(day) + 1)
     reason = asked.new_run or (alike[-1].reason if alike else "")
     return Submission(run=str(run), reason=reason, selection=asked.rows)
@@ -220,19 +278,28 @@ def _pick(context: IssuerContext, source: SourceIdentity, chain: Sequence[Submis
 def _existing_run(
     context: IssuerContext, source: SourceIdentity, alike: Sequence[Submission], asked: RunInputs
 ) -> Submission | None:
-    """Return which of the runs of the same rows is asked for: a committed one rather than an open one."""
+    """Return which of the runs of the same rows is asked for: a committed one rather than an open
+    one.
+    """
     same = [one for one in reversed(alike) if one.reason == alike[-1].reason]
     ends = {one.run: read_end(context.adapters.store, keys_of(one.run)) for one in same}
-    if ends[same[0].run] is not None and asked.selection is not None:  # the same rows may be sent again
+    # the same rows may be sent again
+    if ends[same[0].run] is not None and asked.selection is not None:
         return None
     committed = next((one for one in reversed(same) if isinstance(ends[one.run], Manifest)), None)
     if asked.selection is None and (committed is not None or ends[same[0].run] is not None):
         return committed or same[0]
-    return next((one for one in same if ends[one.run] is None and _fits(context, source, one, asked)), None)
+    return next(
+        (one for one in same if ends[one.run] is None and _fits(context, source, one, asked)), None
+    )
 
 
-def _fits(context: IssuerContext, source: SourceIdentity, open_run: Submission, asked: RunInputs) -> bool:
-    """Return whether a run that was never committed can be finished as it was planned, if it was."""
+def _fits(
+    context: IssuerContext, source: SourceIdentity, open_run: Submission, asked: RunInputs
+) -> bool:
+    """Return whether a run that was never committed can be finished as it was planned, if it
+    was.
+    """
     plan = read_plan(context.adapters.store, keys := keys_of(open_run.run))
     if plan is None:
         return not asked.dated or keys.run.day == asked.as_of
@@ -254,15 +321,27 @@ def _changes(context: IssuerContext, stored: Plan, asked: RunInputs) -> list[str
 
 
 def _replaced(context: IssuerContext, plan: Plan, asked: RunInputs) -> tuple[str, ...]:
-    """Record which runs a new plan replaces; return what an operator should know of earlier runs of its name."""
+    """Record which runs a new plan replaces; return what an operator should know of earlier runs of
+    its name.
+    """
     store, source = context.adapters.store, plan.source
-    named = [old for old in plans(store, context.issuer.issuer) if old.source.key == source.key and not old.selection]
+    named = [
+        old
+        for old in plans(store, context.issuer.issuer)
+        if old.source.key == source.key and not old.selection
+    ]
     before = [old.run for old in named if old.source.sha256 != source.sha256]
     remarks = [f"{source.key} had other content before, in run {before[-1]}"] if before else []
     for old in named:
         keys = keys_of(old.run)
-        if old.run != plan.run and old.source.sha256 == source.sha256 and not has_manifest(store, keys):
+        if (
+            old.run != plan.run
+            and old.source.sha256 == source.sha256
+            and not has_manifest(store, keys)
+        ):
             changed = _changes(context, old, asked) or ["what other runs have sent"]
             record_event(context.adapters, keys, REPLACED, run=plan.run)
-            remarks.append(f"run {old.run} was never committed: planned anew; changed since: {', '.join(changed)}")
+            remarks.append(
+                f"run {old.run} was never committed: planned anew; changed since: {', '.join(changed)}"
+            )
     return tuple(remarks)

@@ -1,7 +1,8 @@
-"""What a run stores of its rows: the ledger, and chunks as the portal reads them, a cuid once in each.
+"""What a run stores of its rows: the ledger, and chunks as the portal reads them, a cuid once in
+each.
 
-Chunks are sealed in groups while the reading goes on, and published create-only, each read back before it counts; the
-digests of a group's ciphertext are written before the ciphertext itself.
+Chunks are sealed in groups while the reading goes on, and published create-only, each read back
+before it counts; the digests of a group's ciphertext are written before the ciphertext itself.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,14 @@ from flows.runs.context import IssuerContext
 from flows.runs.identity import Header, canonical, digest
 from flows.runs.keys import RunKeys, link
 from flows.runs.sealing import Plain, Sealed, Sealer
-from flows.runs.store import ConflictError, ObjectDamagedError, ObjectMissingError, Store, StoreBusyError, read
+from flows.runs.store import (
+    ConflictError,
+    ObjectDamagedError,
+    ObjectMissingError,
+    Store,
+    StoreBusyError,
+    read,
+)
 from flows.stopping import uninterrupted
 from schemas import ledger
 from schemas.ledger import Ledger
@@ -32,7 +40,9 @@ from schemas.manifest import LedgerPart, ManifestChunk
 from schemas.portal import CUID, MAX_ROWS
 from schemas.tables import parquet
 
-GROUP = 32  # chunks per gpg process and seal record; raise RECIPE with it, since older records would not be found
+# chunks per gpg process and seal record; raise RECIPE with it, since older records would not be
+# found
+GROUP = 32
 SEALERS = 2  # gpg processes at a time
 ENOUGH = 100  # failed chunks after which the cause is not the chunks' own
 _DIGITS = 3  # of a seal record's number
@@ -40,7 +50,9 @@ PATIENCE = 100_000  # rows searched for a full chunk; limits memory where one cu
 
 
 class Splitter:
-    """Collect rows until they make whole chunks; rows keep their order except for repeated cuids."""
+    """Collect rows until they make whole chunks; rows keep their order except for repeated
+    cuids.
+    """
 
     def __init__(self, limit: int = MAX_ROWS, patience: int = PATIENCE) -> None:
         self._limit = limit
@@ -48,9 +60,12 @@ class Splitter:
         self._waiting: pl.DataFrame | None = None
 
     def add(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """Take more rows (any columns, `cardholder.cuid` among them) and yield the chunks that are full."""
+        """Take more rows (any columns, `cardholder.cuid` among them) and yield the chunks that are
+        full.
+        """
         waiting = rows if self._waiting is None else pl.concat([self._waiting, rows])
-        alone = waiting.get_column(CUID).n_unique() == waiting.height  # the usual case: one check for all chunks
+        # the usual case: one check for all chunks
+        alone = waiting.get_column(CUID).n_unique() == waiting.height
         whole = waiting.height - waiting.height % self._limit if alone else 0
         self._waiting = waiting.slice(whole)
         yield from waiting.head(whole).iter_slices(self._limit)
@@ -63,11 +78,14 @@ class Splitter:
             yield chunk
 
     def _next(self, *, last: bool) -> pl.DataFrame | None:
-        """Return the next chunk: the first rows of different cuids; None where it could still get more."""
+        """Return the next chunk: the first rows of different cuids; None where it could still get
+        more.
+        """
         waiting = self._waiting
         if waiting is None or waiting.is_empty():
             return None
-        for size in (self._limit, self._patience):  # few cuids repeat: the first rows are enough for most chunks
+        # few cuids repeat: the first rows are enough for most chunks
+        for size in (self._limit, self._patience):
             window = waiting.head(size)
             first = window.get_column(CUID).is_first_distinct()
             if int(first.sum()) >= self._limit:
@@ -81,7 +99,9 @@ class Splitter:
 
 
 def lines(rows: pl.DataFrame, order: Sequence[str]) -> pl.Series:
-    """Return each row as a chunk's line, columns in the portal's `order`; BugError for a line break in a cell."""
+    """Return each row as a chunk's line, columns in the portal's `order`; BugError for a line break
+    in a cell.
+    """
     out = BytesIO()
     rows.select(order).write_csv(out, include_header=False, quote_style="necessary")
     text = pl.read_lines(out.getvalue()).to_series()
@@ -111,7 +131,9 @@ class SealRecords:
         self._catch_up()
 
     def names(self, chunk: str, sha256: str) -> bool:
-        """Return whether this run, or a twin just now, has sealed `chunk` to exactly these bytes."""
+        """Return whether this run, or a twin just now, has sealed `chunk` to exactly these
+        bytes.
+        """
         if (chunk, sha256) not in self._sealed:
             self._catch_up()
         return (chunk, sha256) in self._sealed
@@ -142,9 +164,13 @@ class ForeignChunkError(OperatorError):
 
 
 class PartialRunError(TryAgainError):
-    """Some chunks could not be sealed or published; the others are published, nothing is committed."""
+    """Some chunks could not be sealed or published; the others are published, nothing is
+    committed.
+    """
 
-    message = "{run}: {count} chunks not published ({reason}); {published} are. Nothing is committed yet."
+    message = (
+        "{run}: {count} chunks not published ({reason}); {published} are. Nothing is committed yet."
+    )
     next_step = "To finish it: {command}"
 
 
@@ -157,7 +183,9 @@ class ChunkDraft(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one chunk: published, or the code of its trouble; `foreign`: an operator must act."""
+    """What became of one chunk: published, or the code of its trouble; `foreign`: an operator must
+    act.
+    """
 
     number: int
     chunk: ManifestChunk | None
@@ -166,7 +194,9 @@ class Outcome(NamedTuple):
 
 
 class Publisher:
-    """Take chunks in order, publish them in any order, return their outcomes in order; without `sealer` only count."""
+    """Take chunks in order, publish them in any order, return their outcomes in order; without
+    `sealer` only count.
+    """
 
     def __init__(self, context: IssuerContext, sealer: Sealer | None, keys: RunKeys) -> None:
         self._store, self._sealer, self._keys = context.adapters.store, sealer, keys
@@ -189,7 +219,9 @@ class Publisher:
         self.count += 1
         name = self._keys.chunk_name(self.count, self._extension)
         if self._sealer is None:
-            chunk = ManifestChunk(number=self.count, name=name, rows=rows.height, bytes=0, sha256="")
+            chunk = ManifestChunk(
+                number=self.count, name=name, rows=rows.height, bytes=0, sha256=""
+            )
             self._outcomes.append(Outcome(self.count, chunk))
             return self.count
         self._group.append(ChunkDraft(self.count, name, rows["text"]))
@@ -204,7 +236,8 @@ class Publisher:
         if len(self._under_way) >= 2 * SEALERS:
             self._collect()
         group, self._group = self._group, []
-        with uninterrupted():  # a thread that was started and is not known would seal on after the end
+        # a thread that was started and is not known would seal on after the end
+        with uninterrupted():
             self._under_way.append(self._sealers.submit(self._publish, group))
 
     def finish(self) -> list[Outcome]:
@@ -250,14 +283,21 @@ class Publisher:
         return [outcome for outcome in found if outcome is not None] + list(stored)
 
     def _seal(self, todo: Sequence[ChunkDraft]) -> list[Sealed]:
-        """Seal drafts, those that failed once more: a gpg that was killed takes its whole group with it."""
-        plain = [Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header)) for one in todo]
+        """Seal drafts, those that failed once more: a gpg that was killed takes its whole group
+        with it.
+        """
+        plain = [
+            Plain(self._keys.chunk_name(one.number, "csv"), write_chunk(one.text, self._header))
+            for one in todo
+        ]
         sealed = self._sealer.seal(plain) if plain and self._sealer else []
         failed = [one for one, done in zip(plain, sealed, strict=True) if done.trouble]
         again = iter(self._sealer.seal(failed) if failed and self._sealer else [])
         return [next(again) if one.trouble else one for one in sealed]
 
-    def _store_one(self, records: SealRecords, draft: ChunkDraft, fresh: Sealed, sha256: str) -> Outcome:
+    def _store_one(
+        self, records: SealRecords, draft: ChunkDraft, fresh: Sealed, sha256: str
+    ) -> Outcome:
         if fresh.trouble:
             return Outcome(draft.number, None, fresh.trouble)
         try:
@@ -267,8 +307,11 @@ class Publisher:
         outcome = self._adopt(draft, records, fresh.data, sha256)
         return outcome or Outcome(draft.number, None, ObjectMissingError.__name__)
 
-    def _adopt(self, draft: ChunkDraft, records: SealRecords, fresh: bytes = b"", sha256: str = "") -> Outcome | None:
-        """Read back the object at a chunk's key (None: there is none); it counts where a seal record names its digest.
+    def _adopt(
+        self, draft: ChunkDraft, records: SealRecords, fresh: bytes = b"", sha256: str = ""
+    ) -> Outcome | None:
+        """Read back the object at a chunk's key (None: there is none); it counts where a seal
+        record names its digest.
 
         `fresh` and `sha256`: what was sealed just now, so that the same bytes are not hashed twice.
         """
@@ -277,7 +320,8 @@ class Publisher:
             stored = read(self._store, key)
             sha256 = sha256 if stored == fresh else digest(stored)
             ours = records.names(draft.name, sha256)
-            if not ours and read(self._store, key) != stored:  # damaged in transit, not in the store
+            # damaged in transit, not in the store
+            if not ours and read(self._store, key) != stored:
                 raise ObjectDamagedError(key=key)
         except ObjectMissingError:
             return None
@@ -287,11 +331,18 @@ class Publisher:
             return Outcome(draft.number, None, foreign=ForeignChunkError(key=key, size=len(stored)))
         return Outcome(
             draft.number,
-            ManifestChunk(number=draft.number, name=draft.name, rows=len(draft.text), bytes=len(stored), sha256=sha256),
+            ManifestChunk(
+                number=draft.number,
+                name=draft.name,
+                rows=len(draft.text),
+                bytes=len(stored),
+                sha256=sha256,
+            ),
         )
 
 
-# The ledger: records made from rows, checked by the model in `schemas.ledger`, written as Parquet parts.
+# The ledger: records made from rows, checked by the model in `schemas.ledger`, written as Parquet
+# parts.
 
 
 def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.DataFrame:
@@ -301,7 +352,9 @@ def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.D
         cuid=CUID,
         fate=pl.lit(ledger.SUBMITTED),
         chunk=pl.Series(np.repeat(numbers, heights), dtype=pl.UInt32),
-        position=pl.Series(np.concatenate([np.arange(1, height + 1) for height in heights]), dtype=pl.UInt16),
+        position=pl.Series(
+            np.concatenate([np.arange(1, height + 1) for height in heights]), dtype=pl.UInt16
+        ),
     )
     return records.select(*ledger.dtypes())
 
@@ -309,7 +362,8 @@ def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.D
 def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """Add the list column `reasons` ("column|code" each, empty where there is none).
 
-    Not by `pl.format`: polars 2.1 panics in it where columns have different chunks, as concatenated verdicts do.
+    Not by `pl.format`: polars 2.1 panics in it where columns have different chunks, as concatenated
+    verdicts do.
     """
     if verdicts.is_empty():
         return rows.with_columns(pl.lit([], pl.List(pl.String)).alias("reasons"))
@@ -320,7 +374,9 @@ def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
 
 
 def unsent_records(rows: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
-    """Return ledger records of rows with their `reasons`; a cuid that holds a card number is left out."""
+    """Return ledger records of rows with their `reasons`; a cuid that holds a card number is left
+    out.
+    """
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
     kept = {name: pl.col(name) for name in ("cuid_made", "last_4", "expiration", "reasons")}
     return _unsent(rows, fate, cuid=pl.when(~holds_card).then(CUID), **kept)
@@ -328,26 +384,40 @@ def unsent_records(rows: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
 
 def unread_records(lines: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
     """Return ledger records of lines of which only the place and one code are known."""
-    return _unsent(lines, fate, cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code")))
+    return _unsent(
+        lines, fate, cuid_made=pl.lit(False), reasons=pl.concat_list("|" + pl.col("code"))
+    )
 
 
 def _unsent(rows: pl.DataFrame, fate: pl.Expr, **cells: pl.Expr) -> pl.DataFrame:
-    """Return ledger records, without origin, of rows that are not sent; cells that are not given are null."""
+    """Return ledger records, without origin, of rows that are not sent; cells that are not given
+    are null.
+    """
     given = {"row": pl.col("row"), "line": pl.col("line"), "fate": fate, **cells}
     kinds = {name: kind for name, kind in ledger.dtypes().items() if name != "origin"}
-    return rows.select(given.get(name, pl.lit(None)).cast(kind).alias(name) for name, kind in kinds.items())
+    return rows.select(
+        given.get(name, pl.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()
+    )
 
 
 def check_records(records: pl.DataFrame) -> None:
-    """Raise BugError, which names columns and shows no cell, where records are not as the ledger's model declares."""
+    """Raise BugError, which names columns and shows no cell, where records are not as the ledger's
+    model declares.
+    """
     try:
-        with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
+        with config_context(
+            validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA
+        ):
             Ledger.validate(records, lazy=True)
         return
     except SchemaErrors as errors:
         named = [str(error.schema.name) for error in errors.schema_errors]
         if named == [Ledger.__name__]:
-            named = [name for name, holds in ledger.HOLDS.items() if not records.select(holds.all()).item()]
+            named = [
+                name
+                for name, holds in ledger.HOLDS.items()
+                if not records.select(holds.all()).item()
+            ]
         problem = ", ".join(dict.fromkeys(named))
     except Exception as error:  # noqa: BLE001  polars' errors may show cells, as pandera's do: ours is raised below
         problem = type(error).__name__
@@ -357,7 +427,9 @@ def check_records(records: pl.DataFrame) -> None:
 class LedgerWriter:
     """Write ledger records in parts, which chunks never span."""
 
-    def __init__(self, store: Store, keys: RunKeys, part_rows: int = 250_000, *, anew: bool = False) -> None:
+    def __init__(
+        self, store: Store, keys: RunKeys, part_rows: int = 250_000, *, anew: bool = False
+    ) -> None:
         self._store, self._keys, self._part_rows, self._anew = store, keys, part_rows, anew
         self._waiting: list[pl.DataFrame] = []
         self._parts: list[LedgerPart] = []
@@ -369,13 +441,19 @@ class LedgerWriter:
             self.finish()
 
     def finish(self) -> list[LedgerPart]:
-        """Write the rest and return all parts; one that exists counts if it holds the same records."""
+        """Write the rest and return all parts; one that exists counts if it holds the same
+        records.
+        """
         if any(map(len, self._waiting)):
             frame, self._waiting = pl.concat(self._waiting).sort("row"), []
             check_records(frame)
             name = f"part-{len(self._parts) + 1:05d}.parquet"
-            key, data = self._keys.ledger + name, parquet(frame, compression="zstd", statistics=True)
-            if self._anew:  # a dry run, maybe with other settings than those of the run that is stored
+            key, data = (
+                self._keys.ledger + name,
+                parquet(frame, compression="zstd", statistics=True),
+            )
+            # a dry run, maybe with other settings than those of the run that is stored
+            if self._anew:
                 self._store.replace(key, [data])
             else:
                 self._store.create(key, data)

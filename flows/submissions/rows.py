@@ -1,7 +1,9 @@
-"""The one route from a source row to a chunk line: map, normalise, repair, validate, hash, write, find duplicates.
+"""The one route from a source row to a chunk line: map, normalise, repair, validate, hash, write,
+find duplicates.
 
-Every row that is sent, by whatever command and however large its file, passes these functions in this order. Every row
-of a block comes out exactly once: as good, or as a ledger record that says why it is not sent.
+Every row that is sent, by whatever command and however large its file, passes these functions in
+this order. Every row of a block comes out exactly once: as good, or as a ledger record that says
+why it is not sent.
 """
 
 from __future__ import annotations
@@ -32,17 +34,22 @@ from schemas.portal import CUID, MONTH, PAN, POSTAL_CODE, YEAR, columns
 EXCLUDED = "row.filter.excluded"
 FIRST_ROWS = 5  # row numbers named for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
-_REJECTED, _DUPLICATE, _SUPPRESSED = map(pl.lit, (ledger.REJECTED, ledger.DUPLICATE, ledger.SUPPRESSED))
+_REJECTED, _DUPLICATE, _SUPPRESSED = map(
+    pl.lit, (ledger.REJECTED, ledger.DUPLICATE, ledger.SUPPRESSED)
+)
 _IDENTITY = ["row", "line", CUID, "cuid_made", "last_4", "expiration"]
 _KEPT = [*_IDENTITY, "key", "tag", "test", *CHECKS, "text"]
 
 
 class Inspection:
-    """What a check learns of the rows: errors it went on after, a sample of them, and the rows not sent."""
+    """What a check learns of the rows: errors it went on after, a sample of them, and the rows not
+    sent.
+    """
 
     def __init__(self) -> None:
         self.errors: list[CardlinkError] = []
-        self.unsent: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # ledger records, and what was found in them
+        # ledger records, and what was found in them
+        self.unsent: list[tuple[pl.DataFrame, pl.DataFrame]] = []
         self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
         self.sample = Sample()
 
@@ -62,7 +69,8 @@ class RowScope(NamedTuple):
     prior: PriorState | None = None
     inspection: Inspection | None = None  # of a check
     note: Note = stop  # what is done with an error of the mapping: a check notes it and goes on
-    keep_cells: bool = False  # all columns are kept, with the CVV as in the source (single links, interface.md 2.8)
+    # all columns are kept, with the CVV as in the source (single links, interface.md 2.8)
+    keep_cells: bool = False
 
 
 EVERY_ROW = RowScope()
@@ -84,7 +92,8 @@ class Validated(NamedTuple):
 
 
 class Route:
-    """Take the blocks of one extract along the route, in order; remembers their rows to find duplicates.
+    """Take the blocks of one extract along the route, in order; remembers their rows to find
+    duplicates.
 
     `normalise`, `validate` and `process` each take every block in order, and may run beside each other.
     """
@@ -115,7 +124,10 @@ class Route:
         """Map, normalise and repair a block."""
         rules, selected = self._issuer.rules, self._scope.selected
         if not self._dated:
-            self._mapping, self._dated = with_dates(self._mapping, block.rows, self._reread, self._scope.note), True
+            self._mapping, self._dated = (
+                with_dates(self._mapping, block.rows, self._reread, self._scope.note),
+                True,
+            )
         mapped, excluded = map_rows(block.rows, self._mapping)
         self.sample.add(mapped)
         rows, unread = normalise(mapped, rules), block.refused
@@ -130,9 +142,11 @@ class Route:
         return Normalised(_identify(rows, self._cuid_prefix), unread, excluded)
 
     def _decide(self, rows: pl.DataFrame) -> frozenset[str]:
-        """Return the repairs of the extract: none while no row would need one, then those that all rows together need.
+        """Return the repairs of the extract: none while no row would need one, then those that all
+        rows together need.
 
-        Once one could be needed, the extract is read a second time, only for the columns that are evidence.
+        Once one could be needed, the extract is read a second time, only for the columns that are
+        evidence.
         """
         if self._decided is not None:
             refuse_scientific(rows, self._issuer.repairs, self._name)
@@ -153,13 +167,18 @@ class Route:
         rows, verdicts = block.rows, validate(block.rows, self._as_of, self._issuer.rules)
         if self._scope.prior is not None and self._issuer.full_portfolio:
             named = {"column": pl.lit(CUID), "code": pl.lit(NAMELESS), "severity": pl.lit("reject")}
-            verdicts = pl.concat([verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)])
+            verdicts = pl.concat(
+                [verdicts, rows.filter("cuid_made").select("row", **named).select(*VERDICT)]
+            )
         if self._scope.inspection is not None:
-            self._scope.inspection.verdicts.update(verdicts.select("column", "code", "severity").iter_rows())
+            self._scope.inspection.verdicts.update(
+                verdicts.select("column", "code", "severity").iter_rows()
+            )
         return Validated(block, verdicts)
 
     def process(self, validated: Validated) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return a block's good rows and the ledger records of the others, by what the blocks before it held.
+        """Return a block's good rows and the ledger records of the others, by what the blocks
+        before it held.
 
         Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
         """
@@ -169,14 +188,24 @@ class Route:
         sound = self._written(rows.filter(~refused))
         found = mark(self._seen, sound, self._issuer.rules)
         reasons = pl.concat([verdicts, found])
-        rejects, warnings = reasons.filter(severity="reject"), reasons.filter(pl.col("severity") != "reject")
+        rejects, warnings = (
+            reasons.filter(severity="reject"),
+            reasons.filter(pl.col("severity") != "reject"),
+        )
         clashing = _refused(sound, found)
-        good, suppressed = self._suppress(self._with_origin(with_reasons(sound.filter(~clashing), warnings)))
-        unsent = pl.concat([rows.filter(refused).select(_IDENTITY), sound.filter(clashing).select(_IDENTITY)])
+        good, suppressed = self._suppress(
+            self._with_origin(with_reasons(sound.filter(~clashing), warnings))
+        )
+        unsent = pl.concat(
+            [rows.filter(refused).select(_IDENTITY), sound.filter(clashing).select(_IDENTITY)]
+        )
         repeated = _refused(unsent, found.filter(pl.col("code").str.ends_with(".repeated")))
         others = [
             suppressed,
-            unsent_records(with_reasons(unsent, rejects), pl.when(repeated).then(_DUPLICATE).otherwise(_REJECTED)),
+            unsent_records(
+                with_reasons(unsent, rejects),
+                pl.when(repeated).then(_DUPLICATE).otherwise(_REJECTED),
+            ),
             unread_records(block.unread, _REJECTED),
             unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), _SUPPRESSED),
         ]
@@ -193,11 +222,15 @@ class Route:
         return sorted(self._reasons.values(), key=lambda one: (-one.rows, one.code))
 
     def _written(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Hash CVVs, write each row's line, add the keys that identify it in other blocks and runs, drop its cells."""
+        """Hash CVVs, write each row's line, add the keys that identify it in other blocks and runs,
+        drop its cells.
+        """
         keep = self._scope.keep_cells
         hashed = hash_cvv(rows)
         text = lines(hashed, self._order)
-        rows = (rows if keep else hashed).with_columns(text.alias("text"), is_test_card(pl.col(PAN)).alias("test"))
+        rows = (rows if keep else hashed).with_columns(
+            text.alias("text"), is_test_card(pl.col(PAN)).alias("test")
+        )
         rows = _checked(keyed(rows), everyone=self._issuer.full_portfolio)
         return rows if keep else rows.select(_KEPT)
 
@@ -212,34 +245,50 @@ class Route:
         if prior is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
         why = prior.suppressed(good, self._as_of, resend_policy(self._issuer, self._as_of))
-        resting = good.filter(why.is_not_null()).with_columns(reasons=pl.concat_list("|" + pl.lit(why.drop_nulls())))
+        resting = good.filter(why.is_not_null()).with_columns(
+            reasons=pl.concat_list("|" + pl.lit(why.drop_nulls()))
+        )
         return good.filter(why.is_null()), unsent_records(resting, _SUPPRESSED)
 
     def _tally(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count the reasons in the ledger and the kinds of cards that are sent."""
-        told = pl.concat(frame.select("row", "reasons") for frame in (good, records)).explode("reasons").drop_nulls()
+        told = (
+            pl.concat(frame.select("row", "reasons") for frame in (good, records))
+            .explode("reasons")
+            .drop_nulls()
+        )
         code = pl.col("reasons").str.split("|").list.last().alias("code")
-        for one, rows, first in told.group_by(code).agg(pl.len(), pl.col("row").bottom_k(FIRST_ROWS)).iter_rows():
+        for one, rows, first in (
+            told.group_by(code).agg(pl.len(), pl.col("row").bottom_k(FIRST_ROWS)).iter_rows()
+        ):
             before = self._reasons.get(one, ReasonRows(one, 0, ()))
-            self._reasons[one] = ReasonRows(one, before.rows + rows, (*before.first, *sorted(first))[:FIRST_ROWS])
+            self._reasons[one] = ReasonRows(
+                one, before.rows + rows, (*before.first, *sorted(first))[:FIRST_ROWS]
+            )
         test = int(good["test"].sum())
         self.test_cards += test
         self.other_cards += good.height - test
 
 
 def _checked(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
-    """Add CHECKS, by which other runs know a card; of name and address for everyone, or where we made the cuid."""
+    """Add CHECKS, by which other runs know a card; of name and address for everyone, or where we
+    made the cuid.
+    """
     reissue = pl.lit(None, pl.UInt32)
     if REISSUE in rows.columns:
         reissue = pl.when(pl.col(REISSUE).is_not_null()).then(crc(rows, REISSUE))
-    rows = rows.with_columns(**dict.fromkeys(CHECKS, pl.lit(None, pl.UInt32)) | {"reissue_check": reissue})
+    rows = rows.with_columns(
+        **dict.fromkeys(CHECKS, pl.lit(None, pl.UInt32)) | {"reissue_check": reissue}
+    )
     if everyone:
         return check_values(rows)
     at = rows["cuid_made"].arg_true()
     if at.is_empty():
         return rows
     made = check_values(rows[at])
-    return rows.with_columns(rows[name].scatter(at, made[name]) for name in ("name_check", "address_check"))
+    return rows.with_columns(
+        rows[name].scatter(at, made[name]) for name in ("name_check", "address_check")
+    )
 
 
 def _refused(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.Series:
@@ -248,7 +297,9 @@ def _refused(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.Series:
 
 
 def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
-    """Add cuid_made, last_4, expiration (YYMM); the cuid `cl-<12 hex of the extract's SHA-256>-<row>` for none."""
+    """Add cuid_made, last_4, expiration (YYMM); the cuid `cl-<12 hex of the extract's
+    SHA-256>-<row>` for none.
+    """
     pan, month, year = pl.col(PAN), pl.col(MONTH), pl.col(YEAR)
     dated = year.str.contains("^[0-9]{2}$") & month.str.contains("^(0[1-9]|1[0-2])$")
     absent = rows[CUID].is_null()
@@ -274,7 +325,9 @@ class SelectedRows:
     def __init__(self, rows: pl.DataFrame, corrections: pl.DataFrame | None = None) -> None:
         self.rows = rows.select(pl.col(name).cast(kind) for name, kind in PICK.items())
         given = pl.DataFrame(schema={"row": pl.UInt32}) if corrections is None else corrections
-        self._corrections = given.select(pl.col("row").cast(pl.UInt32), *(name for name in columns() if name in given))
+        self._corrections = given.select(
+            pl.col("row").cast(pl.UInt32), *(name for name in columns() if name in given)
+        )
 
     def keep(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the selected rows of a frame (with `row`)."""
@@ -282,10 +335,14 @@ class SelectedRows:
 
     def origins(self, rows: pl.DataFrame) -> pl.Series:
         """Return the row of the earlier run that each row repeats."""
-        return rows.select("row").join(self.rows, on="row", how="left", maintain_order="left")["origin"]
+        return rows.select("row").join(self.rows, on="row", how="left", maintain_order="left")[
+            "origin"
+        ]
 
     def correct(self, rows: pl.DataFrame, *, codes: bool = False) -> pl.DataFrame:
-        """Replace mapped values by corrected ones; postal codes, which have lost no zeros, only after the repairs."""
+        """Replace mapped values by corrected ones; postal codes, which have lost no zeros, only
+        after the repairs.
+        """
         names = [name for name in self._corrections.columns[1:] if (name == POSTAL_CODE) == codes]
         if not names or self._corrections.is_empty():
             return rows

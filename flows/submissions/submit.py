@@ -1,7 +1,7 @@
 """Submit one extract: plan, claim, one streaming pass, gates, and the manifest last.
 
-Nothing counts before the manifest; until then the same command again is the recovery. A new run of an extract is
-refused where an earlier one may have sent its cards.
+Nothing counts before the manifest; until then the same command again is the recovery. A new run of
+an extract is refused where an earlier one may have sent its cards.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,7 +18,14 @@ from flows.runs.attempts import survey_cards
 from flows.runs.chains import append_commit, last_commit, recent_commits
 from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
-from flows.runs.context import DROPPED, Adapters, IssuerContext, ensure_store_safe, overlaid, record_event
+from flows.runs.context import (
+    DROPPED,
+    Adapters,
+    IssuerContext,
+    ensure_store_safe,
+    overlaid,
+    record_event,
+)
 from flows.runs.documents import (
     AbandonedError,
     LedgerPurgedError,
@@ -67,7 +74,9 @@ class Submitted(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def submit(context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None) -> Submitted:
+def submit(
+    context: IssuerContext, request: Request, on_progress: OnProgress = lambda _: None
+) -> Submitted:
     """Take one extract all the way to its manifest; a finished run is left as it is."""
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         find_extract(context, request.extract)
@@ -75,20 +84,26 @@ def submit(context: IssuerContext, request: Request, on_progress: OnProgress = l
         finish_commits(context)  # first: what died half-way must not be planned anew
         job, remarks = prepare(context, request)
         done = execute(context, job, sealer, on_progress)
-        return done._replace(remarks=(*remarks, *done.remarks, *(warning.text for warning in sealer.warnings)))
+        return done._replace(
+            remarks=(*remarks, *done.remarks, *(warning.text for warning in sealer.warnings))
+        )
 
 
 def prepare(
     context: IssuerContext, request: Request, note: Note = stop, entry: Entry | None = None
 ) -> tuple[Job, tuple[str, ...]]:
-    """Plan the run of an extract (default: of that name), with remarks; `note` takes what holds a changed one."""
+    """Plan the run of an extract (default: of that name), with remarks; `note` takes what holds a
+    changed one.
+    """
     entry = entry or find_extract(context, request.extract)
     guarded = context.issuer.full_portfolio or context.issuer.resend.seen_before != "send"
     survey = survey_cards(context) if guarded else None
     since = survey.commit if survey else last_commit(context.adapters.store, context.issuer.issuer)
     known, prior = (survey.digest, survey.known) if survey else ("", None)
     day = business_date(context, entry, request.business_date)
-    asked = RunInputs(day, redact(request.new_run), known=known, dated=request.business_date is not None)
+    asked = RunInputs(
+        day, redact(request.new_run), known=known, dated=request.business_date is not None
+    )
     source = identify(context.adapters.store, entry)
     watched = context.issuer.source.same_name != "replace" and CHANGED_EXTRACT not in request.opened
     if watched and (changed := changed_extract(context, entry, source, asked, prior)):
@@ -96,10 +111,14 @@ def prepare(
     plan, remarks = make_plan(context, source, asked)
     options = [word for gate in sorted(request.opened) for word in ("--open", gate)]
     line = submit_line(source.key, *options, *(("--new-run", plan.reason) if plan.reason else ()))
-    return Job(plan, entry, RowScope(prior=prior), request.opened, line, since, guarded, request.expected), remarks
+    return Job(
+        plan, entry, RowScope(prior=prior), request.opened, line, since, guarded, request.expected
+    ), remarks
 
 
-def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None) -> Submitted:
+def execute(
+    context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None
+) -> Submitted:
     """Take a planned run to its manifest under its claim; a finished one is left as it is."""
     adapters, keys = context.adapters, keys_of(job.plan.run)
     done = finished(adapters.store, keys)
@@ -118,14 +137,21 @@ def execute(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnPro
         if job.opened:  # before the commit: a crash right after it would lose the record
             record_event(adapters, keys, "opened", gates=sorted(job.opened))
         manifest, remarks = _build(context, job, sealer, checked)
-        append_commit(adapters.store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
-        return Submitted(manifest, already=not _commit(context, manifest, job.entry), remarks=remarks)
+        append_commit(
+            adapters.store, context.issuer.issuer, manifest, job.since, guarded=job.guarded
+        )
+        return Submitted(
+            manifest, already=not _commit(context, manifest, job.entry), remarks=remarks
+        )
 
 
 def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = None) -> bool:
-    """Write manifest and what follows; False where a twin wrote it, AbandonedError where an operator was first."""
+    """Write manifest and what follows; False where a twin wrote it, AbandonedError where an
+    operator was first.
+    """
     adapters, keys = context.adapters, keys_of(manifest.run)
-    if manifest.counts.submitted:  # before the commit, which nothing repeats; the issuer need not wait for results
+    # before the commit, which nothing repeats; the issuer need not wait for results
+    if manifest.counts.submitted:
         write_unsent(adapters.store, keys, manifest, portfolio=context.issuer.full_portfolio)
     try:
         ours = write_once(adapters.store, keys.manifest, canonical(manifest))
@@ -140,16 +166,24 @@ def _commit(context: IssuerContext, manifest: Manifest, extract: Entry | None = 
 
 
 def _report_unsent(context: IssuerContext, manifest: Manifest) -> None:
-    """Write the report of a run that sent nothing, unless there is one: no result will ever bring it."""
+    """Write the report of a run that sent nothing, unless there is one: no result will ever bring
+    it.
+    """
     store, keys = context.adapters.store, keys_of(manifest.run)
-    if not manifest.counts.submitted and read_if_stored(store, keys.report("summary.json"), 0) is None:
-        from flows.reports.rebuild import rebuild  # rare, and its page and workbook take 60 ms to import
+    if (
+        not manifest.counts.submitted
+        and read_if_stored(store, keys.report("summary.json"), 0) is None
+    ):
+        # rare, and its page and workbook take 60 ms to import
+        from flows.reports.rebuild import rebuild
 
         rebuild(context, manifest.run)
 
 
 def finish_commits(context: IssuerContext) -> None:
-    """Finish runs that died within their commit: write the manifest, or the report of a run that sent nothing."""
+    """Finish runs that died within their commit: write the manifest, or the report of a run that
+    sent nothing.
+    """
     store, issuer = context.adapters.store, context.issuer.issuer
     for manifest in recent_commits(store, issuer):
         if manifest.newer:  # it is finished by its version
@@ -165,26 +199,40 @@ def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
     try:
         yield
     except (ExtractError, GateError, BalanceError, OperatorError) as error:
-        with suppress(CardlinkError):  # on a full disk recording fails too: the first error is the one to show
+        # on a full disk recording fails too: the first error is the one to show
+        with suppress(CardlinkError):
             sentence = error.message.format(**error.fields).rstrip(".")
             record_event(adapters, keys, "refused", why=type(error).__name__, sentence=sentence)
         raise
 
 
-def _build(context: IssuerContext, job: Job, sealer: Sealer, progress: OnProgress) -> tuple[Manifest, tuple[str, ...]]:
-    """Build chunks and ledger; return the manifest that would commit them, and remarks; raises where a gate fails."""
+def _build(
+    context: IssuerContext, job: Job, sealer: Sealer, progress: OnProgress
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Build chunks and ledger; return the manifest that would commit them, and remarks; raises
+    where a gate fails.
+    """
     store, plan, keys = context.adapters.store, job.plan, keys_of(job.plan.run)
     built = build_run(context, job, sealer, progress)
     manifest = built.manifest
-    refused = next(refusals(built, context.issuer, OPENABLE if plan.selection else job.opened), None)
+    refused = next(
+        refusals(built, context.issuer, OPENABLE if plan.selection else job.opened), None
+    )
     if refused is not None:
         write_unsent(store, keys, manifest, portfolio=context.issuer.full_portfolio)
         raise refused
-    if job.expected not in (None, ExpectedOutcome(plan.source.sha256, manifest.counts, manifest.reasons)):
+    if job.expected not in (
+        None,
+        ExpectedOutcome(plan.source.sha256, manifest.counts, manifest.reasons),
+    ):
         raise UnexpectedOutcomeError(
-            extract=plan.source.key, now=manifest.counts.submitted, listed=job.expected.counts.submitted
+            extract=plan.source.key,
+            now=manifest.counts.submitted,
+            listed=job.expected.counts.submitted,
         )
-    return manifest, tuple(f"{plan.source.key} departs from the extracts before it: {one}" for one in built.drift)
+    return manifest, tuple(
+        f"{plan.source.key} departs from the extracts before it: {one}" for one in built.drift
+    )
 
 
 class SentTwiceError(OperatorError):
@@ -195,18 +243,24 @@ class SentTwiceError(OperatorError):
 
 
 def refuse_resend(context: IssuerContext, request: Request) -> None:
-    """Raise SentTwiceError where a new run of an extract might send cards that an earlier run has sent."""
+    """Raise SentTwiceError where a new run of an extract might send cards that an earlier run has
+    sent.
+    """
     if not request.new_run:
         return
     store, entry = context.adapters.store, find_extract(context, request.extract)
     sha256, day = identify(store, entry).sha256, business_date(context, entry)
     for plan in plans(store, context.issuer.issuer):
-        repeated = plan.source.sha256 == sha256 and (plan.as_of == day or not context.issuer.full_portfolio)
+        repeated = plan.source.sha256 == sha256 and (
+            plan.as_of == day or not context.issuer.full_portfolio
+        )
         if not repeated or read_manifest(store, keys_of(plan.run)) is None:
             continue
         chunks = outbox(context.adapters, plan.run)
         if sent := [item for item in chunks if item.state != "cancelled"]:
-            raise SentTwiceError(extract=request.extract, count=len(sent), chunks=len(chunks), run=plan.run)
+            raise SentTwiceError(
+                extract=request.extract, count=len(sent), chunks=len(chunks), run=plan.run
+            )
 
 
 # The dry run: the same route over a store whose writes stay in memory; nothing is sealed.
@@ -232,7 +286,9 @@ class Checked(NamedTuple):
     def verdict(self) -> str:
         """A sentence on what a submit would do."""
         if self.already:
-            return f"{self.extract} is committed as run {self.already}: a real run would send nothing."
+            return (
+                f"{self.extract} is committed as run {self.already}: a real run would send nothing."
+            )
         if self.refused:
             return f"{self.extract} would be refused: {self.refused}"
         rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {self.chunks:,} chunks"
@@ -247,13 +303,16 @@ class Checked(NamedTuple):
 
 
 def rehearse(
-    context: IssuerContext, request: Request, inspection: Inspection | None = None, entry: Entry | None = None
+    context: IssuerContext,
+    request: Request,
+    inspection: Inspection | None = None,
+    entry: Entry | None = None,
 ) -> Checked:
     """Check every row as a submit would, of the extract `entry` where it is not among the issuer's.
 
-    In a context that is `overlaid` what would pass is committed there, so that the next extract is checked as after it.
-    What is wrong with mapping and gates is noted in `inspection`, where there is one. Raises what a submit raises
-    before it reads the rows.
+    In a context that is `overlaid` what would pass is committed there, so that the next extract is
+    checked as after it. What is wrong with mapping and gates is noted in `inspection`, where there
+    is one. Raises what a submit raises before it reads the rows.
     """
     dry = overlaid(context)
     refuse_resend(dry, request)
@@ -265,7 +324,9 @@ def rehearse(
     if done is not None and inspection is None:
         found = [ReasonRows(code, rows, ()) for code, rows in done.reasons.items()]
         return _checked(done, found, ())._replace(already=done.run)
-    job = job._replace(scope=job.scope._replace(inspection=inspection, note=errors.append if inspection else stop))
+    job = job._replace(
+        scope=job.scope._replace(inspection=inspection, note=errors.append if inspection else stop)
+    )
     built = build_run(dry, job, None)
     errors += refusals(built, context.issuer, request.opened, REJECTS)
     if not errors and done is None:
@@ -275,13 +336,22 @@ def rehearse(
     return _checked(built.manifest, built.reasons, errors)._replace(already=already)
 
 
-def _checked(manifest: Manifest, found: Sequence[ReasonRows], errors: Iterable[CardlinkError]) -> Checked:
+def _checked(
+    manifest: Manifest, found: Sequence[ReasonRows], errors: Iterable[CardlinkError]
+) -> Checked:
     sizes = tuple(chunk.rows for chunk in manifest.chunks)
-    place, refused = (manifest.source.key, manifest.run, manifest.as_of), str(next(iter(errors), ""))
-    return Checked(*place, manifest.counts, len(sizes), sizes, tuple(found), manifest.repairs, refused)
+    place, refused = (
+        (manifest.source.key, manifest.run, manifest.as_of),
+        str(next(iter(errors), "")),
+    )
+    return Checked(
+        *place, manifest.counts, len(sizes), sizes, tuple(found), manifest.repairs, refused
+    )
 
 
-NO_ROWS = Checked("", "", date.min, Counts(lines=0, read=0, **dict.fromkeys(FATES, 0)), 0, (), (), {}, "")
+NO_ROWS = Checked(
+    "", "", date.min, Counts(lines=0, read=0, **dict.fromkeys(FATES, 0)), 0, (), (), {}, ""
+)
 
 
 def check_selection(dry: IssuerContext, job: Job) -> Checked:

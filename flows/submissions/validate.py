@@ -31,8 +31,8 @@ class _DisagreeError(Exception):
     """Pandera's checks are not those of the table, or a row fails one of them and no rule."""
 
 
-# The rules of one severity: the expression of each, and its verdict where it fails: column, code, severity, and rank,
-# the rule's place in the table.
+# The rules of one severity: the expression of each, and its verdict where it fails: column, code,
+# severity, and rank, the rule's place in the table.
 SeverityRules = tuple[tuple[pl.Expr, ...], pl.DataFrame]
 
 
@@ -48,22 +48,32 @@ class Contract(NamedTuple):
 
 
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
-    """Return verdicts (VERDICT) in the order of the rows; a row without a verdict `reject` passed pandera (2.6).
+    """Return verdicts (VERDICT) in the order of the rows; a row without a verdict `reject` passed
+    pandera (2.6).
 
     `rows`: row and the portal's columns, normalised; `as_of` is the business date. A cell has at most one verdict of
-    each severity: the first rule it breaks. Raises BugError, without any value, where the columns are not the schema's.
+    each severity: the first rule it breaks. Raises BugError, without any value, where the columns
+    are not the schema's.
     """
     contract = contract_of(rules.RULES, as_of, settings)
     try:
         ranked = pl.concat([_NONE, *_verdicts(contract, rows)]).sort("row", "rank")
-        return ranked.unique(["row", "column", "severity"], keep="first", maintain_order=True).select(*VERDICT)
+        return ranked.unique(
+            ["row", "column", "severity"], keep="first", maintain_order=True
+        ).select(*VERDICT)
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
-        problem = "pandera and the rules disagree" if isinstance(error, _DisagreeError) else type(error).__name__
+        problem = (
+            "pandera and the rules disagree"
+            if isinstance(error, _DisagreeError)
+            else type(error).__name__
+        )
     raise BugError(place="validate", kind=problem)
 
 
 def _verdicts(contract: Contract, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield verdicts with their ranks; rows whose shape a screen names are validated by the rules behind it."""
+    """Yield verdicts with their ranks; rows whose shape a screen names are validated by the rules
+    behind it.
+    """
     for name, mask in _failed(contract.schema, rows).items():
         if name != SCREEN:
             yield _by_rule(rows.filter(mask), contract.by_severity[name])
@@ -73,11 +83,15 @@ def _verdicts(contract: Contract, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 @lru_cache(8)
 def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
-    """Make the pandera schema of the table: the columns in order, and one composite check for each severity.
+    """Make the pandera schema of the table: the columns in order, and one composite check for each
+    severity.
 
-    Rules with a screen have a schema of their own, asked of the rows with the shape without which none can be broken.
+    Rules with a screen have a schema of their own, asked of the rows with the shape without which
+    none can be broken.
     """
-    ranked = [(rank, rule) for rank, rule in enumerate(table) if rule.severity_by(settings) in SEVERITIES]
+    ranked = [
+        (rank, rule) for rank, rule in enumerate(table) if rule.severity_by(settings) in SEVERITIES
+    ]
     behind = [(rank, rule) for rank, rule in ranked if rule.screen]
     cells = {name: pa.Column(pl.String, nullable=True) for name in columns()}
     plain = _contract(cells, [one for one in ranked if one not in behind], as_of, settings, behind)
@@ -88,11 +102,20 @@ Ranked = Sequence[tuple[int, rules.Rule]]
 
 
 def _contract(
-    cells: dict[str, pa.Column], ranked: Ranked, as_of: date, settings: RuleSettings, behind: Ranked = ()
+    cells: dict[str, pa.Column],
+    ranked: Ranked,
+    as_of: date,
+    settings: RuleSettings,
+    behind: Ranked = (),
 ) -> Contract:
-    """Make a schema of these columns, none where they were judged already, and of the checks of these rules."""
+    """Make a schema of these columns, none where they were judged already, and of the checks of
+    these rules.
+    """
     asked: dict[str, SeverityRules] = {}
-    shapes = [rules.unlike(name, *(one.screen for _, one in behind if one.column == name)) for name in columns()]
+    shapes = [
+        rules.unlike(name, *(one.screen for _, one in behind if one.column == name))
+        for name in columns()
+    ]
     checks = [_check(SCREEN, shapes)] if behind else []
     for severity in SEVERITIES:
         mine = [(rank, rule) for rank, rule in ranked if rule.severity_by(settings) == severity]
@@ -101,8 +124,14 @@ def _contract(
         named = tuple(one.alias(code) for code, one in holds.items())
         asked[severity] = named, pl.DataFrame(reported, _NONE.drop("row").schema, orient="row")
         if mine:
-            checks.append(_check(severity, [holds[rule.code] for _, rule in mine if rule.narrows not in holds]))
-    return Contract(pa.DataFrameSchema(cells, checks=checks, strict=bool(cells), ordered=True), asked)
+            checks.append(
+                _check(
+                    severity, [holds[rule.code] for _, rule in mine if rule.narrows not in holds]
+                )
+            )
+    return Contract(
+        pa.DataFrameSchema(cells, checks=checks, strict=bool(cells), ordered=True), asked
+    )
 
 
 def _check(name: str, holds: Sequence[pl.Expr]) -> pa.Check:
@@ -112,22 +141,30 @@ def _check(name: str, holds: Sequence[pl.Expr]) -> pa.Check:
 
 
 def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series]:
-    """Return, for each check with failures, which rows fail it; _DisagreeError where the columns are wrong."""
+    """Return, for each check with failures, which rows fail it; _DisagreeError where the columns
+    are wrong.
+    """
     failed: dict[str, pl.Series] = {}
     with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
         try:
-            schema.validate(rows.select(name for name in columns() if name in rows.columns), lazy=True)
+            schema.validate(
+                rows.select(name for name in columns() if name in rows.columns), lazy=True
+            )
         except SchemaErrors as errors:
             for error in errors.schema_errors:
                 name = getattr(error.check, "name", None)
-                if name not in (*SEVERITIES, SCREEN) or not isinstance(error.check_output, pl.DataFrame):
+                if name not in (*SEVERITIES, SCREEN) or not isinstance(
+                    error.check_output, pl.DataFrame
+                ):
                     raise _DisagreeError from None
                 failed[name] = ~error.check_output.to_series()
     return failed
 
 
 def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
-    """Return row, rank, column, code, severity of every rule that these rows break; _DisagreeError for none."""
+    """Return row, rank, column, code, severity of every rule that these rows break; _DisagreeError
+    for none.
+    """
     holds, reported = asked
     rule, at = np.nonzero(~rows.select(holds).to_numpy().T)
     if len(np.unique(at)) != rows.height:

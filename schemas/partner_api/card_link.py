@@ -1,4 +1,5 @@
-"""A single card link: the objects of its request with their rules, and its record (interface.md 2.8 and 2.9).
+"""A single card link: the objects of its request with their rules, and its record (interface.md 2.8
+and 2.9).
 
 What is in a request is a cardholder and a card: no repr and no error shows a value.
 """
@@ -7,7 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
@@ -15,7 +24,8 @@ from schemas.expressions import CVV_SHAPE, MONTH_SHAPE, YEAR_SHAPE
 from schemas.partner_api.jobs import Id, StoredOutcomes, Text
 from schemas.places import COUNTRIES
 
-HYDRATE_CARDHOLDER: Final = ("card", "card.cardholder")  # the hydrations of a link's record that are documented (4)
+# the hydrations of a link's record that are documented (4)
+HYDRATE_CARDHOLDER: Final = ("card", "card.cardholder")
 
 Filled = Annotated[str, StringConstraints(min_length=1)]
 
@@ -71,10 +81,17 @@ class Address(Private):
 class Card(Private):
     """The card: a reference to one the service has, or null and every property of a new one."""
 
-    reference: dict[str, Any] | None  # required, null included: first, because the rules below check it
-    pan: Annotated[str, StringConstraints(pattern=r"^[0-9]{12,19}$")] | None = Field(None, validate_default=True)
-    expiration_month: Annotated[str, StringConstraints(pattern=MONTH_SHAPE)] | None = Field(None, validate_default=True)
-    expiration_year: Annotated[str, StringConstraints(pattern=YEAR_SHAPE)] | None = Field(None, validate_default=True)
+    # required, null included: first, because the rules below check it
+    reference: dict[str, Any] | None
+    pan: Annotated[str, StringConstraints(pattern=r"^[0-9]{12,19}$")] | None = Field(
+        None, validate_default=True
+    )
+    expiration_month: Annotated[str, StringConstraints(pattern=MONTH_SHAPE)] | None = Field(
+        None, validate_default=True
+    )
+    expiration_year: Annotated[str, StringConstraints(pattern=YEAR_SHAPE)] | None = Field(
+        None, validate_default=True
+    )
     name_on_card: Filled | None = Field(None, validate_default=True)
     nickname: Filled | None = Field(None, validate_default=True)
     cvv: Annotated[str, StringConstraints(pattern=CVV_SHAPE)] | None = None
@@ -88,7 +105,9 @@ class Card(Private):
 
 
 class CardLinkRequest(Private):
-    """The objects of one link request; the client adds the credentials, the FI key and the safe key."""
+    """The objects of one link request; the client adds the credentials, the FI key and the safe
+    key.
+    """
 
     cardholder: Cardholder
     address: Address
@@ -96,7 +115,9 @@ class CardLinkRequest(Private):
     expiration: Expiration | None = None
 
     def body(self) -> dict[str, Any]:
-        """Return the request's own part of the JSON: absent properties left out, `card.reference` never."""
+        """Return the request's own part of the JSON: absent properties left out, `card.reference`
+        never.
+        """
         plain = self.model_dump(exclude_none=True)
         return {**plain, "card": {"reference": self.card.reference, **plain["card"]}}
 
@@ -124,12 +145,21 @@ class CardLink(StoredOutcomes):
     """A link's record (2.9): its URL and token are personal secrets."""
 
     id: Annotated[Id, Field(validation_alias=AliasChoices("id", "card_link_id"))] = None
-    url: Annotated[Text, Field(repr=False, validation_alias=AliasChoices("url", "card_link_url", "link"))] = None
+    url: Annotated[
+        Text, Field(repr=False, validation_alias=AliasChoices("url", "card_link_url", "link"))
+    ] = None
     cardholder_long_token: Annotated[Text, Field(repr=False)] = None
     expires_raw: Annotated[
-        Text, Field(validation_alias=AliasChoices("expiration_date", "expires_on", "expiration", "expires_at"))
+        Text,
+        Field(
+            validation_alias=AliasChoices(
+                "expiration_date", "expires_on", "expiration", "expires_at"
+            )
+        ),
     ] = None
-    opened_raw: Annotated[Text, Field(validation_alias=AliasChoices("opened_on", "opened_at", "verified_on"))] = None
+    opened_raw: Annotated[
+        Text, Field(validation_alias=AliasChoices("opened_on", "opened_at", "verified_on"))
+    ] = None
     card: Annotated[LinkedCard | None, BeforeValidator(_record)] = None
 
     stated_cardholder_id: Annotated[Id, Field(validation_alias="cardholder_id")] = None
@@ -138,11 +168,17 @@ class CardLink(StoredOutcomes):
     def cardholder_id(self) -> str | None:
         """The id of the cardholder at the service; None if the record does not have it."""
         card = self.card or LinkedCard()
-        return (card.cardholder or LinkedCardholder()).id or card.cardholder_id or self.stated_cardholder_id
+        return (
+            (card.cardholder or LinkedCardholder()).id
+            or card.cardholder_id
+            or self.stated_cardholder_id
+        )
 
 
 class Refusal(NamedTuple):
-    """Why the service created no link: reason codes for messages, and its own text, masked, for the records."""
+    """Why the service created no link: reason codes for messages, and its own text, masked, for the
+    records.
+    """
 
     codes: str
     message: str

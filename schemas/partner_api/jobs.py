@@ -1,7 +1,8 @@
-"""The service's placement jobs: records, status messages and credential requests (interface.md 2.1 to 2.4).
+"""The service's placement jobs: records, status messages and credential requests (interface.md 2.1
+to 2.4).
 
-Readers of a moving interface: unknown fields are left aside, what is not as documented is absent, statuses and
-termination types are open sets. Texts meant for a cardholder are in no repr.
+Readers of a moving interface: unknown fields are left aside, what is not as documented is absent,
+statuses and termination types are open sets. Texts meant for a cardholder are in no repr.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
-PENDING: Final = "PENDING"  # a status with this prefix blocks the job until its request is answered (2.3)
+# a status with this prefix blocks the job until its request is answered (2.3)
+PENDING: Final = "PENDING"
 UPDATING: Final = "UPDATING"  # authentication has succeeded: the user may leave (1)
 ACK: Final = "ack"  # the answer to a request of the acknowledgement kind (2.5)
 JOB_STATUS: Final = "job_status"
 
 
 def text(value: object) -> str | None:
-    """Return a text without half surrogates, which no file or terminal accepts; None for anything else."""
+    """Return a text without half surrogates, which no file or terminal accepts; None for anything
+    else.
+    """
     return value.encode("utf-8", "replace").decode() or None if isinstance(value, str) else None
 
 
@@ -84,11 +88,17 @@ class Prompt(StoredOutcomes):
 
     key_name: str
     label: Annotated[Text, Field(repr=False)] = None  # may contain dynamic text for the user
-    secret: Annotated[bool, BeforeValidator(lambda value: value not in (False, "false", "False", 0))] = True
+    secret: Annotated[
+        bool, BeforeValidator(lambda value: value not in (False, "false", "False", 0))
+    ] = True
 
 
 def _prompts(value: object) -> list[dict[str, Any]]:
-    return [one for one in _objects(value) if text(one.get("key_name")) == one.get("key_name") is not None]
+    return [
+        one
+        for one in _objects(value)
+        if text(one.get("key_name")) == one.get("key_name") is not None
+    ]
 
 
 Prompts = Annotated[tuple[Prompt, ...], BeforeValidator(_prompts)]
@@ -102,7 +112,9 @@ class JobMessage(StoredOutcomes):
 
 
 class CredentialRequest(StoredOutcomes):
-    """Input a job waits for (2.4): kept by the service until it is answered with its envelope id."""
+    """Input a job waits for (2.4): kept by the service until it is answered with its envelope
+    id.
+    """
 
     kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = (
         None  # informational, no decision uses it
@@ -121,14 +133,18 @@ class JobRecord(RunStatus):
     card_id: Id = None
     account_id: Id = None
     type: Text = None
-    merchant_site: Annotated[Text, Field(validation_alias=AliasChoices("merchant_site", "merchant_site_name"))] = None
+    merchant_site: Annotated[
+        Text, Field(validation_alias=AliasChoices("merchant_site", "merchant_site_name"))
+    ] = None
     created_on: Text = None
     last_updated_on: Text = None
     requests: tuple[CredentialRequest, ...] = ()
 
 
 class Messages(NamedTuple):
-    """What a messages endpoint returned: status messages in order, requests, and the number of other elements."""
+    """What a messages endpoint returned: status messages in order, requests, and the number of
+    other elements.
+    """
 
     statuses: tuple[JobMessage, ...] = ()
     requests: tuple[CredentialRequest, ...] = ()

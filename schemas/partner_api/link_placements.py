@@ -1,6 +1,8 @@
-"""The placements of a run's links: one record per linked row (`placements/part-00001.parquet` of the run).
+"""The placements of a run's links: one record per linked row (`placements/part-00001.parquet` of
+the run).
 
-No address of a link, no token, no card data, and none of the texts the service shows to a cardholder.
+No address of a link, no token, no card data, and none of the texts the service shows to a
+cardholder.
 """
 
 from __future__ import annotations
@@ -13,17 +15,22 @@ import polars as pl
 from schemas.tables import Table
 
 BILLABLE: Final = "BILLABLE"  # the success exit (interface.md 7)
-PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})  # statuses of a transaction report that mean: card placed
-FAILURES: Final = ("USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE")  # interface.md 2.1; an open set
-AUTHENTICATED: Final = frozenset({"UPDATING", *PLACED})  # statuses reached after authentication with the site only
-OTHER: Final = "OTHER"  # anything that is no code: the partner's statuses are open sets, and we do not store its texts
+# statuses of a transaction report that mean: card placed
+PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})
+# interface.md 2.1; an open set
+FAILURES: Final = ("USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE")
+# statuses reached after authentication with the site only
+AUTHENTICATED: Final = frozenset({"UPDATING", *PLACED})
+# anything that is no code: the partner's statuses are open sets, and we do not store its texts
+OTHER: Final = "OTHER"
 CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
 
 ENDS: Final = frozenset(
     {*FAILURES, "NEVER_STARTED"}
 )  # ends a report may name without a day; the last is seen in the wild
 
-# The partner's transaction report: folded spellings (letters and digits only) of its columns, the documented first.
+# The partner's transaction report: folded spellings (letters and digits only) of its columns, the
+# documented first.
 TRANSACTIONS: Final[dict[str, tuple[str, ...]]] = {
     "cuid": ("cuid", "cardholdercuid"),
     "status": ("status", "transactionstatus", "jobstatus", "terminationtype"),
@@ -52,7 +59,8 @@ class Placements(Table):
     row: pl.UInt32 = pa.Field(ge=1, unique=True)
     cuid: pl.String = pa.Field(nullable=True)
     last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
-    cardholder_id: pl.String = pa.Field(nullable=True)  # the service's id; null until the link record has it
+    # the service's id; null until the link record has it
+    cardholder_id: pl.String = pa.Field(nullable=True)
     opened: pl.Boolean  # its link record says so, or a job of the cardholder runs or ran
     authenticated: pl.Boolean  # with a merchant site, in one job at least
     jobs: pl.List(JOB)  # type: ignore[valid-type]  # all known; mypy wants a class where pandera reads a dtype
@@ -61,9 +69,11 @@ class Placements(Table):
     termination_type: pl.String = pa.Field(nullable=True, str_matches=CODE)
     merchant_site: pl.String = pa.Field(nullable=True)
     running: pl.Boolean  # a job has not ended, and none has placed the card
-    settled: pl.Boolean  # the card is placed and every job's record was read: this row is not queried any more
+    # the card is placed and every job's record was read: this row is not queried any more
+    settled: pl.Boolean
     reads: pl.UInt32  # objects below placements/messages/ that are counted in
-    trouble: pl.String = pa.Field(nullable=True)  # why the last check learnt nothing, such as link.record.missing
+    # why the last check learnt nothing, such as link.record.missing
+    trouble: pl.String = pa.Field(nullable=True)
     seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # the last check; as above
 
 

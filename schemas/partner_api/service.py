@@ -1,4 +1,6 @@
-"""The table `[service]` of the issuer's TOML: the partner's API, with a setting for all that it leaves open."""
+"""The table `[service]` of the issuer's TOML: the partner's API, with a setting for all that it
+leaves open.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,36 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 
 
 class ServiceSettings(Settings):
-    """Where the partner's API is and how it is spoken to; credentials come from the environment only."""
+    """Where the partner's API is and how it is spoken to; credentials come from the environment
+    only.
+    """
 
     base_url: str = setting(..., "address of the partner's service: https, or http on loopback")
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = setting(
         "service", "prefix of the service's own request headers"
     )
-    login_path: Path = setting("/session", "path of the login: POST of app_name, app_key, username and password")
+    login_path: Path = setting(
+        "/session", "path of the login: POST of app_name, app_key, username and password"
+    )
     session_field: Name = setting(
-        "session_token", "field of its response that holds the token, sent as `Authorization: Bearer`"
+        "session_token",
+        "field of its response that holds the token, sent as `Authorization: Bearer`",
     )
     link_path: Path = setting(
         "/card_links", "path that creates a link; the record of a link is always `/card_links/<id>`"
     )
-    service_property: Name = setting("service", "property of the request that holds the service object")
+    service_property: Name = setting(
+        "service", "property of the request that holds the service object"
+    )
     fi_key: str = setting("", "key of the institution; needed for single links only")
-    fi_key_property: Name = setting("financial_institution_key", "property of the request that holds `fi_key`")
+    fi_key_property: Name = setting(
+        "financial_institution_key", "property of the request that holds `fi_key`"
+    )
     safe_key: str | None = setting(None, "key of the safe; unset: the service manages key storage")
     safe_key_property: Name = setting("safe_key", "property of the request that holds `safe_key`")
-    job_hydration: str = setting('["credential_requests"]', "value of the hydration header when a job is read")
+    job_hydration: str = setting(
+        '["credential_requests"]', "value of the hydration header when a job is read"
+    )
     access_key_fields: tuple[Name, ...] = setting(
         ("access_key", "messaging_access_key", "key"),
         "fields that may hold a channel's access key; the first that is present counts",
@@ -49,14 +62,19 @@ class ServiceSettings(Settings):
         None, "URL of a link, made from `{token}`, where link records hold none"
     )
     link_id: str = setting(
-        r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$", "regular expression that finds a link's id in its URL"
+        r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$",
+        "regular expression that finds a link's id in its URL",
     )
     connect_timeout_seconds: float = setting(5, "time to connect", gt=0)
     read_timeout_seconds: float = setting(30, "time to wait for a response", gt=0)
     tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
     requests_per_second: float = setting(10, "request rate", gt=0)
-    requests_at_a_time: int = setting(4, "concurrent requests when placements are read", ge=1, le=64)
-    look_again_hours: float = setting(6, "time before a link that is not placed yet is asked about again", gt=0)
+    requests_at_a_time: int = setting(
+        4, "concurrent requests when placements are read", ge=1, le=64
+    )
+    look_again_hours: float = setting(
+        6, "time before a link that is not placed yet is asked about again", gt=0
+    )
     follow_every_seconds: float = setting(2, "polling interval of `cardlink job follow`", gt=0)
     follow_cardholders: bool = setting(
         False, "read cardholders' messages; each is given once, so another client would miss it"
@@ -81,7 +99,9 @@ class ServiceSettings(Settings):
         if not (secure and parts.hostname):
             raise ValueError("base_url: an https address (http on loopback only)")
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("base_url: no credentials, query or fragment; credentials come from the environment")
+            raise ValueError(
+                "base_url: no credentials, query or fragment; credentials come from the environment"
+            )
         return self
 
     @property
@@ -100,11 +120,15 @@ class ServiceSettings(Settings):
         return f"{self.prefix}-messaging-access-key"
 
     def link_hydration(self, *parts: str) -> str:
-        """Return the hydration header's value for a link: a JSON array of strings, `card` and `card.cardholder`."""
+        """Return the hydration header's value for a link: a JSON array of strings, `card` and
+        `card.cardholder`.
+        """
         return json.dumps(parts)
 
     def url_of(self, token: str | None) -> str | None:
-        """Return the URL that `link_url` makes of a cardholder's long token (interface.md 2.9); None without either."""
+        """Return the URL that `link_url` makes of a cardholder's long token (interface.md 2.9);
+        None without either.
+        """
         return self.link_url.replace("{token}", token) if self.link_url and token else None
 
     def id_of(self, url: str) -> str | None:

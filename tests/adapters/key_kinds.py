@@ -1,4 +1,6 @@
-"""Every kind of public key that a partner may send, made by real gpg; and which part of it plain gpg would use."""
+"""Every kind of public key that a partner may send, made by real gpg; and which part of it plain
+gpg would use.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,7 @@ from tests.keys import Gpg
 LONG_AGO, LATER, LATEST = "20200101T000000", "20210601T000000", "20220601T000000"
 FUTURE = f"{datetime.now(UTC) + timedelta(days=400):%Y%m%dT000000}"
 DIGEST = ("--cert-digest-algo", "SHA512")  # P-521 takes no shorter one
-BATCH = (
-    "Key-Type: RSA\nKey-Length: {0}\nSubkey-Type: RSA\nSubkey-Length: {0}\nName-Real: Portal\n%no-protection\n%commit"
-)
+BATCH = "Key-Type: RSA\nKey-Length: {0}\nSubkey-Type: RSA\nSubkey-Length: {0}\nName-Real: Portal\n%no-protection\n%commit"
 
 Step = Callable[[Gpg, str], object]
 
@@ -35,7 +35,9 @@ def revoke(subkey: int) -> Step:
 
 
 @cache
-def key(primary: str, *steps: Step, since: str = "", ends: str = "never", usage: str = "sign,cert") -> PortalKey:
+def key(
+    primary: str, *steps: Step, since: str = "", ends: str = "never", usage: str = "sign,cert"
+) -> PortalKey:
     """Return a key of that primary algorithm, after the steps."""
 
     def make(gpg: Gpg) -> None:
@@ -48,16 +50,30 @@ def key(primary: str, *steps: Step, since: str = "", ends: str = "never", usage:
 
 @cache
 def stock(bits: int) -> PortalKey:
-    """Return what gpg's batch recipe without usages makes: key and subkey of one second, both able to encrypt."""
+    """Return what gpg's batch recipe without usages makes: key and subkey of one second, both able
+    to encrypt.
+    """
     return keys.made(lambda gpg: gpg("--gen-key", given=BATCH.format(bits).encode()))
 
 
 def used_by_gpg(key: PortalKey) -> str:
     """Return the key id that plain gpg, left to choose, seals to."""
     with tempfile.TemporaryDirectory() as home:
-        gpg = ["gpg", "--homedir", home, "--batch", "--quiet", "--no-autostart", "--trust-model", "always"]
+        gpg = [
+            "gpg",
+            "--homedir",
+            home,
+            "--batch",
+            "--quiet",
+            "--no-autostart",
+            "--trust-model",
+            "always",
+        ]
         subprocess.run([*gpg, "--import"], input=key.public, check=True, capture_output=True)
         sealed = subprocess.run(
-            [*gpg, "--recipient", key.fingerprint, "--encrypt"], input=b"x", check=True, capture_output=True
+            [*gpg, "--recipient", key.fingerprint, "--encrypt"],
+            input=b"x",
+            check=True,
+            capture_output=True,
         )
     return inspect(sealed.stdout)[0]

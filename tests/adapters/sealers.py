@@ -1,4 +1,6 @@
-"""What the tests of sealing share: a sealer in one call, chunks with a test card, and gpgs that behave oddly."""
+"""What the tests of sealing share: a sealer in one call, chunks with a test card, and gpgs that
+behave oddly.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from flows.simulator.portal_key import PortalKey
 
 TODAY = datetime.now(UTC).date()
 CARD = b"4242424242424242"
-CHUNKS = [Plain(f"bank-20261120-3f9c21aa-{number:05d}.csv", b"%d," % number + CARD + b"\n") for number in range(1, 6)]
+CHUNKS = [
+    Plain(f"bank-20261120-3f9c21aa-{number:05d}.csv", b"%d," % number + CARD + b"\n")
+    for number in range(1, 6)
+]
 
 
 def sealer_to(
@@ -40,8 +45,12 @@ def sealer_to(
 
 
 def gpg_that(folder: Path, does: str) -> str:
-    """Write a gpg that runs some shell lines first; `$real` is gpg, `$@` its arguments. Return its path."""
+    """Write a gpg that runs some shell lines first; `$real` is gpg, `$@` its arguments. Return its
+    path.
+    """
     script = folder / "gpg-odd"
-    script.write_text(f'#!/bin/sh\nreal={shutil.which("gpg")}\n{textwrap.dedent(does)}\nexec $real "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\nreal={shutil.which("gpg")}\n{textwrap.dedent(does)}\nexec $real "$@"\n'
+    )
     script.chmod(0o700)
     return str(script)

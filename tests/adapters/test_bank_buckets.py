@@ -1,4 +1,6 @@
-"""Buckets as banks have them: encrypted by a key of theirs, in an account of theirs, locked, scanned for malware."""
+"""Buckets as banks have them: encrypted by a key of theirs, in an account of theirs, locked,
+scanned for malware.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tests.night import BANK, Bench, issuer
 from tests.test_command_line import cardlink
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/5f1c1b1e-0000-4000-8000-000000000000"
-STRICT = StoreSettings(kms_key=KEY, bucket_key=True, owner="123456789012", lock_mode="COMPLIANCE", lock_days=30)
+STRICT = StoreSettings(
+    kms_key=KEY, bucket_key=True, owner="123456789012", lock_mode="COMPLIANCE", lock_days=30
+)
 SCANNED = StoreSettings(verdict_tag="Scan", verdict_clean="CLEAN")
 HEADER = "x-amz-"
 TOML = """
@@ -98,7 +102,9 @@ def test_every_call_names_the_account_and_every_write_its_key_and_only_evidence_
     assert [] == sent.lacking("expected-bucket-owner")
     assert [] == sent.lacking("server-side-encryption", *writes)
     assert {KEY} == {
-        one["x-amz-server-side-encryption-aws-kms-key-id"] for name, _, one in sent.calls if name in writes
+        one["x-amz-server-side-encryption-aws-kms-key-id"]
+        for name, _, one in sent.calls
+        if name in writes
     }
     assert [] == sent.lacking("server-side-encryption-bucket-key-enabled", *writes)
     kept = client.head_object(Bucket=name, Key=keys_of(run).manifest)
@@ -113,7 +119,9 @@ def test_every_call_names_the_account_and_every_write_its_key_and_only_evidence_
     assert evidence == sent.locked()
 
 
-def test_a_locked_manifest_cannot_be_deleted_for_good_by_anybody(moto_server: servers.S3Server) -> None:
+def test_a_locked_manifest_cannot_be_deleted_for_good_by_anybody(
+    moto_server: servers.S3Server,
+) -> None:
     client = servers.client(moto_server.endpoint)
     name = bucket(client)
     bench = Bench(S3Store(name, "", client, settings=STRICT), issuer())
@@ -139,7 +147,9 @@ def test_a_bucket_that_cannot_lock_refuses_the_run_before_anything_of_it_is_writ
     assert [] == list(bench.store.keys(f"{BANK}/runs/"))
 
 
-def test_a_store_without_settings_sends_none_of_these_headers(moto_server: servers.S3Server) -> None:
+def test_a_store_without_settings_sends_none_of_these_headers(
+    moto_server: servers.S3Server,
+) -> None:
     client = servers.client(moto_server.endpoint)
     sent = Sent(client)
     bench = Bench(S3Store(bucket(client), "", client), issuer())
@@ -148,18 +158,25 @@ def test_a_store_without_settings_sends_none_of_these_headers(moto_server: serve
 
     named = {header for *_, one in sent.calls for header in one}
     assert named.isdisjoint(
-        {HEADER + one for one in ("expected-bucket-owner", "server-side-encryption", "object-lock-mode")}
+        {
+            HEADER + one
+            for one in ("expected-bucket-owner", "server-side-encryption", "object-lock-mode")
+        }
     )
     assert [] == [one for one in sent.calls if "tagging" in one[0].lower()]
 
 
 @pytest.fixture
 def place(moto_server: servers.S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """An issuer on S3 whose drops are scanned, as the command line finds it; and a bench that drops what it likes."""
+    """An issuer on S3 whose drops are scanned, as the command line finds it; and a bench that drops
+    what it likes.
+    """
     for name, value in moto_server.environment.items():
         monkeypatch.setenv(name, value)
     prefix = uuid4().hex
-    (tmp_path / "bank.toml").write_text(TOML.format(prefix=prefix, fingerprint=keys.sound().fingerprint))
+    (tmp_path / "bank.toml").write_text(
+        TOML.format(prefix=prefix, fingerprint=keys.sound().fingerprint)
+    )
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
     return Bench(servers.store(moto_server, prefix), issuer())
 
@@ -183,9 +200,15 @@ def test_an_extract_waits_for_its_verdict_and_one_that_is_not_clean_is_never_tak
     name = place.drop(10)
     key = extracts(BANK) + name
 
-    waits, named = facts(tmp_path, "submit", "bank"), facts(tmp_path, "submit", "bank", "--extract", name)
+    waits, named = (
+        facts(tmp_path, "submit", "bank"),
+        facts(tmp_path, "submit", "bank", "--extract", name),
+    )
     tag(place, key, "THREATS_FOUND")
-    bad, refused = facts(tmp_path, "submit", "bank"), facts(tmp_path, "submit", "bank", "--extract", name)
+    bad, refused = (
+        facts(tmp_path, "submit", "bank"),
+        facts(tmp_path, "submit", "bank", "--extract", name),
+    )
     shown = facts(tmp_path, "extracts", "bank")
     alerts = [one.alert.kind for one in watch(wire(tmp_path, "bank"))]
     tag(place, key, "CLEAN")
@@ -193,19 +216,28 @@ def test_an_extract_waits_for_its_verdict_and_one_that_is_not_clean_is_never_tak
 
     assert (0, [], 75) == (waits[0], waits[1]["runs"], named[0])
     assert f"{key} has no malware verdict (tag Scan)" in waits[1]["waiting"][0]
-    assert (0, [], 2, "VerdictRefusedError") == (bad[0], bad[1]["runs"], refused[0], refused[1]["error"])
+    assert (0, [], 2, "VerdictRefusedError") == (
+        bad[0],
+        bad[1]["runs"],
+        refused[0],
+        refused[1]["error"],
+    )
     assert "its tag Scan is THREATS_FOUND, not CLEAN" in bad[1]["waiting"][0]
     assert ["unclean"] == [one["state"] for one in shown[1]["extracts"]]
     assert "extract-unclean" in alerts
     assert (0, 1) == (taken[0], len(taken[1]["runs"]))
-    assert "extract-unclean" in [one.alert.kind for one in watch(wire(tmp_path, "bank")) if not one.opened]
+    assert "extract-unclean" in [
+        one.alert.kind for one in watch(wire(tmp_path, "bank")) if not one.opened
+    ]
 
 
 def test_nothing_that_was_dropped_is_read_before_its_verdict(moto_server: servers.S3Server) -> None:
     client, prefix = servers.client(moto_server.endpoint), uuid4().hex
     sent = Sent(client)
     outside = Bench(servers.store(moto_server, prefix), issuer())
-    bench = Bench(S3Store("cards", prefix, client, settings=SCANNED), issuer(source={"sidecar": "ctl"}))
+    bench = Bench(
+        S3Store("cards", prefix, client, settings=SCANNED), issuer(source={"sidecar": "ctl"})
+    )
     name = outside.drop(10)
     outside.store.replace(f"{extracts(BANK)}{name}.ctl", [b"count=10\n"])
     tag(outside, extracts(BANK) + name, "CLEAN")
@@ -216,7 +248,9 @@ def test_nothing_that_was_dropped_is_read_before_its_verdict(moto_server: server
     bench.ingest()
     watch(bench.context)
 
-    dropped = [url for operation, url, _ in sent.calls if operation == "GetObject" and prefix in url]
+    dropped = [
+        url for operation, url, _ in sent.calls if operation == "GetObject" and prefix in url
+    ]
     assert [] == [url for url in dropped if "/extracts/" in url or "/results/" in url]
     for key, verdict, kind in (("x", "", VerdictAwaitedError), ("y", "no", VerdictRefusedError)):
         outside.store.create(f"{BANK}/corrections/{key}", b"1")
@@ -226,7 +260,9 @@ def test_nothing_that_was_dropped_is_read_before_its_verdict(moto_server: server
             bench.store.open(f"{BANK}/corrections/{key}")
 
 
-def test_a_result_waits_for_its_verdict_and_one_that_is_not_clean_is_a_break(place: Bench, tmp_path: Path) -> None:
+def test_a_result_waits_for_its_verdict_and_one_that_is_not_clean_is_a_break(
+    place: Bench, tmp_path: Path
+) -> None:
     name = place.drop(10)
     tag(place, extracts(BANK) + name, "CLEAN")
     facts(tmp_path, "submit", "bank")
@@ -263,7 +299,9 @@ def test_a_result_waits_for_its_verdict_and_one_that_is_not_clean_is_a_break(pla
         ('acl = "private"', "store.acl"),
     ],
 )
-def test_a_bad_setting_is_named_in_one_sentence(place: Bench, tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_bad_setting_is_named_in_one_sentence(
+    place: Bench, tmp_path: Path, text: str, sentence: str
+) -> None:
     toml = tmp_path / "bank.toml"
     toml.write_text(toml.read_text().partition("[store]")[0] + f"[store]\n{text}\n")
 
@@ -274,7 +312,9 @@ def test_a_bad_setting_is_named_in_one_sentence(place: Bench, tmp_path: Path, te
     assert "Traceback" not in done.stderr
 
 
-def test_these_settings_are_refused_where_the_store_is_a_directory(place: Bench, tmp_path: Path) -> None:
+def test_these_settings_are_refused_where_the_store_is_a_directory(
+    place: Bench, tmp_path: Path
+) -> None:
     toml = tmp_path / "bank.toml"
     toml.write_text(toml.read_text().replace("s3://cards", "store"))
 

@@ -1,4 +1,6 @@
-"""gpg may be missing, hang, be killed or report wrongly: each case has its own error, and nothing is left behind."""
+"""gpg may be missing, hang, be killed or report wrongly: each case has its own error, and nothing
+is left behind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_a_gpg_that_does_not_start_says_what_to_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", ["exec sleep 30", "kill -9 $$"])
-def test_a_hung_or_killed_gpg_is_trouble_of_every_chunk_in_the_group(tmp_path: Path, odd: str) -> None:
+def test_a_hung_or_killed_gpg_is_trouble_of_every_chunk_in_the_group(
+    tmp_path: Path, odd: str
+) -> None:
     gpg = gpg_that(tmp_path, f'case "$*" in *--encrypt*) {odd};; esac')
     chunks = [Plain("large.csv", bytes(10**6)), *CHUNKS]
 
@@ -43,7 +47,8 @@ def test_a_hung_or_killed_gpg_is_trouble_of_every_chunk_in_the_group(tmp_path: P
 
 def test_a_gpg_that_hangs_from_the_start_is_passing_trouble(tmp_path: Path) -> None:
     with pytest.raises(GpgHungError):
-        sealer_to(keys.sound(), gpg=gpg_that(tmp_path, "sleep 3000"), patience=0.3)  # its child holds the pipe
+        # its child holds the pipe
+        sealer_to(keys.sound(), gpg=gpg_that(tmp_path, "sleep 3000"), patience=0.3)
 
 
 def test_when_one_chunk_of_a_group_fails_the_others_are_sealed(tmp_path: Path) -> None:
@@ -73,7 +78,8 @@ def test_a_group_whose_messages_are_lost_is_sealed_one_by_one(tmp_path: Path) ->
 
 def test_a_message_cut_by_a_full_disk_is_trouble_though_gpg_says_ok(tmp_path: Path) -> None:
     gpg = gpg_that(
-        tmp_path, 'case "$*" in *--multifile*) exit 2;; *--encrypt*) $real "$@" | head -c 150; exit 0;; esac'
+        tmp_path,
+        'case "$*" in *--multifile*) exit 2;; *--encrypt*) $real "$@" | head -c 150; exit 0;; esac',
     )
 
     with sealer_to(keys.sound(), gpg=gpg) as sealer:
@@ -125,10 +131,14 @@ def short_temporary_folder() -> Iterator[Path]:
 
 
 def run_and_end(folder: Path, end: str) -> bytes:
-    """Seal and open in a child process whose temporary files are in a folder; return what it printed."""
+    """Seal and open in a child process whose temporary files are in a folder; return what it
+    printed.
+    """
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path.cwd())}
     command = [sys.executable, "-c", RUN, end]
-    return subprocess.run(command, env=environment, check=end == "well", stdout=subprocess.PIPE).stdout
+    return subprocess.run(
+        command, env=environment, check=end == "well", stdout=subprocess.PIPE
+    ).stdout
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -160,13 +170,17 @@ def test_homes_of_killed_processes_are_removed_and_those_of_live_ones_kept() -> 
         left = run_and_end(folder, "killed")
         living = folder / f"cardlink-gpg-{os.getpid()}-alive"
         living.mkdir()
-        elsewhere = folder / "cardlink-gpg-4194305-held"  # beyond the largest process id: as of another container
+        elsewhere = (
+            folder / "cardlink-gpg-4194305-held"
+        )  # beyond the largest process id: as of another container
         elsewhere.mkdir()
         held = (elsewhere / "held").open("wb")
         fcntl.flock(held, fcntl.LOCK_EX)
         environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(Path.cwd())}
 
-        subprocess.run([sys.executable, "-c", CLEANUP], env=environment, check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", CLEANUP], env=environment, check=True, capture_output=True
+        )
 
         assert b"2\n" == left
         held.close()
@@ -181,7 +195,8 @@ def test_plaintext_is_in_no_file_of_the_home_while_gpg_works(tmp_path: Path) -> 
     count = f'find "$home" -type l >> {seen}.links; exit $code'
     gpg = gpg_that(tmp_path, f'case "$*" in *--encrypt*) {home}; {search}{count};; esac')
 
-    with sealer_to(keys.sound(), gpg=gpg, compression="none") as sealer:  # a search sees through no deflate
+    # a search sees through no deflate
+    with sealer_to(keys.sound(), gpg=gpg, compression="none") as sealer:
         sealed = sealer.seal(CHUNKS)
 
     assert [""] * len(CHUNKS) == [one.trouble for one in sealed]

@@ -96,7 +96,9 @@ def test_two_keys_in_one_file_are_refused() -> None:
     assert {"file": "1 of 1", "reason": "2 keys"} == caught.value.fields
 
 
-@pytest.mark.parametrize("content", [b"", b"no key", b"\x00" * 50, b"\x99\x00\x05 short", b"\x99\x00\x03abc"])
+@pytest.mark.parametrize(
+    "content", [b"", b"no key", b"\x00" * 50, b"\x99\x00\x05 short", b"\x99\x00\x03abc"]
+)
 def test_a_file_that_holds_no_key_is_refused(content: bytes) -> None:
     with pytest.raises(KeyUnreadableError) as caught:
         sealer_to(keys.sound()._replace(public=content))
@@ -126,7 +128,9 @@ def test_a_key_pasted_with_other_line_ends_or_text_around_it_is_accepted(before:
 def expiry(key: PortalKey) -> date:
     """Return the day a key expires, as its import reads it."""
     with Keyring() as ring:
-        (recipient,) = import_public_keys(ring, [key.public], [key.fingerprint], ["Curve25519"], TODAY)
+        (recipient,) = import_public_keys(
+            ring, [key.public], [key.fingerprint], ["Curve25519"], TODAY
+        )
     assert recipient[0].expires is not None
     return recipient[0].expires
 
@@ -139,7 +143,9 @@ def test_a_key_that_ends_within_thirty_days_is_warned_of(days: int, warned: bool
     with sealer_to(key, today=end - timedelta(days=days)) as sealer:
         warnings = sealer.warnings
 
-    assert warned == any(f"Primary key {key.fingerprint} expires on {end}" in one.text for one in warnings)
+    assert warned == any(
+        f"Primary key {key.fingerprint} expires on {end}" in one.text for one in warnings
+    )
 
 
 def test_a_key_is_refused_from_the_day_it_ends_on() -> None:
@@ -149,7 +155,10 @@ def test_a_key_is_refused_from_the_day_it_ends_on() -> None:
     with pytest.raises(KeyUnusableError) as caught:
         sealer_to(key, today=end)
 
-    assert {"part": f"Primary key {key.fingerprint}", "why": f"expired on {end}"} == caught.value.fields
+    assert {
+        "part": f"Primary key {key.fingerprint}",
+        "why": f"expired on {end}",
+    } == caught.value.fields
 
 
 def test_several_recipients_can_each_open_and_all_show_outside() -> None:

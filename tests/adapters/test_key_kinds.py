@@ -1,4 +1,6 @@
-"""The kinds of keys that a partner may send, each made by real gpg: accepted and sealed to as gpg would, or refused."""
+"""The kinds of keys that a partner may send, each made by real gpg: accepted and sealed to as gpg
+would, or refused.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,17 @@ from flows.runs.sealing import (
 )
 from flows.simulator.portal_key import PortalKey
 from tests import keys
-from tests.adapters.key_kinds import FUTURE, LATER, LATEST, LONG_AGO, key, revoke, stock, sub, used_by_gpg
+from tests.adapters.key_kinds import (
+    FUTURE,
+    LATER,
+    LATEST,
+    LONG_AGO,
+    key,
+    revoke,
+    stock,
+    sub,
+    used_by_gpg,
+)
 from tests.adapters.sealers import CHUNKS, TODAY
 from tests.builders import quick
 
@@ -31,7 +43,12 @@ Kind = Callable[[], PortalKey]
 def sealer(kind: PortalKey, curves: tuple[str, ...] = DEFAULT, pin: str = "") -> GpgSealer:
     """Return a sealer to a key that may use these curves."""
     return GpgSealer(
-        [kind.public], [pin or kind.fingerprint], armor=False, compression="zip", today=TODAY, curves=curves
+        [kind.public],
+        [pin or kind.fingerprint],
+        armor=False,
+        compression="zip",
+        today=TODAY,
+        curves=curves,
     )
 
 
@@ -54,14 +71,23 @@ ACCEPTED: dict[str, tuple[Kind, tuple[str, ...]]] = {
     "two subkeys": (lambda: key("ed25519", sub(at=LATER), sub(at=LATEST), since=LONG_AGO), DEFAULT),
     "two subkeys of one second": (lambda: key("ed25519", sub(), sub(), since=LONG_AGO), DEFAULT),
     "renewed subkey": (keys.with_renewed_subkey, DEFAULT),
-    "newest subkey expired": (lambda: key("ed25519", sub(), sub(ends="1y", at=LATER), since=LONG_AGO), DEFAULT),
-    "newest subkey revoked": (lambda: key("ed25519", sub(), sub(at=LATER), revoke(2), since=LONG_AGO), DEFAULT),
+    "newest subkey expired": (
+        lambda: key("ed25519", sub(), sub(ends="1y", at=LATER), since=LONG_AGO),
+        DEFAULT,
+    ),
+    "newest subkey revoked": (
+        lambda: key("ed25519", sub(), sub(at=LATER), revoke(2), since=LONG_AGO),
+        DEFAULT,
+    ),
     "newest subkey in the future": (lambda: key("ed25519", sub(), sub(at=FUTURE)), DEFAULT),
     "weak subkey that is replaced": (
         lambda: key("ed25519", sub("rsa1024", at=LATER), sub(at=LATEST), since=LONG_AGO),
         DEFAULT,
     ),
-    "weak subkey for signing": (lambda: key("ed25519", sub(), sub("rsa1024", usage="sign")), DEFAULT),
+    "weak subkey for signing": (
+        lambda: key("ed25519", sub(), sub("rsa1024", usage="sign")),
+        DEFAULT,
+    ),
     "P-256 by setting": (lambda: key("nistp256", sub("nistp256")), ANY),
     "P-384 by setting": (lambda: key("nistp384", sub("nistp384")), ANY),
     "P-521 by setting": (lambda: key("nistp521", sub("nistp521")), ANY),
@@ -70,7 +96,9 @@ ACCEPTED: dict[str, tuple[Kind, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("kind", "curves"), quick(10, list(ACCEPTED.values())), ids=ACCEPTED)
-def test_a_sound_key_is_sealed_to_at_the_part_that_gpg_itself_would_use(kind: Kind, curves: tuple[str, ...]) -> None:
+def test_a_sound_key_is_sealed_to_at_the_part_that_gpg_itself_would_use(
+    kind: Kind, curves: tuple[str, ...]
+) -> None:
     made = kind()
 
     with sealer(made, curves) as ours, GpgOpener([made.secret]) as opener:
@@ -82,11 +110,27 @@ def test_a_sound_key_is_sealed_to_at_the_part_that_gpg_itself_would_use(kind: Ki
 
 
 REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
-    "RSA 1024": (lambda: key("rsa1024", sub("rsa1024")), KeyAlgorithmError, "Primary key .* is RSA 1024"),
-    "RSA 1024 alone": (lambda: key("rsa1024", usage="sign,cert,encr"), KeyAlgorithmError, "Primary key .* is RSA 1024"),
+    "RSA 1024": (
+        lambda: key("rsa1024", sub("rsa1024")),
+        KeyAlgorithmError,
+        "Primary key .* is RSA 1024",
+    ),
+    "RSA 1024 alone": (
+        lambda: key("rsa1024", usage="sign,cert,encr"),
+        KeyAlgorithmError,
+        "Primary key .* is RSA 1024",
+    ),
     "RSA 1024 stock batch": (lambda: stock(1024), KeyAlgorithmError, "Primary key .* is RSA 1024"),
-    "RSA 1536": (lambda: key("rsa1536", sub("rsa2048")), KeyAlgorithmError, "Primary key .* is RSA 1536"),
-    "RSA 2048, subkey of 1024": (lambda: key("rsa2048", sub("rsa1024")), KeyAlgorithmError, "subkey .* is RSA 1024"),
+    "RSA 1536": (
+        lambda: key("rsa1536", sub("rsa2048")),
+        KeyAlgorithmError,
+        "Primary key .* is RSA 1536",
+    ),
+    "RSA 2048, subkey of 1024": (
+        lambda: key("rsa2048", sub("rsa1024")),
+        KeyAlgorithmError,
+        "subkey .* is RSA 1024",
+    ),
     "Curve25519, subkey of RSA 1024": (
         lambda: key("ed25519", sub("rsa1024")),
         KeyAlgorithmError,
@@ -97,28 +141,72 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
         KeyAlgorithmError,
         "subkey .* is RSA 1024",
     ),
-    "DSA and ElGamal 1024": (lambda: key("dsa1024", sub("elg1024")), KeyAlgorithmError, "Primary key .* is DSA 1024"),
+    "DSA and ElGamal 1024": (
+        lambda: key("dsa1024", sub("elg1024")),
+        KeyAlgorithmError,
+        "Primary key .* is DSA 1024",
+    ),
     "RSA, subkey of ElGamal 1024": (
         lambda: key("rsa2048", sub("elg1024")),
         KeyAlgorithmError,
         "subkey .* ElGamal 1024",
     ),
-    "DSA and ElGamal 2048": (lambda: key("dsa2048", sub("elg2048")), KeyAlgorithmError, "Primary .* DSA 2048"),
-    "RSA, subkey of ElGamal 2048": (lambda: key("rsa2048", sub("elg2048")), KeyAlgorithmError, "subkey .* ElGamal"),
-    "P-256": (lambda: key("nistp256", sub("nistp256")), KeyAlgorithmError, "Primary key .* is P-256"),
-    "P-384": (lambda: key("nistp384", sub("nistp384")), KeyAlgorithmError, "Primary key .* is P-384"),
-    "P-521": (lambda: key("nistp521", sub("nistp521")), KeyAlgorithmError, "Primary key .* is P-521"),
-    "Curve25519, subkey of P-256": (lambda: key("ed25519", sub("nistp256")), KeyAlgorithmError, "subkey .* is P-256"),
-    "P-256, subkey of Curve25519": (lambda: key("nistp256", sub()), KeyAlgorithmError, "Primary key .* is P-256"),
-    "Brainpool": (lambda: key("brainpoolP256r1", sub()), KeyAlgorithmError, "Primary key .* is brainpoolP256r1"),
-    "secp256k1": (lambda: key("ed25519", sub("secp256k1")), KeyAlgorithmError, "subkey .* is secp256k1"),
+    "DSA and ElGamal 2048": (
+        lambda: key("dsa2048", sub("elg2048")),
+        KeyAlgorithmError,
+        "Primary .* DSA 2048",
+    ),
+    "RSA, subkey of ElGamal 2048": (
+        lambda: key("rsa2048", sub("elg2048")),
+        KeyAlgorithmError,
+        "subkey .* ElGamal",
+    ),
+    "P-256": (
+        lambda: key("nistp256", sub("nistp256")),
+        KeyAlgorithmError,
+        "Primary key .* is P-256",
+    ),
+    "P-384": (
+        lambda: key("nistp384", sub("nistp384")),
+        KeyAlgorithmError,
+        "Primary key .* is P-384",
+    ),
+    "P-521": (
+        lambda: key("nistp521", sub("nistp521")),
+        KeyAlgorithmError,
+        "Primary key .* is P-521",
+    ),
+    "Curve25519, subkey of P-256": (
+        lambda: key("ed25519", sub("nistp256")),
+        KeyAlgorithmError,
+        "subkey .* is P-256",
+    ),
+    "P-256, subkey of Curve25519": (
+        lambda: key("nistp256", sub()),
+        KeyAlgorithmError,
+        "Primary key .* is P-256",
+    ),
+    "Brainpool": (
+        lambda: key("brainpoolP256r1", sub()),
+        KeyAlgorithmError,
+        "Primary key .* is brainpoolP256r1",
+    ),
+    "secp256k1": (
+        lambda: key("ed25519", sub("secp256k1")),
+        KeyAlgorithmError,
+        "subkey .* is secp256k1",
+    ),
     "expired": (keys.expired, KeyUnusableError, "key .* expired on"),
     "expired, subkey without end": (
         lambda: key("ed25519", sub(), since=LONG_AGO, ends="1y"),
         KeyUnusableError,
         "key .* expired on 2020-12-31",
     ),
-    "subkey expired": (keys.with_expired_subkey, KeyUnusableError, "subkey .* expired on 2020-12-31; the key itself"),
+    "subkey expired": (
+        keys.with_expired_subkey,
+        KeyUnusableError,
+        "subkey .* expired on 2020-12-31; the key itself",
+    ),
     "both subkeys expired": (
         lambda: key("ed25519", sub(ends="1y"), sub(ends="1y", at=LATER), since=LONG_AGO),
         KeyUnusableError,
@@ -135,19 +223,33 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
         "subkey .* was made on",
     ),
     "revoked": (keys.revoked, KeyUnusableError, "Primary key .* was revoked"),
-    "subkey revoked": (lambda: key("ed25519", sub(), revoke(1)), KeyUnusableError, "subkey .* was revoked"),
+    "subkey revoked": (
+        lambda: key("ed25519", sub(), revoke(1)),
+        KeyUnusableError,
+        "subkey .* was revoked",
+    ),
     "unable to encrypt": (keys.sign_only, KeyUnusableError, "key .* cannot encrypt"),
-    "secret": (lambda: keys.sound()._replace(public=keys.sound().secret), SecretKeyGivenError, "holds a secret key"),
+    "secret": (
+        lambda: keys.sound()._replace(public=keys.sound().secret),
+        SecretKeyGivenError,
+        "holds a secret key",
+    ),
     "two keys in one file": (
         lambda: keys.sound()._replace(public=keys.sound().public + keys.sound(copy=2).public),
         KeyUnreadableError,
         "2 keys",
     ),
-    "cut": (lambda: keys.sound()._replace(public=keys.sound().public[:300]), KeyUnreadableError, "no readable"),
+    "cut": (
+        lambda: keys.sound()._replace(public=keys.sound().public[:300]),
+        KeyUnreadableError,
+        "no readable",
+    ),
 }
 
 
-@pytest.mark.parametrize(("kind", "error", "sentence"), quick(15, list(REFUSED.values())), ids=REFUSED)
+@pytest.mark.parametrize(
+    ("kind", "error", "sentence"), quick(15, list(REFUSED.values())), ids=REFUSED
+)
 def test_an_unsound_key_is_refused_by_its_flaw_and_its_part(
     kind: Kind, error: type[CardlinkError], sentence: str
 ) -> None:

@@ -1,4 +1,6 @@
-"""What only a directory has: modes, temporary files, growing files, full disks, pipes, a root that is not there."""
+"""What only a directory has: modes, temporary files, growing files, full disks, pipes, a root that
+is not there.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,7 +63,9 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, umas
     assert {"a": 0o700, "b": 0o700, "created": 0o600, "replaced": 0o600} == modes
 
 
-def test_a_killed_writer_leaves_only_whole_objects_and_its_temporary_files_are_removed(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_only_whole_objects_and_its_temporary_files_are_removed(
+    tmp_path: Path,
+) -> None:
     store = LocalStore(tmp_path)
     for _ in range(5):
         with subprocess.Popen([sys.executable, "-c", BUSY_WRITER, str(tmp_path)]) as writer:
@@ -71,7 +76,10 @@ def test_a_killed_writer_leaves_only_whole_objects_and_its_temporary_files_are_r
     for one in store.leftovers("chunks/", datetime.now(UTC) + timedelta(seconds=5)):
         store.discard(one)
 
-    assert all(b"%08d" % int(entry.key[7:]) * 40_000 == content(store, entry.key) for entry in store.keys("chunks/"))
+    assert all(
+        b"%08d" % int(entry.key[7:]) * 40_000 == content(store, entry.key)
+        for entry in store.keys("chunks/")
+    )
     assert len(list(store.keys(""))) == len(list(tmp_path.glob("chunks/*")))
 
 
@@ -120,7 +128,9 @@ def test_a_file_that_is_cut_while_it_is_read_is_noticed(tmp_path: Path) -> None:
             source.read()
 
 
-def test_a_file_that_is_replaced_while_it_is_read_stays_the_one_that_was_opened(tmp_path: Path) -> None:
+def test_a_file_that_is_replaced_while_it_is_read_stays_the_one_that_was_opened(
+    tmp_path: Path,
+) -> None:
     store = LocalStore(tmp_path)
     store.create("a", b"old bytes")
 
@@ -132,7 +142,9 @@ def test_a_file_that_is_replaced_while_it_is_read_stays_the_one_that_was_opened(
     assert b"old bytes" == begun + rest
 
 
-def test_a_pipe_or_a_folder_in_the_drop_folder_is_no_object_and_hangs_nothing(tmp_path: Path) -> None:
+def test_a_pipe_or_a_folder_in_the_drop_folder_is_no_object_and_hangs_nothing(
+    tmp_path: Path,
+) -> None:
     store = LocalStore(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
@@ -144,7 +156,9 @@ def test_a_pipe_or_a_folder_in_the_drop_folder_is_no_object_and_hangs_nothing(tm
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "nowhere", "other-bank"])
-def test_a_symbolic_link_is_no_object_and_reading_through_it_is_refused(tmp_path: Path, target: str) -> None:
+def test_a_symbolic_link_is_no_object_and_reading_through_it_is_refused(
+    tmp_path: Path, target: str
+) -> None:
     store = LocalStore(tmp_path)
     store.create("other-bank/extracts/secret", b"")
     (tmp_path / "drop").mkdir()
@@ -165,7 +179,9 @@ def test_a_root_that_is_itself_a_link_is_followed(tmp_path: Path) -> None:
     assert ["a"] == [path.name for path in (tmp_path / "disk").iterdir()]
 
 
-def test_a_file_name_that_is_not_utf_8_is_shown_printably_and_cannot_be_opened(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_shown_printably_and_cannot_be_opened(
+    tmp_path: Path,
+) -> None:
     store = LocalStore(tmp_path)
     (Path(os.fsdecode(bytes(tmp_path) + b"/extr\xe9.csv"))).write_bytes(b"")
 
@@ -198,11 +214,15 @@ def test_a_full_disk_is_a_named_error_and_leaves_nothing(tmp_path: Path, verb: s
     store = LocalStore(tmp_path)
 
     with no_file_larger_than(10_000), pytest.raises(StoreFullError) as full:
-        store.create("a", b"x" * 20_000) if verb == "create" else store.replace("a", [b"x" * 20_000])
+        store.create("a", b"x" * 20_000) if verb == "create" else store.replace(
+            "a", [b"x" * 20_000]
+        )
 
     assert [] == list(tmp_path.iterdir())
     assert full.value.__context__ is None
-    assert f"no room left for a on the disk of {tmp_path} (EFBIG). Make room there" in str(full.value)
+    assert f"no room left for a on the disk of {tmp_path} (EFBIG). Make room there" in str(
+        full.value
+    )
 
 
 SCRIPT = """
@@ -226,7 +246,18 @@ def under_faults(root: Path, *faults: str) -> str:
     if shutil.which("strace") is None:
         pytest.skip("strace injects the faults, and is not installed")
     inject = [word for one in faults for word in ("-e", f"inject={one}")]
-    command = ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, *inject, sys.executable, "-c", SCRIPT, str(root)]
+    command = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-o",
+        os.devnull,
+        *inject,
+        sys.executable,
+        "-c",
+        SCRIPT,
+        str(root),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -239,7 +270,9 @@ def test_what_a_network_file_system_refuses_for_a_moment_is_tried_again(tmp_path
     assert ["a", "b"] == sorted(path.name for path in (tmp_path / "runs").iterdir())
 
 
-def test_a_disk_that_stays_away_is_an_error_to_try_again_after_a_bounded_time(tmp_path: Path) -> None:
+def test_a_disk_that_stays_away_is_an_error_to_try_again_after_a_bounded_time(
+    tmp_path: Path,
+) -> None:
     done = under_faults(tmp_path, "link:error=EIO:when=2+")
 
     assert "The store did not respond for runs/a (EIO), even after retries." in done
@@ -280,13 +313,21 @@ def test_a_directory_that_may_not_be_read_is_a_named_error_and_not_an_empty_one(
 
 
 @given(
-    contents=st.dictionaries(st.text("ab.-/é", max_size=8), st.binary(max_size=20), min_size=1, max_size=12),
+    contents=st.dictionaries(
+        st.text("ab.-/é", max_size=8), st.binary(max_size=20), min_size=1, max_size=12
+    ),
     prefix=st.text("ab./", max_size=3),
 )
-def test_a_listing_is_what_a_sorted_table_of_keys_would_give(contents: dict[str, bytes], prefix: str) -> None:
+def test_a_listing_is_what_a_sorted_table_of_keys_would_give(
+    contents: dict[str, bytes], prefix: str
+) -> None:
     with tempfile.TemporaryDirectory() as root:
         store = LocalStore(Path(root))
-        written = {key: data for key, data in contents.items() if accepted(lambda: store.create(key, data))}  # noqa: B023  called at once
+        written = {
+            key: data
+            for key, data in contents.items()
+            if accepted(partial(store.create, key, data))
+        }
         listed: list[tuple[str, int]] = []
         if accepted(lambda: list(store.keys(prefix))):
             listed = [(entry.key, entry.size) for entry in store.keys(prefix)]
@@ -299,7 +340,9 @@ def test_a_listing_is_what_a_sorted_table_of_keys_would_give(contents: dict[str,
 
 
 def accepted(act: Callable[[], object]) -> bool:
-    """Return whether a key or prefix was accepted; a name that is both file and folder fits no directory."""
+    """Return whether a key or prefix was accepted; a name that is both file and folder fits no
+    directory.
+    """
     try:
         act()
     except CardlinkError:

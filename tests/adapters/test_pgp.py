@@ -1,4 +1,6 @@
-"""Real gpg seals to pinned keys and opens again, whole, bounded and without a word of the content in an error."""
+"""Real gpg seals to pinned keys and opens again, whole, bounded and without a word of the content
+in an error.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def test_what_is_sealed_opens_to_the_same_bytes(contents: list[bytes], armor: bo
 
 @pytest.mark.parametrize(
     "algorithm",
-    ["rsa2048", *(pytest.param(one, marks=pytest.mark.slow) for one in ("rsa3072", "rsa4096")), "curve25519"],
+    [
+        "rsa2048",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("rsa3072", "rsa4096")),
+        "curve25519",
+    ],
 )
 def test_every_usual_kind_of_key_can_be_sealed_to(algorithm: Algorithm) -> None:
     key = keys.sound(algorithm)
@@ -72,10 +78,17 @@ def test_more_chunks_than_a_group_holds_are_sealed_in_several() -> None:
 
 
 def test_two_threads_can_seal_at_once() -> None:
-    groups = [[Plain(f"t-{thread}-{n}.csv", b"%d-%d" % (thread, n)) for n in range(32)] for thread in range(4)]
+    groups = [
+        [Plain(f"t-{thread}-{n}.csv", b"%d-%d" % (thread, n)) for n in range(32)]
+        for thread in range(4)
+    ]
     key = keys.sound()
 
-    with sealer_to(key) as sealer, GpgOpener([key.secret]) as opener, ThreadPoolExecutor(2) as threads:
+    with (
+        sealer_to(key) as sealer,
+        GpgOpener([key.secret]) as opener,
+        ThreadPoolExecutor(2) as threads,
+    ):
         sealed = list(threads.map(sealer.seal, groups))
         opened = [opener.open(group[31].data, 10) for group in sealed]
 
@@ -132,8 +145,12 @@ def test_a_message_as_large_as_the_limit_opens(size: int) -> None:
 
 
 @given(st.data())
-def test_a_message_with_one_bit_turned_or_cut_is_refused_without_its_content(data: st.DataObject) -> None:
-    """A few bits, in lengths that say the same twice, change nothing: then the very same content comes out."""
+def test_a_message_with_one_bit_turned_or_cut_is_refused_without_its_content(
+    data: st.DataObject,
+) -> None:
+    """A few bits, in lengths that say the same twice, change nothing: then the very same content
+    comes out.
+    """
     whole = bytearray(damaged_message())
     at = data.draw(st.integers(0, len(whole) - 1))
     if data.draw(st.booleans()):
@@ -161,7 +178,9 @@ def damaged_message() -> bytes:
         return sealer.seal(CHUNKS[:1])[0].data
 
 
-@pytest.mark.parametrize("content", [b"", b"cuid,pan\n1,4242424242424242\n", b"\xcb\x0bt\x00\x00\x00\x00\x00plain"])
+@pytest.mark.parametrize(
+    "content", [b"", b"cuid,pan\n1,4242424242424242\n", b"\xcb\x0bt\x00\x00\x00\x00\x00plain"]
+)
 def test_what_is_not_sealed_is_not_opened(content: bytes) -> None:
     with GpgOpener([keys.sound().secret]) as opener, pytest.raises(SealedUnreadableError):
         opener.open(content, 1000)
@@ -176,7 +195,10 @@ def test_a_key_behind_a_passphrase_opens_with_it_only_and_never_asks(passphrase:
     with GpgOpener([key.secret], passphrase) as opener:
         assert CHUNKS[0].data == opener.open(sealed, 100)
     for wrong in ("one two", "", None):
-        with GpgOpener([key.secret], wrong) as opener, pytest.raises(SealedUnreadableError) as caught:
+        with (
+            GpgOpener([key.secret], wrong) as opener,
+            pytest.raises(SealedUnreadableError) as caught,
+        ):
             opener.open(sealed, 100)
         assert {"reason": "key.passphrase.wrong"} == caught.value.fields
 

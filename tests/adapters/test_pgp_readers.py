@@ -88,6 +88,8 @@ def test_openpgp_js_opens_a_chunk(openpgp_js: Path, algorithm: Algorithm) -> Non
         (openpgp_js / "chunk.pgp").write_bytes(sealer.seal(CHUNKS[:1])[0].data)
     (openpgp_js / "secret.asc").write_bytes(key.secret)
 
-    opened = subprocess.run(["node", "open.mjs"], cwd=openpgp_js, capture_output=True, check=True).stdout
+    opened = subprocess.run(
+        ["node", "open.mjs"], cwd=openpgp_js, capture_output=True, check=True
+    ).stdout
 
     assert CHUNKS[0].data == opened

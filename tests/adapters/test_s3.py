@@ -1,4 +1,6 @@
-"""What only S3 has: pages, folder markers, versions, uploads left behind, addresses, and the words of its errors."""
+"""What only S3 has: pages, folder markers, versions, uploads left behind, addresses, and the words
+of its errors.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_a_listing_of_many_pages_is_whole_and_in_order(
 
     found = [entry.key for entry in store.keys("", shallow=shallow)]
 
-    assert (["a", "b/", "c", "d/", "e"] if shallow else ["a", "b/1", "b/2", "b/3", "c", "d/1", "e"]) == found
+    assert (
+        ["a", "b/", "c", "d/", "e"] if shallow else ["a", "b/1", "b/2", "b/3", "c", "d/1", "e"]
+    ) == found
 
 
 def test_the_empty_objects_by_which_a_console_shows_folders_are_not_extracts(
@@ -60,7 +64,9 @@ def test_the_empty_objects_by_which_a_console_shows_folders_are_not_extracts(
     store.create("extracts/a.csv", b"1")
 
     assert ["extracts/a.csv"] == [entry.key for entry in store.keys("extracts/")]
-    assert ["extracts/a.csv", "extracts/old/"] == [entry.key for entry in store.keys("extracts/", shallow=True)]
+    assert ["extracts/a.csv", "extracts/old/"] == [
+        entry.key for entry in store.keys("extracts/", shallow=True)
+    ]
 
 
 def test_a_pin_holds_in_a_bucket_that_keeps_versions_too(moto_server: servers.S3Server) -> None:
@@ -82,7 +88,10 @@ def test_uploads_that_a_killed_writer_left_are_aborted_when_they_are_old(
     ministack_server: servers.S3Server, prefix: str
 ) -> None:
     # moto dates every upload to 2010
-    client, store = servers.client(ministack_server.endpoint), servers.store(ministack_server, prefix)
+    client, store = (
+        servers.client(ministack_server.endpoint),
+        servers.store(ministack_server, prefix),
+    )
     client.create_multipart_upload(Bucket=ministack_server.bucket, Key=f"{prefix}/report/links.csv")
     hour = timedelta(hours=1)
 
@@ -91,7 +100,9 @@ def test_uploads_that_a_killed_writer_left_are_aborted_when_they_are_old(
     store.discard(old)
 
     assert ([], "report/links.csv") == (young, old.key)
-    assert "Uploads" not in client.list_multipart_uploads(Bucket=ministack_server.bucket, Prefix=prefix)
+    assert "Uploads" not in client.list_multipart_uploads(
+        Bucket=ministack_server.bucket, Prefix=prefix
+    )
 
 
 def test_connect_finds_the_server_by_the_standard_environment(
@@ -175,7 +186,9 @@ def test_a_foreign_message_is_never_shown() -> None:
 
 def test_every_error_that_botocore_has_is_one_of_ours() -> None:
     kinds: list[type[Exception]] = [
-        kind for kind in vars(boto).values() if isinstance(kind, type) and issubclass(kind, boto.BotoCoreError)
+        kind
+        for kind in vars(boto).values()
+        if isinstance(kind, type) and issubclass(kind, boto.BotoCoreError)
     ]
 
     ours = [translated("a", kind.__new__(kind)) for kind in kinds]
@@ -200,7 +213,9 @@ def test_a_presigned_link_opens_a_report_as_a_page_without_credentials(
             assert "text/html; charset=utf-8" == answer.headers["Content-Type"]
 
 
-def test_a_presigned_link_is_signed_as_every_bucket_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_presigned_link_is_signed_as_every_bucket_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")

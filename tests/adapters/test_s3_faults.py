@@ -1,4 +1,6 @@
-"""S3 with faults: every operation succeeds or raises one of our errors, and the same again without faults succeeds."""
+"""S3 with faults: every operation succeeds or raises one of our errors, and the same again without
+faults succeeds.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ OPERATORS = [
 
 def retry(attempts: int = 25) -> Retry:
     """Try again without waiting long, so that faults cost no time."""
-    return Retry(time.monotonic, lambda _: time.sleep(0.001), random.random, budget=300, attempts=attempts)
+    return Retry(
+        time.monotonic, lambda _: time.sleep(0.001), random.random, budget=300, attempts=attempts
+    )
 
 
 @pytest.fixture
@@ -108,7 +112,10 @@ def test_a_write_that_meets_another_ones_object_is_not_taken_for_ours(
 def test_a_store_that_stays_down_is_a_named_error_after_a_bounded_time(
     calm: S3Store, moto_server: servers.S3Server, fault: Fault
 ) -> None:
-    with faulty(calm, moto_server, always(fault), attempts=5) as (store, proxy), pytest.raises(StoreBusyError) as busy:
+    with (
+        faulty(calm, moto_server, always(fault), attempts=5) as (store, proxy),
+        pytest.raises(StoreBusyError) as busy,
+    ):
         store.create("a", b"data")
 
     assert 5 == len(proxy.asked)
@@ -120,7 +127,11 @@ def test_a_store_that_stays_down_is_a_named_error_after_a_bounded_time(
 @pytest.mark.parametrize("verb", ["create", "open", "keys", "delete"])
 @pytest.mark.parametrize(("fault", "error"), OPERATORS)
 def test_what_only_an_operator_can_mend_is_said_at_once(
-    calm: S3Store, moto_server: servers.S3Server, fault: Fault, error: type[CardlinkError], verb: str
+    calm: S3Store,
+    moto_server: servers.S3Server,
+    fault: Fault,
+    error: type[CardlinkError],
+    verb: str,
 ) -> None:
     acts: dict[str, Callable[[S3Store], object]] = {
         "create": lambda store: store.create("a", b""),
@@ -148,11 +159,16 @@ BREAKS = [
 
 
 @pytest.mark.parametrize("fault", BREAKS)
-def test_a_read_goes_on_where_it_broke_off(calm: S3Store, moto_server: servers.S3Server, fault: Fault) -> None:
+def test_a_read_goes_on_where_it_broke_off(
+    calm: S3Store, moto_server: servers.S3Server, fault: Fault
+) -> None:
     data = os.urandom(5 * 2**20 + 7)
     calm.create("a", data)
 
-    with faulty(calm, moto_server, scripted("GET", fault, None, fault)) as (store, _), store.open("a") as source:
+    with (
+        faulty(calm, moto_server, scripted("GET", fault, None, fault)) as (store, _),
+        store.open("a") as source,
+    ):
         pieces = list(iter(lambda: source.read(300_001), b""))
 
     assert hashlib.sha256(data).digest() == hashlib.sha256(b"".join(pieces)).digest()
@@ -164,14 +180,19 @@ def test_a_read_of_which_seven_in_ten_answers_drop_still_arrives_whole(
     data = os.urandom(12 * 2**20)
     calm.create("a", data)
 
-    with faulty(calm, moto_server, at_random(7, 0.7, [Fault.RESET_IN_BODY, Fault.CUT_BODY])) as (store, proxy):
+    with faulty(calm, moto_server, at_random(7, 0.7, [Fault.RESET_IN_BODY, Fault.CUT_BODY])) as (
+        store,
+        proxy,
+    ):
         read = content(store, "a")
 
     assert data == read
     assert proxy.injected.total() > 3
 
 
-def test_an_object_replaced_while_it_is_read_is_never_mixed(calm: S3Store, moto_server: servers.S3Server) -> None:
+def test_an_object_replaced_while_it_is_read_is_never_mixed(
+    calm: S3Store, moto_server: servers.S3Server
+) -> None:
     calm.create("a", b"1" * 5_000_000)
 
     with (
@@ -194,13 +215,18 @@ def test_a_body_that_stalls_every_time_is_an_error_to_try_again_and_never_half_a
     def stall(asked: RunInputs) -> Fault | None:
         return Fault.STALLED_BODY if asked.method == "GET" else None
 
-    with faulty(calm, moto_server, stall, attempts=2) as (store, _), pytest.raises(StoreBusyError) as busy:
+    with (
+        faulty(calm, moto_server, stall, attempts=2) as (store, _),
+        pytest.raises(StoreBusyError) as busy,
+    ):
         content(store, "a")
 
     assert 75 == busy.value.exit_code
 
 
-def test_a_bucket_in_another_region_is_followed_there(calm: S3Store, moto_server: servers.S3Server) -> None:
+def test_a_bucket_in_another_region_is_followed_there(
+    calm: S3Store, moto_server: servers.S3Server
+) -> None:
     def at_home(asked: RunInputs) -> Fault | None:
         return None if "/eu-central-1/" in asked.signed else Fault.MOVED
 
@@ -213,7 +239,9 @@ def test_a_bucket_in_another_region_is_followed_there(calm: S3Store, moto_server
     assert {Fault.MOVED: 1} == proxy.injected
 
 
-def test_a_bucket_that_moved_without_saying_where_is_said_at_once(calm: S3Store, moto_server: servers.S3Server) -> None:
+def test_a_bucket_that_moved_without_saying_where_is_said_at_once(
+    calm: S3Store, moto_server: servers.S3Server
+) -> None:
     with (
         faulty(calm, moto_server, always(Fault.MOVED)) as (store, _),
         pytest.raises(StoreRefusedError, match="endpoint, region and bucket settings"),
@@ -228,7 +256,9 @@ def test_credentials_that_expire_in_the_middle_are_read_anew_where_they_are_kept
     kept, prefix = tmp_path / "credentials", uuid4().hex
 
     def keep(key: str) -> None:
-        kept.write_text(f"[default]\naws_access_key_id={key}\naws_secret_access_key=s\naws_session_token=t\n")
+        kept.write_text(
+            f"[default]\naws_access_key_id={key}\naws_secret_access_key=s\naws_session_token=t\n"
+        )
 
     def expired(asked: RunInputs) -> Fault | None:
         if asked.number < 2 or "Credential=NEW/" in asked.signed:
@@ -249,14 +279,18 @@ def test_credentials_that_expire_in_the_middle_are_read_anew_where_they_are_kept
         if renewed:
             assert store.create("c", b"3")
         else:
-            with pytest.raises(StoreExpiredError, match=r"expired \(ExpiredToken\).* Renew them") as error:
+            with pytest.raises(
+                StoreExpiredError, match=r"expired \(ExpiredToken\).* Renew them"
+            ) as error:
                 store.create("c", b"3")
             assert 75 == error.value.exit_code
 
     assert (3 if renewed else 4) == proxy.injected[Fault.EXPIRED]
 
 
-def test_an_object_deleted_while_it_is_read_is_a_named_error(calm: S3Store, moto_server: servers.S3Server) -> None:
+def test_an_object_deleted_while_it_is_read_is_a_named_error(
+    calm: S3Store, moto_server: servers.S3Server
+) -> None:
     calm.create("a", b"1" * 5_000_000)
 
     with (
@@ -268,10 +302,15 @@ def test_an_object_deleted_while_it_is_read_is_a_named_error(calm: S3Store, moto
             source.read()
 
 
-def test_a_wrong_byte_is_noticed_where_the_store_keeps_checksums(calm: S3Store, moto_server: servers.S3Server) -> None:
+def test_a_wrong_byte_is_noticed_where_the_store_keeps_checksums(
+    calm: S3Store, moto_server: servers.S3Server
+) -> None:
     calm.create("a", b"data" * 1000)
 
-    with faulty(calm, moto_server, scripted("GET", Fault.WRONG_BYTE)) as (store, _), pytest.raises(ObjectDamagedError):
+    with (
+        faulty(calm, moto_server, scripted("GET", Fault.WRONG_BYTE)) as (store, _),
+        pytest.raises(ObjectDamagedError),
+    ):
         content(store, "a")
 
     assert b"data" * 1000 == content(calm, "a")
@@ -283,7 +322,10 @@ def test_a_server_that_answers_a_range_with_the_whole_is_not_believed(
     calm.create("a", b"data" * 1_000_000)
 
     with (
-        faulty(calm, moto_server, scripted("GET", Fault.RESET_IN_BODY, Fault.NO_RANGE)) as (store, _),
+        faulty(calm, moto_server, scripted("GET", Fault.RESET_IN_BODY, Fault.NO_RANGE)) as (
+            store,
+            _,
+        ),
         store.open("a") as source,
         pytest.raises(StoreUnsafeError, match="range"),
     ):
@@ -291,7 +333,9 @@ def test_a_server_that_answers_a_range_with_the_whole_is_not_believed(
 
 
 @pytest.mark.parametrize("fault", [*SECOND_TRY, Fault.GARBLED, Fault.CUT_BODY, Fault.RESET_IN_BODY])
-def test_a_listing_is_whole_or_asked_for_again(calm: S3Store, moto_server: servers.S3Server, fault: Fault) -> None:
+def test_a_listing_is_whole_or_asked_for_again(
+    calm: S3Store, moto_server: servers.S3Server, fault: Fault
+) -> None:
     keys = [f"i/{number}" for number in range(9)]
     for key in keys:
         calm.create(key, b"")
@@ -316,7 +360,9 @@ def test_a_large_report_is_replaced_whole_through_any_passing_fault(
 
 
 @pytest.mark.parametrize("kind", ["moto_server", "ministack_server"])
-def test_a_lost_answer_to_the_last_step_of_an_upload_counts_as_done(request: pytest.FixtureRequest, kind: str) -> None:
+def test_a_lost_answer_to_the_last_step_of_an_upload_counts_as_done(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
     server: servers.S3Server = request.getfixturevalue(kind)
     calm = servers.store(server, uuid4().hex, retry())
     data = os.urandom(PART + 100)
@@ -331,7 +377,8 @@ def test_a_lost_answer_to_the_last_step_of_an_upload_counts_as_done(request: pyt
 def test_an_upload_that_another_aborted_is_a_named_error_and_does_not_count_as_done(
     ministack_server: servers.S3Server,
 ) -> None:
-    calm = servers.store(ministack_server, uuid4().hex, retry())  # moto answers 500 to the end of a swept upload
+    # moto answers 500 to the end of a swept upload
+    calm = servers.store(ministack_server, uuid4().hex, retry())
     calm.create("report/links.csv", b"old")
 
     def swept_before_the_end(asked: RunInputs) -> None:
@@ -339,7 +386,10 @@ def test_an_upload_that_another_aborted_is_a_named_error_and_does_not_count_as_d
             for upload in calm.leftovers("report/", datetime.now(UTC) + timedelta(hours=1)):
                 calm.discard(upload)
 
-    with faulty(calm, ministack_server, swept_before_the_end) as (store, _), pytest.raises(ObjectChangedError):
+    with (
+        faulty(calm, ministack_server, swept_before_the_end) as (store, _),
+        pytest.raises(ObjectChangedError),
+    ):
         store.replace("report/links.csv", [b"x" * (PART + 1)])
 
     assert b"old" == content(calm, "report/links.csv")
@@ -375,21 +425,30 @@ def test_random_faults_end_in_the_right_state_or_a_named_error_and_a_calm_rerun_
                 outcomes.append(error)
         return outcomes
 
-    with faulty(calm, moto_server, at_random(seed, 0.4), attempts=4) as (store, proxy), ThreadPoolExecutor(3) as pool:
+    with (
+        faulty(calm, moto_server, at_random(seed, 0.4), attempts=4) as (store, proxy),
+        ThreadPoolExecutor(3) as pool,
+    ):
         nights = list(pool.map(lambda writer: night(store, writer), range(3)))
     calm_night = night(calm, 9)
 
     assert proxy.injected.total() > 10
     for place, key in enumerate(keys):
         outcomes = [each[place] for each in nights] + [calm_night[place]]
-        winners = [writer for writer, outcome in zip([0, 1, 2, 9], outcomes, strict=True) if outcome is True]
+        winners = [
+            writer
+            for writer, outcome in zip([0, 1, 2, 9], outcomes, strict=True)
+            if outcome is True
+        ]
         stored = content(calm, key)
         assert len(winners) <= 1
         assert all(isinstance(outcome, bool | StoreBusyError) for outcome in outcomes)
         assert stored in [f"{key} by {writer}".encode() * 500 for writer in winners or [0, 1, 2]]
 
 
-def test_a_server_that_ignores_conditions_is_caught_by_the_probe(calm: S3Store, moto_server: servers.S3Server) -> None:
+def test_a_server_that_ignores_conditions_is_caught_by_the_probe(
+    calm: S3Store, moto_server: servers.S3Server
+) -> None:
     with (
         faulty(calm, moto_server, always(Fault.NO_CONDITIONS, "PUT")) as (store, _),
         pytest.raises(StoreUnsafeError, match="8 of 8 writers"),
@@ -399,7 +458,9 @@ def test_a_server_that_ignores_conditions_is_caught_by_the_probe(calm: S3Store, 
     assert [] == list(calm.keys(""))
 
 
-def test_a_server_killed_in_the_middle_and_started_again_has_every_object_once_and_whole(tmp_path: Path) -> None:
+def test_a_server_killed_in_the_middle_and_started_again_has_every_object_once_and_whole(
+    tmp_path: Path,
+) -> None:
     keys = [f"chunks/{number}" for number in range(60)]
     port = servers.free_port()
     patient = Retry(time.monotonic, time.sleep, random.random, budget=300, cap=0.5)
@@ -407,7 +468,10 @@ def test_a_server_killed_in_the_middle_and_started_again_has_every_object_once_a
     with ThreadPoolExecutor(3) as pool:
         with servers.ministack(tmp_path, port) as server:
             store = servers.store(server, "", patient)
-            nights = [pool.submit(lambda: [store.create(key, key.encode() * 9999) for key in keys]) for _ in range(3)]
+            nights = [
+                pool.submit(lambda: [store.create(key, key.encode() * 9999) for key in keys])
+                for _ in range(3)
+            ]
             while len(list(store.keys("chunks/"))) < 20:
                 time.sleep(0.005)
         with servers.ministack(tmp_path, port):

@@ -17,7 +17,15 @@ from flows.adapters.local import LocalStore
 from flows.adapters.s3 import PART, S3Store
 from flows.errors import CardlinkError
 from flows.runs.context import Overlay
-from flows.runs.store import Cleaner, KeyRefusedError, ObjectChangedError, ObjectMissingError, Source, Store, race
+from flows.runs.store import (
+    Cleaner,
+    KeyRefusedError,
+    ObjectChangedError,
+    ObjectMissingError,
+    Source,
+    Store,
+    race,
+)
 from tests import servers
 
 STORES = ["directory", "moto", "ministack", "overlay"]
@@ -51,7 +59,9 @@ def listed(store: Store, prefix: str, *, shallow: bool = False) -> list[str]:
     return [entry.key for entry in store.keys(prefix, shallow=shallow)]
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00\xff\r\n", b"x" * 300_000], ids=["empty", "binary", "a chunk"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00\xff\r\n", b"x" * 300_000], ids=["empty", "binary", "a chunk"]
+)
 def test_what_was_created_reads_back_byte_for_byte(store: Store, data: bytes) -> None:
     created = store.create("first-bank/runs/a", data)
 
@@ -110,12 +120,16 @@ def test_replace_writes_whole_over_what_was_there(store: Store, size: int) -> No
     data = os.urandom(size)
     store.create("report/links.csv", b"old")
 
-    store.replace("report/links.csv", (data[at : at + 1_000_003] for at in range(0, size, 1_000_003)))
+    store.replace(
+        "report/links.csv", (data[at : at + 1_000_003] for at in range(0, size, 1_000_003))
+    )
 
     assert data == content(store, "report/links.csv")
 
 
-@pytest.mark.parametrize("written", [b"begun", b"x" * (2 * PART + 1)], ids=["early", "with two parts sent"])
+@pytest.mark.parametrize(
+    "written", [b"begun", b"x" * (2 * PART + 1)], ids=["early", "with two parts sent"]
+)
 def test_replace_that_breaks_off_leaves_what_was_there(store: Store, written: bytes) -> None:
     def parts() -> Iterator[bytes]:
         yield written
@@ -170,7 +184,21 @@ def test_reading_in_pieces_gives_the_same_bytes_and_then_nothing(store: Store, s
     assert [b"", b"", b""] == after
 
 
-AWKWARD = ["A", "Z/1", "a b+c%20", "a#?&=", "a", "a-", "a.b", "a/b/c", "a/d", "a0", "é", "z\U0001f600", "a'\"<&>"]
+AWKWARD = [
+    "A",
+    "Z/1",
+    "a b+c%20",
+    "a#?&=",
+    "a",
+    "a-",
+    "a.b",
+    "a/b/c",
+    "a/d",
+    "a0",
+    "é",
+    "z\U0001f600",
+    "a'\"<&>",
+]
 
 
 def test_keys_come_in_byte_order_whatever_their_letters(store: Store) -> None:
@@ -232,9 +260,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("key", [*REFUSED, "x" * 201, "x/" * 450 + "x"], ids=lambda key: ascii(key)[:20])
+@pytest.mark.parametrize(
+    "key", [*REFUSED, "x" * 201, "x/" * 450 + "x"], ids=lambda key: ascii(key)[:20]
+)
 @pytest.mark.parametrize("verb", ["create", "replace", "open", "delete"])
-def test_a_key_that_could_leave_the_root_is_refused(cleaned: LocalStore | S3Store, verb: str, key: str) -> None:
+def test_a_key_that_could_leave_the_root_is_refused(
+    cleaned: LocalStore | S3Store, verb: str, key: str
+) -> None:
     store = cleaned
 
     act: dict[str, Callable[[], bool | Source | None]] = {

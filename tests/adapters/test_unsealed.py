@@ -25,16 +25,25 @@ PUBLISHED_ROWS = portal_csv(portal_rows(*({PAN: card} for card in PUBLISHED)))
 
 
 def settings(**portal: Any) -> dict[str, Any]:
-    return {"issuer": "bank", "root": "store", "test": True, "portal": {"allowed_hosts": ["a.example"], **portal}}
+    return {
+        "issuer": "bank",
+        "root": "store",
+        "test": True,
+        "portal": {"allowed_hosts": ["a.example"], **portal},
+    }
 
 
 def test_a_chunk_of_published_test_cards_passes_as_it_is() -> None:
     assert [Sealed("a.csv", PUBLISHED_ROWS)] == PlainSealer().seal([Plain("a.csv", PUBLISHED_ROWS)])
 
 
-@pytest.mark.parametrize("other", [GENERATED, "1234123412341234", "378282246310005", "4242424242424242" * 2])
+@pytest.mark.parametrize(
+    "other", [GENERATED, "1234123412341234", "378282246310005", "4242424242424242" * 2]
+)
 @pytest.mark.parametrize("column", [PAN, "service_card.nickname"])
-def test_a_number_that_is_no_published_card_is_refused_in_any_column(column: str, other: str) -> None:
+def test_a_number_that_is_no_published_card_is_refused_in_any_column(
+    column: str, other: str
+) -> None:
     chunk = portal_csv(portal_rows({}, {column: other}))
 
     with pytest.raises(UnsealedCardError) as refused:

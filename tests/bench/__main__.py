@@ -1,6 +1,7 @@
 """`make bench N=1000000`: measure the table of figures, print it, keep it as JSON and as one plot.
 
-Every ratio is of runs side by side, its median taken over the rounds; nothing is scaled from a smaller run.
+Every ratio is of runs side by side, its median taken over the rounds; nothing is scaled from a
+smaller run.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def main() -> int:
     (asked.out / "bench.json").write_text(json.dumps(facts, indent=2) + "\n")
     if sizes:
         (asked.out / "bench.svg").write_text(_plot(sizes))
-    print(f"\n{asked.out}/bench.json  load before {before['load']}, {before['cores']} cores, {before['model']}")
+    print(
+        f"\n{asked.out}/bench.json  load before {before['load']}, {before['cores']} cores, {before['model']}"
+    )
     return 0 if all(one.holds for one in found) else 1
 
 
@@ -57,7 +60,9 @@ def _measure(
         told, costs = figures.contest(scene, asked.rounds)
         found += _say(told)
         for name, cost in costs.items():
-            print(f"    {name:36}{cost.wall:8.2f} s wall{cost.cpu:8.2f} s CPU{cost.megabytes:8.0f} MB")
+            print(
+                f"    {name:36}{cost.wall:8.2f} s wall{cost.cpu:8.2f} s CPU{cost.megabytes:8.0f} MB"
+            )
     if "growth" in asked.only:
         told, sizes = figures.growth(folder, scene, asked.sizes, asked.rounds)
         found += _say(told)
@@ -81,7 +86,10 @@ def _say(told: Iterable[Figure]) -> list[Figure]:
     found = []
     for one in told:
         limit = f"{'>=' if one.at_least else '<='} {one.limit:g} {one.unit}"
-        print(f"{one.name:56}{one.value:9.2f} {one.unit:2}{limit:>12}  {'ok' if one.holds else 'MISSED'}", flush=True)
+        print(
+            f"{one.name:56}{one.value:9.2f} {one.unit:2}{limit:>12}  {'ok' if one.holds else 'MISSED'}",
+            flush=True,
+        )
         found.append(one)
     return found
 
@@ -99,15 +107,23 @@ PARTS = ("contest", "growth", "ingest", "nights", "year", "history", "s3", "cli"
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the extract of the contest")
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="rows of the extract of the contest"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--nights", type=int, default=1000)
     parser.add_argument("--year", type=int, default=366, help="nights that look-ups go through")
-    parser.add_argument("--runs", type=int, default=1000, help="runs that `status` and others look through")
+    parser.add_argument(
+        "--runs", type=int, default=1000, help="runs that `status` and others look through"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--out", type=Path, default=Path("dist/bench"), help="folder of bench.json and bench.svg")
-    parser.add_argument("--work", type=Path, default=None, help="folder of the extracts; about 4 kB a row at most")
+    parser.add_argument(
+        "--out", type=Path, default=Path("dist/bench"), help="folder of bench.json and bench.svg"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=None, help="folder of the extracts; about 4 kB a row at most"
+    )
     return parser.parse_args()
 
 

@@ -42,7 +42,10 @@ class Figure(NamedTuple):
 
 def contest(scene: Scene, rounds: int) -> tuple[list[Figure], dict[str, Cost]]:
     """Measure the submit against the shell, the script and the floor."""
-    out, start = scene.folder / "out", [str(scene.folder / "portal.asc"), str(scene.extract), str(scene.folder / "out")]
+    out, start = (
+        scene.folder / "out",
+        [str(scene.folder / "portal.asc"), str(scene.extract), str(scene.folder / "out")],
+    )
 
     def clear() -> None:
         scene.clear()
@@ -54,7 +57,9 @@ def contest(scene: Scene, rounds: int) -> tuple[list[Figure], dict[str, Cost]]:
             Contender(SHELL, clear, [str(HERE / "shell.sh"), *start]),
             scene.submit(OURS_PLAIN, compression="none"),
             Contender(SCRIPT, clear, [sys.executable, "-m", "tests.bench.script", *start]),
-            Contender(FLOOR, clear, [sys.executable, "-m", "tests.bench.floor", str(scene.extract)]),
+            Contender(
+                FLOOR, clear, [sys.executable, "-m", "tests.bench.floor", str(scene.extract)]
+            ),
         ],
         rounds,
     )
@@ -68,31 +73,44 @@ def contest(scene: Scene, rounds: int) -> tuple[list[Figure], dict[str, Cost]]:
     return figures, {name: middle(found) for name, found in costs.items()}
 
 
-def growth(folder: Path, scene: Scene, sizes: list[int], rounds: int) -> tuple[list[Figure], dict[int, Cost]]:
+def growth(
+    folder: Path, scene: Scene, sizes: list[int], rounds: int
+) -> tuple[list[Figure], dict[int, Cost]]:
     """Measure time and memory of the submit at each size, the smallest first."""
     costs = {}
     for rows in sizes:
         one = make_scene(folder / f"rows-{rows}", rows, scene.key)
-        costs[rows] = middle([cost_of(one.submit()) for _ in range(rounds if rows <= 1_000_000 else 1)])
+        costs[rows] = middle(
+            [cost_of(one.submit()) for _ in range(rounds if rows <= 1_000_000 else 1)]
+        )
         shutil.rmtree(one.folder)
     small, large = costs[sizes[-2]], costs[sizes[-1]]
     told = f"{sizes[-1]:,} rows against {sizes[-2]:,}"
     return [
-        Figure("peak memory of the submit", max(cost.megabytes for cost in costs.values()), 560, unit="MB"),
+        Figure(
+            "peak memory of the submit",
+            max(cost.megabytes for cost in costs.values()),
+            560,
+            unit="MB",
+        ),
         Figure(f"peak memory, {told}", large.megabytes / small.megabytes, 1.15),
         Figure(f"time per row, {told}", large.wall / sizes[-1] / (small.wall / sizes[-2]), 1.1),
     ], costs
 
 
 def answer(scene: Scene, rounds: int) -> Iterator[Figure]:
-    """Measure the ingest of every chunk's result, 5% of the rows errors, against the submit of those rows."""
+    """Measure the ingest of every chunk's result, 5% of the rows errors, against the submit of
+    those rows.
+    """
     config = [CARDLINK, "--config", str(scene.folder)]
     secret = str(scene.folder / "secret.asc")
     ratios, peaks = [], []
     for _ in range(rounds):
         submitted = cost_of(scene.submit())
         subprocess.run(
-            [*config, "simulate", BANK, "--secret-key", secret, "--fail", "0.05"], check=True, capture_output=True
+            [*config, "simulate", BANK, "--secret-key", secret, "--fail", "0.05"],
+            check=True,
+            capture_output=True,
         )
         taken = cost_of(Contender("ingest", lambda: None, [*config, "ingest", BANK]))
         ratios.append(taken.wall / submitted.wall)
@@ -110,18 +128,28 @@ def small_nights(scene: Scene, nights: int) -> Iterator[Figure]:
 
 
 def look_ups(folder: Path, scene: Scene, rows: int, nights: int) -> Iterator[Figure]:
-    """Measure what asking a year of nights costs, against the submit of the next night; both keep every core busy."""
+    """Measure what asking a year of nights costs, against the submit of the next night; both keep
+    every core busy.
+    """
     year, extract = make_year(folder, scene, rows, nights)
     words = [sys.executable, "-m", "tests.bench.year", str(year.folder), str(extract)]
     said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     looked, asked, megabytes = map(float, said.split())
-    submitted = cost_of(Contender("portfolio", lambda: None, [CARDLINK, "--config", str(year.folder), "submit", BANK]))
-    yield Figure(f"look-ups over {nights} nights / submit, CPU", (looked + asked) / submitted.cpu, 0.2)
+    submitted = cost_of(
+        Contender(
+            "portfolio", lambda: None, [CARDLINK, "--config", str(year.folder), "submit", BANK]
+        )
+    )
+    yield Figure(
+        f"look-ups over {nights} nights / submit, CPU", (looked + asked) / submitted.cpu, 0.2
+    )
     yield Figure("peak memory of the look-ups", megabytes, 600, unit="MB")
 
 
 def history(folder: Path, scene: Scene, rows: int, nights: int, rounds: int) -> Iterator[Figure]:
-    """Measure a submit of cards that are all new, with a year of nightly full files behind it and with none."""
+    """Measure a submit of cards that are all new, with a year of nightly full files behind it and
+    with none.
+    """
     year, extract = make_year(folder / "history", scene, rows, nights, settings="")
     new = make_scene(folder / "new", rows, scene.key, seed=2)
     bank, kept = year.folder / "store" / BANK, folder / "kept"
@@ -143,7 +171,9 @@ def history(folder: Path, scene: Scene, rows: int, nights: int, rounds: int) -> 
 
 
 def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
-    """Measure the submit to a local S3 server, less the server's own CPU time, against the directory."""
+    """Measure the submit to a local S3 server, less the server's own CPU time, against the
+    directory.
+    """
     spent = []
     with moto() as server:
         prefix = iter(range(rounds))
@@ -160,11 +190,15 @@ def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
             there = cost_of(Contender("s3", clear, command, server.environment)).wall
             spent[-1] += _cpu_of(server.process)
             spent[-1] = (there - spent[-1]) / cost_of(scene.submit()).wall
-    yield Figure("submit to S3, less the server's CPU / to a directory", sorted(spent)[len(spent) // 2], 1.5)
+    yield Figure(
+        "submit to S3, less the server's CPU / to a directory", sorted(spent)[len(spent) // 2], 1.5
+    )
 
 
 def command_line(folder: Path, scene: Scene, rounds: int, many: int) -> Iterator[Figure]:
-    """Measure `--help`, and what an operator asks of a store of so many runs with 50 result files that do not fit."""
+    """Measure `--help`, and what an operator asks of a store of so many runs with 50 result files
+    that do not fit.
+    """
     year, _ = make_year(folder / "runs", scene, 2000, many, settings="")
     for number in range(50):
         junk = year.folder / "store" / BANK / "results" / f"junk-{number:02}.csv"
@@ -186,9 +220,15 @@ def memory_of_repeats(rows: int) -> Iterator[Figure]:
     """Measure what telling repeats apart takes of memory, by filling the real table."""
     table, random = Table(rows), np.random.default_rng(0)
     for _ in range(0, rows, BLOCK):
-        table.add(random.integers(1 << 16, 1 << 63, BLOCK, np.uint64), random.integers(0, 1 << 32, BLOCK, np.uint32))
+        table.add(
+            random.integers(1 << 16, 1 << 63, BLOCK, np.uint64),
+            random.integers(0, 1 << 32, BLOCK, np.uint32),
+        )
     yield Figure(
-        f"telling {rows:,} rows apart, bytes a row", (table._keys.nbytes + table._tags.nbytes) / rows, 16, unit="B"
+        f"telling {rows:,} rows apart, bytes a row",
+        (table._keys.nbytes + table._tags.nbytes) / rows,
+        16,
+        unit="B",
     )
 
 

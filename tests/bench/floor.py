@@ -1,7 +1,8 @@
 """The floor: what the machine has to do whoever writes the program.
 
-Usage: python -m tests.bench.floor EXTRACT. Reads the CSV with polars and writes it in 1000-row pieces to memory, beside
-the physical cost of sealing each piece on the cores at hand: AES-256-CFB and SHA-1 over it and one RSA operation.
+Usage: python -m tests.bench.floor EXTRACT. Reads the CSV with polars and writes it in 1000-row
+pieces to memory, beside the physical cost of sealing each piece on the cores at hand: AES-256-CFB
+and SHA-1 over it and one RSA operation.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ class Physics:
         secret = os.urandom(32)
         digest = hashlib.sha1(piece, usedforsecurity=False).digest()
         work = Cipher(AES(secret), CFB(bytes(16))).encryptor()
-        return len(work.update(piece + digest) + work.finalize() + self._key.encrypt(secret, padding.PKCS1v15()))
+        return len(
+            work.update(piece + digest)
+            + work.finalize()
+            + self._key.encrypt(secret, padding.PKCS1v15())
+        )
 
 
 def main(extract: Path) -> None:

@@ -1,4 +1,6 @@
-"""Runs one command as a child and says what it cost: wall seconds, CPU seconds, and the largest process's memory."""
+"""Runs one command as a child and says what it cost: wall seconds, CPU seconds, and the largest
+process's memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ AS_INSTALLED = {"PYTHONPATH": str(Path(__file__).parent / "installed")}
 
 
 class Cost(NamedTuple):
-    """What a command took, its children included; `megabytes` is the peak of its largest single process.
+    """What a command took, its children included; `megabytes` is the peak of its largest single
+    process.
 
     A child's peak begins at the bench's own, about 150 MB: below that it says nothing.
     """
@@ -51,14 +54,18 @@ def cost_of(contender: Contender) -> Cost:
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - start
     if process.returncode:
-        error = subprocess.CalledProcessError(process.returncode, contender.command, stderr=said[-2000:])
+        error = subprocess.CalledProcessError(
+            process.returncode, contender.command, stderr=said[-2000:]
+        )
         error.add_note(said[-2000:].decode(errors="replace"))
         raise error
     return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def side_by_side(contenders: Sequence[Contender], rounds: int) -> dict[str, list[Cost]]:
-    """Run all contenders in turn, round after round, so that a busy minute falls on all of them alike."""
+    """Run all contenders in turn, round after round, so that a busy minute falls on all of them
+    alike.
+    """
     costs: dict[str, list[Cost]] = {contender.name: [] for contender in contenders}
     for _ in range(rounds):
         for contender in contenders:
@@ -72,7 +79,9 @@ def middle(costs: Sequence[Cost]) -> Cost:
 
 
 def ratio(costs: Mapping[str, Sequence[Cost]], of: str, to: str) -> float:
-    """Return the median over the rounds of one contender's wall time against another's of the same round."""
+    """Return the median over the rounds of one contender's wall time against another's of the same
+    round.
+    """
     pairs = zip(costs[of], costs[to], strict=True)
     return median(one.wall / other.wall for one, other in pairs)
 

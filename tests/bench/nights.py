@@ -1,6 +1,8 @@
-"""Many small nights in one process: as many issuers, each with an extract of 500 rows, submitted one after the other.
+"""Many small nights in one process: as many issuers, each with an extract of 500 rows, submitted
+one after the other.
 
-Usage: python -m tests.bench.nights FOLDER NIGHTS. Prints the milliseconds of the median night, the first one apart.
+Usage: python -m tests.bench.nights FOLDER NIGHTS. Prints the milliseconds of the median night, the
+first one apart.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def make_nights(scene: Scene, nights: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """Submit every small issuer's extract; print the mean milliseconds of all nights but the first."""
+    """Submit every small issuer's extract; print the mean milliseconds of all nights but the
+    first.
+    """
     spent = []
     for issuer in issuers(folder):
         if issuer.startswith("small-"):

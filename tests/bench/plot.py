@@ -22,7 +22,10 @@ def draw(title: str, lines: Sequence[Line]) -> str:
     rows = sorted({x for line in lines for x, _ in line.points})
     across = _scale([log10(x) for x in rows], MARGIN, WIDTH - MARGIN)
     up = _scale([log10(y) for line in lines for _, y in line.points], HEIGHT - MARGIN, MARGIN)
-    parts = [_text(WIDTH / 2, 25, title), *(_text(across(log10(x)), HEIGHT - 20, f"{x:,} rows") for x in rows)]
+    parts = [
+        _text(WIDTH / 2, 25, title),
+        *(_text(across(log10(x)), HEIGHT - 20, f"{x:,} rows") for x in rows),
+    ]
     for line, colour in zip(lines, COLOURS, strict=False):
         places = [(across(log10(x)), up(log10(y)), y) for x, y in line.points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)

@@ -1,4 +1,6 @@
-"""What the bench works on: a folder with an issuer, a throwaway RSA-2048 key, and a generated extract of test cards."""
+"""What the bench works on: a folder with an issuer, a throwaway RSA-2048 key, and a generated
+extract of test cards.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Scene(NamedTuple):
     def clear(self) -> None:
         """Leave the extract only."""
         bank = self.folder / "store" / BANK
-        self.put_aside(*(bank / name for name in ("runs", "submissions", "results", "ingested", "commits")))
+        self.put_aside(
+            *(bank / name for name in ("runs", "submissions", "results", "ingested", "commits"))
+        )
 
     def put_aside(self, *folders: Path) -> None:
         """Move folders out of the way: ext4 makes files slowly right after many were removed."""
@@ -70,20 +74,29 @@ class Scene(NamedTuple):
         return Contender(name, clear, [CARDLINK, "--config", str(self.folder), "submit", BANK])
 
 
-def make_scene(folder: Path, rows: int, key: PortalKey | None = None, bad: float = 0.01, seed: int = 0) -> Scene:
+def make_scene(
+    folder: Path, rows: int, key: PortalKey | None = None, bad: float = 0.01, seed: int = 0
+) -> Scene:
     """Make a scene with an extract of `rows` rows, a share `bad` of them with a flaw."""
     scene = Scene(folder, key or make_portal_key())
     scene.extract.parent.mkdir(parents=True)
-    # By a child: a child's peak of memory begins at its parent's, so the bench itself has to stay small.
+    # By a child: a child's peak of memory begins at its parent's, so the bench itself has to stay
+    # small.
     shape = ["--rows", str(rows), "--bad", str(bad), "--date", DAY.isoformat(), "--seed", str(seed)]
-    subprocess.run([CARDLINK, "sample", str(scene.extract), *shape], check=True, capture_output=True)
+    subprocess.run(
+        [CARDLINK, "sample", str(scene.extract), *shape], check=True, capture_output=True
+    )
     (folder / "portal.asc").write_bytes(scene.key.public)
     (folder / "secret.asc").write_bytes(scene.key.secret)
     scene.configure()
     return scene
 
 
-def write_toml(folder: Path, issuer: str, key: PortalKey, *, root: str = "store", compression: str = "zip") -> None:
+def write_toml(
+    folder: Path, issuer: str, key: PortalKey, *, root: str = "store", compression: str = "zip"
+) -> None:
     """Write one issuer's TOML beside the public key."""
-    text = TOML.format(issuer=issuer, root=root, fingerprint=key.fingerprint, compression=compression)
+    text = TOML.format(
+        issuer=issuer, root=root, fingerprint=key.fingerprint, compression=compression
+    )
     (folder / f"{issuer}.toml").write_text(text)

@@ -44,7 +44,10 @@ FIGURES = {
     "s3": ["submit to S3, less the server's CPU / to a directory"],
     "cli": [
         "cardlink --help",
-        *(f"cardlink {words} of 3 runs" for words in ("status", "ingest", "outbox list", "worklist", "reconcile")),
+        *(
+            f"cardlink {words} of 3 runs"
+            for words in ("status", "ingest", "outbox list", "worklist", "reconcile")
+        ),
     ],
     "repeats": ["telling 1,500 rows apart, bytes a row"],
 }
@@ -54,13 +57,21 @@ FIGURES = {
     "parts",
     [
         pytest.param(["nights", "repeats"], id="the-quickest", marks=pytest.mark.slow),
-        pytest.param([one for one in PARTS if one not in ("nights", "repeats")], id="the-rest", marks=pytest.mark.slow),
+        pytest.param(
+            [one for one in PARTS if one not in ("nights", "repeats")],
+            id="the-rest",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_the_bench_measures_prints_and_keeps_every_figure_of_its_table(tmp_path: Path, parts: list[str]) -> None:
+def test_the_bench_measures_prints_and_keeps_every_figure_of_its_table(
+    tmp_path: Path, parts: list[str]
+) -> None:
     sizes = [*SMALL.split(), "--only", *parts, "--out", str(tmp_path), "--work", str(tmp_path)]
 
-    ended = subprocess.run([sys.executable, "-m", "tests.bench", *sizes], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.bench", *sizes], capture_output=True, text=True, check=False
+    )
 
     assert ended.returncode in (0, 1), ended.stderr  # 1: sizes this small miss limits
     found = json.loads((tmp_path / "bench.json").read_text())["figures"]
@@ -74,21 +85,27 @@ def test_the_bench_measures_prints_and_keeps_every_figure_of_its_table(tmp_path:
 def respelled(extract: Path) -> None:
     """Write every third row of an extract as other issuers would."""
     rows = pl.read_csv(extract, infer_schema=False)
-    pan = pl.concat_str([pl.col(portal.PAN).str.slice(at, 4) for at in range(0, 16, 4)], separator=" ")
+    pan = pl.concat_str(
+        [pl.col(portal.PAN).str.slice(at, 4) for at in range(0, 16, 4)], separator=" "
+    )
     others = {
-        portal.PAN: pl.when(pl.col(portal.PAN).str.len_chars() == 16).then(pan).otherwise(portal.PAN),
+        portal.PAN: pl.when(pl.col(portal.PAN).str.len_chars() == 16)
+        .then(pan)
+        .otherwise(portal.PAN),
         portal.MONTH: pl.col(portal.MONTH).str.strip_chars_start("0"),
         portal.YEAR: "20" + pl.col(portal.YEAR),
         portal.COUNTRY: pl.col(portal.COUNTRY).replace({"US": "united states", "CA": "Canada"}),
-        portal.SUBNATIONAL: pl.col(portal.SUBNATIONAL).replace({"MA": "Massachusetts", "ON": "ont."}),
+        portal.SUBNATIONAL: pl.col(portal.SUBNATIONAL).replace(
+            {"MA": "Massachusetts", "ON": "ont."}
+        ),
         portal.FIRST_NAME: " " + pl.col(portal.FIRST_NAME) + "  ",
         portal.IS_PRIMARY: pl.col(portal.IS_PRIMARY).replace({"TRUE": "y", "FALSE": "0"}),
         portal.NICKNAME: pl.lit("N/A"),
     }
     third = pl.int_range(pl.len()) % 3 == 1
-    rows.with_columns(pl.when(third).then(cell).otherwise(name).alias(name) for name, cell in others.items()).write_csv(
-        extract
-    )
+    rows.with_columns(
+        pl.when(third).then(cell).otherwise(name).alias(name) for name, cell in others.items()
+    ).write_csv(extract)
 
 
 @pytest.mark.slow
@@ -112,11 +129,26 @@ def test_the_straightforward_script_sends_the_same_rows_in_the_same_words(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(shutil.which("taskset") is None, reason="workers are pinned to cores with taskset (Linux)")
+@pytest.mark.skipif(
+    shutil.which("taskset") is None, reason="workers are pinned to cores with taskset (Linux)"
+)
 def test_a_killed_worker_of_a_pool_leaves_nothing_lost_and_nothing_twice(tmp_path: Path) -> None:
-    sizes = ["--issuers", "3", "--rows", "2000", "--only", "killed", "--out", str(tmp_path), "--work", str(tmp_path)]
+    sizes = [
+        "--issuers",
+        "3",
+        "--rows",
+        "2000",
+        "--only",
+        "killed",
+        "--out",
+        str(tmp_path),
+        "--work",
+        str(tmp_path),
+    ]
 
-    ended = subprocess.run([sys.executable, "-m", "tests.bench.issuers", *sizes], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.bench.issuers", *sizes], capture_output=True, text=True
+    )
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads((tmp_path / "issuers.json").read_text())["scenarios"]["killed"]

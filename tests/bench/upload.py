@@ -1,4 +1,6 @@
-"""Usage: python -m tests.bench.upload FILE s3://bucket/key. Lays an extract into a bucket, as an issuer would."""
+"""Usage: python -m tests.bench.upload FILE s3://bucket/key. Lays an extract into a bucket, as an
+issuer would.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A command on a real terminal: its prompts are answered as somebody would, its stdout is a pipe of its own."""
+"""A command on a real terminal: its prompts are answered as somebody would, its stdout is a pipe of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,14 @@ Reply = str | Callable[[], object]
 
 
 def on_terminal(
-    folder: Path, environment: Mapping[str, str], arguments: Sequence[str], talk: Sequence[tuple[str, Reply]]
+    folder: Path,
+    environment: Mapping[str, str],
+    arguments: Sequence[str],
+    talk: Sequence[tuple[str, Reply]],
 ) -> Seen:
-    """Run `cardlink` with `arguments`; as each text of `talk` shows, type its reply (with Enter) or call it."""
+    """Run `cardlink` with `arguments`; as each text of `talk` shows, type its reply (with Enter) or
+    call it.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", _STARTER, *arguments],

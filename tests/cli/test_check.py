@@ -1,4 +1,6 @@
-"""`cardlink check` says everything at once: settings, keys, store, mapping, columns, rows; and `cardlink settings`."""
+"""`cardlink check` says everything at once: settings, keys, store, mapping, columns, rows; and
+`cardlink settings`.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,21 @@ def found(folder: Path, *arguments: str) -> tuple[int, dict[str, str], Any]:
     """Check; return the exit code, the error of each part that is wrong, and all facts."""
     done = cardlink(folder, "--json", "check", "bank", *arguments)
     facts = json.loads(done.stdout)
-    return done.returncode, {one["part"]: one["error"] for one in facts["checks"] if one["error"]}, facts
+    return (
+        done.returncode,
+        {one["part"]: one["error"] for one in facts["checks"] if one["error"]},
+        facts,
+    )
 
 
 def test_a_sound_issuer_is_ok_in_every_part(bank: Path) -> None:
     done = cardlink(bank, "check", "bank", EXTRACT)
 
-    words = [line.split()[:2] for line in done.stdout.splitlines() if line.startswith(("settings", "key", "store"))]
+    words = [
+        line.split()[:2]
+        for line in done.stdout.splitlines()
+        if line.startswith(("settings", "key", "store"))
+    ]
     assert (0, [["settings", "ok"], ["key", "ok"], ["store", "ok"]]) == (done.returncode, words)
     assert "mapping   ok" in done.stdout
     assert "16 of 20 rows in 1 chunks would be sent" in done.stdout
@@ -68,13 +78,24 @@ def test_everything_that_is_wrong_is_said_at_once_and_the_worst_decides(bank: Pa
 
     code, wrong, facts = found(bank, EXTRACT)
 
-    parts = {"settings": "ConfigurationError", "key": "UnreadableKeyError", "mapping": "MappingError"}
+    parts = {
+        "settings": "ConfigurationError",
+        "key": "UnreadableKeyError",
+        "mapping": "MappingError",
+    }
     assert (2, [*parts, "file"]) == (code, [*wrong])
     assert parts["settings"] == wrong["settings"]
     of_mapping = [one["text"] for one in facts["checks"] if one["part"] == "mapping"]
-    assert [True, True] == ["it has no column" in of_mapping[0], "unknown columns: TOWN" in of_mapping[1]]
+    assert [True, True] == [
+        "it has no column" in of_mapping[0],
+        "unknown columns: TOWN" in of_mapping[1],
+    ]
     assert "RejectRateError" in [one["error"] for one in facts["checks"] if one["part"] == "file"]
-    assert all("max_row_jmp" in one["text"] for one in facts["checks"] if one["error"] == "ConfigurationError")
+    assert all(
+        "max_row_jmp" in one["text"]
+        for one in facts["checks"]
+        if one["error"] == "ConfigurationError"
+    )
 
 
 def test_every_gate_that_would_refuse_the_run_is_named(bank: Path) -> None:
@@ -105,9 +126,15 @@ def test_a_truncated_extract_still_shows_its_columns(bank: Path) -> None:
     assert [*columns()] == [one["column"] for one in facts["columns"]]
 
 
-def test_the_columns_say_where_they_come_from_how_much_there_is_and_what_is_refused(bank: Path) -> None:
+def test_the_columns_say_where_they_come_from_how_much_there_is_and_what_is_refused(
+    bank: Path,
+) -> None:
     mapping = "".join(f'"{name}" = "{name}"\n' for name in columns() if name != POSTAL_CODE)
-    change(bank, "[portal]", f'[columns]\n{mapping}"{POSTAL_CODE}" = {{ from = "{POSTAL_CODE}", pad = 3 }}\n[portal]')
+    change(
+        bank,
+        "[portal]",
+        f'[columns]\n{mapping}"{POSTAL_CODE}" = {{ from = "{POSTAL_CODE}", pad = 3 }}\n[portal]',
+    )
 
     _, _, facts = found(bank, EXTRACT)
 
@@ -127,7 +154,10 @@ def test_nothing_shown_is_a_cell(bank: Path) -> None:
     done = cardlink(bank, "check", "bank", EXTRACT)
 
     cells = {
-        str(cell) for row in csv.reader(portal_csv(rows).decode().splitlines()[1:]) for cell in row if len(cell) > 3
+        str(cell)
+        for row in csv.reader(portal_csv(rows).decode().splitlines()[1:])
+        for cell in row
+        if len(cell) > 3
     }
     assert [] == [cell for cell in cells if cell in done.stdout]
     assert "AAAAA-9" in done.stdout
@@ -143,7 +173,9 @@ def test_a_hash_has_no_shape() -> None:
     assert (1.0, ["A" * 20 + "..."]) == sample.look(CVV_HASH)
 
 
-def test_the_rejects_file_has_every_row_that_would_not_be_sent_and_no_card_number(bank: Path) -> None:
+def test_the_rejects_file_has_every_row_that_would_not_be_sent_and_no_card_number(
+    bank: Path,
+) -> None:
     done = cardlink(bank, "check", "bank", EXTRACT, "--rejects", "rejects.csv")
 
     text = (bank / "rejects.csv").read_text()
@@ -154,14 +186,25 @@ def test_the_rejects_file_has_every_row_that_would_not_be_sent_and_no_card_numbe
     assert "4111111111111112" not in text
 
 
-def test_the_rejects_file_says_what_was_found_in_shape_and_of_card_data_only_its_length(bank: Path) -> None:
-    bad = ({YEAR: "11/27"}, {PAN: "4111x"}, {CVV: "1x2"}, {CVV: None, CVV_HASH: "a1b2c3d4"}, {CITY: None})
+def test_the_rejects_file_says_what_was_found_in_shape_and_of_card_data_only_its_length(
+    bank: Path,
+) -> None:
+    bad = (
+        {YEAR: "11/27"},
+        {PAN: "4111x"},
+        {CVV: "1x2"},
+        {CVV: None, CVV_HASH: "a1b2c3d4"},
+        {CITY: None},
+    )
     drop(bank, portal_csv(portal_rows(*bad, *({} for _ in range(15)))))
 
     cardlink(bank, "check", "bank", EXTRACT, "--rejects", "rejects.csv")
 
     listed = pl.read_csv(bank / "rejects.csv", schema=Refusals.dtypes())
-    told = {column: message.partition("; ")[0] for column, message in listed.select("column", "message").iter_rows()}
+    told = {
+        column: message.partition("; ")[0]
+        for column, message in listed.select("column", "message").iter_rows()
+    }
     assert told == {
         YEAR: "found: 99/99",
         PAN: "found: 5 characters",
@@ -181,7 +224,10 @@ def test_a_rejects_file_that_cannot_be_written_is_one_finding_among_the_others(b
 def test_no_file_is_named_that_was_not_written(bank: Path) -> None:
     change(bank, "max_reject_rate = 0.5", "max_reject_rate = 0.1")
 
-    tried = [cardlink(bank, "check", "bank", EXTRACT), cardlink(bank, "submit", "bank", "--dry-run")]
+    tried = [
+        cardlink(bank, "check", "bank", EXTRACT),
+        cardlink(bank, "submit", "bank", "--dry-run"),
+    ]
     taken = cardlink(bank, "check", "bank", EXTRACT, "--rejects", "portal.asc")
 
     assert [3, 3, 2] == [one.returncode for one in (*tried, taken)]
@@ -190,7 +236,9 @@ def test_no_file_is_named_that_was_not_written(bank: Path) -> None:
     assert "portal.asc already exists" in taken.stderr
 
 
-def test_files_that_not_everybody_can_read_are_named(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_not_everybody_can_read_are_named(
+    bank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = bank / "secret.asc"
     secret.write_bytes(gpg.sound().secret)
     secret.chmod(0o600)
@@ -203,7 +251,11 @@ def test_files_that_not_everybody_can_read_are_named(bank: Path, monkeypatch: py
 
     then = "can read it; run this check as the nightly process's user too"
     toml = f"bank.toml: only user {os.getuid()} and group {group} {then}"
-    assert (0, {}, [toml, f"{secret}: only user {os.getuid()} {then}"]) == (code, wrong, facts["warnings"])
+    assert (0, {}, [toml, f"{secret}: only user {os.getuid()} {then}"]) == (
+        code,
+        wrong,
+        facts["warnings"],
+    )
     assert "own key" in [one["part"] for one in facts["checks"]]
 
 
@@ -223,14 +275,18 @@ def test_settings_prints_every_key_with_its_example(tmp_path: Path) -> None:
 
     lines = done.stdout.splitlines()
     assert 0 == done.returncode
-    assert [] == [one.path for one in every_key() if f"    example: {one.name} = {one.example}" not in lines]
+    assert [] == [
+        one.path for one in every_key() if f"    example: {one.name} = {one.example}" not in lines
+    ]
 
 
 @pytest.mark.parametrize("key", ["encoding", "source.encoding"])
 def test_settings_explains_one_key(tmp_path: Path, key: str) -> None:
     done = cardlink(tmp_path, "settings", key)
 
-    assert ["source.encoding", "    character encoding; never guessed"] == done.stdout.splitlines()[:2]
+    assert ["source.encoding", "    character encoding; never guessed"] == done.stdout.splitlines()[
+        :2
+    ]
     assert 'example: encoding = "cp1252"' in done.stdout
 
 

@@ -8,7 +8,9 @@ from flows.runs.context import NoReasonError
 from tests.cli.test_reconcile import bank
 
 
-def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(tmp_path: Path) -> None:
+def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(
+    tmp_path: Path,
+) -> None:
     bench = bank(tmp_path)
     bench.answer()
     bench.ingest()

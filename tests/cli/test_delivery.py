@@ -1,4 +1,6 @@
-"""How an extract proves itself whole, by the real command: what passes, what waits, what is refused, and the way on."""
+"""How an extract proves itself whole, by the real command: what passes, what waits, what is
+refused, and the way on.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from tests.test_command_line import bank, cardlink, drop
 
 __all__ = ["bank"]  # the fixture
 
-HEAD, ROW, OTHER = portal_csv(portal_rows({}, {"service_card.pan": "5555555555554444"})).splitlines(keepends=True)
+HEAD, ROW, OTHER = portal_csv(portal_rows({}, {"service_card.pan": "5555555555554444"})).splitlines(
+    keepends=True
+)
 GOOD = HEAD + ROW + OTHER
 TRAILER = "trailer = '^TRL,([0-9]+),([0-9]+)$'\nhash_total = 'service_card.pan'\n"
 TOTAL = (4242424242424242 + 5555555555554444) % 10**12
@@ -49,10 +53,15 @@ def tried(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 def committed(folder: Path) -> list[dict[str, Any]]:
     """Return the manifests of the bank, by run."""
-    return [json.loads(path.read_bytes()) for path in sorted((folder / "store").glob("bank/runs/*/manifest.json"))]
+    return [
+        json.loads(path.read_bytes())
+        for path in sorted((folder / "store").glob("bank/runs/*/manifest.json"))
+    ]
 
 
-def test_an_extract_without_its_last_newline_is_refused_until_the_settings_say_it_is_written_so(bank: Path) -> None:
+def test_an_extract_without_its_last_newline_is_refused_until_the_settings_say_it_is_written_so(
+    bank: Path,
+) -> None:
     drop(bank, GOOD[:-1])
 
     refused = tried(bank)
@@ -74,9 +83,13 @@ def test_a_last_record_with_fewer_fields_is_refused_as_cut(bank: Path) -> None:
 
 
 @pytest.mark.parametrize("share", quick(1, [0.5, 0.1, 0.99]))
-def test_a_sealed_extract_that_was_cut_is_refused_as_cut(bank: Path, monkeypatch: Any, share: float) -> None:
+def test_a_sealed_extract_that_was_cut_is_refused_as_cut(
+    bank: Path, monkeypatch: Any, share: float
+) -> None:
     key = keys.sound()
-    with GpgSealer([key.public], [key.fingerprint], armor=False, compression="zip", today=date.today()) as sealer:
+    with GpgSealer(
+        [key.public], [key.fingerprint], armor=False, compression="zip", today=date.today()
+    ) as sealer:
         message = sealer.seal([Plain("a.csv", GOOD)])[0].data
     monkeypatch.setenv("CARDLINK_PRIVATE_KEY_FILE", str(bank / "secret.asc"))
     drop(bank, message[: int(len(message) * share)])
@@ -125,7 +138,9 @@ def test_an_extract_waits_for_its_checksum_and_must_have_it(bank: Path) -> None:
     ("text", "what"),
     [("count=3", "count is 2, expected 3"), ("bytes=1", f"bytes is {len(GOOD)}, expected 1")],
 )
-def test_a_ctl_that_says_otherwise_refuses_the_extract_with_what_was_found(bank: Path, text: str, what: str) -> None:
+def test_a_ctl_that_says_otherwise_refuses_the_extract_with_what_was_found(
+    bank: Path, text: str, what: str
+) -> None:
     source(bank, 'sidecar = "ctl"')
     drop(bank, GOOD)
     beside(bank, ".ctl", f"{text}\n")
@@ -190,7 +205,13 @@ def numbered(folder: Path, number: int, pan: str, day: int) -> str:
 
 def test_an_extract_must_carry_the_number_after_the_last(bank: Path) -> None:
     source(bank, "sequence = '-([0-9]{3})[.]csv$'")
-    pans = ("4242424242424242", "4111111111111111", "5555555555554444", "6011111111111117", "3566002020360505")
+    pans = (
+        "4242424242424242",
+        "4111111111111111",
+        "5555555555554444",
+        "6011111111111117",
+        "3566002020360505",
+    )
     first, gap = numbered(bank, 201, pans[0], 18), numbered(bank, 203, pans[1], 20)
 
     codes = [tried(bank, "--extract", first)[0]]

@@ -49,7 +49,10 @@ def folder(tmp_path: Path, service: RunningService) -> Path:
 
 
 def who(service: RunningService) -> dict[str, str]:
-    return {f"CARDLINK_SERVICE_{name.upper()}": value for name, value in service.client._asdict().items()}
+    return {
+        f"CARDLINK_SERVICE_{name.upper()}": value
+        for name, value in service.client._asdict().items()
+    }
 
 
 def job_at(service: RunningService, site: str) -> str:
@@ -59,12 +62,17 @@ def job_at(service: RunningService, site: str) -> str:
 
 @contextmanager
 def time_passing(service: RunningService, *, but_while_asked: str = "") -> Iterator[None]:
-    """Let the service's time pass, three seconds every twentieth of one; not while that job waits for somebody."""
+    """Let the service's time pass, three seconds every twentieth of one; not while that job waits
+    for somebody.
+    """
     done = threading.Event()
 
     def pass_on() -> None:
         while not done.wait(0.05):
-            if not (but_while_asked and service.act(lambda books: books.job(int(but_while_asked)).request)):
+            if not (
+                but_while_asked
+                and service.act(lambda books: books.job(int(but_while_asked)).request)
+            ):
                 service.advance(3)
 
     thread = threading.Thread(target=pass_on)
@@ -92,19 +100,27 @@ def test_a_job_is_followed_on_a_terminal_and_what_is_secret_is_never_shown(
         seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], talk)
 
     assert seen.code == 0
-    assert seen.stdout == f"job {job}: SUCCESSFUL, BILLABLE\nThe card is placed with the merchant.\n"
+    assert (
+        seen.stdout == f"job {job}: SUCCESSFUL, BILLABLE\nThe card is placed with the merchant.\n"
+    )
     assert "User name: ada" in seen.terminal
     assert "hush" not in seen.terminal
-    assert re.search(r"AUTH  authentication \d+%  whole job \d+%  \d:\d\d left  The site checks", seen.terminal)
+    assert re.search(
+        r"AUTH  authentication \d+%  whole job \d+%  \d:\d\d left  The site checks", seen.terminal
+    )
     assert "UPDATING  authentication 100%" in seen.terminal
     assert "(authenticated: the cardholder may leave)" in seen.terminal
     assert [path for path in folder.rglob("*") if path.is_file()] == [folder / "bank.toml"]
 
 
-def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(folder: Path, service: RunningService) -> None:
+def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(
+    folder: Path, service: RunningService
+) -> None:
     job = job_at(service, "shop.example.com")
 
-    seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("User name: ", CTRL_C)])
+    seen = on_terminal(
+        folder, who(service), ["job", "follow", "bank", job], [("User name: ", CTRL_C)]
+    )
 
     assert seen.code == 75
     assert f"Stopped following job {job} of bank. The job continues" in seen.terminal
@@ -115,7 +131,9 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(folder: Path, servi
 def test_ctrl_c_between_two_looks_says_the_same(folder: Path, service: RunningService) -> None:
     job = job_at(service, "idle.example.com")
 
-    seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], [("REQUESTED", CTRL_C)])
+    seen = on_terminal(
+        folder, who(service), ["job", "follow", "bank", job], [("REQUESTED", CTRL_C)]
+    )
 
     assert seen.code == 75
     assert "The job continues" in seen.terminal
@@ -132,37 +150,53 @@ def test_the_warning_comes_while_somebody_types(folder: Path, service: RunningSe
     assert seen.code == 0
 
 
-@pytest.mark.parametrize(("way", "site"), [([], "again.example.com"), (["--poll"], "music.example.com")])
-def test_one_json_object_tells_the_end(folder: Path, service: RunningService, way: list[str], site: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "site"), [([], "again.example.com"), (["--poll"], "music.example.com")]
+)
+def test_one_json_object_tells_the_end(
+    folder: Path, service: RunningService, way: list[str], site: str
+) -> None:
     job = job_at(service, site)
     typed = "".join(f"{one}\n" for one in ("ada@example.com", "hush-word", "hush-pin"))
 
     with time_passing(service):
         done = CliRunner(env=who(service)).invoke(
-            main, ["--config", str(folder), "--json", "job", "follow", "bank", job, *way], input=typed
+            main,
+            ["--config", str(folder), "--json", "job", "follow", "bank", job, *way],
+            input=typed,
         )
 
     facts = json.loads(done.stdout)
     end = service.act(lambda books: books.job(int(job)).site.end)
-    assert (facts["job_id"], facts["status"], facts["termination_type"]) == (job, end.status, end.termination_type)
+    assert (facts["job_id"], facts["status"], facts["termination_type"]) == (
+        job,
+        end.status,
+        end.termination_type,
+    )
     assert facts["exit_code"] == done.exit_code == (0 if end.termination_type == "BILLABLE" else 3)
     assert "hush" not in done.stdout + done.stderr
 
 
-def test_who_we_are_is_asked_for_by_name_and_a_file_may_say_it(folder: Path, service: RunningService) -> None:
+def test_who_we_are_is_asked_for_by_name_and_a_file_may_say_it(
+    folder: Path, service: RunningService
+) -> None:
     (folder / "password").write_text("practice\n")
     job = job_at(service, "shop.example.com")
     service.advance(1000)
     environment = {**who(service), "CARDLINK_SERVICE_PASSWORD": ""}
 
-    missing = CliRunner(env=environment).invoke(main, ["--config", str(folder), "job", "follow", "bank", job])
-    found = CliRunner(env={**environment, "CARDLINK_SERVICE_PASSWORD_FILE": str(folder / "password")}).invoke(
+    missing = CliRunner(env=environment).invoke(
         main, ["--config", str(folder), "job", "follow", "bank", job]
     )
+    found = CliRunner(
+        env={**environment, "CARDLINK_SERVICE_PASSWORD_FILE": str(folder / "password")}
+    ).invoke(main, ["--config", str(folder), "job", "follow", "bank", job])
 
     assert missing.exit_code == 2
     assert "not in the environment: CARDLINK_SERVICE_PASSWORD." in missing.stderr
-    assert found.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\nThe cardholder's input")
+    assert found.stdout.startswith(
+        f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\nThe cardholder's input"
+    )
 
 
 def test_a_foreign_text_cannot_steer_the_terminal_or_show_a_card() -> None:

@@ -1,4 +1,6 @@
-"""What `cardlink` says of keys it will not seal to, of names that are no issuer's, and of hosts that are none."""
+"""What `cardlink` says of keys it will not seal to, of names that are no issuer's, and of hosts
+that are none.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def refusal(folder: Path, *arguments: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("command", [["check", "bank"], ["submit", "bank"]])
-def test_a_weak_subkey_is_refused_before_anything_is_read(tmp_path: Path, command: list[str]) -> None:
+def test_a_weak_subkey_is_refused_before_anything_is_read(
+    tmp_path: Path, command: list[str]
+) -> None:
     key = key_kinds.key("rsa2048", key_kinds.sub("rsa1024"))
     folder = configured(tmp_path, key)
 
@@ -59,7 +63,9 @@ def test_a_weak_subkey_is_refused_before_anything_is_read(tmp_path: Path, comman
     assert f"of key {key.fingerprint} is RSA 1024" in message
     assert "Ask the partner for a key of RSA 3072 or Curve25519" in message
     assert ["bank/extracts/bank-20261120.csv"] == [
-        str(one.relative_to(folder / "store")) for one in (folder / "store").rglob("*") if one.is_file()
+        str(one.relative_to(folder / "store"))
+        for one in (folder / "store").rglob("*")
+        if one.is_file()
     ]
 
 
@@ -83,8 +89,12 @@ def test_a_nist_curve_needs_its_setting(tmp_path: Path) -> None:
     assert 0 == done.returncode
 
 
-@pytest.mark.parametrize("spelled", [str.lower, lambda pin: " ".join(pin[at : at + 4] for at in range(0, 40, 4))])
-def test_a_pin_may_be_written_in_lower_case_and_in_groups(tmp_path: Path, spelled: Callable[[str], str]) -> None:
+@pytest.mark.parametrize(
+    "spelled", [str.lower, lambda pin: " ".join(pin[at : at + 4] for at in range(0, 40, 4))]
+)
+def test_a_pin_may_be_written_in_lower_case_and_in_groups(
+    tmp_path: Path, spelled: Callable[[str], str]
+) -> None:
     key = keys.sound()
     folder = configured(tmp_path, key, pin=spelled(key.fingerprint))
 
@@ -96,13 +106,27 @@ def test_a_pin_may_be_written_in_lower_case_and_in_groups(tmp_path: Path, spelle
 def test_a_toml_that_names_another_issuer_is_refused(tmp_path: Path) -> None:
     folder = configured(tmp_path, keys.sound(), name="aaa", issuer="zzz")
 
-    refusals = [refusal(folder, *command) for command in (["check", "aaa"], ["submit", "aaa"], ["ingest", "aaa"])]
+    refusals = [
+        refusal(folder, *command)
+        for command in (["check", "aaa"], ["submit", "aaa"], ["ingest", "aaa"])
+    ]
 
     assert {"ConfigurationError"} == {error for error, _ in refusals}
     assert all('aaa.toml: issuer = "zzz"' in message for _, message in refusals)
 
 
-NAMES = ("../x/aaa", "x/../aaa", "./aaa", "/etc/aaa", "AAA", "aaa.toml", "", "a" * 42, "aaa\n", "-aaa")
+NAMES = (
+    "../x/aaa",
+    "x/../aaa",
+    "./aaa",
+    "/etc/aaa",
+    "AAA",
+    "aaa.toml",
+    "",
+    "a" * 42,
+    "aaa\n",
+    "-aaa",
+)
 COMMANDS = {
     "submit": ["{}"],
     "check": ["{}"],
@@ -147,11 +171,33 @@ def test_only_a_plain_name_names_an_issuer(tmp_path: Path, name: str) -> None:
 
 
 NO_HOSTS = (
-    *("", "*", "*.com", "links", "1.2.3.4", "x@evil", "x@evil.com", "a b.com", "links.*.com", "lïnks.example.com"),
-    *("links.example.com:8443", "https://links.example.com", "links.example.com/", "links.example.com."),
+    *(
+        "",
+        "*",
+        "*.com",
+        "links",
+        "1.2.3.4",
+        "x@evil",
+        "x@evil.com",
+        "a b.com",
+        "links.*.com",
+        "lïnks.example.com",
+    ),
+    *(
+        "links.example.com:8443",
+        "https://links.example.com",
+        "links.example.com/",
+        "links.example.com.",
+    ),
     *("links..example.com", "-links.example.com", "links.example.com\\n"),
 )
-HOSTS = ("links.example.com", "LINKS.Example.com", "*.example.com", "xn--lnks-6pa.example", "l.example")
+HOSTS = (
+    "links.example.com",
+    "LINKS.Example.com",
+    "*.example.com",
+    "xn--lnks-6pa.example",
+    "l.example",
+)
 
 
 @pytest.mark.parametrize("host", NO_HOSTS)

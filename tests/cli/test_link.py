@@ -1,4 +1,6 @@
-"""`cardlink link` as somebody uses it for the last few of a night: a row of a run, or fields typed in at a terminal."""
+"""`cardlink link` as somebody uses it for the last few of a night: a row of a run, or fields typed
+in at a terminal.
+"""
 
 from __future__ import annotations
 
@@ -67,17 +69,26 @@ def bench(tmp_path: Path, service: RunningService) -> Bench:
 
 
 def who(service: RunningService) -> dict[str, str]:
-    return {f"CARDLINK_SERVICE_{name.upper()}": value for name, value in service.client._asdict().items()}
+    return {
+        f"CARDLINK_SERVICE_{name.upper()}": value
+        for name, value in service.client._asdict().items()
+    }
 
 
 def cardlink(folder: Path, service: RunningService, *arguments: str, typed: str = "") -> Result:
-    return CliRunner(env=who(service)).invoke(main, ["--config", str(folder), *arguments], input=typed)
+    return CliRunner(env=who(service)).invoke(
+        main, ["--config", str(folder), *arguments], input=typed
+    )
 
 
 def left_over(bench: Bench) -> str:
     """Return a run whose one row the partner refused."""
-    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows({PHONE: "6175550100"})))).manifest.run
-    bench.drop_result(b'cuid,last_4,url,expiration_date,error\n,,,,"{""cuid"": ""c-1"", ""errors"": [""busy""]}"\n')
+    run = bench.submit(
+        bench.drop_bytes(portal_csv(portal_rows({PHONE: "6175550100"})))
+    ).manifest.run
+    bench.drop_result(
+        b'cuid,last_4,url,expiration_date,error\n,,,,"{""cuid"": ""c-1"", ""errors"": [""busy""]}"\n'
+    )
     bench.ingest()
     return run
 
@@ -107,13 +118,18 @@ def test_a_row_that_has_its_link_now_is_refused_and_a_reason_overrides(
     cardlink(tmp_path, service, "link", run, "1")
 
     refused = cardlink(tmp_path, service, "link", run, "1")
-    forced = cardlink(tmp_path, service, "--json", "link", run, "1", "--override", "lost by the cardholder")
+    forced = cardlink(
+        tmp_path, service, "--json", "link", run, "1", "--override", "lost by the cardholder"
+    )
 
     facts = json.loads(forced.stdout)
     assert (refused.exit_code, forced.exit_code) == (2, 0)
     assert "has a link" in refused.stderr
     assert (facts["outcome"], facts["attempt"][-6:]) == ("linked", "2.json")
-    assert [one.asked.override for one in singles(bench.store, keys_of(run))] == ["", "lost by the cardholder"]
+    assert [one.asked.override for one in singles(bench.store, keys_of(run))] == [
+        "",
+        "lost by the cardholder",
+    ]
 
 
 def test_fields_are_typed_in_at_a_terminal_and_card_number_and_cvv_are_not_shown(
@@ -126,11 +142,15 @@ def test_fields_are_typed_in_at_a_terminal_and_card_number_and_cvv_are_not_shown
     assert kept.answered is not None
     assert seen.stdout.startswith(f"{kept.answered.url}\nc-9: expires on ")
     assert "Byron" in seen.terminal
-    assert [word for word in ("5555555555554444", "737") if word in seen.terminal + seen.stdout] == []
+    assert [
+        word for word in ("5555555555554444", "737") if word in seen.terminal + seen.stdout
+    ] == []
     assert b"5555555555554444" not in b"".join(bench.snapshot().values())
 
 
-def test_a_mistake_in_what_was_typed_is_told_by_its_code(tmp_path: Path, bench: Bench, service: RunningService) -> None:
+def test_a_mistake_in_what_was_typed_is_told_by_its_code(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
     wrong = [text if label != "Card number" else "5555555555554445" for label, text in TYPED]
 
     done = cardlink(tmp_path, service, "link", "bank", "--prompt", typed="\n".join(wrong) + "\n")
@@ -173,13 +193,19 @@ def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echoing)
     Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
-    (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint, address=address))
+    (tmp_path / "bank.toml").write_text(
+        TOML.format(fingerprint=keys.sound().fingerprint, address=address)
+    )
     bench = local_bench(tmp_path)
     secrets = {**who(service), "CARDLINK_SERVICE_PASSWORD": "s3cret-w0rd&<7>"}
     runner = CliRunner(env=secrets)
     config = ["--config", str(tmp_path)]
 
-    done = runner.invoke(main, [*config, "link", "bank", "--prompt"], input="\n".join(text for _, text in TYPED) + "\n")
+    done = runner.invoke(
+        main,
+        [*config, "link", "bank", "--prompt"],
+        input="\n".join(text for _, text in TYPED) + "\n",
+    )
     traced = runner.invoke(main, [*config, "trace", "c-9"])
     server.shutdown()
     server.server_close()
@@ -190,7 +216,9 @@ def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
     shown = done.output + traced.output + caplog.text
     assert kept.answered is not None
     assert kept.answered.message.startswith("wrong: '[masked]' for [masked] by [masked]")
-    assert [word for word in ("737", "5555555555554444", "s3cret", "w0rd") if word in stored + shown] == []
+    assert [
+        word for word in ("737", "5555555555554444", "s3cret", "w0rd") if word in stored + shown
+    ] == []
     assert r"\u001b[2J\u202e" in traced.output
     assert not {"\x1b", "\u202e"} & set(traced.output)
 
@@ -204,14 +232,18 @@ def test_the_prompts_can_be_left(tmp_path: Path, bench: Bench, service: RunningS
 
 
 @pytest.mark.parametrize("arguments", [("bank",), ("bank-20261120-00000000", "1", "--prompt")])
-def test_one_way_is_named(tmp_path: Path, bench: Bench, service: RunningService, arguments: tuple[str, ...]) -> None:
+def test_one_way_is_named(
+    tmp_path: Path, bench: Bench, service: RunningService, arguments: tuple[str, ...]
+) -> None:
     done = cardlink(tmp_path, service, "link", *arguments)
 
     assert done.exit_code == 2
     assert "link RUN ROW`, or `cardlink --config" in done.stderr
 
 
-def test_a_refused_card_is_told_with_the_partners_codes(tmp_path: Path, service: RunningService) -> None:
+def test_a_refused_card_is_told_with_the_partners_codes(
+    tmp_path: Path, service: RunningService
+) -> None:
     toml = TOML.format(fingerprint=keys.sound().fingerprint, address=service.address)
     (tmp_path / "bank.toml").write_text(toml + 'service_property = "another"\n')
     bench = local_bench(tmp_path)

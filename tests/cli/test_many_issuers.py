@@ -1,4 +1,6 @@
-"""One issuer that cannot be read is a row with its reason; the others stand, and the exit code says so."""
+"""One issuer that cannot be read is a row with its reason; the others stand, and the exit code says
+so.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,16 @@ COMMANDS: dict[str, Callable[[Context], Result]] = {
 
 @pytest.fixture(scope="module")
 def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two issuers that can be read, one before and one behind others that cannot, each for another reason."""
+    """Two issuers that can be read, one before and one behind others that cannot, each for another
+    reason.
+    """
     folder = tmp_path_factory.mktemp("banks")
     bank(folder)
     bank(folder, "zebra")
     toml = TOML.format(name="NAME", fingerprint="0" * 40)
-    (folder / "away.toml").write_text(toml.replace("NAME", "away").replace('"store"', '"unmounted"'))
+    (folder / "away.toml").write_text(
+        toml.replace("NAME", "away").replace('"store"', '"unmounted"')
+    )
     (folder / "torn.toml").write_text('issuer = "torn\n')
     (folder / "wrong.toml").write_text(f'colour = "blue"\n{toml.replace("NAME", "wrong")}')
     (folder / "ruff.toml").write_text("line-length = 120\n")
@@ -42,11 +48,16 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_folder_that_cannot_be_listed_is_an_error_and_not_one_without_issuers(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_cannot_be_listed_is_an_error_and_not_one_without_issuers(
+    tmp_path: Path, name: str
+) -> None:
     with pytest.raises(FileUnreadableError) as error:
         COMMANDS[name](Context(tmp_path / "issuer"))
 
-    assert f"{tmp_path}/issuer (the issuers' folder: --config or CARDLINK_CONFIG) cannot be read" in str(error.value)
+    assert (
+        f"{tmp_path}/issuer (the issuers' folder: --config or CARDLINK_CONFIG) cannot be read"
+        in str(error.value)
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -39,7 +39,9 @@ def bank(tmp_path: Path) -> Bench:
     (tmp_path / "store").mkdir()
     pin(tmp_path, keys.sound())
     portal = {"rows_per_chunk": 10}
-    return Bench(open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC)
+    )
 
 
 @pytest.fixture
@@ -86,13 +88,17 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
     assert bank.snapshot() == before
 
 
-def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     uncommit(tmp_path, run)
 
     tried = cardlink(tmp_path, "mend", "abandon", run, *WHY, "--dry-run")
     done = cardlink(tmp_path, "mend", "abandon", run, *WHY)
     refused = cardlink(tmp_path, "submit", "bank", "--extract", "bank-20261120.csv")
-    again = cardlink(tmp_path, "submit", "bank", "--extract", "bank-20261120.csv", "--new-run", "once more")
+    again = cardlink(
+        tmp_path, "submit", "bank", "--extract", "bank-20261120.csv", "--new-run", "once more"
+    )
 
     assert (tried.exit_code, done.exit_code, refused.exit_code, again.exit_code) == (0, 0, 2, 0)
     assert tried.stdout == f"dry run, nothing was changed: {done.stdout}"
@@ -108,7 +114,9 @@ def test_a_claim_nobody_holds_is_said_to_be_free(run: str, tmp_path: Path) -> No
     assert "no claim to take over" in done.stderr
 
 
-def test_chunks_are_sealed_anew_once_the_settings_name_the_new_key(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_chunks_are_sealed_anew_once_the_settings_name_the_new_key(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     before = bank.chunks(run)
     pin(tmp_path, NEW)
 
@@ -123,14 +131,20 @@ def test_chunks_are_sealed_anew_once_the_settings_name_the_new_key(bank: Bench, 
     assert ("sealed anew", "the partner asked for it, see [masked]") in history(tmp_path, run)
 
 
-def test_a_row_is_attributed_withdrawn_and_its_break_closed(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_a_row_is_attributed_withdrawn_and_its_break_closed(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     bank.answer(fail_share=0.0)
     bank.ingest()
-    bank.drop_result(f"{HEAD},,,,[object Object]\n".encode(), f"card-links-{run}-00001-result-2.csv")
+    bank.drop_result(
+        f"{HEAD},,,,[object Object]\n".encode(), f"card-links-{run}-00001-result-2.csv"
+    )
     out = cardlink(tmp_path, "ingest", "bank")
     name = f"card-links-{run}-00001-result-2.csv"
 
-    taken = cardlink(tmp_path, "mend", "attribute", "bank", name, "--row", "1", "--to", f"{run}:1", *WHY)
+    taken = cardlink(
+        tmp_path, "mend", "attribute", "bank", name, "--row", "1", "--to", f"{run}:1", *WHY
+    )
     closed = cardlink(tmp_path, "mend", "close", run, "UNATTRIBUTED_ERROR", *WHY)
     opened = cardlink(tmp_path, "mend", "reopen", run, "UNATTRIBUTED_ERROR", *WHY)
 
@@ -141,11 +155,15 @@ def test_a_row_is_attributed_withdrawn_and_its_break_closed(bank: Bench, run: st
     assert [what for what, _ in history(tmp_path, run)] == ["break closed", "break reopened"]
 
 
-def test_a_result_is_taken_up_again_and_the_next_step_named(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_a_result_is_taken_up_again_and_the_next_step_named(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     bank.answer(fail_share=0.0)
     cardlink(tmp_path, "ingest", "bank")
 
-    done = cardlink(tmp_path, "mend", "ingest-again", "bank", f"card-links-{run}-00002-result.csv", *WHY)
+    done = cardlink(
+        tmp_path, "mend", "ingest-again", "bank", f"card-links-{run}-00002-result.csv", *WHY
+    )
 
     assert done.exit_code == 0
     assert f"{run}: balanced" in done.stdout
@@ -156,6 +174,17 @@ def test_a_result_is_taken_up_again_and_the_next_step_named(bank: Bench, run: st
 def test_a_place_that_is_none_is_refused(bank: Bench, run: str, tmp_path: Path, to: str) -> None:
     bank.drop_result(f"{HEAD},,,,[object Object]\n".encode(), "a.csv")
 
-    done = cardlink(tmp_path, "mend", "attribute", "bank", "a.csv", "--row", "1", "--to", to.format(run=run), *WHY)
+    done = cardlink(
+        tmp_path,
+        "mend",
+        "attribute",
+        "bank",
+        "a.csv",
+        "--row",
+        "1",
+        "--to",
+        to.format(run=run),
+        *WHY,
+    )
 
     assert done.exit_code == 2

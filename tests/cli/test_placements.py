@@ -1,4 +1,6 @@
-"""`cardlink placements` as an operator runs it: a service that listens, a folder of TOMLs, an exit code."""
+"""`cardlink placements` as an operator runs it: a service that listens, a folder of TOMLs, an exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def reported(folder: Path, rows: int = 12) -> tuple[Bench, str]:
 
 def cardlink(folder: Path, service: RunningService, *arguments: str) -> Result:
     """Run the command in an environment that says who we are at the service."""
-    who = {f"CARDLINK_SERVICE_{name.upper()}": value for name, value in service.client._asdict().items()}
+    who = {
+        f"CARDLINK_SERVICE_{name.upper()}": value
+        for name, value in service.client._asdict().items()
+    }
     return CliRunner(env=who).invoke(main, ["--config", str(folder), *arguments])
 
 
@@ -58,8 +63,16 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
         settings = f'[service]\nbase_url = "{night.service.address}"\nfollow_cardholders = true\n'
         configure(tmp_path, settings + "requests_per_second = 1000\n")
         link_id = next(iter(night.service.books.links.links))
-        night.service.act(lambda books: setattr(books.links.open(link_id, books.now), "authenticated_on", books.now))
-        night.service.act(lambda books: books.place(link_id, ["shop.example.com"], {"shop.example.com": {"a": "b"}}))
+        night.service.act(
+            lambda books: setattr(
+                books.links.open(link_id, books.now), "authenticated_on", books.now
+            )
+        )
+        night.service.act(
+            lambda books: books.place(
+                link_id, ["shop.example.com"], {"shop.example.com": {"a": "b"}}
+            )
+        )
         night.service.advance(600)
 
         done = cardlink(tmp_path, night.service, "--json", "placements", "bank", night.run)
@@ -72,9 +85,13 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
     assert "shop.example.com" in shown.stdout
 
 
-def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(tmp_path: Path) -> None:
+def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(
+    tmp_path: Path,
+) -> None:
     bench, _ = reported(tmp_path)
-    bench.store.replace(transactions(BANK) + "t.csv", [b"cuid,status,completed_on\nstranger,SUCCESSFUL,\n"])
+    bench.store.replace(
+        transactions(BANK) + "t.csv", [b"cuid,status,completed_on\nstranger,SUCCESSFUL,\n"]
+    )
 
     answer = placements(Context(tmp_path), "bank")
 
@@ -96,7 +113,11 @@ def test_runs_that_cannot_be_looked_at_say_why(tmp_path: Path) -> None:
     bench, run = reported(tmp_path)
     unanswered = bench.submit(bench.drop(5, name="bank-20261121.csv", seed=3)).manifest.run
 
-    refusals = {unanswered: NoLinksError, run.replace("bank", "other"): OtherIssuerError, f"{run}-r7": UnknownRunError}
+    refusals = {
+        unanswered: NoLinksError,
+        run.replace("bank", "other"): OtherIssuerError,
+        f"{run}-r7": UnknownRunError,
+    }
     for asked, error in refusals.items():
         with pytest.raises(error):
             placements(Context(tmp_path), "bank", asked)

@@ -17,7 +17,11 @@ with terminal.progress_line("bank.csv", verbose=sys.argv[1] == "-v") as line:
 
 def said(verbose: str, stderr: int) -> str:
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, verbose], stdout=subprocess.PIPE, stderr=stderr, check=True, text=True
+        [sys.executable, "-c", SCRIPT, verbose],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        check=True,
+        text=True,
     )
     return ran.stderr or ""
 

@@ -37,7 +37,9 @@ allowed_hosts = ["links.example.com"]
 
 
 def bank(folder: Path, name: str = "bank", *, chunks_days: int = 0) -> tuple[Bench, str]:
-    """Return a bench whose issuer is configured in `folder`, and its one run, sent and answered days ago."""
+    """Return a bench whose issuer is configured in `folder`, and its one run, sent and answered
+    days ago.
+    """
     toml = TOML.format(name=name, fingerprint=keys.sound().fingerprint, chunks_days=chunks_days)
     (folder / f"{name}.toml").write_text(toml)
     (folder / "store").mkdir(exist_ok=True)
@@ -56,11 +58,20 @@ def test_a_dry_run_shows_what_goes_and_what_stays_and_says_how_to_do_it(tmp_path
 
     answer = purge(Context(tmp_path), "bank", dry_run=True)
 
-    assert (0, "cardlink purge bank", before) == (answer.exit_code, answer.next_step, bench.snapshot())
+    assert (0, "cardlink purge bank", before) == (
+        answer.exit_code,
+        answer.next_step,
+        bench.snapshot(),
+    )
     assert answer.lines[0].startswith("bank: 1 objects")
-    assert any(line.startswith(f"{run}  chunks") and line.endswith("chunks_days = 0") for line in answer.lines)
+    assert any(
+        line.startswith(f"{run}  chunks") and line.endswith("chunks_days = 0")
+        for line in answer.lines
+    )
     assert any(line.startswith("kept for their age: ledger of 1 runs") for line in answer.lines)
-    assert [f"bank/runs/{run}/chunks/{run}-00001.csv.pgp"] == answer.facts["issuers"][0]["lots"][0]["keys"]
+    assert [f"bank/runs/{run}/chunks/{run}-00001.csv.pgp"] == answer.facts["issuers"][0]["lots"][0][
+        "keys"
+    ]
 
 
 def test_without_an_issuer_all_are_purged_and_then_nothing_is_left_to_do(tmp_path: Path) -> None:
@@ -70,7 +81,9 @@ def test_without_an_issuer_all_are_purged_and_then_nothing_is_left_to_do(tmp_pat
 
     done, again = (purge(Context(tmp_path)) for _ in range(2))
 
-    assert [["chunks"], ["chunks"], []] == [[lot["part"] for lot in one["lots"]] for one in done.facts["issuers"]]
+    assert [["chunks"], ["chunks"], []] == [
+        [lot["part"] for lot in one["lots"]] for one in done.facts["issuers"]
+    ]
     assert [[], [], []] == [one["lots"] for one in again.facts["issuers"]]
     assert [key.split("/")[0] for key in first.snapshot() if key.endswith(".pgp")] == ["young"]
 
@@ -128,7 +141,8 @@ def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "cuid", quick(2, ["1" + PUBLISHED[0][:-1], "7" * 19, "20261120-77098123-00001", "4242 4242 4242 4241"])
+    "cuid",
+    quick(2, ["1" + PUBLISHED[0][:-1], "7" * 19, "20261120-77098123-00001", "4242 4242 4242 4241"]),
 )
 def test_any_cuid_that_a_ledger_can_hold_is_found(tmp_path: Path, cuid: str) -> None:
     bench, _ = bank(tmp_path)
@@ -140,18 +154,33 @@ def test_any_cuid_that_a_ledger_can_hold_is_found(tmp_path: Path, cuid: str) -> 
 
 
 @pytest.mark.parametrize(
-    "cuid", quick(2, ["4111111111111111-01", "4111-1111-1111-1111/1", "0004111111111111111", "CIF4111111111111111"])
+    "cuid",
+    quick(
+        2,
+        [
+            "4111111111111111-01",
+            "4111-1111-1111-1111/1",
+            "0004111111111111111",
+            "CIF4111111111111111",
+        ],
+    ),
 )
-def test_a_card_number_within_a_cuid_is_in_no_ledger_report_or_message(tmp_path: Path, cuid: str) -> None:
+def test_a_card_number_within_a_cuid_is_in_no_ledger_report_or_message(
+    tmp_path: Path, cuid: str
+) -> None:
     bench, _ = bank(tmp_path)
-    bench.submit(bench.drop_bytes(portal_csv(portal_rows({}, {CUID: cuid, PAN: PUBLISHED[1]})), "bank-1.csv"))
+    bench.submit(
+        bench.drop_bytes(portal_csv(portal_rows({}, {CUID: cuid, PAN: PUBLISHED[1]})), "bank-1.csv")
+    )
 
     shown = CliRunner().invoke(main, ["--config", str(tmp_path), "trace", cuid])
 
     kept = b"".join(content for key, content in bench.snapshot().items() if "/extracts/" not in key)
     assert "cuid" in shown.output
     assert [] == [
-        digits for digits in ("4111111111111111", "4111-1111") if digits.encode() in kept + shown.output.encode()
+        digits
+        for digits in ("4111111111111111", "4111-1111")
+        if digits.encode() in kept + shown.output.encode()
     ]
 
 

@@ -22,12 +22,18 @@ allowed_hosts = ["links.example.com"]
 
 
 def bank(folder: Path, name: str = "bank", *, days_ago: int = 0) -> Bench:
-    """Return a bench whose issuer is configured in `folder`, with one run sent so many days before today."""
-    (folder / f"{name}.toml").write_text(TOML.format(name=name, fingerprint=keys.sound().fingerprint))
+    """Return a bench whose issuer is configured in `folder`, with one run sent so many days before
+    today.
+    """
+    (folder / f"{name}.toml").write_text(
+        TOML.format(name=name, fingerprint=keys.sound().fingerprint)
+    )
     (folder / "store").mkdir(exist_ok=True)
     bench = Bench(LocalStore(folder / "store"))
     then = datetime.now(UTC) - timedelta(days=days_ago)
-    sending = replace(bench, issuer=bench.issuer.model_copy(update={"issuer": name}), now=lambda: then)
+    sending = replace(
+        bench, issuer=bench.issuer.model_copy(update={"issuer": name}), now=lambda: then
+    )
     sending.submit(sending.drop(20))
     return replace(sending, now=lambda: datetime.now(UTC))
 
@@ -65,6 +71,8 @@ def test_a_run_out_of_balance_exits_with_4(tmp_path: Path) -> None:
 def test_dates_without_runs_have_nothing_outstanding(tmp_path: Path) -> None:
     bank(tmp_path)
 
-    answer = reconcile(Context(tmp_path), "bank", from_date=date(2001, 1, 1), to_date=date(2001, 12, 31))
+    answer = reconcile(
+        Context(tmp_path), "bank", from_date=date(2001, 1, 1), to_date=date(2001, 12, 31)
+    )
 
     assert (0, []) == (answer.exit_code, answer.facts["issuers"][0]["runs"])

@@ -65,7 +65,9 @@ def test_a_renewal_is_shown_first_then_made_then_found_done(bank: Bench, tmp_pat
 
 
 @pytest.mark.parametrize("within", ["soon", "-1d", "366d", "²d"])
-def test_a_time_that_is_no_number_of_days_is_refused(bank: Bench, tmp_path: Path, within: str) -> None:
+def test_a_time_that_is_no_number_of_days_is_refused(
+    bank: Bench, tmp_path: Path, within: str
+) -> None:
     done = cardlink(tmp_path, "renew", "bank", f"--within={within}")
 
     assert 2 == done.exit_code
@@ -87,11 +89,23 @@ def test_a_backfill_prints_the_command_that_sends_its_list(bank: Bench, tmp_path
     assert [] == json.loads(over.stdout)["missed"]
 
 
-def test_a_list_that_is_not_the_one_asked_for_is_refused_and_nothing_is_sent(bank: Bench, tmp_path: Path) -> None:
+def test_a_list_that_is_not_the_one_asked_for_is_refused_and_nothing_is_sent(
+    bank: Bench, tmp_path: Path
+) -> None:
     bank.drop(20, f"bank-{TODAY:%Y%m%d}.csv")
     before = bank.snapshot()
 
-    done = cardlink(tmp_path, "backfill", "bank", "--from", str(TODAY), "--to", str(TODAY), "--send", "0123456789ab")
+    done = cardlink(
+        tmp_path,
+        "backfill",
+        "bank",
+        "--from",
+        str(TODAY),
+        "--to",
+        str(TODAY),
+        "--send",
+        "0123456789ab",
+    )
 
     assert 2 == done.exit_code
     assert "Nothing was sent" in done.stderr

@@ -35,12 +35,16 @@ allowed_hosts = ["links.example.com"]
 
 @pytest.fixture
 def bank(tmp_path: Path) -> tuple[Bench, str]:
-    """Return the bench that writes where the command line of `tmp_path` reads, and a run with two rejects."""
+    """Return the bench that writes where the command line of `tmp_path` reads, and a run with two
+    rejects.
+    """
     (tmp_path / "store").mkdir()
     (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
     limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0}
-    bench = Bench(open_store(issuer(), tmp_path), issuer(limits=limits), now=lambda: datetime.now(UTC))
+    bench = Bench(
+        open_store(issuer(), tmp_path), issuer(limits=limits), now=lambda: datetime.now(UTC)
+    )
     rows = portal_rows({PAN: PANS[0]}, {PAN: PANS[1], CITY: None}, {PAN: PANS[2], CITY: None})
     return bench, bench.submit(bench.drop_bytes(portal_csv(rows))).manifest.run
 
@@ -56,7 +60,9 @@ def fill(path: Path, **values: str) -> None:
     with path.open("w", encoding="utf-8-sig", newline="") as out:
         writer = csv.DictWriter(out, list(Template.dtypes()), delimiter=";")
         writer.writeheader()
-        writer.writerows({**line, "correction": values.get(f"row{line['row']}", "")} for line in lines)
+        writer.writerows(
+            {**line, "correction": values.get(f"row{line['row']}", "")} for line in lines
+        )
 
 
 def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Path) -> None:
@@ -67,8 +73,12 @@ def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Pat
     fill(path, row2="Salem", row3="Salem")
     rehearsed = cardlink(tmp_path, "resubmit", run, "--corrections", path, "--dry-run")
     dropped = list(bench.store.keys(corrections("bank")))
-    sent = cardlink(tmp_path, "resubmit", run, "--corrections", path, "--reason", "the branch called")
-    again = cardlink(tmp_path, "resubmit", run, "--corrections", path, "--reason", "the branch called")
+    sent = cardlink(
+        tmp_path, "resubmit", run, "--corrections", path, "--reason", "the branch called"
+    )
+    again = cardlink(
+        tmp_path, "resubmit", run, "--corrections", path, "--reason", "the branch called"
+    )
 
     assert [0, 0, 0, 0] == [one.exit_code for one in (written, rehearsed, sent, again)]
     assert "2 lines, one per row and reason" in written.stdout
@@ -78,7 +88,9 @@ def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Pat
     assert f"{sent.stdout.partition(':')[0]}: already committed, nothing to do" in again.stdout
 
 
-def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(bank: tuple[Bench, str], tmp_path: Path) -> None:
+def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(
+    bank: tuple[Bench, str], tmp_path: Path
+) -> None:
     _, run = bank
     path = tmp_path / "wrong.csv"
     cardlink(tmp_path, "corrections", run, "--to", path)
@@ -91,11 +103,24 @@ def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(bank: tuple[Be
     assert "already exists" in refused.stderr
 
 
-def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(bank: tuple[Bench, str], tmp_path: Path) -> None:
+def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(
+    bank: tuple[Bench, str], tmp_path: Path
+) -> None:
     bench, run = bank
     fixed = portal_rows({PAN: PANS[0]}, {PAN: PANS[1]}, {PAN: PANS[4], CUID: "c-9"})
     name = correct(bench, portal_csv(fixed))
-    asked = ["resubmit", run, "--rejects", "--row", "1", "--extract", name, "--dry-run", "--override", "asked to"]
+    asked = [
+        "resubmit",
+        run,
+        "--rejects",
+        "--row",
+        "1",
+        "--extract",
+        name,
+        "--dry-run",
+        "--override",
+        "asked to",
+    ]
 
     shown = cardlink(tmp_path, *asked)
     told = json.loads(cardlink(tmp_path, "--json", *asked).stdout)
@@ -103,11 +128,17 @@ def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(bank: tuple[
     assert "1 of them are linked or awaiting: the override sends them a second time" in shown.stdout
     assert "1 rows of the corrected extract replace no selected row" in shown.stdout
     assert "--override 'asked to'" in shown.stderr
-    assert (2, 1, {"not in the corrected extract": 1}) == (told["rows"], told["overridden"], told["left"])
+    assert (2, 1, {"not in the corrected extract": 1}) == (
+        told["rows"],
+        told["overridden"],
+        told["left"],
+    )
     assert not [pan for pan in PANS if pan in shown.stdout + json.dumps(told)]
 
 
-def test_what_is_refused_is_told_in_a_sentence_with_exit_code_2(bank: tuple[Bench, str], tmp_path: Path) -> None:
+def test_what_is_refused_is_told_in_a_sentence_with_exit_code_2(
+    bank: tuple[Bench, str], tmp_path: Path
+) -> None:
     _, run = bank
 
     nothing = cardlink(tmp_path, "resubmit", run, "--reason", "why not")
@@ -117,4 +148,7 @@ def test_what_is_refused_is_told_in_a_sentence_with_exit_code_2(bank: tuple[Benc
     assert [2, 2, 2] == [one.exit_code for one in (nothing, unreasoned, standing)]
     assert "rows to resubmit are not given" in nothing.stderr
     assert "--reason" in unreasoned.stderr
-    assert f"1 of the selected rows are linked or awaiting their result (rows 1; in {run})" in standing.stderr
+    assert (
+        f"1 of the selected rows are linked or awaiting their result (rows 1; in {run})"
+        in standing.stderr
+    )

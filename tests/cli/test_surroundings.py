@@ -1,6 +1,8 @@
-"""A command in bad surroundings: the right exit code, one sentence that names the cause, and a rerun that does it.
+"""A command in bad surroundings: the right exit code, one sentence that names the cause, and a
+rerun that does it.
 
-Each case is a shell line in a folder with an issuer; `SUBMIT` stands for the command, in a process of its own.
+Each case is a shell line in a folder with an issuer; `SUBMIT` stands for the command, in a process
+of its own.
 """
 
 from __future__ import annotations
@@ -45,9 +47,7 @@ wiring.now = lambda: real() + (jump if next(asked) > int(os.environ["AFTER"]) el
 run()
 """
 HIDDEN = "mount --bind . /mnt; mount --bind {root} /media; cd /mnt; export PYTHONPATH=/media CARDLINK_CONFIG=/mnt; "
-ANOTHER = (
-    "setpriv --reuid 10001 --regid 10001 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search "
-)
+ANOTHER = "setpriv --reuid 10001 --regid 10001 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search "
 slow = pytest.mark.slow
 
 
@@ -70,7 +70,9 @@ def private(line: str) -> str:
 
 
 def limited(kind: str, limit: str, value: int) -> str:
-    """Return the beginning of a shell line that goes on in a control group of its own, which is gone afterwards."""
+    """Return the beginning of a shell line that goes on in a control group of its own, which is
+    gone afterwards.
+    """
     root = Path("/sys/fs/cgroup") / kind
     if not (root / "tasks").exists() or not os.access(root, os.W_OK):
         pytest.skip(f"needs the right to make a control group of {kind}")
@@ -87,7 +89,10 @@ def homes() -> set[Path]:
 
 def committed(folder: Path) -> list[int]:
     """Return the rows sent by each committed run."""
-    return [json.loads(one.read_bytes())["counts"]["submitted"] for one in found(folder, "manifest.json")]
+    return [
+        json.loads(one.read_bytes())["counts"]["submitted"]
+        for one in found(folder, "manifest.json")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,9 +101,16 @@ def committed(folder: Path) -> list[int]:
         ("SUBMIT <&- >&- 2>&-", 0, ""),
         pytest.param("SUBMIT >&-", 0, "Done, but the output could not be printed", marks=slow),
         pytest.param("SUBMIT 2>&-", 0, "", marks=slow),
-        pytest.param("SUBMIT >/dev/full", 0, "Done, but the output could not be printed .No space", marks=slow),
+        pytest.param(
+            "SUBMIT >/dev/full",
+            0,
+            "Done, but the output could not be printed .No space",
+            marks=slow,
+        ),
         pytest.param("SUBMIT >/dev/full 2>/dev/full", 0, "", marks=slow),
-        pytest.param("SUBMIT | true; exit ${PIPESTATUS[0]}", 0, "Done, but .* .Broken pipe", marks=slow),
+        pytest.param(
+            "SUBMIT | true; exit ${PIPESTATUS[0]}", 0, "Done, but .* .Broken pipe", marks=slow
+        ),
         pytest.param("env -u HOME SUBMIT", 0, "", marks=slow),
         pytest.param("umask 777; SUBMIT", 0, "", marks=slow),
         pytest.param("TMPDIR=/nonexistent SUBMIT", 0, "", marks=slow),
@@ -125,7 +137,9 @@ def test_a_commit_whose_result_cannot_be_shown_or_whose_machine_is_odd_is_done(
         ("ulimit -v 600000; SUBMIT", 2, r"The limit of address space \(ulimit -v\) is 585 MB"),
         pytest.param("ulimit -n 12; SUBMIT", 75, "too many open files", marks=slow),
         pytest.param("ulimit -f 0; SUBMIT", 75, "file too large", marks=slow),
-        pytest.param("ulimit -f 1; SUBMIT", 75, "gpg did not finish .* killed from outside", marks=slow),
+        pytest.param(
+            "ulimit -f 1; SUBMIT", 75, "gpg did not finish .* killed from outside", marks=slow
+        ),
         pytest.param("ulimit -f 8; SUBMIT", 2, r"There is no room left .*\(EFBIG\)", marks=slow),
     ],
 )
@@ -157,7 +171,8 @@ def test_a_full_or_read_only_disk_is_named_and_the_next_command_does_the_work(
     tmp_path: Path, mounts: str, code: int, sentence: str
 ) -> None:
     configured(tmp_path, CHUNKS)
-    submit = SUBMIT.replace(str(ROOT), "/media") if "/media" in mounts else SUBMIT  # the project may lie in /tmp itself
+    # the project may lie in /tmp itself
+    submit = SUBMIT.replace(str(ROOT), "/media") if "/media" in mounts else SUBMIT
 
     stopped = told(tmp_path, private(mounts.format(root=ROOT).replace("SUBMIT", submit)))
 
@@ -175,7 +190,9 @@ def test_a_command_that_only_reads_and_cannot_print_says_so_and_fails(tmp_path: 
     left = told(tmp_path, f"{status} | true; exit ${{PIPESTATUS[0]}}")
 
     assert ([75, 75], 0) == ([one.returncode for one in full], left.returncode)
-    assert [1, 1] == [one.stderr.count("could not be printed (No space left on device)") for one in full]
+    assert [1, 1] == [
+        one.stderr.count("could not be printed (No space left on device)") for one in full
+    ]
     assert "Traceback" not in left.stderr
 
 
@@ -188,13 +205,17 @@ def test_a_panic_of_a_library_is_one_sentence_without_its_text(tmp_path: Path) -
     broken = told(tmp_path, f"{sys.executable} panic.py submit bank")
 
     assert (1, 1) == (broken.returncode, len(broken.stderr.splitlines()))
-    assert broken.stderr.startswith("cardlink: Internal error in submit (PanicException at panic.py:")
+    assert broken.stderr.startswith(
+        "cardlink: Internal error in submit (PanicException at panic.py:"
+    )
     assert (0, [CHUNKS * 5]) == (told(tmp_path, "SUBMIT").returncode, committed(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 6, 12, 15])
-def test_a_limit_of_processes_is_named_and_the_next_command_does_the_work(tmp_path: Path, most: int) -> None:
+def test_a_limit_of_processes_is_named_and_the_next_command_does_the_work(
+    tmp_path: Path, most: int
+) -> None:
     configured(tmp_path, CHUNKS)
 
     stopped = told(tmp_path, limited("pids", "max", most))
@@ -213,13 +234,19 @@ def test_a_limit_of_processes_is_named_and_the_next_command_does_the_work(tmp_pa
         ("ulimit -u 1; {another}SUBMIT", 75, "The limit of processes and threads"),
         ("ulimit -u 14; {another}SUBMIT", 75, "The limit of processes and threads"),
         ("chown -R root store; {another}SUBMIT", 2, r"Access to bank/.* is denied \(EACCES\)"),
-        ("mkdir -p store/bank/runs; {another}SUBMIT", 2, r"Access to bank/runs.* is denied \(EACCES\)"),
+        (
+            "mkdir -p store/bank/runs; {another}SUBMIT",
+            2,
+            r"Access to bank/runs.* is denied \(EACCES\)",
+        ),
     ],
 )
 def test_another_user_s_command_is_done_or_names_what_stops_it_and_its_next_one_does_the_work(
     tmp_path: Path, line: str, code: int, sentence: str
 ) -> None:
-    """The user may read what only root may (the interpreter can be there), and write what is its own."""
+    """The user may read what only root may (the interpreter can be there), and write what is its
+    own.
+    """
     configured(tmp_path, CHUNKS)
     if told(tmp_path, f"chown -R 10001 . && {ANOTHER}true").returncode:
         pytest.skip("needs the right to become another user")
@@ -243,7 +270,9 @@ def test_after_a_kill_for_want_of_memory_the_next_command_does_the_work(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("there", ["claims", "runs/*/plan.json", "seals", "runs/*/chunks/*", "runs/*/ledger"])
+@pytest.mark.parametrize(
+    "there", ["claims", "runs/*/plan.json", "seals", "runs/*/chunks/*", "runs/*/ledger"]
+)
 @pytest.mark.parametrize("back", ["", "sleep 0.3; mv away store; "])
 def test_a_store_that_vanishes_is_named_and_once_it_is_back_the_next_command_does_the_work(
     tmp_path: Path, there: str, back: str
@@ -251,7 +280,10 @@ def test_a_store_that_vanishes_is_named_and_once_it_is_back_the_next_command_doe
     configured(tmp_path, CHUNKS)
     gone = f"until compgen -G 'store/bank/{there}' >/dev/null || ! kill -0 $run; do :; done; mv store away; {back}"
 
-    stopped = told(tmp_path, f"SUBMIT & run=$!; {gone} wait $run; code=$?; [ -e store ] || mv away store; exit $code")
+    stopped = told(
+        tmp_path,
+        f"SUBMIT & run=$!; {gone} wait $run; code=$?; [ -e store ] || mv away store; exit $code",
+    )
 
     assert stopped.returncode in (0, 2, 75)
     assert "Traceback" not in stopped.stderr

@@ -1,4 +1,6 @@
-"""Who acts, and acts that need a second person: as two operators type them, and as their forms do it."""
+"""Who acts, and acts that need a second person: as two operators type them, and as their forms do
+it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def bank(tmp_path: Path) -> Bench:
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
     (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     portal = {"rows_per_chunk": 10}
-    return Bench(open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC)
+    )
 
 
 @pytest.fixture
@@ -78,7 +82,9 @@ def asked(folder: Path, *arguments: str, who: str = "anna") -> str:
 def others(bank: Bench) -> dict[str, bytes]:
     """Return everything in the store but requests and the trail that names them."""
     return {
-        key: data for key, data in bank.snapshot().items() if not key.startswith(("bank/approvals/", "bank/audit/"))
+        key: data
+        for key, data in bank.snapshot().items()
+        if not key.startswith(("bank/approvals/", "bank/audit/"))
     }
 
 
@@ -86,14 +92,21 @@ def states(bank: Bench, run: str) -> list[str]:
     return [item.state for item in outbox(bank.context.adapters, run)]
 
 
-def test_a_release_waits_for_a_second_person_and_records_both(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_a_release_waits_for_a_second_person_and_records_both(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     done = facts(typed(tmp_path, "outbox", "release", run, "1", *WHY, "--actor", "anna"))
     before = states(bank, run)
 
-    carried = typed(tmp_path, *shlex.split(done["next"].replace("YOUR_NAME", "bert"))[1:])  # pasted as it is
+    # pasted as it is
+    carried = typed(tmp_path, *shlex.split(done["next"].replace("YOUR_NAME", "bert"))[1:])
 
     assert (0, "held", "waiting") == (carried.exit_code, before[0], states(bank, run)[0])
-    [event] = [one for one in facts(typed(tmp_path, "history", run))["history"] if one["what"] == "released"]
+    [event] = [
+        one
+        for one in facts(typed(tmp_path, "history", run))["history"]
+        if one["what"] == "released"
+    ]
     assert event["by"].startswith("bert for anna via ")
     ours = {key: data for key, data in bank.snapshot().items() if "/extracts/" not in key}
     assert PUBLISHED[0] not in str(ours)
@@ -113,7 +126,9 @@ def test_another_carries_out_exactly_what_was_asked_for(
 ) -> None:
     number = asked(tmp_path, "outbox", "release", run, "1", *WHY)
 
-    done = typed(tmp_path, "outbox", "release", run, *arguments, *WHY, "--actor", who, "--approve", number)
+    done = typed(
+        tmp_path, "outbox", "release", run, *arguments, *WHY, "--actor", who, "--approve", number
+    )
 
     assert (2, ApprovalError.__name__) == (done.exit_code, facts(done)["error"])
     assert why in facts(done)["message"]
@@ -152,7 +167,9 @@ def test_a_command_that_fails_gives_its_request_back(bank: Bench, run: str, tmp_
     assert ["waiting"] * 3 == states(bank, run)
 
 
-def test_a_request_cannot_be_made_for_what_would_be_refused(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_a_request_cannot_be_made_for_what_would_be_refused(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     before = bank.snapshot()
 
     done = typed(tmp_path, "outbox", "release", run, "9", *WHY, "--actor", "anna")
@@ -181,7 +198,9 @@ def test_a_gate_an_override_and_a_purge_wait_too_and_change_nothing(
     assert (3, before) == (done.exit_code, others(bank))
 
 
-def test_a_file_that_was_replaced_meanwhile_is_not_what_was_agreed_to(bank: Bench, tmp_path: Path) -> None:
+def test_a_file_that_was_replaced_meanwhile_is_not_what_was_agreed_to(
+    bank: Bench, tmp_path: Path
+) -> None:
     bank.drop(20, "more-20261121.csv", bad=0.3, seed=2)
     line = ("submit", "bank", "--extract", "more-20261121.csv", "--open", "reject-rate")
     number = asked(tmp_path, *line)
@@ -226,7 +245,9 @@ def test_only_names_that_the_installation_accepts_may_act(
     assert 0 == known.exit_code
 
 
-@pytest.mark.parametrize("name", ["anna; rm", "YOUR_NAME", f"anna{PUBLISHED[0]}", "anna-4242-4242-4242-4242", "x" * 65])
+@pytest.mark.parametrize(
+    "name", ["anna; rm", "YOUR_NAME", f"anna{PUBLISHED[0]}", "anna-4242-4242-4242-4242", "x" * 65]
+)
 def test_what_cannot_be_a_name_is_refused(bank: Bench, run: str, tmp_path: Path, name: str) -> None:
     with pytest.raises(ActorError) as refused:
         release.invoke(Context(tmp_path, actor=name), {"run": run, "reason": "x", "dry_run": True})
@@ -237,15 +258,27 @@ def test_what_cannot_be_a_name_is_refused(bank: Bench, run: str, tmp_path: Path,
 def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
     reads = {one.name for one in COMMANDS if not one.changes}
 
-    by_hand = {one.name for one in COMMANDS if isinstance(one.form, Form) and one.form.actor == "required"}
+    by_hand = {
+        one.name for one in COMMANDS if isinstance(one.form, Form) and one.form.actor == "required"
+    }
 
     assert reads == {
         "init", "check", "outbox list", "outbox fetch", "history", "report", "worklist", "status", "extracts",
         "trace", "corrections", "audit verify", "audit export", "job follow", "sample", "simulate", "practice",
         "settings", "demo", "install", "deploy-files",
     }  # fmt: skip
-    assert by_hand >= {"submit", "outbox release", "resubmit", "backfill", "deliver", "dismiss", "mend close"}
-    assert all([one.name for one in entry.parameters][-1] == "actor" for entry in COMMANDS if entry.changes)
+    assert by_hand >= {
+        "submit",
+        "outbox release",
+        "resubmit",
+        "backfill",
+        "deliver",
+        "dismiss",
+        "mend close",
+    }
+    assert all(
+        [one.name for one in entry.parameters][-1] == "actor" for entry in COMMANDS if entry.changes
+    )
 
 
 def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardholder_nor_link(
@@ -255,7 +288,9 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
     typed(tmp_path, "outbox", "release", run, "1", *WHY, "--actor", "bert", "--approve", number)
     bank.answer()
     short = next(entry.key for entry in bank.store.keys("bank/results/"))
-    bank.store.replace(short, [bank.content(short).rpartition(b"\n")[0].rpartition(b"\n")[0] + b"\n"])
+    bank.store.replace(
+        short, [bank.content(short).rpartition(b"\n")[0].rpartition(b"\n")[0] + b"\n"]
+    )
     typed(tmp_path, "ingest", "bank")
     assert "RESULT_SHORT" in bank.report(run, "breaks.csv").decode()
 
@@ -263,14 +298,30 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
 
     with ZipFile(BytesIO(bank.content(keys_of(run).report("audit.zip")))) as archive:
         files = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert {"README.md", "SHA256SUMS", "history.json", "settings.json", "trail.jsonl", "objects.sha256"} <= set(files)
-    assert {f"approvals/{number}/000001.json", f"runs/{run}/manifest.json", f"runs/{run}/plan.json"} <= set(files)
+    assert {
+        "README.md",
+        "SHA256SUMS",
+        "history.json",
+        "settings.json",
+        "trail.jsonl",
+        "objects.sha256",
+    } <= set(files)
+    assert {
+        f"approvals/{number}/000001.json",
+        f"runs/{run}/manifest.json",
+        f"runs/{run}/plan.json",
+    } <= set(files)
     assert {f"runs/{run}/report/summary.json", f"runs/{run}/report/chunks.csv"} <= set(files)
     assert "bert for anna via" in files["README.md"]
     assert keys.sound().fingerprint in files[f"runs/{run}/manifest.json"]
     assert sorted(files) == sorted([*done["files"], "SHA256SUMS"])
     links = bank.report(run, "links.csv").decode().splitlines()[1:]
-    secrets = {cell for line in links for cell in line.split(",") if cell.startswith("https://") or len(cell) > 20}
+    secrets = {
+        cell
+        for line in links
+        for cell in line.split(",")
+        if cell.startswith("https://") or len(cell) > 20
+    }
     assert secrets
     secrets |= set(bank.ledger(run)["cuid"].drop_nulls())
     assert not [name for name, text in files.items() if any(secret in text for secret in secrets)]
@@ -280,7 +331,9 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
 def test_a_trail_that_was_touched_ends_with_the_exit_code_of_a_balance_that_does_not(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:
-    event = next(entry.key for entry in bank.store.keys(keys_of(run).events) if "-held-" in entry.key)
+    event = next(
+        entry.key for entry in bank.store.keys(keys_of(run).events) if "-held-" in entry.key
+    )
     (tmp_path / "store" / event).write_bytes(b"{}")
 
     done = typed(tmp_path, "audit", "verify", "bank")

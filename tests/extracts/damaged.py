@@ -29,7 +29,9 @@ WIDTH = 60
 
 
 class Damaged(NamedTuple):
-    """One damaged extract: rows accepted and (line, code) refused, or the error that refuses it whole."""
+    """One damaged extract: rows accepted and (line, code) refused, or the error that refuses it
+    whole.
+    """
 
     kind: str
     data: bytes
@@ -250,13 +252,23 @@ def every_kind() -> list[Damaged]:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write them all as files, each with its settings and verdict beside it as JSON; return the extracts."""
+    """Write them all as files, each with its settings and verdict beside it as JSON; return the
+    extracts.
+    """
     paths = []
     for number, case in enumerate(every_kind(), 1):
         path = folder / f"{number:03}-{re.sub('[^a-z0-9]+', '-', case.kind.lower())}.csv"
         path.write_bytes(case.data)
-        verdict = {"accepted": case.accepted, "refused": case.refused, "error": case.error and case.error.__name__}
-        beside = {"kind": case.kind, "settings": case.settings.model_dump(exclude_defaults=True), "verdict": verdict}
+        verdict = {
+            "accepted": case.accepted,
+            "refused": case.refused,
+            "error": case.error and case.error.__name__,
+        }
+        beside = {
+            "kind": case.kind,
+            "settings": case.settings.model_dump(exclude_defaults=True),
+            "verdict": verdict,
+        }
         path.with_suffix(".json").write_text(json.dumps(beside, indent=2))
         paths.append(path)
     return paths

@@ -1,4 +1,6 @@
-"""Exports as banks write them, made of the same cardholders: what each holds is known, cell by cell."""
+"""Exports as banks write them, made of the same cardholders: what each holds is known, cell by
+cell.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,20 @@ from tests.night import DAY
 Row = dict[str, str]
 Cell = str | Callable[[Row], str]  # a portal column, or what a cell is made of
 PLAIN = ("Smith", "Ng", "Garcia", "Nguyen", "Roy", "Begay", "Brown", "Lopez", "Clark", "Young")
-FIRST = ("Ann", "James", "Mary", "Liam", "Emma", "Noah", "Olivia", "Chloe", "David", "Susan", "Ty", "Aoife")
+FIRST = (
+    "Ann",
+    "James",
+    "Mary",
+    "Liam",
+    "Emma",
+    "Noah",
+    "Olivia",
+    "Chloe",
+    "David",
+    "Susan",
+    "Ty",
+    "Aoife",
+)
 
 
 class Export(NamedTuple):
@@ -69,7 +84,9 @@ def last_day(row: Row) -> str:
 
 
 def account(row: Row) -> str:
-    """Return a number of 16 digits beside the card, which is no card: most have a wrong check digit."""
+    """Return a number of 16 digits beside the card, which is no card: most have a wrong check
+    digit.
+    """
     return f"4{int(row['index']) * 7_919_317 + 100_000_000_000_037:015d}"
 
 
@@ -115,21 +132,45 @@ def text(
     def line(cells: Sequence[str]) -> str:
         special = (delimiter, '"')
         return delimiter.join(
-            '"' + cell.replace('"', '""') + '"' if any(one in cell for one in special) else quote(cell)
+            '"' + cell.replace('"', '""') + '"'
+            if any(one in cell for one in special)
+            else quote(cell)
             for cell in cells
         )
 
     body = [line([*columns])] if header else []
-    body += [line([row[cell] if isinstance(cell, str) else cell(row) for cell in columns.values()]) for row in rows]
-    lines = [*above.format(rows=len(rows)).splitlines(), *body, *below.format(rows=len(rows)).splitlines()]
+    body += [
+        line([row[cell] if isinstance(cell, str) else cell(row) for cell in columns.values()])
+        for row in rows
+    ]
+    lines = [
+        *above.format(rows=len(rows)).splitlines(),
+        *body,
+        *below.format(rows=len(rows)).splitlines(),
+    ]
     return newline.join([*lines, ""]).encode(encoding)
 
 
 def truth(rows: Sequence[Row], *columns: str, **changed: Callable[[Row], str]) -> tuple[Row, ...]:
-    """Return what the rows of an export hold: these columns, and by default all that every export has."""
-    held = (*columns, PAN, YEAR, MONTH, ADDRESS1, CITY, SUBNATIONAL, COUNTRY, POSTAL_CODE, FIRST_NAME, LAST_NAME)
+    """Return what the rows of an export hold: these columns, and by default all that every export
+    has.
+    """
+    held = (
+        *columns,
+        PAN,
+        YEAR,
+        MONTH,
+        ADDRESS1,
+        CITY,
+        SUBNATIONAL,
+        COUNTRY,
+        POSTAL_CODE,
+        FIRST_NAME,
+        LAST_NAME,
+    )
     return tuple(
-        {name: changed[name](row) if name in changed else row[name] for name in held} | {IS_PRIMARY: "TRUE"}
+        {name: changed[name](row) if name in changed else row[name] for name in held}
+        | {IS_PRIMARY: "TRUE"}
         for row in rows
     )
 
@@ -138,7 +179,12 @@ ADDRESS: Mapping[str, Cell] = {
     "ADDRESS1": ADDRESS1, "ADDRESS2": ADDRESS2, "CITY": CITY, "STATE": SUBNATIONAL, "ZIP": POSTAL_CODE
 }  # fmt: skip
 NAMES: Mapping[str, Cell] = {"FIRST_NAME": FIRST_NAME, "LAST_NAME": LAST_NAME}
-BASE: Mapping[str, Cell] = {"CUSTOMER_ID": CUID, "CARD_NUMBER": PAN, "EXP_DATE": made("{MM}{YY}"), "CVV": CVV}
+BASE: Mapping[str, Cell] = {
+    "CUSTOMER_ID": CUID,
+    "CARD_NUMBER": PAN,
+    "EXP_DATE": made("{MM}{YY}"),
+    "CVV": CVV,
+}
 WITH = (CUID, CVV, ADDRESS2)
 
 
@@ -186,13 +232,20 @@ def seven() -> dict[str, Export]:
     }  # fmt: skip
     return {
         "excel": Export(
-            text(accents, excel, delimiter=";", encoding="cp1252", newline="\r\n"), truth(accents, *WITH, EMAIL, PHONE)
+            text(accents, excel, delimiter=";", encoding="cp1252", newline="\r\n"),
+            truth(accents, *WITH, EMAIL, PHONE),
         ),
         "camel": Export(text(accents, camel), truth(accents, *WITH, EMAIL)),
         "upper": Export(text(rows, upper), truth(rows, *WITH)),
         "short": Export(text(rows, short), truth(rows, *WITH, PHONE)),
         "core": Export(
-            text(rows, core, delimiter="|", above="HDR|20261120|FIRSTBANK|CARDS", below="TRL|20261120|{rows:09d}"),
+            text(
+                rows,
+                core,
+                delimiter="|",
+                above="HDR|20261120|FIRSTBANK|CARDS",
+                below="TRL|20261120|{rows:09d}",
+            ),
             truth(rows, *WITH),
         ),
         "tab": Export(text(rows, tab, delimiter="\t"), truth(rows, *WITH, PHONE)),
@@ -221,7 +274,11 @@ def thirty() -> dict[str, Export]:
         "{0[service_card.address.postal_code]:<10}"
     )
     lines = [fixed.format(row) for row in rows]
-    frame = ["H20261120FIRSTBANK".ljust(len(lines[0])), *lines, f"T{len(rows):09d}".ljust(len(lines[0]))]
+    frame = [
+        "H20261120FIRSTBANK".ljust(len(lines[0])),
+        *lines,
+        f"T{len(rows):09d}".ljust(len(lines[0])),
+    ]
     exports = {
         "dates that fit two forms": Export(
             text(rows[1:6], mmyy("{MM}/0{n}/{YYYY}")), truth(rows[1:6], *WITH)

@@ -32,7 +32,9 @@ def test_blocks_are_whole_lines_and_together_the_extract(size: int) -> None:
     assert all(block.endswith(b"\n") for block in blocks)
 
 
-@pytest.mark.parametrize("packed", [TEXT, gzip.compress(TEXT), zstandard.compress(TEXT)], ids=["plain", "gzip", "zstd"])
+@pytest.mark.parametrize(
+    "packed", [TEXT, gzip.compress(TEXT), zstandard.compress(TEXT)], ids=["plain", "gzip", "zstd"]
+)
 def test_a_stream_may_come_in_drops(packed: bytes) -> None:
     blocks = line_blocks(Dripping(packed), "utf-8", "a.csv", 1000)
 

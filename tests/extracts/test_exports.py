@@ -1,4 +1,6 @@
-"""The score of `init`: what it makes of exports as banks write them, cell by cell, and what it says it doubts."""
+"""The score of `init`: what it makes of exports as banks write them, cell by cell, and what it says
+it doubts.
+"""
 
 import re
 import tomllib
@@ -46,16 +48,26 @@ def mapped(export: Export, draft: Draft) -> pl.DataFrame:
     def blocks() -> list[Block]:
         return list(Extract(BytesIO(export.content), issuer.source, "export.csv"))
 
-    mapping = plan_mapping(Extract(BytesIO(export.content), issuer.source, "").header, issuer, "export.csv", {})
+    mapping = plan_mapping(
+        Extract(BytesIO(export.content), issuer.source, "").header, issuer, "export.csv", {}
+    )
     rows = pl.concat(block.rows for block in blocks())
-    return normalise(map_rows(rows, with_dates(mapping, rows, lambda: iter(blocks())))[0], issuer.rules)
+    return normalise(
+        map_rows(rows, with_dates(mapping, rows, lambda: iter(blocks())))[0], issuer.rules
+    )
 
 
 def verdict(export: Export) -> str:
-    """Compare every cell with what the export holds; a column that differs, or is missing, must be asked."""
+    """Compare every cell with what the export holds; a column that differs, or is missing, must be
+    asked.
+    """
     draft = drafted(export)
     asked = {one.key for one in draft.doubts}
-    needed = {name for name in export.truth[0] if name not in {one.key for one in draft.guesses if one.value}}
+    needed = {
+        name
+        for name in export.truth[0]
+        if name not in {one.key for one in draft.guesses if one.value}
+    }
     if needed:
         return SAID if needed <= asked else WRONG
     try:
@@ -96,20 +108,34 @@ def test_no_cell_is_written_or_shown(tmp_path: Path, name: str) -> None:
     done = cardlink(tmp_path, "init", "bank", "--from", str(tmp_path / "export.csv"))
 
     text = (tmp_path / "bank.toml").read_text("utf-8") + done.output
-    private = {cell for row in export.truth for column, cell in row.items() if len(cell) > 4 and cell != "FALSE"}
+    private = {
+        cell
+        for row in export.truth
+        for column, cell in row.items()
+        if len(cell) > 4 and cell != "FALSE"
+    }
     assert not [cell for cell in private if cell in text]
 
 
 def test_doubts_are_asked_one_by_one_and_the_answers_are_written(tmp_path: Path) -> None:
-    (tmp_path / "export.csv").write_bytes(thirty()["a second number that passes for a card"].content)
+    (tmp_path / "export.csv").write_bytes(
+        thirty()["a second number that passes for a card"].content
+    )
 
-    seen = on_terminal(tmp_path, {}, ["init", "bank", "--from", "export.csv"], [("Number [1]:", "7"), ("[1]:", "2")])
+    seen = on_terminal(
+        tmp_path,
+        {},
+        ["init", "bank", "--from", "export.csv"],
+        [("Number [1]:", "7"), ("[1]:", "2")],
+    )
 
     assert (seen.code, "CARD_TOKEN") == (0, load_issuer(tmp_path, "bank").columns[portal.PAN])
     assert "in doubt" not in seen.stdout
 
 
-def test_without_a_terminal_or_with_yes_the_best_is_taken_and_the_doubt_is_shown(tmp_path: Path) -> None:
+def test_without_a_terminal_or_with_yes_the_best_is_taken_and_the_doubt_is_shown(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "export.csv").write_bytes(thirty()["dates that fit two forms"].content)
 
     done = cardlink(tmp_path, "init", "bank", "--from", str(tmp_path / "export.csv"), "--yes")

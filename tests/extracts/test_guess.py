@@ -49,7 +49,9 @@ def test_the_guess_contains_no_cell_and_names_unused_headers() -> None:
     text = guess(f"{HEADER}\n{ROW.format('1127')}\n".encode())
 
     assert "# not used: BRANCH" in text
-    assert not any(cell in text for cell in ("4242", "Zoë", "Smith", "Main", "Boston", "02108", "1127"))
+    assert not any(
+        cell in text for cell in ("4242", "Zoë", "Smith", "Main", "Boston", "02108", "1127")
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,8 @@ def test_a_file_of_no_rows_is_refused_without_showing_it() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
 def test_a_beginning_cut_off_anywhere_is_enough(cut: int, encoding: str) -> None:
     data = f"{HEADER}\n{ROW.format('1127')}\nC2,,,Zoë Æon".encode(encoding)
-    cut -= cut % len("\0".encode(encoding.replace("16", "16-le")))  # half a character of UTF-16 is refused
+    # half a character of UTF-16 is refused
+    cut -= cut % len("\0".encode(encoding.replace("16", "16-le")))
 
     guessed = tomllib.loads(guess(data[: len(data) - cut]))
 

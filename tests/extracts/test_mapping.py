@@ -29,14 +29,22 @@ COLUMNS: TypeAdapter[Columns] = TypeAdapter(Columns)
 
 
 def complete(**given: Any) -> Columns:
-    """Return `[columns]` with a constant for each required column that is not given (dots as double underscores)."""
+    """Return `[columns]` with a constant for each required column that is not given (dots as double
+    underscores).
+    """
     constants = {name: {"constant": "x"} for name in REQUIRED}
-    return COLUMNS.validate_python(constants | {name.replace("__", "."): spec for name, spec in given.items()})
+    return COLUMNS.validate_python(
+        constants | {name.replace("__", "."): spec for name, spec in given.items()}
+    )
 
 
-def plan(header: Sequence[str], columns: Columns, *, strict: bool = False, **tables: Any) -> Mapping:
+def plan(
+    header: Sequence[str], columns: Columns, *, strict: bool = False, **tables: Any
+) -> Mapping:
     """Plan the mapping of an issuer with these columns."""
-    there = issuer(**tables).model_copy(update={"columns": columns, "source": SourceSettings(strict=strict)})
+    there = issuer(**tables).model_copy(
+        update={"columns": columns, "source": SourceSettings(strict=strict)}
+    )
     return plan_mapping(header, there, "a.csv", default_header().names)
 
 
@@ -44,7 +52,11 @@ def one(header: list[str], cells: list[str | None], columns: Columns) -> dict[st
     """Map one row."""
     places = {"row": [1], "line": [2]}
     frame = pl.DataFrame(
-        places | {name: pl.Series([cell], dtype=pl.String) for name, cell in zip(header, cells, strict=True)}
+        places
+        | {
+            name: pl.Series([cell], dtype=pl.String)
+            for name, cell in zip(header, cells, strict=True)
+        }
     )
     mapped, _ = map_rows(frame, plan(header, columns))
     return mapped.row(0, named=True)
@@ -126,7 +138,11 @@ def test_an_exact_match_wins_and_two_similar_headers_are_no_match() -> None:
 
 
 def test_the_first_alternative_found_is_used() -> None:
-    mapped = one(["CARD_NO", "NUMBER"], ["4242", "no"], complete(service_card__pan=["PAN", "CARD_NO", "NUMBER"]))
+    mapped = one(
+        ["CARD_NO", "NUMBER"],
+        ["4242", "no"],
+        complete(service_card__pan=["PAN", "CARD_NO", "NUMBER"]),
+    )
 
     assert "4242" == mapped[portal.PAN]
 
@@ -154,17 +170,30 @@ def test_year_and_month_are_taken_from_a_date_of_the_stated_form(
 ) -> None:
     spec = {"from": "EXP", "format": form}
 
-    mapped = one(["EXP"], [text], complete(service_card__expiration_year=spec, service_card__expiration_month=spec))
+    mapped = one(
+        ["EXP"],
+        [text],
+        complete(service_card__expiration_year=spec, service_card__expiration_month=spec),
+    )
 
     assert (year, month) == (mapped[portal.YEAR], mapped[portal.MONTH])
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("2108", "02108"), ("02108", "02108"), (" 7", "00007"), ("K1A 0B1", "K1A 0B1"), ("-1", "-1"), (None, None)],
+    [
+        ("2108", "02108"),
+        ("02108", "02108"),
+        (" 7", "00007"),
+        ("K1A 0B1", "K1A 0B1"),
+        ("-1", "-1"),
+        (None, None),
+    ],
 )
 def test_zeros_are_put_in_front_of_digits_only(text: str | None, expected: str | None) -> None:
-    mapped = one(["ZIP"], [text], complete(service_card__address__postal_code={"from": "ZIP", "pad": 5}))
+    mapped = one(
+        ["ZIP"], [text], complete(service_card__address__postal_code={"from": "ZIP", "pad": 5})
+    )
 
     assert expected == mapped[portal.POSTAL_CODE]
 
@@ -172,7 +201,11 @@ def test_zeros_are_put_in_front_of_digits_only(text: str | None, expected: str |
 def test_a_lost_zero_is_put_back_before_a_date_is_read() -> None:
     spec = {"from": "EXP", "format": "MMYY", "pad": 4}
 
-    mapped = one(["EXP"], ["127"], complete(service_card__expiration_month=spec, service_card__expiration_year=spec))
+    mapped = one(
+        ["EXP"],
+        ["127"],
+        complete(service_card__expiration_month=spec, service_card__expiration_year=spec),
+    )
 
     assert ("27", "01") == (mapped[portal.YEAR], mapped[portal.MONTH])
 
@@ -191,7 +224,9 @@ def test_a_name_with_the_surname_first_is_taken_apart(
 ) -> None:
     spec = {"from": "NAME", "format": "SURNAME/GIVEN"}
     columns = complete(
-        service_card__address__last_name=spec, service_card__address__first_name=spec, service_card__name_on_card=spec
+        service_card__address__last_name=spec,
+        service_card__address__first_name=spec,
+        service_card__name_on_card=spec,
     )
 
     mapped = one(["NAME"], [text], columns)
@@ -208,7 +243,12 @@ def test_a_constant_is_in_every_row() -> None:
 
 def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
     frame = pl.DataFrame(
-        {"row": [1, 2, 3, 4], "line": [2, 3, 4, 5], "STATUS": ["A", "D ", None, " A"], "KIND": ["x"] * 4}
+        {
+            "row": [1, 2, 3, 4],
+            "line": [2, 3, 4, 5],
+            "STATUS": ["A", "D ", None, " A"],
+            "KIND": ["x"] * 4,
+        }
     )
     columns = complete()
 
@@ -229,7 +269,11 @@ def test_a_filter_on_a_column_that_is_not_there_is_an_error() -> None:
         plan(["PAN"], complete(), filter={"STATUS": "A"})
 
 
-PEOPLE = [("C1", "Zoë", "Müller, Jr.", "02108"), ("C2", "Anne", 'O"Hara', "10001"), ("C3", "José", "Ng\nLi", "00501")]
+PEOPLE = [
+    ("C1", "Zoë", "Müller, Jr.", "02108"),
+    ("C2", "Anne", 'O"Hara', "10001"),
+    ("C3", "José", "Ng\nLi", "00501"),
+]
 PLAIN = complete(
     cardholder__cuid="ID", service_card__address__first_name="FIRST", service_card__address__last_name="LAST",
     service_card__address__postal_code="ZIP",
@@ -251,15 +295,29 @@ NAMES = ["ID", "FIRST", "LAST", "ZIP"]
 DIALECTS: list[tuple[bytes, dict[str, Any]]] = [
     (written([0, 1, 2, 3], ",", "\n", NAMES).encode(), {}),
     (written([3, 2, 1, 0], ";", "\n", NAMES).encode("utf-8-sig"), {"delimiter": ";"}),
-    (written([1, 0, 3, 2], "\t", "\n", NAMES).encode("cp1252"), {"delimiter": "\t", "encoding": "cp1252"}),
-    (written([0, 1, 2, 3], "|", "\n", NAMES).encode("utf-16"), {"delimiter": "|", "encoding": "utf-16"}),
-    (gzip.compress(written([2, 1, 0, 3], ",", "\n", ["id", "First", "last", "Z I P"]).encode()), {}),
-    (b"sep=,\n" + written([0, 1, 2, 3], ",", "\n", NAMES).encode() + b"END,3\n", {"trailer": "^END,([0-9]+)"}),
+    (
+        written([1, 0, 3, 2], "\t", "\n", NAMES).encode("cp1252"),
+        {"delimiter": "\t", "encoding": "cp1252"},
+    ),
+    (
+        written([0, 1, 2, 3], "|", "\n", NAMES).encode("utf-16"),
+        {"delimiter": "|", "encoding": "utf-16"},
+    ),
+    (
+        gzip.compress(written([2, 1, 0, 3], ",", "\n", ["id", "First", "last", "Z I P"]).encode()),
+        {},
+    ),
+    (
+        b"sep=,\n" + written([0, 1, 2, 3], ",", "\n", NAMES).encode() + b"END,3\n",
+        {"trailer": "^END,([0-9]+)"},
+    ),
 ]
 
 
 @pytest.mark.parametrize(("data", "source"), DIALECTS)
-def test_the_same_extract_in_six_dialects_gives_the_same_rows(data: bytes, source: dict[str, Any]) -> None:
+def test_the_same_extract_in_six_dialects_gives_the_same_rows(
+    data: bytes, source: dict[str, Any]
+) -> None:
     extract = Extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
     planned = plan(extract.header, PLAIN)
 
@@ -302,7 +360,14 @@ def test_the_example_of_every_step_gives_what_it_says(name: str) -> None:
     assert result == mapped[target]
 
 
-CELLS = {"A": " Ann ", "B": "van der Berg", "NONE": " ", "ID": "CUST-0017-X", "NAME": "Smith, Ann, Marie", "T": "P"}
+CELLS = {
+    "A": " Ann ",
+    "B": "van der Berg",
+    "NONE": " ",
+    "ID": "CUST-0017-X",
+    "NAME": "Smith, Ann, Marie",
+    "T": "P",
+}
 MADE: list[tuple[dict[str, Any], str | None]] = [
     ({"join": ["A", "NONE", "B"]}, "Ann van der Berg"),
     ({"join": ["A", {"constant": "x"}, "B"], "with": "-"}, "Ann-x-van der Berg"),
@@ -364,7 +429,11 @@ def test_a_column_is_made_of_sources_and_steps(spec: dict[str, Any], expected: s
 def test_a_date_is_read_by_any_pattern(form: str, text: str, year: str, month: str) -> None:
     spec = {"from": "EXP", "format": form}
 
-    mapped = one(["EXP"], [text], complete(service_card__expiration_year=spec, service_card__expiration_month=spec))
+    mapped = one(
+        ["EXP"],
+        [text],
+        complete(service_card__expiration_year=spec, service_card__expiration_month=spec),
+    )
 
     assert (year, month) == (mapped[portal.YEAR], mapped[portal.MONTH])
 
@@ -389,10 +458,14 @@ def test_a_date_is_read_by_any_pattern(form: str, text: str, year: str, month: s
         ("LAST/FIRST", "DOE/JANE", "DOE", "JANE"),
     ],
 )
-def test_a_name_is_taken_apart_by_its_form(form: str, text: str, last: str, first: str | None) -> None:
+def test_a_name_is_taken_apart_by_its_form(
+    form: str, text: str, last: str, first: str | None
+) -> None:
     spec = {"from": "NAME", "format": form}
     columns = complete(
-        service_card__address__last_name=spec, service_card__address__first_name=spec, service_card__name_on_card=spec
+        service_card__address__last_name=spec,
+        service_card__address__first_name=spec,
+        service_card__name_on_card=spec,
     )
 
     mapped = one(["NAME"], [text], columns)
@@ -433,13 +506,21 @@ DATED = complete(
 )
 
 
-def dated(blocks: Sequence[Sequence[str | None]], columns: Columns = DATED) -> list[tuple[str | None, str | None]]:
+def dated(
+    blocks: Sequence[Sequence[str | None]], columns: Columns = DATED
+) -> list[tuple[str | None, str | None]]:
     """Map an extract of these dates, block by block; return year and month of each."""
     read, at = [], 0
     for cells in blocks:
         numbers = pl.Series(range(at + 1, at + 1 + len(cells)), dtype=pl.UInt32)
-        frame = pl.DataFrame({"row": numbers, "line": numbers + 1, "EXP": pl.Series(cells, dtype=pl.String)})
-        read.append(Block(frame, pl.DataFrame(schema={"row": pl.UInt32, "line": pl.UInt32, "code": pl.String})))
+        frame = pl.DataFrame(
+            {"row": numbers, "line": numbers + 1, "EXP": pl.Series(cells, dtype=pl.String)}
+        )
+        read.append(
+            Block(
+                frame, pl.DataFrame(schema={"row": pl.UInt32, "line": pl.UInt32, "code": pl.String})
+            )
+        )
         at += len(cells)
     mapping = with_dates(plan(["EXP"], columns), read[0].rows, lambda: iter(read))
     mapped = pl.concat(map_rows(block.rows, mapping)[0] for block in read)
@@ -458,7 +539,9 @@ def dated(blocks: Sequence[Sequence[str | None]], columns: Columns = DATED) -> l
         ([[None]], [(None, None)]),
     ],
 )
-def test_auto_takes_the_one_form_that_fits_all_rows(blocks: list[list[str | None]], expected: list[Any]) -> None:
+def test_auto_takes_the_one_form_that_fits_all_rows(
+    blocks: list[list[str | None]], expected: list[Any]
+) -> None:
     assert expected == dated(blocks)
 
 
@@ -472,7 +555,9 @@ def test_auto_takes_the_one_form_that_fits_all_rows(blocks: list[list[str | None
         ([[None], ["soon"]], "line 3 has 'AAAA'"),
     ],
 )
-def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[list[str | None]], problem: str) -> None:
+def test_auto_refuses_an_extract_that_several_forms_fit_or_none(
+    blocks: list[list[str | None]], problem: str
+) -> None:
     with pytest.raises(MappingError) as caught:
         dated(blocks)
 
@@ -481,11 +566,18 @@ def test_auto_refuses_an_extract_that_several_forms_fit_or_none(blocks: list[lis
 
 
 @settings(max_examples=share_of(0.5))
-@given(st.lists(st.sampled_from(["0128", "1127", "2711", "0102", "", "x"]), min_size=1, max_size=12), st.randoms())
-def test_neither_the_order_of_rows_nor_blocks_change_how_auto_reads_them(cells: list[str], chance: Random) -> None:
+@given(
+    st.lists(st.sampled_from(["0128", "1127", "2711", "0102", "", "x"]), min_size=1, max_size=12),
+    st.randoms(),
+)
+def test_neither_the_order_of_rows_nor_blocks_change_how_auto_reads_them(
+    cells: list[str], chance: Random
+) -> None:
     def read(blocks: list[list[str | None]]) -> dict[str | None, Any] | None:
         try:
-            return dict(zip((cell for block in blocks for cell in block), dated(blocks), strict=True))
+            return dict(
+                zip((cell for block in blocks for cell in block), dated(blocks), strict=True)
+            )
         except MappingError:
             return None
 
@@ -503,7 +595,9 @@ def test_a_wrong_date_format_names_line_shape_and_what_would_fit_and_no_cell() -
     with pytest.raises(MappingError) as caught:
         dated([[None, "202711"], ["202801"]], columns)
 
-    assert "line 3 has '999999', which format = 'MMYY' does not read (what does: YYYYMM)" in str(caught.value)
+    assert "line 3 has '999999', which format = 'MMYY' does not read (what does: YYYYMM)" in str(
+        caught.value
+    )
     assert "2027" not in str(caught.value)
 
 

@@ -15,8 +15,11 @@ from schemas.issuer import SourceSettings
 from tests.extracts import damaged
 
 
-def read(data: bytes, settings: SourceSettings = SourceSettings(), block: int = 16 << 20) -> tuple[Extract, Block]:  # noqa: B008  frozen
+def read(
+    data: bytes, settings: SourceSettings | None = None, block: int = 16 << 20
+) -> tuple[Extract, Block]:
     """Read all blocks of an extract as one."""
+    settings = settings or SourceSettings()
     extract = Extract(io.BytesIO(data), settings, "a.csv", block=block)
     blocks = list(extract)
     return extract, Block(pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks))
@@ -44,8 +47,12 @@ def test_a_folder_of_damaged_files_gives_the_verdicts_that_lie_beside_them(tmp_p
         assert beside["verdict"] == found, beside["kind"]
 
 
-@pytest.mark.parametrize("case", [*damaged.line_kinds(), *damaged.sound_kinds()], ids=lambda case: case.kind)
-def test_a_damaged_line_is_refused_with_its_number_and_the_others_go_on(case: damaged.Damaged) -> None:
+@pytest.mark.parametrize(
+    "case", [*damaged.line_kinds(), *damaged.sound_kinds()], ids=lambda case: case.kind
+)
+def test_a_damaged_line_is_refused_with_its_number_and_the_others_go_on(
+    case: damaged.Damaged,
+) -> None:
     _, block = read(case.data, case.settings)
 
     assert case.refused == tuple(block.refused.select("line", "code").iter_rows())
@@ -53,7 +60,9 @@ def test_a_damaged_line_is_refused_with_its_number_and_the_others_go_on(case: da
 
 
 @pytest.mark.parametrize("case", damaged.whole_kinds(), ids=lambda case: case.kind)
-def test_what_is_no_extract_is_refused_as_a_whole_without_showing_a_cell(case: damaged.Damaged) -> None:
+def test_what_is_no_extract_is_refused_as_a_whole_without_showing_a_cell(
+    case: damaged.Damaged,
+) -> None:
     assert case.error is not None
 
     with pytest.raises(case.error) as caught:
@@ -61,7 +70,9 @@ def test_what_is_no_extract_is_refused_as_a_whole_without_showing_a_cell(case: d
 
     assert isinstance(caught.value, ExtractError)
     assert caught.value.__context__ is None
-    assert not any(cell in str(caught.value) for cell in ("4242", "Main", "Boston", "Smith", "02108", "Zo"))
+    assert not any(
+        cell in str(caught.value) for cell in ("4242", "Main", "Boston", "Smith", "02108", "Zo")
+    )
 
 
 @pytest.mark.parametrize("case", damaged.every_kind(), ids=lambda case: case.kind)
@@ -69,7 +80,8 @@ def test_small_blocks_give_the_same_verdict(case: damaged.Damaged) -> None:
     if len(case.data) > 1 << 20:
         pytest.skip("too long for blocks of a few bytes")
     if case.error is not None:
-        with pytest.raises(ExtractError):  # damage may show itself earlier, and so under another name
+        # damage may show itself earlier, and so under another name
+        with pytest.raises(ExtractError):
             read(case.data, case.settings, block=97)
         return
 
@@ -82,7 +94,14 @@ def test_small_blocks_give_the_same_verdict(case: damaged.Damaged) -> None:
 
 def test_every_line_is_counted_once() -> None:
     data = damaged.lines(
-        damaged.row(1, '"a\nb"'), "", "# note", damaged.HEADER, damaged.row(2), "short", damaged.row(3), "TRL|4"
+        damaged.row(1, '"a\nb"'),
+        "",
+        "# note",
+        damaged.HEADER,
+        damaged.row(2),
+        "short",
+        damaged.row(3),
+        "TRL|4",
     )
 
     extract, block = read(data, SourceSettings(comment="#", trailer=r"^TRL\|([0-9]+)"))
@@ -109,7 +128,9 @@ def test_line_ends_are_no_part_of_a_value() -> None:
 
     _, block = read(data, SourceSettings(final_newline=False))
 
-    assert [("1", None), ("2", "x"), ("3", "y\nz"), ("4", "w")] == list(block.rows.select("a", "b").iter_rows())
+    assert [("1", None), ("2", "x"), ("3", "y\nz"), ("4", "w")] == list(
+        block.rows.select("a", "b").iter_rows()
+    )
 
 
 def test_headers_named_row_and_line_do_not_collide_with_ours() -> None:
@@ -124,11 +145,15 @@ def test_a_record_may_span_two_blocks() -> None:
 
     extract, block = read(damaged.lines(*rows), block=1000)
 
-    assert [f"{'x' * n}\n{'y' * n}" for n in range(1, 200)] == block.rows["service_card.address.address1"].to_list()
+    assert [f"{'x' * n}\n{'y' * n}" for n in range(1, 200)] == block.rows[
+        "service_card.address.address1"
+    ].to_list()
     assert 199 == extract.kinds[Kind.CONTINUES]
 
 
-CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=12)
+CELLS = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=12
+)
 
 
 @given(
@@ -146,11 +171,15 @@ def test_what_a_csv_writer_wrote_is_read_back_cell_by_cell(
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
     writer.writerows([[f"h{at}" for at in range(8)], *table, table[0] if table else ["x"] * 8])
-    written = SourceSettings.model_validate({"delimiter": delimiter, "encoding": encoding.removesuffix("-sig")})
+    written = SourceSettings.model_validate(
+        {"delimiter": delimiter, "encoding": encoding.removesuffix("-sig")}
+    )
 
     _, found = read(text.getvalue().encode(encoding), written, block)
 
-    expected = [[cell or None for cell in row] for row in [*table, table[0] if table else ["x"] * 8]]
+    expected = [
+        [cell or None for cell in row] for row in [*table, table[0] if table else ["x"] * 8]
+    ]
     assert expected == [list(row) for row in found.rows.drop("row", "line").iter_rows()]
     assert 0 == found.refused.height
 
@@ -182,7 +211,9 @@ def test_cells_are_read_as_excel_and_mysql_write_them(
 
 
 @pytest.mark.parametrize(("line", "form"), [('1,="02108"', "excel"), (r'1,"a \"b\""', "backslash")])
-def test_without_the_setting_the_quotes_are_blamed_and_the_setting_is_named(line: str, form: str) -> None:
+def test_without_the_setting_the_quotes_are_blamed_and_the_setting_is_named(
+    line: str, form: str
+) -> None:
     with pytest.raises(HeaderError) as caught:
         read(f"id,zip\n{line}\n{line}\n".encode())
 
@@ -196,6 +227,9 @@ def test_an_extract_may_have_twenty_thousand_columns_and_no_more(quote: str) -> 
 
     _, block = read(f"{','.join(names)}\n{line}\n{line},x\n".encode())
 
-    assert ((1, 20_002), ["line.fields.too_many"]) == (block.rows.shape, block.refused["code"].to_list())
+    assert ((1, 20_002), ["line.fields.too_many"]) == (
+        block.rows.shape,
+        block.refused["code"].to_list(),
+    )
     with pytest.raises(HeaderError, match="20,001 columns; the limit is 20,000"):
         read(f"{','.join([*names, 'one'])}\n{line},x\n".encode())

@@ -1,4 +1,6 @@
-"""Damaged extracts by the hundred: every line accounted for, nothing silently wrong, nothing shown."""
+"""Damaged extracts by the hundred: every line accounted for, nothing silently wrong, nothing
+shown.
+"""
 
 import csv
 import io
@@ -76,7 +78,9 @@ def mutated(rng: random.Random, text: str) -> bytes:
 
 
 def expected_rows(data: bytes, extract: Extract, lines: list[int]) -> list[list[str | None]]:
-    """Return what the standard library reads from the physical lines on which accepted rows begin."""
+    """Return what the standard library reads from the physical lines on which accepted rows
+    begin.
+    """
     physical = data.decode("utf-8", errors="replace").removeprefix("\ufeff").split("\n")
     physical = [line.removesuffix("\r") for line in physical]
     rows = []
@@ -92,7 +96,9 @@ def expected_rows(data: bytes, extract: Extract, lines: list[int]) -> list[list[
 
 
 def check_one(data: bytes, block: int) -> pl.DataFrame | None:
-    """Read one extract and check it; return its accepted rows, None where it is refused as a whole."""
+    """Read one extract and check it; return its accepted rows, None where it is refused as a
+    whole.
+    """
     said, rows = "", None
     try:
         rows, _ = check(data, block)
@@ -104,13 +110,18 @@ def check_one(data: bytes, block: int) -> pl.DataFrame | None:
 
 
 def check(data: bytes, block: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read one extract, hold what came out against its physical lines; return rows and refused lines."""
+    """Read one extract, hold what came out against its physical lines; return rows and refused
+    lines.
+    """
     extract = Extract(io.BytesIO(data), SETTINGS, "a.csv", block=block)
     blocks = list(extract)
     counts = extract
     rows, refused = pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks)
     numbers = sorted([*rows["row"], *refused["row"]])
-    others = sum(counts.kinds[kind] for kind in (Kind.HEADER, Kind.CONTINUES, Kind.BLANK, Kind.REPEATED_HEADER))
+    others = sum(
+        counts.kinds[kind]
+        for kind in (Kind.HEADER, Kind.CONTINUES, Kind.BLANK, Kind.REPEATED_HEADER)
+    )
     assert list(range(1, counts.height + 1)) == numbers
     assert counts.lines == counts.height + others
     assert counts.lines == data.count(b"\n") + (not data.endswith(b"\n"))
@@ -131,14 +142,19 @@ def test_accepted_rows_are_what_the_extract_contains_however_it_was_damaged(extr
 
 
 @pytest.mark.parametrize("extracts", [3, pytest.param(24, marks=pytest.mark.slow)])
-def test_thousands_of_accidents_in_one_extract_cost_only_the_lines_they_happened_to(extracts: int) -> None:
+def test_thousands_of_accidents_in_one_extract_cost_only_the_lines_they_happened_to(
+    extracts: int,
+) -> None:
     rng = random.Random(extracts)
 
     for _ in range(extracts):
         header, *lines = good_extract(rng, 3000).split("\n")
         sound = {line for line in lines if not line.count('"') % 2}
-        hurt = [line if rng.random() < 0.6 or not line else wounded(rng, line) for line in lines[:-20]]
-        data = "\n".join([header, *hurt, *lines[-20:]]).encode()  # one that ends inside quotes is truncated
+        hurt = [
+            line if rng.random() < 0.6 or not line else wounded(rng, line) for line in lines[:-20]
+        ]
+        # one that ends inside quotes is truncated
+        data = "\n".join([header, *hurt, *lines[-20:]]).encode()
 
         rows, refused = check(data, rng.choice((1 << 24, 1 << 16)))
 

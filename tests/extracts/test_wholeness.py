@@ -1,4 +1,6 @@
-"""An extract that is not whole is refused: cut anywhere, in any form, or not what its trailer and sidecar say."""
+"""An extract that is not whole is refused: cut anywhere, in any form, or not what its trailer and
+sidecar say.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ FORMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "csv with CRLF": (CRLF, NAMED),
     "fixed": (FIXED, {"format": "fixed", "width": 7, "header_rows": 0}),
 }
-TRAILED: dict[str, Any] = {"trailer": "^TRL,([0-9]+),([0-9]+)$", "hash_total": "pan", "hash_total_digits": 4}
+TRAILED: dict[str, Any] = {
+    "trailer": "^TRL,([0-9]+),([0-9]+)$",
+    "hash_total": "pan",
+    "hash_total_digits": 4,
+}
 
 
 def passes(data: bytes, settings: SourceSettings) -> bool:
@@ -58,7 +64,10 @@ def passes(data: bytes, settings: SourceSettings) -> bool:
 @pytest.mark.parametrize("form", FORMS)
 def test_an_extract_cut_at_any_byte_passes_only_behind_a_whole_record(form: str) -> None:
     records, settings = FORMS[form]
-    data, ends = b"".join(records), {sum(map(len, records[:at])) for at in range(1, len(records) + 1)}
+    data, ends = (
+        b"".join(records),
+        {sum(map(len, records[:at])) for at in range(1, len(records) + 1)},
+    )
 
     passed = {cut for cut in range(len(data) + 1) if passes(data[:cut], SourceSettings(**settings))}
 
@@ -71,7 +80,9 @@ def test_with_a_trailer_nothing_but_the_whole_extract_passes(form: str) -> None:
     data = b"".join(records) + b"TRL,3\n"
 
     passed = [
-        cut for cut in range(len(data) + 1) if passes(data[:cut], SourceSettings(**settings, trailer="^TRL,([0-9]+)$"))
+        cut
+        for cut in range(len(data) + 1)
+        if passes(data[:cut], SourceSettings(**settings, trailer="^TRL,([0-9]+)$"))
     ]
 
     assert passed == [len(data)]
@@ -89,12 +100,15 @@ def test_compressed_nothing_but_the_whole_extract_passes(pack: Callable[[bytes],
 @pytest.mark.parametrize("armor", [True, False], ids=["armored", "binary"])
 def test_a_sealed_message_cut_anywhere_has_no_end(armor: bool) -> None:
     key = keys.sound()
-    with GpgSealer([key.public], [key.fingerprint], armor=armor, compression="zip", today=DAY) as sealer:
+    with GpgSealer(
+        [key.public], [key.fingerprint], armor=armor, compression="zip", today=DAY
+    ) as sealer:
         message = sealer.seal([Plain("a.csv", os.urandom(900))])[0].data
 
     whole = [cut for cut in range(40, len(message) + 1) if not is_cut_off(message[:cut])]
 
-    end = message.rfind(b"-----END PGP") + len(b"-----END PGP ") if armor else len(message)  # the rest says nothing
+    # the rest says nothing
+    end = message.rfind(b"-----END PGP") + len(b"-----END PGP ") if armor else len(message)
     assert whole == list(range(end, len(message) + 1))
 
 
@@ -105,13 +119,22 @@ def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_at_every
     with Keyring() as ring:  # from a pipe gpg does not know the length: the packet comes in parts
         gpg, key = keys.Gpg(ring.home), keys.sound()
         gpg("--import", given=key.public)
-        plain = portal_csv(portal_rows(*({"cardholder.cuid": os.urandom(99).hex()} for _ in range(20))))
-        sealed = gpg("--encrypt", "--trust-model", "always", "-r", key.fingerprint, armor, given=plain)
+        plain = portal_csv(
+            portal_rows(*({"cardholder.cuid": os.urandom(99).hex()} for _ in range(20)))
+        )
+        sealed = gpg(
+            "--encrypt", "--trust-model", "always", "-r", key.fingerprint, armor, given=plain
+        )
     message = sealed.encode("latin-1")
     bench = local_bench(tmp_path)
 
-    ends = len(message) - message.rfind(b"=") if armor == "--armor" else 0  # what follows the last row of armor
-    for cut in [*range(80), *range(80, len(message) - 80, 97), *range(len(message) - 80, len(message) - ends)]:
+    # what follows the last row of armor
+    ends = len(message) - message.rfind(b"=") if armor == "--armor" else 0
+    for cut in [
+        *range(80),
+        *range(80, len(message) - 80, 97),
+        *range(len(message) - 80, len(message) - ends),
+    ]:
         with pytest.raises(ExtractError):
             rehearse(bench.context, Request(bench.drop_bytes(message[:cut]), DAY))
     with pytest.raises(NoKeyForExtractError):  # the bench has none; what is whole goes on to gpg
@@ -122,7 +145,9 @@ def test_the_message_says_the_line_what_was_found_and_how_many_rows_were_read() 
     said = []
     for data in (b"1,2\n3,4\n5\n", b'1,2\n3,"4\n', b"1,2\n3,4"):
         with pytest.raises(TruncatedError) as caught:
-            list(Extract(io.BytesIO(data), SourceSettings(header_rows=0, names=("a", "b")), "a.csv"))
+            list(
+                Extract(io.BytesIO(data), SourceSettings(header_rows=0, names=("a", "b")), "a.csv")
+            )
         said.append(caught.value.fields["problem"])
 
     assert "line 3, has 1 instead of 2 fields" in said[0]
@@ -154,8 +179,13 @@ def totalled(*pans: str, total: int, **settings: Any) -> bytes:
     return f"id,pan\n{rows}TRL,{len(pans)},{total}\n".encode()
 
 
-@given(st.lists(st.from_regex(r"[0-9]{1,19}", fullmatch=True), min_size=1, max_size=6), st.integers(1, 18))
-def test_the_total_is_the_sum_of_the_numbers_in_its_low_order_digits(pans: list[str], digits: int) -> None:
+@given(
+    st.lists(st.from_regex(r"[0-9]{1,19}", fullmatch=True), min_size=1, max_size=6),
+    st.integers(1, 18),
+)
+def test_the_total_is_the_sum_of_the_numbers_in_its_low_order_digits(
+    pans: list[str], digits: int
+) -> None:
     settings = SourceSettings.model_validate(TRAILED | {"hash_total_digits": digits})
     total = sum(map(int, pans))
 
@@ -167,11 +197,15 @@ def test_the_total_is_the_sum_of_the_numbers_in_its_low_order_digits(pans: list[
 def test_only_digits_count_and_an_empty_cell_counts_nothing() -> None:
     settings = SourceSettings.model_validate(TRAILED)
 
-    assert passes(totalled("4242 4242 4242 4242", "", "4111-1111-1111-1111", total=4242 + 1111), settings)
+    assert passes(
+        totalled("4242 4242 4242 4242", "", "4111-1111-1111-1111", total=4242 + 1111), settings
+    )
 
 
 def test_the_total_of_a_million_of_the_largest_numbers_does_not_overflow() -> None:
-    total = HashTotal(SourceSettings.model_validate(TRAILED | {"hash_total_digits": 18}), ("pan",), "a.csv")
+    total = HashTotal(
+        SourceSettings.model_validate(TRAILED | {"hash_total_digits": 18}), ("pan",), "a.csv"
+    )
     block = pl.DataFrame({"pan": ["9" * 18]}).select(pl.col("pan").repeat_by(100_000).explode())
     for _ in range(10):
         total.add(block)
@@ -186,7 +220,10 @@ def test_in_fixed_format_the_total_is_of_a_field_and_is_the_second_group_of_the_
     fixed = {"format": "fixed", "width": 7, "header_rows": 0, "trailer": "^TRL,([0-9]+),([0-9]+)"}
     settings = SourceSettings.model_validate(fixed | {"hash_total": (1, 4), "hash_total_digits": 4})
 
-    found = [passes(b"".join(FIXED) + trailer, settings) for trailer in (b"TRL,3,0006\n", b"TRL,3,0007\n")]
+    found = [
+        passes(b"".join(FIXED) + trailer, settings)
+        for trailer in (b"TRL,3,0006\n", b"TRL,3,0007\n")
+    ]
 
     assert found == [True, False]
 
@@ -235,8 +272,12 @@ def test_settings_that_cannot_prove_anything_are_refused(changes: dict[str, Any]
 def sidecar_of(folder: Path, kind: str, text: str | bytes) -> Any:
     """Read a sidecar of bank/extracts/a.csv as it was written."""
     store = LocalStore(folder)
-    store.replace(f"bank/extracts/a.csv.{kind}", [text if isinstance(text, bytes) else text.encode()])
-    return read_sidecar(store, SourceSettings.model_validate({"sidecar": kind}), "bank/extracts/a.csv")
+    store.replace(
+        f"bank/extracts/a.csv.{kind}", [text if isinstance(text, bytes) else text.encode()]
+    )
+    return read_sidecar(
+        store, SourceSettings.model_validate({"sidecar": kind}), "bank/extracts/a.csv"
+    )
 
 
 HEX = "0123456789abcdef" * 4
@@ -299,7 +340,10 @@ def test_a_sidecar_that_cannot_be_read_is_refused_by_its_line_and_key(
 def test_with_a_sidecar_nothing_but_the_whole_extract_passes(tmp_path: Path) -> None:
     data = b"".join(CSV)
     sum_, size = hashlib.sha256(data).hexdigest(), len(data)
-    sidecars = [sidecar_of(tmp_path, "sha256", f"{sum_}  a.csv\n"), sidecar_of(tmp_path, "ctl", f"bytes={size}\n")]
+    sidecars = [
+        sidecar_of(tmp_path, "sha256", f"{sum_}  a.csv\n"),
+        sidecar_of(tmp_path, "ctl", f"bytes={size}\n"),
+    ]
 
     for cut in range(size):
         for sidecar in sidecars:
@@ -315,11 +359,23 @@ def test_with_a_sidecar_nothing_but_the_whole_extract_passes(tmp_path: Path) -> 
     [
         ({}, {"a.csv"}, ""),
         ({"sidecar": "ctl"}, {"a.csv"}, "there is no a.csv.ctl"),
-        ({"sidecar": "ctl", "done_marker": ".done"}, {"a.csv"}, "there is no a.csv.ctl and no a.csv.done"),
-        ({"sidecar": "ctl", "done_marker": ".done"}, {"a.csv", "a.csv.ctl"}, "there is no a.csv.done"),
+        (
+            {"sidecar": "ctl", "done_marker": ".done"},
+            {"a.csv"},
+            "there is no a.csv.ctl and no a.csv.done",
+        ),
+        (
+            {"sidecar": "ctl", "done_marker": ".done"},
+            {"a.csv", "a.csv.ctl"},
+            "there is no a.csv.done",
+        ),
         ({"sidecar": "ctl", "done_marker": ".done"}, {"a.csv", "a.csv.ctl", "a.csv.done"}, ""),
         ({"min_age_minutes": 10}, {"a.csv"}, ""),
-        ({"min_age_minutes": 11}, {"a.csv"}, "it was modified at 12:00:00 UTC, less than 11 minutes ago"),
+        (
+            {"min_age_minutes": 11},
+            {"a.csv"},
+            "it was modified at 12:00:00 UTC, less than 11 minutes ago",
+        ),
     ],
 )
 def test_an_extract_waits_for_what_comes_beside_it_and_for_its_age(
@@ -327,6 +383,11 @@ def test_an_extract_waits_for_what_comes_beside_it_and_for_its_age(
 ) -> None:
     extract = Entry("a.csv", 1, datetime(2026, 11, 20, 12, tzinfo=UTC), "1")
 
-    found = missing(extract, files, SourceSettings.model_validate(changes), datetime(2026, 11, 20, 12, 10, tzinfo=UTC))
+    found = missing(
+        extract,
+        files,
+        SourceSettings.model_validate(changes),
+        datetime(2026, 11, 20, 12, 10, tzinfo=UTC),
+    )
 
     assert found == waits

@@ -1,6 +1,8 @@
-"""`make image`: build the image without a daemon, run it as compose does, take a run from drop to links; root.
+"""`make image`: build the image without a daemon, run it as compose does, take a run from drop to
+links; root.
 
-What holds is a line with its second; the exit code is 1 where something does not, and 2 where tools are missing.
+What holds is a line with its second; the exit code is 1 where something does not, and 2 where tools
+are missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""From the image to links: what is shipped, built and run as compose runs it, and a run taken through it.
+"""From the image to links: what is shipped, built and run as compose runs it, and a run taken
+through it.
 
 Every step asserts what it claims, and says in one line what it found.
 """
@@ -59,13 +60,20 @@ open("/opt/x", "w")
 
 
 def images(folder: Path) -> Iterator[str | dict[str, str]]:
-    """Build or find every image; yield lines to print, last their names by those in compose.yaml."""
+    """Build or find every image; yield lines to print, last their names by those in
+    compose.yaml.
+    """
     begun = build.base()
     yield f"base: {begun}"
     context = folder / "checkout"
-    shutil.copytree(ROOT, context, ignore=shutil.ignore_patterns(".*", "tests", "__pycache__", "demo", "ui", "dist"))
+    shutil.copytree(
+        ROOT,
+        context,
+        ignore=shutil.ignore_patterns(".*", "tests", "__pycache__", "demo", "ui", "dist"),
+    )
     shutil.copy(ROOT / ".dockerignore", context)
-    for kept in ("env/worker.env", "secrets/private-key.asc"):  # as on the machine of an operator who builds it there
+    # as on the machine of an operator who builds it there
+    for kept in ("env/worker.env", "secrets/private-key.asc"):
         (context / "deploy" / kept).parent.mkdir(exist_ok=True)
         (context / "deploy" / kept).write_text("kept by the operator\n")
     image, of_kubernetes = build.ours(context, begun)
@@ -82,7 +90,14 @@ def alone(image: str, folder: Path) -> Iterator[str]:
     """Try what the image does with nothing around it; write its files of deploy/ to the folder."""
     assert "Put deployments, alert channels" in _only(image, ["cardlink", "install", "--help"])
     yield "help: `cardlink install --help` installs nothing"
-    inside = _only(image, ["sh", "-c", "cd /opt/cardlink/lib/python3.11/site-packages/flows/deploy; ls env; ls; id -u"])
+    inside = _only(
+        image,
+        [
+            "sh",
+            "-c",
+            "cd /opt/cardlink/lib/python3.11/site-packages/flows/deploy; ls env; ls; id -u",
+        ],
+    )
     assert "worker.env\n" not in inside
     assert "secrets" not in inside
     assert inside.endswith(f"{USER}\n")
@@ -104,7 +119,9 @@ def installed(folder: Path) -> Stage:
     text = text.replace("http://127.0.0.1:4200/api\n", f"http://127.0.0.1:{port}/api\n")
     compose.write_text(text.replace('"127.0.0.1:4201:4201"', f'"127.0.0.1:{pages}:{pages}"'))
     address = {"CARDLINK_REPORTS_URL": f"http://127.0.0.1:{pages}/{TOKEN}"}
-    _fill(deploy, "server", {"PREFECT_SERVER_ENCRYPTION_KEY": FAST["PREFECT_SERVER_ENCRYPTION_KEY"]})
+    _fill(
+        deploy, "server", {"PREFECT_SERVER_ENCRYPTION_KEY": FAST["PREFECT_SERVER_ENCRYPTION_KEY"]}
+    )
     _fill(deploy, "install", {})
     _fill(deploy, "worker", {**S3, **address})
     _fill(deploy, "pages", {**S3, **address})
@@ -118,10 +135,17 @@ def installed(folder: Path) -> Stage:
     shutil.copy(practice / "portal.asc", deploy / "issuers")
     (deploy / "secrets").mkdir()
     (deploy / "secrets" / "database_password").write_text(PASSWORD)
-    shutil.copy(practice / "portal-secret.asc", deploy / "secrets" / "private-key.asc")  # any key will do to open with
+    # any key will do to open with
+    shutil.copy(practice / "portal-secret.asc", deploy / "secrets" / "private-key.asc")
     for file in [*(deploy / "secrets").iterdir(), practice / "portal-secret.asc"]:
         _belongs(file, USER, 0o400)
-    return Stage(f"http://127.0.0.1:{port}", folder, {"pages": f"http://127.0.0.1:{pages}/{TOKEN}"}, [], "PostgreSQL")
+    return Stage(
+        f"http://127.0.0.1:{port}",
+        folder,
+        {"pages": f"http://127.0.0.1:{pages}/{TOKEN}"},
+        [],
+        "PostgreSQL",
+    )
 
 
 def night(parts: Composed, stage: Stage) -> Iterator[str]:
@@ -152,7 +176,9 @@ def night(parts: Composed, stage: Stage) -> Iterator[str]:
     simulate = ["cardlink", "--json", "simulate", ISSUER, "--secret-key", "/run/portal.asc"]
     answered = json.loads(_did(parts.once("worker", *simulate, mounts=[secret])))
     ingested = stage.do(f"ingest-{ISSUER}")
-    assert ingested.state in ("Completed", "Balanced"), "\n".join([ingested.message, *ingested.logs])
+    assert ingested.state in ("Completed", "Balanced"), "\n".join(
+        [ingested.message, *ingested.logs]
+    )
     yield f"ingest: {ingested.state}, {ingested.message}"
     report = json.loads(_did(parts.once("worker", "python", "-c", LINKS)))
     assert report["links"] == answered["linked"] > 0
@@ -170,15 +196,22 @@ def night(parts: Composed, stage: Stage) -> Iterator[str]:
 
 
 def confined(parts: Composed) -> str:
-    """Return that the processes of the containers cannot write their root, and hold no capability."""
+    """Return that the processes of the containers cannot write their root, and hold no
+    capability.
+    """
     for part in ("server", "worker", "pages", "install"):
         done = parts.once(part, "python", "-c", TRIED)
-        assert (done.stdout.split(), "Read-only file system" in done.stderr) == ([str(USER), "0" * 16], True), done
+        assert (done.stdout.split(), "Read-only file system" in done.stderr) == (
+            [str(USER), "0" * 16],
+            True,
+        ), done
     return f"confined: user {USER}, no capability, root read-only"
 
 
 def walk(folder: Path) -> Iterator[str]:
-    """Yield a line for each step that holds; AssertionError says which does not. Nothing is left running."""
+    """Yield a line for each step that holds; AssertionError says which does not. Nothing is left
+    running.
+    """
     with _podman(folder):
         names: dict[str, str] = {}
         for one in images(folder):
@@ -210,7 +243,17 @@ def _podman(folder: Path) -> Iterator[None]:
 
 
 def _only(image: str, command: Sequence[str], *options: str) -> str:
-    return run("podman", "run", "--rm", f"--label={LABEL}", *HARDENED, *HARDENED_TOO, *options, image, *command)
+    return run(
+        "podman",
+        "run",
+        "--rm",
+        f"--label={LABEL}",
+        *HARDENED,
+        *HARDENED_TOO,
+        *options,
+        image,
+        *command,
+    )
 
 
 def _fill(deploy: Path, part: str, values: dict[str, str]) -> None:
@@ -227,5 +270,7 @@ def _belongs(file: Path, user: int, mode: int) -> None:
 
 
 def _did(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, f"{done.args[:3]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, (
+        f"{done.args[:3]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
     return done.stdout

@@ -1,4 +1,5 @@
-"""What runs inside the processes of a night: each in the folder of its place, with everything logged at DEBUG.
+"""What runs inside the processes of a night: each in the folder of its place, with everything
+logged at DEBUG.
 
 Errors are kept in every form a framework may keep them: text, traceback, arguments, pickle.
 """
@@ -36,7 +37,9 @@ _NUMBERS = count(1)
 
 
 def log_everything() -> None:
-    """Log every logger's every word to a file, without our filter: the first line has to hold alone."""
+    """Log every logger's every word to a file, without our filter: the first line has to hold
+    alone.
+    """
     logging.basicConfig(filename="debug.log", level=logging.DEBUG, encoding="utf-8")
 
 
@@ -46,12 +49,16 @@ def keep(error: BaseException) -> None:
     folder.mkdir(exist_ok=True)
     name = f"{next(_NUMBERS):04d}"
     told = "".join(traceback.format_exception(error))
-    (folder / f"{name}.txt").write_text(f"{told}\n{error!r}\n{error.args!r}\n{vars(error)!r}", "utf-8", "replace")
+    (folder / f"{name}.txt").write_text(
+        f"{told}\n{error!r}\n{error.args!r}\n{vars(error)!r}", "utf-8", "replace"
+    )
     (folder / f"{name}.pickle").write_bytes(pickle.dumps(error))
 
 
 def attempt(work: Callable[[], object]) -> bool:
-    """Do something behind the boundary; keep what comes through it and tell whether all went well."""
+    """Do something behind the boundary; keep what comes through it and tell whether all went
+    well.
+    """
     try:
         guarded(work)()
     except CardlinkError as error:
@@ -81,7 +88,8 @@ def night(at: int) -> None:
     """Take one extract all the way through the steps: submit, answer, ingest."""
     context = wire(HERE, BANK)
     name = f"bank-202611{at % 28 + 1:02d}-{at}.csv"
-    content = portal_csv(rows({"service_card.nickname": f"night {at}"}))  # another digest: another run
+    # another digest: another run
+    content = portal_csv(rows({"service_card.nickname": f"night {at}"}))
     (HERE / "store" / BANK / "extracts" / name).write_bytes(content)
     submit(context, Request(name))
     answer(context)
@@ -93,7 +101,9 @@ def answer(context: IssuerContext) -> None:
     from flows.adapters.gpg_sealer import GpgOpener
 
     with GpgOpener([keys_secret()]) as opener:
-        answer_store(LocalStore(HERE / "store"), BANK, Portal(opener, today=now().date(), fail_share=0.3))
+        answer_store(
+            LocalStore(HERE / "store"), BANK, Portal(opener, today=now().date(), fail_share=0.3)
+        )
 
 
 def keys_secret() -> bytes:
@@ -107,17 +117,22 @@ def chosen(functions: list[FunctionType], number: int) -> list[FunctionType]:
 
 
 def break_steps(number: int) -> None:
-    """Run a night for so many of the functions that a night calls, with that function raising what it was given."""
+    """Run a night for so many of the functions that a night calls, with that function raising what
+    it was given.
+    """
     log_everything()
     functions = chosen(called(lambda: night(0)), number)
     for at, function in enumerate(functions, 1):
         with broken(function):
             attempt(lambda at=at: night(at))  # type: ignore[misc]  # mypy cannot infer the lambda's default
-    Path("broken.txt").write_text("\n".join(f"{one.__module__}.{one.__qualname__}" for one in functions))
+    Path("broken.txt").write_text(
+        "\n".join(f"{one.__module__}.{one.__qualname__}" for one in functions)
+    )
 
 
 def fail_flows(number: int) -> None:
-    """Run the flows on an embedded Prefect server, each time with another function failing, so many in all.
+    """Run the flows on an embedded Prefect server, each time with another function failing, so many
+    in all.
 
     Everything is logged at DEBUG and our log filter is off: the first line has to hold alone.
     """
@@ -130,19 +145,26 @@ def fail_flows(number: int) -> None:
 
     Redaction.filter = lambda self, record: True  # type: ignore[method-assign]  # see above
     submitting.submit.retries = 0  # what passes as trouble would wait for minutes
-    forms.ingest = forms.form("ingest", [replace(results.ingest, form=results.INGEST._replace(retries=()))])
-    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):  # its thread costs a second a flow
+    forms.ingest = forms.form(
+        "ingest", [replace(results.ingest, form=results.INGEST._replace(retries=()))]
+    )
+    # its thread costs a second a flow
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         flow_night(0)
         for at, function in enumerate(functions, 1):
             with broken(function):
                 attempt(lambda at=at: flow_night(at))  # type: ignore[misc]  # mypy cannot infer the lambda's default
             for extract in (HERE / "store" / BANK / "extracts").iterdir():
                 extract.unlink()  # else the next night would work on it too
-    Path("broken.txt").write_text("\n".join(f"{one.__module__}.{one.__qualname__}" for one in functions))
+    Path("broken.txt").write_text(
+        "\n".join(f"{one.__module__}.{one.__qualname__}" for one in functions)
+    )
 
 
 def bare_flow() -> None:
-    """Run one failing flow with the boundary taken away: what a scan must find, or it finds nothing anywhere."""
+    """Run one failing flow with the boundary taken away: what a scan must find, or it finds nothing
+    anywhere.
+    """
     from flows import errors
     from flows.submissions.rows import Route
 
@@ -164,7 +186,9 @@ def flow_night(at: int) -> None:
 
 
 def run_commands(lines: list[list[str]]) -> None:
-    """Run command lines one after another in this process, as `cardlink` runs one: a second saved for each."""
+    """Run command lines one after another in this process, as `cardlink` runs one: a second saved
+    for each.
+    """
     for line in lines:
         print("$ cardlink", *line, flush=True)
         try:

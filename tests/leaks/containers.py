@@ -1,6 +1,8 @@
-"""Opens what bytes can be packed in: archives, compression, tables, databases, pickles, base64; nested at will.
+"""Opens what bytes can be packed in: archives, compression, tables, databases, pickles, base64;
+nested at will.
 
-Everything is tried by its magic and nothing is believed: what does not open is left as the bytes it is.
+Everything is tried by its magic and nothing is believed: what does not open is left as the bytes it
+is.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Part(NamedTuple):
 
 
 def parts(data: bytes, log: bytes = b"") -> Iterator[Part]:
-    """Yield what one container holds, nothing where it is none; `log` is the -wal of a SQLite database."""
+    """Yield what one container holds, nothing where it is none; `log` is the -wal of a SQLite
+    database.
+    """
     for kind, begins, opened in _KINDS:
         if begins(data):
             try:
@@ -84,7 +88,9 @@ def _zlib(data: bytes) -> Named:
 
 
 def _openpgp(data: bytes) -> Named:
-    """Yield the content of every deflated packet, wherever one begins: a chunk before it is sealed."""
+    """Yield the content of every deflated packet, wherever one begins: a chunk before it is
+    sealed.
+    """
     for found in _DEFLATED_PACKET.finditer(data):
         with suppress(zlib.error):
             literal = zlib.decompressobj(wbits=-15).decompress(data[found.end() :], LARGEST)
@@ -154,13 +160,16 @@ def _pickle(data: bytes) -> Named:
 def _database(data: bytes, log: bytes) -> Named:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "copy.db"
-        file.write_bytes(data if log else data[:18] + b"\1\1" + data[20:])  # without its log: no log expected
+        # without its log: no log expected
+        file.write_bytes(data if log else data[:18] + b"\1\1" + data[20:])
         if log:
             (Path(folder) / "copy.db-wal").write_bytes(log)
         connection = sqlite3.connect(file)
         connection.text_factory = bytes
         try:
-            for (table,) in connection.execute("select name from sqlite_master where type = 'table'").fetchall():
+            for (table,) in connection.execute(
+                "select name from sqlite_master where type = 'table'"
+            ).fetchall():
                 name = table.decode().replace('"', '""')
                 for row in connection.execute(f'select * from "{name}"'):
                     yield from ((name, _cell(value)) for value in row)
@@ -176,7 +185,8 @@ def _cell(value: object) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")
 
 
-_DEFLATED_PACKET = re.compile(rb"\xc8\xff[\x00-\x0f].{3}\x01", re.DOTALL)  # RFC 4880 4.2.2.3, 5.6, below 256 MB
+# RFC 4880 4.2.2.3, 5.6, below 256 MB
+_DEFLATED_PACKET = re.compile(rb"\xc8\xff[\x00-\x0f].{3}\x01", re.DOTALL)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{24,}(?:(?:\\r|\\n|[\r\n])+[A-Za-z0-9+/_-]{2,})*={0,2}")
 _HEX = re.compile(rb"(?:[0-9A-Fa-f]{2}[ :]?){24,}")
 _BREAKS = re.compile(rb"\\r|\\n|[\r\n]")

@@ -1,4 +1,6 @@
-"""Result files as a careless or hostile partner writes them: card numbers and CVVs in every text and every place."""
+"""Result files as a careless or hostile partner writes them: card numbers and CVVs in every text
+and every place.
+"""
 
 from __future__ import annotations
 
@@ -66,20 +68,39 @@ def echoing_results() -> Iterator[tuple[str, bytes]]:
             yield f"way{way_at}-{shape}.csv", _errors(way, shape, sent[way_at % 20 :: 7])
     cuid, card, cvv = sent[0]
     link = "https://links.example.com/l/"
-    yield "links.csv", result_csv([(cuid, card, f"{link}{card}", card, ""), (card, card[-4:], link, "2027-01-20", "")])
-    yield "elsewhere.csv", result_csv([(cuid, card[-4:], f"https://evil.example/{card}", "2027-01-20", "")])
+    yield (
+        "links.csv",
+        result_csv(
+            [(cuid, card, f"{link}{card}", card, ""), (card, card[-4:], link, "2027-01-20", "")]
+        ),
+    )
+    yield (
+        "elsewhere.csv",
+        result_csv([(cuid, card[-4:], f"https://evil.example/{card}", "2027-01-20", "")]),
+    )
     yield (
         "script.csv",
-        result_csv([(cuid, card[-4:], f"javascript:alert({card})", f"={card}+1", f"=HYPERLINK({card})")]),
+        result_csv(
+            [(cuid, card[-4:], f"javascript:alert({card})", f"={card}+1", f"=HYPERLINK({card})")]
+        ),
     )
     yield f"{card}.csv", result_csv([(cuid, card[-4:], link, "2027-01-20", "")])
     yield f"result 4-4-4-4 {echo('{dashed}', card, cvv)}.csv", b"no result"
     yield "unknown.csv", f"{card},{cvv}\n{hashed(cvv)},{card}\n".encode()
-    yield "cut.csv.gz", gzip.compress(result_csv([("x", "", "", "", echo("{card}", card, cvv))] * 50))[:-9]
+    yield (
+        "cut.csv.gz",
+        gzip.compress(result_csv([("x", "", "", "", echo("{card}", card, cvv))] * 50))[:-9],
+    )
     yield "bomb.csv.gz", gzip.compress(bytes(80 << 20))
-    yield "columns.csv", f"cuid,last_4,url,expiration_date,error,{PAN}\n{cuid},{card[-4:]},,,no,{card}\n".encode()
+    yield (
+        "columns.csv",
+        f"cuid,last_4,url,expiration_date,error,{PAN}\n{cuid},{card[-4:]},,,no,{card}\n".encode(),
+    )
     yield "wide.csv", f"cuid,error\n{cuid},no,{card},{card}\n".encode()
-    yield "sealed.csv.pgp", b"-----BEGIN PGP MESSAGE-----\n\n" + card.encode() + b"\n-----END PGP MESSAGE-----\n"
+    yield (
+        "sealed.csv.pgp",
+        b"-----BEGIN PGP MESSAGE-----\n\n" + card.encode() + b"\n-----END PGP MESSAGE-----\n",
+    )
     yield "utf16.csv", result_csv([("", "", "", "", f"{cuid} {card}")]).decode().encode("utf-16")
 
 
@@ -89,8 +110,24 @@ def _errors(way: str, shape: str, sent: list[tuple[str, str, str]]) -> bytes:
         text = echo(way, card, cvv)
         faults = [Fault("service_card", "pan", "invalid", text), Fault(text, text, text, "no")]
         table.append(("", "", "", "", SHAPES[shape](cuid, faults)))
-        table.append(("", "", "", "", json.dumps({"cuid": cuid, "errors": {text: {"_errors": [{"message": text}]}}})))
-        table.append(("", "", "", "", json.dumps({"cuid": text, "value": int(card), "errors": [int(card), text]})))
+        table.append(
+            (
+                "",
+                "",
+                "",
+                "",
+                json.dumps({"cuid": cuid, "errors": {text: {"_errors": [{"message": text}]}}}),
+            )
+        )
+        table.append(
+            (
+                "",
+                "",
+                "",
+                "",
+                json.dumps({"cuid": text, "value": int(card), "errors": [int(card), text]}),
+            )
+        )
         table.append((cuid, card[-4:], "", text, text))
     return result_csv(table)
 

@@ -1,4 +1,6 @@
-"""Breaks any function of ours: it raises a foreign exception that shouts everything it was given."""
+"""Breaks any function of ours: it raises a foreign exception that shouts everything it was
+given.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,27 @@ from typing import Any, Final, NoReturn
 import polars as pl
 
 OURS: Final = (
-    *(f"flows.{room}" for room in ("runs", "extracts", "submissions", "results", "reports", "resend", "operations")),
+    *(
+        f"flows.{room}"
+        for room in (
+            "runs",
+            "extracts",
+            "submissions",
+            "results",
+            "reports",
+            "resend",
+            "operations",
+        )
+    ),
     *("flows.partner_api", "flows.adapters", "flows.configuration", "flows.wiring", "schemas"),
 )
 BOUNDARY: Final = ("flows.errors", "flows.redaction")  # what is being tested
 
 
 def called(work: Callable[[], object]) -> list[FunctionType]:
-    """Return every function of ours that `work` calls, in whatever thread, in the order of their names."""
+    """Return every function of ours that `work` calls, in whatever thread, in the order of their
+    names.
+    """
     codes: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -34,8 +49,12 @@ def called(work: Callable[[], object]) -> list[FunctionType]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    found = (one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__ in codes)
-    mendable = {one for one in found if not one.__closure__ and not one.__module__.startswith(BOUNDARY)}
+    found = (
+        one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__ in codes
+    )
+    mendable = {
+        one for one in found if not one.__closure__ and not one.__module__.startswith(BOUNDARY)
+    }
     return sorted(mendable, key=lambda one: (one.__module__, one.__qualname__))
 
 
@@ -51,7 +70,9 @@ def broken(function: FunctionType) -> Iterator[None]:
 
 
 def shout(*given: object) -> NoReturn:
-    """Raise a foreign exception whose text, cause, notes and attributes hold every cell it was given."""
+    """Raise a foreign exception whose text, cause, notes and attributes hold every cell it was
+    given.
+    """
     text = "\n".join(_cells(one) for one in given)
     error = pl.exceptions.ComputeError(f"conversion failed: {text}")
     error.failure_cases = text  # type: ignore[attr-defined]  # as pandera's errors carry them

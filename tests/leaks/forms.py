@@ -1,4 +1,6 @@
-"""Every form in which a known card number or CVV hash could lie in bytes: what a leak scanner must look for."""
+"""Every form in which a known card number or CVV hash could lie in bytes: what a leak scanner must
+look for.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,38 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SEPARATORS = (" ", "-", ".", "/", "_", ",", ":", "\t", "\u00a0", "\u2009", "\u2011", "\u2013", "%20", "+", "\\t")
+SEPARATORS = (
+    " ",
+    "-",
+    ".",
+    "/",
+    "_",
+    ",",
+    ":",
+    "\t",
+    "\u00a0",
+    "\u2009",
+    "\u2011",
+    "\u2013",
+    "%20",
+    "+",
+    "\\t",
+)
 DIGESTS = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sha3_256", "blake2b")
-ESCAPES = {"JSON escapes": "\\u{:04x}", "string escapes": "\\x{:02x}", "URL escapes": "%{:02X}", "entities": "&#{};"}
+ESCAPES = {
+    "JSON escapes": "\\u{:04x}",
+    "string escapes": "\\x{:02x}",
+    "URL escapes": "%{:02X}",
+    "entities": "&#{};",
+}
 INTEGERS = {"int64, little end first": "<q", "int64, big end first": ">q"}
 FLOATS = {"float64, little end first": "<d", "float64, big end first": ">d"}
 
 
 class Form(NamedTuple):
-    """One form of a secret: how it is written there, and the bytes that betray it (at least eight)."""
+    """One form of a secret: how it is written there, and the bytes that betray it (at least
+    eight).
+    """
 
     name: str
     data: bytes
@@ -24,11 +49,15 @@ class Form(NamedTuple):
 
 def of_card(pan: str) -> tuple[Form, ...]:
     """Return every form of a 16-digit card number, each with a name of its own."""
-    return tuple(dict.fromkeys((*_text("card", pan), *_numbers(pan), *_grouped(pan), *_digests(pan))))
+    return tuple(
+        dict.fromkeys((*_text("card", pan), *_numbers(pan), *_grouped(pan), *_digests(pan)))
+    )
 
 
 def of_hash(digest: bytes) -> tuple[Form, ...]:
-    """Return every form of a CVV's SHA-256: all CVVs invert from a table, so it counts as the CVV itself."""
+    """Return every form of a CVV's SHA-256: all CVVs invert from a table, so it counts as the CVV
+    itself.
+    """
     base64, url = b64encode(digest).decode(), urlsafe_b64encode(digest).decode()
     return (
         *_text("CVV hash, base64", base64.rstrip("=")),
@@ -55,17 +84,23 @@ def _text(what: str, text: str) -> Iterator[Form]:
             yield Form(f"{what}, {encoding} in base64 at {shift}", _base64(core, shift))
     yield Form(f"{what}, reversed", text[::-1].encode())
     for kind, escape in ESCAPES.items():
-        yield Form(f"{what}, {kind}", "".join(escape.format(ord(letter)) for letter in text).encode())
+        yield Form(
+            f"{what}, {kind}", "".join(escape.format(ord(letter)) for letter in text).encode()
+        )
 
 
 def _core(text: str, encoding: str) -> bytes:
-    """Return an encoded text without the zeros at its ends: the same bytes whichever end comes first."""
+    """Return an encoded text without the zeros at its ends: the same bytes whichever end comes
+    first.
+    """
     width = {"ascii": 1, "utf-16": 2, "utf-32": 4}[encoding]
     return (b"\0" * (width - 1)).join(letter.encode() for letter in text)
 
 
 def _base64(data: bytes, shift: int) -> bytes:
-    """Return the base64 of `data` after `shift` unknown bytes: only the letters that do not depend on neighbours."""
+    """Return the base64 of `data` after `shift` unknown bytes: only the letters that do not depend
+    on neighbours.
+    """
     encoded = b64encode(b"\0" * shift + data)
     first = -(-shift * 8 // 6)
     last = (shift + len(data)) * 8 // 6

@@ -1,9 +1,10 @@
-"""`make leaks`: every night in its full size (`LEAKS=--small`: in the tests' size), what was scanned, what was found.
+"""`make leaks`: every night in its full size (`LEAKS=--small`: in the tests' size), what was
+scanned, what was found.
 
 Exit code 1 where anything was found, or where a control found nothing.
 
-Beside it two controls: the self-test (every form in every container), and a Prefect flow without our boundary,
-in whose leftovers the same scan must find cards.
+Beside it two controls: the self-test (every form in every container), and a Prefect flow without
+our boundary, in whose leftovers the same scan must find cards.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ def main(full: bool) -> int:
         f"scanned {total.objects:,} objects, {total.opened:,} parts of containers, {total.bytes:,} bytes "
         f"for {len(CARDS)} cards and {len(CVVS)} CVVs in {forms} forms: {len(leaks)} found"
     )
-    print(f"self-test: {found:,} of {planted:,} planted secrets found; control: {len(control.found):,} found")
-    for (form, where), number in Counter((leak.secret.form, leak.place) for leak in leaks).most_common(20):
+    print(
+        f"self-test: {found:,} of {planted:,} planted secrets found; control: {len(control.found):,} found"
+    )
+    for (form, where), number in Counter(
+        (leak.secret.form, leak.place) for leak in leaks
+    ).most_common(20):
         print(f"LEAK {number} × {form} in {where}")
     return 0 if not leaks and control.found and found == planted else 1
 

@@ -55,10 +55,16 @@ def run_of(place: Place) -> str:
 
 
 def every_command(run: str) -> Iterator[list[str]]:
-    """Yield a command line for every command and subcommand, filled in from the names of its parameters."""
+    """Yield a command line for every command and subcommand, filled in from the names of its
+    parameters.
+    """
     for path, command in _leaves(main, []):
-        if path not in (["demo"], ["practice"]):  # a night of its own, with Prefect; a server until Ctrl-C
-            yield [*path, *(word for parameter in command.params for word in _filled(parameter, run))]
+        # a night of its own, with Prefect; a server until Ctrl-C
+        if path not in (["demo"], ["practice"]):
+            yield [
+                *path,
+                *(word for parameter in command.params for word in _filled(parameter, run)),
+            ]
 
 
 def _leaves(group: click.Group, path: list[str]) -> Iterator[tuple[list[str], click.Command]]:
@@ -70,7 +76,13 @@ def _leaves(group: click.Group, path: list[str]) -> Iterator[tuple[list[str], cl
 
 
 def _filled(parameter: click.Parameter, run: str) -> list[str]:
-    values = {"issuer": BANK, "run": run, "extract": EXTRACT, "file": "sample.csv", "secret_key": "secret.asc"}
+    values = {
+        "issuer": BANK,
+        "run": run,
+        "extract": EXTRACT,
+        "file": "sample.csv",
+        "secret_key": "secret.asc",
+    }
     name = parameter.name or ""
     if isinstance(parameter, click.Argument):
         return [values[name]] if name in values else []
@@ -92,19 +104,25 @@ def misnamed(place: Place, full: bool) -> None:
     names = [f"{CARDS[0]}.csv", "cards 4111-1111-1111-1111.csv"]
     for name in names if full else names[:1]:
         dropped = place.drop(b"not read", name)
-        assert 2 == _commands(place, full, ["submit", BANK], ["check", BANK, "another.csv"])[0], name
+        assert 2 == _commands(place, full, ["submit", BANK], ["check", BANK, "another.csv"])[0], (
+            name
+        )
         dropped.unlink()
     assert place.cardlink("submit", BANK).code == 0
 
 
 def broken(place: Place, full: bool) -> None:
-    """Let functions raise, one after another, foreign exceptions that hold every cell they were given."""
+    """Let functions raise, one after another, foreign exceptions that hold every cell they were
+    given.
+    """
     place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
     _child(place, f"break_steps({0 if full else 5})")
 
 
 def crashed(place: Place, full: bool) -> None:
-    """Kill submits with -9 after a number of objects, look at what is left, and run them to their end."""
+    """Kill submits with -9 after a number of objects, look at what is left, and run them to their
+    end.
+    """
     place.drop(portal_csv(rows()))
     for objects in range(1, 24) if full else (1, 5):
         with place.started([sys.executable, *STARTER, "-v", "submit", BANK]) as process:
@@ -119,10 +137,13 @@ def crashed(place: Place, full: bool) -> None:
 
 
 def kill_after(process: int, folder: Path, objects: int) -> None:
-    """Kill a process and its children once there are that many more objects below a folder, or it has ended."""
+    """Kill a process and its children once there are that many more objects below a folder, or it
+    has ended.
+    """
     before = sum(path.is_file() for path in folder.rglob("*"))
     end = time.monotonic() + 120
-    while time.monotonic() < end and Path(f"/proc/{process}/cmdline").read_bytes():  # empty: it has ended
+    # empty: it has ended
+    while time.monotonic() < end and Path(f"/proc/{process}/cmdline").read_bytes():
         if sum(path.is_file() for path in folder.rglob("*")) - before >= objects:
             break
         time.sleep(0.001)
@@ -135,9 +156,15 @@ def unsealed(place: Place, full: bool) -> None:
     toml = (place.folder / f"{BANK}.toml").read_text()
     for gpg in FAKES if full else ["writes plaintext"]:
         assert place.cardlink("submit", BANK, env={"PATH": fake_gpg(place, gpg)}).code != 0, gpg
-    changes = (("portal.asc", "secret.asc"), ("portal.asc", "missing.asc"), ('fingerprints = ["', 'fingerprints = ["0'))
+    changes = (
+        ("portal.asc", "secret.asc"),
+        ("portal.asc", "missing.asc"),
+        ('fingerprints = ["', 'fingerprints = ["0'),
+    )
     for change in changes if full else changes[:1]:
-        place.configure(toml.replace("[portal]", '[portal]\nkey_file = "portal.asc"').replace(*change))
+        place.configure(
+            toml.replace("[portal]", '[portal]\nkey_file = "portal.asc"').replace(*change)
+        )
         assert place.cardlink("submit", BANK).code == 2, change
     place.configure(toml.replace("[portal]", "[portal]\nsealed = false"))
     assert place.cardlink("submit", BANK).code == 2  # most of the cards are generated ones
@@ -164,17 +191,23 @@ def fake_gpg(place: Place, name: str) -> str:
 
 
 def hostile(place: Place, full: bool) -> None:
-    """Take up results that echo cards and CVV hashes, are no results at all, or try to be more than that."""
+    """Take up results that echo cards and CVV hashes, are no results at all, or try to be more than
+    that.
+    """
     place.drop(portal_csv(rows()))
     assert place.cardlink("submit", BANK).code == 0
     for name, content in echoing_results():
         place.drop(content, name, "results")
     run = run_of(place)
-    _commands(place, full, ["ingest", BANK], ["--json", "ingest", BANK], ["report", run], ["status"])
+    _commands(
+        place, full, ["ingest", BANK], ["--json", "ingest", BANK], ["report", run], ["status"]
+    )
 
 
 def flows_failing(place: Place, full: bool) -> None:
-    """Let the Prefect flows fail at every step, and look at all that Prefect keeps: database, logs, storage."""
+    """Let the Prefect flows fail at every step, and look at all that Prefect keeps: database, logs,
+    storage.
+    """
     place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
     _child(place, f"fail_flows({60 if full else 4})", PREFECT)
     kept = [path.name for path in (place.folder / "prefect").rglob("*") if path.is_file()]
@@ -184,14 +217,20 @@ def flows_failing(place: Place, full: bool) -> None:
 def traced_night(place: Place, full: bool) -> None:
     """Submit and ingest under a tracer that sees every write to a file."""
     place.drop(portal_csv(rows()))
-    for command in (["submit", BANK], ["simulate", BANK, "--secret-key", "secret.asc"], ["ingest", BANK]):
+    for command in (
+        ["submit", BANK],
+        ["simulate", BANK, "--secret-key", "secret.asc"],
+        ["ingest", BANK],
+    ):
         said, leaks = traced(place, [sys.executable, *STARTER, "-v", *command])
         assert said.code == 0, said.err
         place.found += [leak for leak in leaks if not leak.place.startswith("name of")]
 
 
 def unguarded(place: Place, full: bool) -> None:
-    """Run one failing flow without the boundary: the control that shows what the scans of Prefect's home are worth."""
+    """Run one failing flow without the boundary: the control that shows what the scans of Prefect's
+    home are worth.
+    """
     place.dropped += [place.folder / "store" / BANK / folder for folder in ("extracts", "results")]
     _child(place, "bare_flow()", PREFECT)
 
@@ -214,7 +253,10 @@ def _commands(place: Place, full: bool, *lines: Sequence[str]) -> list[int]:
     """Run commands, in the full size each as a process of its own; return their exit codes."""
     if full:
         return [place.cardlink(*line).code for line in lines]
-    return [int(code) for code in ENDED.findall(_child(place, f"run_commands({[*map(list, lines)]!r})").out)]
+    return [
+        int(code)
+        for code in ENDED.findall(_child(place, f"run_commands({[*map(list, lines)]!r})").out)
+    ]
 
 
 BY_COMMAND = (

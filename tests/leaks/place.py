@@ -1,4 +1,6 @@
-"""A place for one night: everything a process may leave behind lies below one folder, so that all of it is scanned."""
+"""A place for one night: everything a process may leave behind lies below one folder, so that all
+of it is scanned.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ fingerprints = ["{fingerprint}"]
 allowed_hosts = ["links.example.com"]
 rows_per_chunk = 7
 """
-# Generated under the test BIN, and rich in digits: of a number of zeros half the forms would be found anywhere.
+# Generated under the test BIN, and rich in digits: of a number of zeros half the forms would be
+# found anywhere.
 CARDS = (
     *PUBLISHED,
     "4000001234567899", "4000007391846257", "4000009182736457", "4000005647382911", "4000008273645197",
@@ -59,9 +62,13 @@ class Said(NamedTuple):
 
 
 class Place:
-    """One issuer, one store, and homes and temporary folders of their own for every process started here."""
+    """One issuer, one store, and homes and temporary folders of their own for every process started
+    here.
+    """
 
-    def __init__(self, folder: Path, cards: Sequence[str] = CARDS, cvvs: Sequence[str] = CVVS) -> None:
+    def __init__(
+        self, folder: Path, cards: Sequence[str] = CARDS, cvvs: Sequence[str] = CVVS
+    ) -> None:
         self.folder = folder
         self.scanner = Scanner(cards, cvvs)
         self.dropped: list[Path] = []  # extracts and results: cards belong there
@@ -75,9 +82,17 @@ class Place:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of every process: ours without Prefect's, and folders below this one."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "PYTEST_"))}
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PREFECT_", "PYTEST_"))
+        }
         below = {"TMPDIR": "tmp", "HOME": "home", "PREFECT_HOME": "prefect", "CARDLINK_CONFIG": "."}
-        return {**ours, **{name: str(self.folder / path) for name, path in below.items()}, "PYTHONPATH": str(ROOT)}
+        return {
+            **ours,
+            **{name: str(self.folder / path) for name, path in below.items()},
+            "PYTHONPATH": str(ROOT),
+        }
 
     def configure(self, toml: str, name: str = BANK) -> None:
         """Write an issuer's TOML."""
@@ -91,7 +106,9 @@ class Place:
         return path
 
     def cardlink(self, *arguments: str, env: Mapping[str, str] | None = None) -> Said:
-        """Run a command with `-v`; its words, command lines and environments are scanned with the rest."""
+        """Run a command with `-v`; its words, command lines and environments are scanned with the
+        rest.
+        """
         return self.run([sys.executable, *STARTER, "-v", *arguments], env)
 
     def run(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> Said:
@@ -106,7 +123,9 @@ class Place:
     def started(
         self, command: Sequence[str], env: Mapping[str, str] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a process in a session of its own and watch what it and its children show of themselves."""
+        """Start a process in a session of its own and watch what it and its children show of
+        themselves.
+        """
         process = subprocess.Popen(
             command,
             cwd=self.folder,
@@ -130,7 +149,9 @@ class Place:
     def heard(self, name: str, text: str) -> None:
         """Keep something that was said, to be scanned with the rest."""
         number = len(list((self.folder / "said").iterdir())) + 1
-        (self.folder / "said" / f"{number:04d}.txt").write_text(f"{name}\n{text}", "utf-8", errors="replace")
+        (self.folder / "said" / f"{number:04d}.txt").write_text(
+            f"{name}\n{text}", "utf-8", errors="replace"
+        )
 
     def look(self) -> None:
         """Scan everything but what was dropped, as it stands now."""
@@ -144,12 +165,16 @@ class Place:
 
 
 def rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
-    """Return a good row for every card, the first ones with a change each; every other row has its CVV as a hash."""
+    """Return a good row for every card, the first ones with a change each; every other row has its
+    CVV as a hash.
+    """
     base: list[dict[str, str | None]] = [
         {PAN: card, CVV: cvv} if at % 2 else {PAN: card, CVV: None, CVV_HASH: hashed(cvv)}
         for at, (card, cvv) in enumerate(zip(CARDS, CVVS, strict=True))
     ]
-    return portal_rows(*({**row, **change} for row, change in zip(base, _padded(changes, len(base)), strict=True)))
+    return portal_rows(
+        *({**row, **change} for row, change in zip(base, _padded(changes, len(base)), strict=True))
+    )
 
 
 def hashed(cvv: str) -> str:
@@ -157,12 +182,16 @@ def hashed(cvv: str) -> str:
     return b64encode(sha256(cvv.encode()).digest()).decode()
 
 
-def _padded(changes: Sequence[Mapping[str, str | None]], size: int) -> list[Mapping[str, str | None]]:
+def _padded(
+    changes: Sequence[Mapping[str, str | None]], size: int
+) -> list[Mapping[str, str | None]]:
     return [*changes, *({} for _ in range(size - len(changes)))]
 
 
 def _watch(session: int, shown: set[str], done: threading.Event) -> None:
-    """Note command line and environment of every process of a session, again and again: gpg lives some milliseconds."""
+    """Note command line and environment of every process of a session, again and again: gpg lives
+    some milliseconds.
+    """
     others: set[Path] = set()  # a process stays in its session, or leaves it for one of its own
     while not done.wait(0.003):
         listed = set(Path("/proc").glob("[0-9]*"))

@@ -48,7 +48,9 @@ def missed(pack: Pack) -> list[str]:
 
 
 def planted_and_found() -> tuple[int, int]:
-    """Plant every form in every container; return how many were planted and how many of them were found."""
+    """Plant every form in every container; return how many were planted and how many of them were
+    found.
+    """
     planted = len(FORMS) * len(PACKS)
     return planted, planted - sum(len(missed(pack)) for pack in PACKS.values())
 
@@ -126,7 +128,9 @@ PACKS: Final[Mapping[str, Pack]] = {
     "gz, two members": lambda data: gzip.compress(b"first") + gzip.compress(data),
     "gz, cut": _cut_gzip,
     "zlib": zlib.compress,
-    "deflated packet": lambda data: b"".join((b"before", content(Plain("chunk.csv", data), "zip").data, b"after")),
+    "deflated packet": lambda data: b"".join(
+        (b"before", content(Plain("chunk.csv", data), "zip").data, b"after")
+    ),
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor().compress,
@@ -140,6 +144,8 @@ PACKS: Final[Mapping[str, Pack]] = {
     "pickle": lambda data: pickle.dumps({"exception": (ValueError(data), [data])}),
     "base64": base64.b64encode,
     "base64 in lines": base64.encodebytes,
-    "base64 in a JSON text": lambda data: b'{"result": "%s"}' % base64.encodebytes(data).replace(b"\n", b"\\n"),
+    "base64 in a JSON text": lambda data: (
+        b'{"result": "%s"}' % base64.encodebytes(data).replace(b"\n", b"\\n")
+    ),
     "hex": lambda data: data.hex().encode(),
 }

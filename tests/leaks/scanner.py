@@ -1,4 +1,6 @@
-"""Looks for known cards and CVVs, in every form, in everything a night leaves behind, and counts what it looked at."""
+"""Looks for known cards and CVVs, in every form, in everything a night leaves behind, and counts
+what it looked at.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,16 @@ class Scanned:
     bytes: int = 0
 
     def __add__(self, other: Scanned) -> Scanned:
-        return Scanned(self.objects + other.objects, self.opened + other.opened, self.bytes + other.bytes)
+        return Scanned(
+            self.objects + other.objects, self.opened + other.opened, self.bytes + other.bytes
+        )
 
 
 @dataclass
 class Scanner:
-    """Search bytes, texts, exceptions and whole folders for the secrets of an extract; `scanned` counts."""
+    """Search bytes, texts, exceptions and whole folders for the secrets of an extract; `scanned`
+    counts.
+    """
 
     cards: Iterable[str]
     cvvs: Iterable[str]
@@ -58,7 +64,9 @@ class Scanner:
         self._clean: set[bytes] = set()
 
     def scan(self, place: str, data: bytes, log: bytes = b"") -> list[Leak]:
-        """Return the leaks of one object, its name and what is packed in it; `log` is a database's -wal."""
+        """Return the leaks of one object, its name and what is packed in it; `log` is a database's
+        -wal.
+        """
         self.scanned.objects += 1
         return [*self._name(place), *dict.fromkeys(self._scan(place, data, log, DEPTH))]
 
@@ -67,15 +75,21 @@ class Scanner:
         return self.scan(place, text.encode("utf-8", "surrogateescape"))
 
     def scan_error(self, place: str, error: BaseException) -> list[Leak]:
-        """Return the leaks of an exception: its text, its arguments, its whole chain as printed, its pickle."""
+        """Return the leaks of an exception: its text, its arguments, its whole chain as printed,
+        its pickle.
+        """
         printed = "".join(traceback.format_exception(error))
         return [
-            *self.scan_text(place, f"{printed}\n{error}\n{error!r}\n{error.args!r}\n{vars(error)!r}"),
+            *self.scan_text(
+                place, f"{printed}\n{error}\n{error!r}\n{error.args!r}\n{vars(error)!r}"
+            ),
             *self.scan(f"{place}, pickled", pickle.dumps(error)),
         ]
 
     def scan_folder(self, folder: Path, without: Iterable[Path] = ()) -> list[Leak]:
-        """Return the leaks of everything below a folder but what lies below the paths of `without`."""
+        """Return the leaks of everything below a folder but what lies below the paths of
+        `without`.
+        """
         left_out = [path.resolve() for path in without]
         return [
             leak
@@ -93,7 +107,10 @@ class Scanner:
         return self.scan(place, path.read_bytes(), log.read_bytes() if log.is_file() else b"")
 
     def _name(self, place: str) -> list[Leak]:
-        return [Leak(f"name of {place!r}", secret) for secret in self._search.find(place.encode(errors="replace"))]
+        return [
+            Leak(f"name of {place!r}", secret)
+            for secret in self._search.find(place.encode(errors="replace"))
+        ]
 
     def _scan(self, place: str, data: bytes, log: bytes, depth: int) -> list[Leak]:
         digest = sha256(data + log).digest()

@@ -1,4 +1,6 @@
-"""Finds thousands of byte patterns in one pass: eight bytes at every place, looked up in a table, then compared."""
+"""Finds thousands of byte patterns in one pass: eight bytes at every place, looked up in a table,
+then compared.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Search(Generic[T]):
-    """Many patterns of at least eight bytes, each with a label; a few nanoseconds a byte, however many there are."""
+    """Many patterns of at least eight bytes, each with a label; a few nanoseconds a byte, however
+    many there are.
+    """
 
     def __init__(self, patterns: Iterable[tuple[bytes, T]]) -> None:
         self._patterns: defaultdict[bytes, list[tuple[bytes, T]]] = defaultdict(list)
@@ -30,7 +34,9 @@ class Search(Generic[T]):
     def find(self, data: bytes) -> Iterator[T]:
         """Yield the label of every pattern at every place it stands at."""
         for shift in range(min(WINDOW, max(len(data) - WINDOW + 1, 0))):
-            words = np.frombuffer(data, dtype="<u8", offset=shift, count=(len(data) - shift) // WINDOW)
+            words = np.frombuffer(
+                data, dtype="<u8", offset=shift, count=(len(data) - shift) // WINDOW
+            )
             for word in np.flatnonzero(self._table[_slots(words)]):
                 place = shift + WINDOW * int(word)
                 for pattern, label in self._patterns.get(data[place : place + WINDOW], ()):

@@ -1,4 +1,6 @@
-"""Texts as a partner might echo them: a card number, a CVV or their hashes in a shape chosen at random."""
+"""Texts as a partner might echo them: a card number, a CVV or their hashes in a shape chosen at
+random.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,24 @@ FULL_WIDTH = str.maketrans("0123456789", "０１２３４５６７８９")
 ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 MATHEMATICAL = {ord("0") + digit: chr(0x1D7CE + digit) for digit in range(10)}
 SEPARATORS = (
-    *(" ", "-", ".", "/", "_", "\u00a0", "\u2013", " - ", "\u200b", "\u00ad", "\u2060", "\\-", "\n", "\t", "|", "  "),
+    *(
+        " ",
+        "-",
+        ".",
+        "/",
+        "_",
+        "\u00a0",
+        "\u2013",
+        " - ",
+        "\u200b",
+        "\u00ad",
+        "\u2060",
+        "\\-",
+        "\n",
+        "\t",
+        "|",
+        "  ",
+    ),
     *("%2D", "%20", "%252D", "&nbsp;", "&#45;", "&#x2d;", "\\u002d", "\\x2d", "\\u00a0"),
     *("<br>", "<br/>", "</td><td>", "</td>\n  <td>", '</b><b class="n">', "&lt;br&gt;"),
 )
@@ -53,12 +72,27 @@ CVVS = (
     '"input":"{}","path":["service_card","cvv"]', "{} does not match the security code",
 )  # fmt: skip
 DIGESTS = ("md5", "sha1", "sha256", "sha512")
-DIGESTED = ("pan_hash={}", "sha256 of card: {}", "card number hash {}", "digest {} of the card", "PAN (hashed): {}")
-AROUND = ("{}", "The card {} is invalid", '{{"message": "{}"}}', "x{}y", "code 12, {}; row 7", "2026-11-20 {}")
+DIGESTED = (
+    "pan_hash={}",
+    "sha256 of card: {}",
+    "card number hash {}",
+    "digest {} of the card",
+    "PAN (hashed): {}",
+)
+AROUND = (
+    "{}",
+    "The card {} is invalid",
+    '{{"message": "{}"}}',
+    "x{}y",
+    "code 12, {}; row 7",
+    "2026-11-20 {}",
+)
 
 
 def echo(chance: Random) -> tuple[str, tuple[str, ...]]:
-    """Return a text, and what must be gone from it: the digits of a card in its spelling, a CVV or a hash."""
+    """Return a text, and what must be gone from it: the digits of a card in its spelling, a CVV or
+    a hash.
+    """
     card, cvv = chance.choice(PUBLISHED), f"{chance.randrange(10_000):0{chance.choice((3, 4))}d}"
     kind = chance.randrange(4)
     if kind == 0:
@@ -66,7 +100,9 @@ def echo(chance: Random) -> tuple[str, tuple[str, ...]]:
     if kind == 1:
         return chance.choice(CVVS).format(cvv), (cvv,)
     if kind == 2:
-        hashed = chance.choice(HASHES)(base64.b64encode(hashlib.sha256(cvv.encode()).digest()).decode())
+        hashed = chance.choice(HASHES)(
+            base64.b64encode(hashlib.sha256(cvv.encode()).digest()).decode()
+        )
         return chance.choice(AROUND[:3]).format(hashed), (hashed[:12], hashed[12:24])
     digest = hashlib.new(chance.choice(DIGESTS), card.encode()).hexdigest()
     return chance.choice(DIGESTED).format(digest), (digest[:12], digest[12:24])
@@ -78,7 +114,10 @@ def _number(chance: Random, card: str) -> tuple[str, tuple[str, ...]]:
     groups = [spelled(card[at : at + size]) for at in range(0, 16, size)]
     text = chance.choice(AROUND).format(separator.join(groups))
     text = json.dumps(text) if chance.random() < 0.2 else text
-    return text, (separator.join(groups[-(8 // size or 1) :]), spelled(card[-4:]) if size >= 4 else "\0")
+    return text, (
+        separator.join(groups[-(8 // size or 1) :]),
+        spelled(card[-4:]) if size >= 4 else "\0",
+    )
 
 
 def useful(chance: Random) -> str:

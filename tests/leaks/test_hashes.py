@@ -28,12 +28,16 @@ SENT = pl.DataFrame(
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "hash" not in way])
 @pytest.mark.parametrize("place", quick(2, range(len(HEAD))[::-1]))
-def test_results_that_differ_in_an_echoed_card_only_leave_the_same_outcome(way: str, place: int) -> None:
+def test_results_that_differ_in_an_echoed_card_only_leave_the_same_outcome(
+    way: str, place: int
+) -> None:
     def outcome(card: str) -> pl.DataFrame:
         cells = ["c-1", "", "", "", ""]
         cells[place] = echo(way, card, "731")
         return attribute(
-            read_result(result_csv([tuple(cells)]), "r.csv", date(2026, 11, 20)), SENT, ["links.example.com"]
+            read_result(result_csv([tuple(cells)]), "r.csv", date(2026, 11, 20)),
+            SENT,
+            ["links.example.com"],
         ).outcomes
 
     first, second = (outcome(card[:12] + "4242") for card in PUBLISHED[:2])

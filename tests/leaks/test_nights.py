@@ -1,4 +1,6 @@
-"""No night leaves a card number or a CVV where it does not belong (small size; `make leaks` runs the full one)."""
+"""No night leaves a card number or a CVV where it does not belong (small size; `make leaks` runs
+the full one).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Prefect's own logs: its configuration with our filter on every handler, in every process that uses it."""
+"""Prefect's own logs: its configuration with our filter on every handler, in every process that
+uses it.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,15 @@ def test_it_is_prefects_configuration_with_the_filter_on_every_handler() -> None
 
 
 def test_a_process_of_prefect_that_uses_it_redacts(tmp_path: Path) -> None:
-    environment = {"PREFECT_LOGGING_SETTINGS_PATH": str(OURS), "PREFECT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = {
+        "PREFECT_LOGGING_SETTINGS_PATH": str(OURS),
+        "PREFECT_HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+    }
 
-    done = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True
+    )
 
     assert (0, 4) == (done.returncode, (done.stdout + done.stderr).count("cell [masked]"))
     assert PUBLISHED[0] not in done.stdout + done.stderr

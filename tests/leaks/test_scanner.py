@@ -1,4 +1,6 @@
-"""The scanner itself: every form of a secret, planted in every container, is found; clean things stay clean."""
+"""The scanner itself: every form of a secret, planted in every container, is found; clean things
+stay clean.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ def test_every_form_is_found_in_every_container(name: str) -> None:
 def test_containers_are_opened_within_containers(outer: str) -> None:
     secret = b"".join(soil(form) for form in FORMS[:1])
 
-    unseen = [inner for inner, pack in PACKS.items() if not scanner().scan("planted", PACKS[outer](pack(secret)))]
+    unseen = [
+        inner
+        for inner, pack in PACKS.items()
+        if not scanner().scan("planted", PACKS[outer](pack(secret)))
+    ]
 
     assert [] == unseen
 
@@ -33,13 +39,20 @@ def test_a_database_is_read_with_its_log() -> None:
 
     looking = scanner()
 
-    assert [] == [name for name, (data, log) in packed.items() if not looking.scan("planted", data, log)]
+    assert [] == [
+        name for name, (data, log) in packed.items() if not looking.scan("planted", data, log)
+    ]
 
 
 def test_numbers_in_tables_are_found_whatever_their_type(tmp_path: Path) -> None:
     number = int(CARD)
     frame = pl.DataFrame(
-        {"a": [1, number], "b": [0.5, float(number)], "c": [["x"], [CARD]], "d": [{"e": 1}, {"e": number}]}
+        {
+            "a": [1, number],
+            "b": [0.5, float(number)],
+            "c": [["x"], [CARD]],
+            "d": [{"e": 1}, {"e": number}],
+        }
     )
     connection = sqlite3.connect(tmp_path / "a.db")
     with connection:

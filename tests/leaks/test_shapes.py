@@ -16,7 +16,11 @@ from tests.leaks.shapes import AROUND, echo, useful
 def test_of_echoes_in_shapes_of_their_own_none_is_left(count: int) -> None:
     echoes = [echo(Random(seed)) for seed in range(count)]
 
-    left = [text for text, secrets in echoes if any(one in redact(text, foreign=True) for one in secrets)]
+    left = [
+        text
+        for text, secrets in echoes
+        if any(one in redact(text, foreign=True) for one in secrets)
+    ]
 
     assert [] == left
 
@@ -32,15 +36,21 @@ def test_useful_text_is_left_as_it_is(count: int) -> None:
 
 def test_digests_and_ids_of_ours_are_left_to_read() -> None:
     chance = Random(1)
-    texts = [f"sha256 {hashlib.sha256(chance.randbytes(9)).hexdigest()}: held" for _ in range(2_000)]
+    texts = [
+        f"sha256 {hashlib.sha256(chance.randbytes(9)).hexdigest()}: held" for _ in range(2_000)
+    ]
     texts += [f"request {UUID(bytes=chance.randbytes(16))} failed" for _ in range(2_000)]
 
     assert texts == [redact(text) for text in texts]
 
 
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("spelled", ["p&ss\"w<'d", "p&amp;ss&quot;w&lt;&#39;d", "p&ss\\\"w<'d", "p%26ss%22w%3C%27d"])
-def test_a_secret_that_the_process_knows_is_masked_wherever_it_comes_back(around: str, spelled: str) -> None:
+@pytest.mark.parametrize(
+    "spelled", ["p&ss\"w<'d", "p&amp;ss&quot;w&lt;&#39;d", "p&ss\\\"w<'d", "p%26ss%22w%3C%27d"]
+)
+def test_a_secret_that_the_process_knows_is_masked_wherever_it_comes_back(
+    around: str, spelled: str
+) -> None:
     with hiding("p&ss\"w<'d", "668"):
         safe = redact(around.format(spelled) + " got 668 and 6-6-8, not 1668")
 
@@ -50,9 +60,12 @@ def test_a_secret_that_the_process_knows_is_masked_wherever_it_comes_back(around
 
 
 @pytest.mark.parametrize(
-    "piece", ["1 ", "cvv ", "<a ", "\\", "%25", "1,", "é", "&#4", "4", "12 34 ", "cvv is ", "a", "\\u005c"]
+    "piece",
+    ["1 ", "cvv ", "<a ", "\\", "%25", "1,", "é", "&#4", "4", "12 34 ", "cvv is ", "a", "\\u005c"],
 )
-def test_a_long_cell_made_to_slow_the_redactor_is_read_in_steps_that_grow_with_it(piece: str) -> None:
+def test_a_long_cell_made_to_slow_the_redactor_is_read_in_steps_that_grow_with_it(
+    piece: str,
+) -> None:
     text = (piece * 8192)[:8192]
 
     assert len(redact(text, foreign=True)) <= 2 * len(text)

@@ -1,4 +1,6 @@
-"""No plaintext ever is a file: every write of a night is looked at, those to files deleted at once included."""
+"""No plaintext ever is a file: every write of a night is looked at, those to files deleted at once
+included.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,13 @@ def test_a_submit_writes_no_plaintext_to_any_file(place: Place) -> None:
     assert 3 == len(list(place.folder.rglob("*.pgp")))
 
 
-@pytest.mark.skipif(not can_trace(), reason="strace is missing or may not trace: the folders are watched instead")
+@pytest.mark.skipif(
+    not can_trace(), reason="strace is missing or may not trace: the folders are watched instead"
+)
 def test_command_lines_and_environments_of_children_are_looked_at(place: Place) -> None:
-    shout = f"import subprocess; subprocess.run(['true', '{CARDS[0]}'], env={{'PAN': '{CARDS[1]}'}})"
+    shout = (
+        f"import subprocess; subprocess.run(['true', '{CARDS[0]}'], env={{'PAN': '{CARDS[1]}'}})"
+    )
     script = place.drop(shout.encode(), "shout.py")
 
     _, leaks = traced(place, [sys.executable, str(script)])

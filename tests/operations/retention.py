@@ -1,4 +1,6 @@
-"""Nights for the tests of retention: sent, answered or never committed, and looked at so many days later."""
+"""Nights for the tests of retention: sent, answered or never committed, and looked at so many days
+later.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def planned(folder: Path) -> tuple[Bench, str]:
 
 
 def deleted(due: PurgePlan) -> set[str]:
-    return {entry.key for entry in (*(one for lot in due.lots for one in lot.entries), *due.temporary)}
+    return {
+        entry.key for entry in (*(one for lot in due.lots for one in lot.entries), *due.temporary)
+    }
 
 
 @dataclass

@@ -88,7 +88,10 @@ def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
     bench, run = broken_off(tmp_path)
     abandon(bench.context.adapters, run, WHY)
     failing = FailingStore(
-        bench.store, lambda what, key: KeyError(key) if (what, key[-13:]) == ("create", "manifest.json") else None
+        bench.store,
+        lambda what, key: (
+            KeyError(key) if (what, key[-13:]) == ("create", "manifest.json") else None
+        ),
     )
     with pytest.raises(KeyError):
         replace(bench, store=failing).submit("bank-20261120.csv", new_run="it was the right file")
@@ -98,7 +101,9 @@ def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
     assert [entry.key for entry in waiting] == ["bank/extracts/bank-20261120.csv"]
 
 
-def test_the_history_tells_who_abandoned_it_when_and_why_with_card_numbers_masked(tmp_path: Path) -> None:
+def test_the_history_tells_who_abandoned_it_when_and_why_with_card_numbers_masked(
+    tmp_path: Path,
+) -> None:
     bench, run = broken_off(tmp_path)
 
     abandon(bench.context.adapters, run, f"{WHY}, see {PUBLISHED[0]}")
@@ -146,7 +151,9 @@ def test_a_committed_run_is_cancelled_through_the_outbox_instead(tmp_path: Path)
         abandon(bench.context.adapters, run, WHY)
 
 
-def test_of_a_commit_and_an_abandonment_at_the_same_moment_one_wins_and_the_other_says_so(tmp_path: Path) -> None:
+def test_of_a_commit_and_an_abandonment_at_the_same_moment_one_wins_and_the_other_says_so(
+    tmp_path: Path,
+) -> None:
     wins: list[type] = []
     for turn in range(6):
         bench = local_bench(tmp_path / str(turn))
@@ -156,13 +163,17 @@ def test_of_a_commit_and_an_abandonment_at_the_same_moment_one_wins_and_the_othe
         end = read_end(bench.store, keys_of(str(run)))
         wins.append(type(end))
         committed = isinstance(end, Manifest)
-        assert told == ({"committed", "CommittedError"} if committed else {"abandoned", "AbandonedError"})
+        assert told == (
+            {"committed", "CommittedError"} if committed else {"abandoned", "AbandonedError"}
+        )
 
     assert set(wins) == {Manifest, Abandoned}
 
 
 def race(bench: Bench, extract: str, *, wait_for_abandonment: bool) -> set[str]:
-    """Let a submit that lost its claim and an abandonment meet at the manifest's key; return what each came to."""
+    """Let a submit that lost its claim and an abandonment meet at the manifest's key; return what
+    each came to.
+    """
     meet, told = Barrier(2, timeout=300), set()
 
     @dataclass
@@ -182,14 +193,22 @@ def race(bench: Bench, extract: str, *, wait_for_abandonment: bool) -> set[str]:
 
     def submit() -> None:
         try:
-            replace(bench, store=Meeting(bench.store, lambda *_: None, not wait_for_abandonment)).submit(extract)
+            replace(
+                bench, store=Meeting(bench.store, lambda *_: None, not wait_for_abandonment)
+            ).submit(extract)
             told.add("committed")
         except CardlinkError as error:
             told.add(type(error).__name__)
 
     def give_up() -> None:
-        operator = replace(bench, actor="operator:9", store=Meeting(bench.store, lambda *_: None, wait_for_abandonment))
-        while not (runs := run_ids(bench.store, BANK)) or not any(bench.store.keys(keys_of(str(runs[0])).claims)):
+        operator = replace(
+            bench,
+            actor="operator:9",
+            store=Meeting(bench.store, lambda *_: None, wait_for_abandonment),
+        )
+        while not (runs := run_ids(bench.store, BANK)) or not any(
+            bench.store.keys(keys_of(str(runs[0])).claims)
+        ):
             pass
         try:
             take_over(operator.context.adapters, str(runs[0]), WHY)

@@ -26,7 +26,9 @@ def test_an_alert_that_no_longer_holds_closes_and_may_open_again_later() -> None
 
 
 @given(st.lists(st.sets(st.sampled_from([A, B])), max_size=12))
-def test_after_any_looks_exactly_what_holds_is_open_and_nothing_was_told_twice(looks: list[set[Alert]]) -> None:
+def test_after_any_looks_exactly_what_holds_is_open_and_nothing_was_told_twice(
+    looks: list[set[Alert]],
+) -> None:
     standing: dict[str, Change] = {}
     told: list[tuple[str, int]] = []
 
@@ -36,7 +38,9 @@ def test_after_any_looks_exactly_what_holds_is_open_and_nothing_was_told_twice(l
             told.append((change.alert.place, change.number))
 
     assert len(told) == len(set(told))
-    assert {last.alert for last in standing.values() if last.opened} == (looks[-1] if looks else set())
+    assert {last.alert for last in standing.values() if last.opened} == (
+        looks[-1] if looks else set()
+    )
 
 
 def test_every_kind_says_what_to_do() -> None:

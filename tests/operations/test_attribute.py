@@ -1,4 +1,6 @@
-"""Result rows tied to their rows by hand, taken back, taken up again; a report made from scratch says the same."""
+"""Result rows tied to their rows by hand, taken back, taken up again; a report made from scratch
+says the same.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.operations.audit import history
-from flows.operations.remediation import LastFourError, RowSettledError, attribute_row, reingest, withdraw
+from flows.operations.remediation import (
+    LastFourError,
+    RowSettledError,
+    attribute_row,
+    reingest,
+    withdraw,
+)
 from flows.reports.rebuild import rebuild
 from flows.runs.context import NoReasonError, overlaid
 from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of
@@ -38,7 +46,9 @@ class KilledError(BaseException):
 
 @pytest.fixture
 def night(tmp_path: Path) -> tuple[Bench, str]:
-    """A run of two chunks of five rows; of the first, two are answered by errors that say nothing of their cuid."""
+    """A run of two chunks of five rows; of the first, two are answered by errors that say nothing
+    of their cuid.
+    """
     return answered(tmp_path)
 
 
@@ -73,8 +83,14 @@ def mute() -> str:
 
 def state(bench: Bench, run: str) -> dict[int, tuple[str, str | None]]:
     """Return state and way of attribution of every row sent, by row."""
-    parts = [pl.read_parquet(bench.report(run, f"rows/{part.name}")) for part in bench.manifest(run).ledger]
-    return {row: (told, how) for row, told, how in pl.concat(parts).select("row", "state", "how").iter_rows()}
+    parts = [
+        pl.read_parquet(bench.report(run, f"rows/{part.name}"))
+        for part in bench.manifest(run).ledger
+    ]
+    return {
+        row: (told, how)
+        for row, told, how in pl.concat(parts).select("row", "state", "how").iter_rows()
+    }
 
 
 def breaks(bench: Bench, run: str) -> list[str]:
@@ -95,12 +111,21 @@ def test_a_row_without_a_place_answers_the_row_it_is_tied_to(night: tuple[Bench,
 
     done = attribute_row(bench.context, "a.csv", 4, (run, 4), WHY)
 
-    assert done.row == {"state": "error", "trouble": None, "run": run, "chunk": 1, "row": 4, "how": "by hand"}
+    assert done.row == {
+        "state": "error",
+        "trouble": None,
+        "run": run,
+        "chunk": 1,
+        "row": 4,
+        "how": "by hand",
+    }
     assert state(bench, run)[4] == ("error", "by hand")
     assert breaks(bench, run) == ["UNATTRIBUTED_ERROR"]
 
 
-def test_once_all_rows_have_their_place_the_run_balances_and_the_file_is_settled(night: tuple[Bench, str]) -> None:
+def test_once_all_rows_have_their_place_the_run_balances_and_the_file_is_settled(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
     attribute_row(bench.context, "a.csv", 4, (run, 4), WHY)
 
@@ -137,7 +162,10 @@ def test_a_row_given_to_another_run_leaves_the_run_it_stood_with(night: tuple[Be
 
     assert "LAST4_MISMATCH" in stood
     assert moved == (["UNATTRIBUTED_ERROR"], ["RESULT_SHORT"], ("linked", "by hand"))
-    assert (sorted(breaks(bench, run)), state(bench, other)[1]) == (sorted(stood), ("awaiting", None))
+    assert (sorted(breaks(bench, run)), state(bench, other)[1]) == (
+        sorted(stood),
+        ("awaiting", None),
+    )
 
 
 def test_other_last_four_digits_need_the_partners_word(night: tuple[Bench, str]) -> None:
@@ -153,7 +181,9 @@ def test_other_last_four_digits_need_the_partners_word(night: tuple[Bench, str])
     assert state(bench, run)[6] == ("linked", "by hand")
 
 
-def test_a_link_to_a_foreign_host_stays_a_break_whoever_found_its_row(night: tuple[Bench, str]) -> None:
+def test_a_link_to_a_foreign_host_stays_a_break_whoever_found_its_row(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
     [row] = bench.ledger(run).filter(row=6).rows(named=True)
     bench.drop_result(file([link(row, host="evil.example", cuid="nobody-we-know")]), "b.csv")
@@ -173,9 +203,9 @@ def test_a_decision_holds_for_the_bytes_it_was_made_of(night: tuple[Bench, str])
     bench.drop_result(file(link(row) for row in sent[:5]), "a.csv")
     bench.ingest()
 
-    assert {row: told for row, (told, _) in state(bench, run).items() if told != "awaiting"} == dict.fromkeys(
-        range(1, 6), "linked"
-    )
+    assert {
+        row: told for row, (told, _) in state(bench, run).items() if told != "awaiting"
+    } == dict.fromkeys(range(1, 6), "linked")
 
 
 def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> None:
@@ -188,7 +218,11 @@ def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> 
 
     assert before == (1, 0)
     assert done.ingested.files == 1
-    assert [one.facts["reason"] for one in history(bench.store, run) if one.what == "result taken up again"] == [WHY]
+    assert [
+        one.facts["reason"]
+        for one in history(bench.store, run)
+        if one.what == "result taken up again"
+    ] == [WHY]
 
 
 def test_a_dry_run_says_what_the_row_would_be_and_writes_nothing(night: tuple[Bench, str]) -> None:
@@ -216,7 +250,12 @@ def test_a_dry_run_says_what_the_row_would_be_and_writes_nothing(night: tuple[Be
     ],
 )
 def test_only_a_row_without_a_place_goes_to_a_row_without_an_answer(
-    night: tuple[Bench, str], result: str, position: int, row: int, reason: str, error: type[Exception]
+    night: tuple[Bench, str],
+    result: str,
+    position: int,
+    row: int,
+    reason: str,
+    error: type[Exception],
 ) -> None:
     bench, run = night
     before = bench.snapshot()
@@ -234,13 +273,17 @@ def test_a_row_of_a_run_that_is_not_there_is_refused(night: tuple[Bench, str]) -
         attribute_row(bench.context, "a.csv", 4, ("bank-20261120-00000000", 4), WHY)
 
 
-def test_who_when_and_why_stand_in_record_and_history_with_card_numbers_masked(night: tuple[Bench, str]) -> None:
+def test_who_when_and_why_stand_in_record_and_history_with_card_numbers_masked(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
 
     attribute_row(bench.context, "a.csv", 4, (run, 4), f"{WHY} {PUBLISHED[0]}")
 
     [told] = [one for one in history(bench.store, run) if one.what == "attributed by hand"]
-    [record] = [data for key, data in bench.snapshot().items() if key.startswith(attributions(BANK))]
+    [record] = [
+        data for key, data in bench.snapshot().items() if key.startswith(attributions(BANK))
+    ]
     assert (told.by, told.facts["reason"]) == ("tester:1", f"{WHY} [masked]")
     assert b"[masked]" in record
 
@@ -254,12 +297,20 @@ def test_a_result_named_after_a_card_leaves_no_card_behind(night: tuple[Bench, s
 
     attribute_row(bench.context, name, 1, (run, 6), WHY)
 
-    left = {key: data for key, data in bench.snapshot().items() if not key.startswith((results(BANK), "bank/extracts"))}
-    assert [key for key, data in left.items() if PUBLISHED[0] in key or PUBLISHED[0].encode() in data] == []
+    left = {
+        key: data
+        for key, data in bench.snapshot().items()
+        if not key.startswith((results(BANK), "bank/extracts"))
+    }
+    assert [
+        key for key, data in left.items() if PUBLISHED[0] in key or PUBLISHED[0].encode() in data
+    ] == []
 
 
 @pytest.mark.parametrize("part", quick(1, ["/events/", "/outcomes/", "summary.json", "/ingested/"]))
-def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple[Bench, str], part: str) -> None:
+def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(
+    night: tuple[Bench, str], part: str
+) -> None:
     bench, run = night
     attribute_row(bench.context, "a.csv", 5, (run, 9), WHY)
 
@@ -269,7 +320,9 @@ def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(night: tuple
         return None
 
     with pytest.raises(KilledError):
-        attribute_row(replace(bench, store=FailingStore(bench.store, kill)).context, "a.csv", 4, (run, 4), WHY)
+        attribute_row(
+            replace(bench, store=FailingStore(bench.store, kill)).context, "a.csv", 4, (run, 4), WHY
+        )
     bench.ingest()
 
     assert state(bench, run)[4] == ("error", "by hand")
@@ -287,7 +340,11 @@ def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> N
 
 
 @settings(max_examples=share_of(0.05), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(decisions=st.lists(st.tuples(st.sampled_from([4, 5]), st.integers(4, 10), st.booleans()), max_size=4))
+@given(
+    decisions=st.lists(
+        st.tuples(st.sampled_from([4, 5]), st.integers(4, 10), st.booleans()), max_size=4
+    )
+)
 def test_reconciliation_is_a_function_of_ledgers_results_and_decisions(
     tmp_path_factory: pytest.TempPathFactory, decisions: list[tuple[int, int, bool]]
 ) -> None:

@@ -1,4 +1,6 @@
-"""The audit trail: whatever is changed, removed, swapped or inserted is found, and the first of it is named."""
+"""The audit trail: whatever is changed, removed, swapped or inserted is found, and the first of it
+is named.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,15 @@ BY = "anna via worker:1"
 
 def audited_bench(store: Store, **changes: object) -> Bench:
     """Return a bench whose store keeps the audit trail, as every command's does."""
-    return Bench(audited(store, BY, lambda: NOON), issuer(portal={"rows_per_chunk": 10}, **changes), actor=BY)
+    return Bench(
+        audited(store, BY, lambda: NOON), issuer(portal={"rows_per_chunk": 10}, **changes), actor=BY
+    )
 
 
 def nights(bench: Bench) -> list[Manifest]:
-    """Live two nights with an answer, decisions of an operator and a dismissed extract; return their manifests."""
+    """Live two nights with an answer, decisions of an operator and a dismissed extract; return
+    their manifests.
+    """
     first = bench.submit(bench.drop(25)).manifest
     move(bench.context.adapters, first.run, "held", [1], "the issuer asked")
     move(bench.context.adapters, first.run, "released", [1], "it is right")
@@ -81,9 +87,13 @@ def test_a_store_that_nobody_touched_is_proved_whole(lived: dict[str, bytes]) ->
 
 
 def mutate(objects: dict[str, bytes], chance: random.Random) -> set[str]:
-    """Do one thing to the trail, its records, a chunk or a ledger part; return the keys it was done to."""
+    """Do one thing to the trail, its records, a chunk or a ledger part; return the keys it was done
+    to.
+    """
     kinds = ("/audit/", "/chunks/", "/ledger/")
-    chained = sorted(key for key in objects if RECORDS.fullmatch(key) or any(kind in key for kind in kinds))
+    chained = sorted(
+        key for key in objects if RECORDS.fullmatch(key) or any(kind in key for kind in kinds)
+    )
     key = chance.choice(chained)
     match chance.choice(("byte", "remove", "swap", "insert")):
         case "byte":
@@ -108,9 +118,12 @@ def mutate(objects: dict[str, bytes], chance: random.Random) -> set[str]:
             return {put}
 
 
-def test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named(lived: dict[str, bytes]) -> None:
+def test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named(
+    lived: dict[str, bytes],
+) -> None:
     missed, unnamed = [], []
-    last = max(key for key in lived if key.startswith(trail(BANK)))  # once it is gone, only its record can be named
+    # once it is gone, only its record can be named
+    last = max(key for key in lived if key.startswith(trail(BANK)))
 
     for seed in range(MUTATIONS):
         objects = dict(lived)
@@ -186,7 +199,9 @@ def test_what_was_written_before_the_trail_is_named_as_not_chained(tmp_path: Pat
     assert {INSERTED, REMOVED} == {one.what for one in verify(old.store, BANK).findings}
 
 
-def test_a_store_of_an_earlier_version_that_nobody_has_used_since_has_nothing_to_find(tmp_path: Path) -> None:
+def test_a_store_of_an_earlier_version_that_nobody_has_used_since_has_nothing_to_find(
+    tmp_path: Path,
+) -> None:
     old = Bench(LocalStore(tmp_path), issuer())
     old.submit(old.drop(20))
 
@@ -195,12 +210,17 @@ def test_a_store_of_an_earlier_version_that_nobody_has_used_since_has_nothing_to
     assert (0, "", ()) == (proof.entries, proof.head, proof.findings)
 
 
-@pytest.mark.parametrize(("place", "late"), [("/audit/", False), ("/audit/", True), ("/events/", False)])
-def test_a_killed_command_leaves_at_most_one_record_to_accept(lived: dict[str, bytes], place: str, late: bool) -> None:
+@pytest.mark.parametrize(
+    ("place", "late"), [("/audit/", False), ("/audit/", True), ("/events/", False)]
+)
+def test_a_killed_command_leaves_at_most_one_record_to_accept(
+    lived: dict[str, bytes], place: str, late: bool
+) -> None:
     store = stored(lived)
     bench = audited_bench(store)
     run = next(key.split("/")[2] for key in lived if "-held-" in key)
-    store.die_at(place, 1 if place == "/audit/" else 2, late=late)  # an event is looked up before it is written
+    # an event is looked up before it is written
+    store.die_at(place, 1 if place == "/audit/" else 2, late=late)
 
     with pytest.raises(KilledError):
         record_event(bench.context.adapters, keys_of(run), "noted")
@@ -266,7 +286,9 @@ def test_a_trail_on_s3_is_kept_and_proved_by_the_same_code(moto_server: servers.
     bench.store.replace(keys_of(run).chunks + keys_of(run).chunk_name(2), [b"another"])
 
     assert (5, ()) == (whole.entries, whole.findings)
-    assert [keys_of(run).chunks + keys_of(run).chunk_name(2)] == [one.key for one in verify(bench.store, BANK).findings]
+    assert [keys_of(run).chunks + keys_of(run).chunk_name(2)] == [
+        one.key for one in verify(bench.store, BANK).findings
+    ]
 
 
 def test_a_purge_leaves_a_trail_that_is_whole(tmp_path: Path) -> None:

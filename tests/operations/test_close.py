@@ -1,4 +1,6 @@
-"""Breaks closed by hand: shown with who and why, no matter of balance any more, open again where they grow."""
+"""Breaks closed by hand: shown with who and why, no matter of balance any more, open again where
+they grow.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +50,19 @@ def summary(bench: Bench, run: str) -> dict[str, Any]:
     return told
 
 
-def test_a_closed_break_is_no_matter_of_balance_and_its_line_says_that_it_was_closed(short: tuple[Bench, str]) -> None:
+def test_a_closed_break_is_no_matter_of_balance_and_its_line_says_that_it_was_closed(
+    short: tuple[Bench, str],
+) -> None:
     bench, run = short
     before = summary(bench, run)["verdict"]
 
     close_break(bench.context, run, "RESULT_SHORT", "", WHY)
 
     told = summary(bench, run)
-    lines = {line["name"]: (line["left"], line["right"], line["holds"], line["closed"]) for line in told["balance"]}
+    lines = {
+        line["name"]: (line["left"], line["right"], line["holds"], line["closed"])
+        for line in told["balance"]
+    }
     assert (before, told["verdict"]) == (OUT_OF_BALANCE, WAITING)
     assert lines["result rows = rows sent, of answered chunks"] == (16, 20, False, 1)
     assert lines["open breaks = 0"] == (0, 0, True, 1)
@@ -96,15 +103,24 @@ def test_a_closed_break_that_grows_is_open_again_and_one_that_shrinks_stays_clos
     assert [answered(5), answered(7)] == [OUT_OF_BALANCE, WAITING]
 
 
-def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(short: tuple[Bench, str]) -> None:
+def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(
+    short: tuple[Bench, str],
+) -> None:
     bench, run = short
     close_break(bench.context, run, "RESULT_SHORT", "chunk 1", f"{WHY} {PUBLISHED[0]}")
 
     reopen_break(bench.context, run, "RESULT_SHORT", "", "they found them")
 
-    told = [(one.what, one.facts["reason"]) for one in history(bench.store, run) if one.what.startswith("break")]
+    told = [
+        (one.what, one.facts["reason"])
+        for one in history(bench.store, run)
+        if one.what.startswith("break")
+    ]
     assert summary(bench, run)["verdict"] == OUT_OF_BALANCE
-    assert sorted(told) == [("break closed", f"{WHY} [masked]"), ("break reopened", "they found them")]
+    assert sorted(told) == [
+        ("break closed", f"{WHY} [masked]"),
+        ("break reopened", "they found them"),
+    ]
 
 
 def test_a_closed_break_is_no_longer_found(short: tuple[Bench, str]) -> None:
@@ -115,9 +131,9 @@ def test_a_closed_break_is_no_longer_found(short: tuple[Bench, str]) -> None:
 
     after = find_breaks(bench.context, run).breaks
     assert ([one.name for one in before], after) == (["RESULT_SHORT"], ())
-    assert {(one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys_of(run))} == {
-        ("RESULT_SHORT", "chunk 1", 4)
-    }
+    assert {
+        (one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys_of(run))
+    } == {("RESULT_SHORT", "chunk 1", 4)}
 
 
 def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Bench, str]) -> None:

@@ -1,4 +1,6 @@
-"""What an operator decides about a break has its effect on exactly the rows of the break, until it is reopened."""
+"""What an operator decides about a break has its effect on exactly the rows of the break, until it
+is reopened.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
     (tmp_path / "store").mkdir()
     pin(tmp_path, keys.sound())
-    return Bench(open_store(issuer(), tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), tmp_path),
+        issuer(portal={"rows_per_chunk": 10}),
+        now=lambda: datetime.now(UTC),
+    )
 
 
 @pytest.fixture
@@ -40,16 +46,28 @@ def run(bank: Bench) -> str:
     return bank.submit(bank.drop(20)).manifest.run
 
 
-def answer(bank: Bench, run: str, chunk: int, rows: int = 10, tail: str = "", name: str = "", mark: str = "") -> None:
+def answer(
+    bank: Bench,
+    run: str,
+    chunk: int,
+    rows: int = 10,
+    tail: str = "",
+    name: str = "",
+    mark: str = "",
+) -> None:
     """Drop a result of a chunk: links for its first rows, then `tail`."""
     sent = bank.ledger(run).filter(chunk=chunk).sort("position").head(rows)
-    lines = [LINE.format(**{**one, "row": f"{mark}{one['row']}"}) for one in sent.iter_rows(named=True)]
+    lines = [
+        LINE.format(**{**one, "row": f"{mark}{one['row']}"}) for one in sent.iter_rows(named=True)
+    ]
     content = (HEAD + "".join(lines) + tail).encode()
     bank.store.replace(f"{results('bank')}{name or f'{run}-{chunk:05d}.csv'}", [content])
 
 
 def states(bank: Bench, run: str, *, chunk: int) -> dict[str, int]:
-    found = pl.concat(pl.read_parquet(bank.report(run, f"rows/{one.name}")) for one in bank.manifest(run).ledger)
+    found = pl.concat(
+        pl.read_parquet(bank.report(run, f"rows/{one.name}")) for one in bank.manifest(run).ledger
+    )
     return dict(found.filter(chunk=chunk)["state"].value_counts().iter_rows())
 
 
@@ -81,10 +99,17 @@ def test_rows_decided_as_lost_are_sent_again_without_an_override_and_the_answer_
     assert (closed.exit_code, lost, active) == (0, {LINKED: 6, ERROR: 4}, 16)
     assert (answered.exit_code, still_active(bank)) == (0, 20)
     assert summary(bank, run)["verdict"] == summary(bank, again["run"])["verdict"] == "balanced"
-    assert summary(bank, run)["attempts"]["after"] == {"linked": 20, "awaiting": 0, "error": 0, "refused": 0}
+    assert summary(bank, run)["attempts"]["after"] == {
+        "linked": 20,
+        "awaiting": 0,
+        "error": 0,
+        "refused": 0,
+    }
 
 
-def test_a_chunk_without_any_result_is_given_up_once_it_was_uploaded(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_a_chunk_without_any_result_is_given_up_once_it_was_uploaded(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     answer(bank, run, 1)
     cardlink(tmp_path, "ingest", "bank")
     lost = ("mend", "close", run, "RESULT_SHORT", "chunk 2", "--decision", "lost", *WHY)
@@ -99,7 +124,8 @@ def test_a_chunk_without_any_result_is_given_up_once_it_was_uploaded(bank: Bench
 
 
 @pytest.mark.parametrize(
-    ("decision", "state", "links"), [("link", LINKED, 20), ("error", ERROR, 19), ("lost", ERROR, 19)]
+    ("decision", "state", "links"),
+    [("link", LINKED, 20), ("error", ERROR, 19), ("lost", ERROR, 19)],
 )
 @pytest.mark.parametrize("kind", quick(1, ["CONFLICTING_RESULT", "URL_AND_ERROR"]))
 def test_no_link_of_a_contradiction_is_delivered_before_it_is_decided_which_side_counts(
@@ -108,7 +134,10 @@ def test_no_link_of_a_contradiction_is_delivered_before_it_is_decided_which_side
     answer(bank, run, 1)
     answer(bank, run, 2, rows=9)
     last = bank.ledger(run).filter(chunk=2).sort("position").row(-1, named=True)
-    line, refusal = LINE.format(**last), json.dumps({"cuid": last["cuid"], "errors": ["city is required"]})
+    line, refusal = (
+        LINE.format(**last),
+        json.dumps({"cuid": last["cuid"], "errors": ["city is required"]}),
+    )
     quoted = refusal.replace('"', '""')
     if kind == "CONFLICTING_RESULT":
         answer(bank, run, 2, rows=10, name="second.csv")
@@ -123,13 +152,24 @@ def test_no_link_of_a_contradiction_is_delivered_before_it_is_decided_which_side
     cardlink(tmp_path, "mend", "reopen", run, kind, *WHY)
 
     assert before == ({LINKED: 9, AWAITING: 1}, 19)
-    assert (done.exit_code, after) == (0, ({LINKED: 10} if state == LINKED else {LINKED: 9, ERROR: 1}, links))
+    assert (done.exit_code, after) == (
+        0,
+        ({LINKED: 10} if state == LINKED else {LINKED: 9, ERROR: 1}, links),
+    )
     assert (states(bank, run, chunk=2), bank.report(run, "links.csv").count(b"https://")) == before
     assert summary(bank, run)["verdict"] == "out of balance"
 
 
-def test_an_expired_link_is_sent_again_once_that_is_decided(bank: Bench, run: str, tmp_path: Path) -> None:
-    answer(bank, run, 1, rows=9, tail=LINE.format(**bank.ledger(run).row(9, named=True)).replace("2099", "2020"))
+def test_an_expired_link_is_sent_again_once_that_is_decided(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
+    answer(
+        bank,
+        run,
+        1,
+        rows=9,
+        tail=LINE.format(**bank.ledger(run).row(9, named=True)).replace("2099", "2020"),
+    )
     cardlink(tmp_path, "ingest", "bank")
 
     refused = cardlink(tmp_path, "mend", "close", run, "LINK_EXPIRED", "--decision", "lost", *WHY)
@@ -154,15 +194,32 @@ def test_a_break_that_is_explained_leaves_its_rows_and_the_headline_says_that_th
     assert "balanced, answers awaited; 4 rows still wait" in cardlink(tmp_path, "status").stdout
 
 
-def test_a_decision_does_not_cover_a_row_that_comes_later(bank: Bench, run: str, tmp_path: Path) -> None:
-    good, [first, second] = bank.ledger(run), bank.ledger(run).filter(chunk=1).sort("position").tail(2).to_dicts()
-    answer(bank, run, 1, rows=8, tail=LINE.format(**{**first, "last_4": "0000"}) + LINE.format(**second))
+def test_a_decision_does_not_cover_a_row_that_comes_later(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
+    good, [first, second] = (
+        bank.ledger(run),
+        bank.ledger(run).filter(chunk=1).sort("position").tail(2).to_dicts(),
+    )
+    answer(
+        bank,
+        run,
+        1,
+        rows=8,
+        tail=LINE.format(**{**first, "last_4": "0000"}) + LINE.format(**second),
+    )
     answer(bank, run, 2)
     cardlink(tmp_path, "ingest", "bank")
     cardlink(tmp_path, "mend", "close", run, "LAST4_MISMATCH", "--decision", "lost", *WHY)
     covered = summary(bank, run)["verdict"], states(bank, run, chunk=1)
 
-    answer(bank, run, 1, rows=8, tail="".join(LINE.format(**{**one, "last_4": "0000"}) for one in (first, second)))
+    answer(
+        bank,
+        run,
+        1,
+        rows=8,
+        tail="".join(LINE.format(**{**one, "last_4": "0000"}) for one in (first, second)),
+    )
     cardlink(tmp_path, "ingest", "bank")
 
     found = [(one["name"], one["rows"], one["place"]) for one in summary(bank, run)["breaks"]]
@@ -172,7 +229,9 @@ def test_a_decision_does_not_cover_a_row_that_comes_later(bank: Bench, run: str,
     assert states(bank, run, chunk=1) == {LINKED: 8, ERROR: 1, AWAITING: 1}
 
 
-def test_trace_says_that_an_operator_decided_and_what_to_type_next(bank: Bench, run: str, tmp_path: Path) -> None:
+def test_trace_says_that_an_operator_decided_and_what_to_type_next(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
     answer(bank, run, 1, rows=9)
     cardlink(tmp_path, "ingest", "bank")
     cardlink(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)

@@ -1,4 +1,6 @@
-"""Deliveries of links: whoever applies the confirmed ones in order has exactly the links that live."""
+"""Deliveries of links: whoever applies the confirmed ones in order has exactly the links that
+live.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ def answer(bench: Bench, *lines: str, name: str = "result.csv") -> None:
 def lines(bench: Bench, number: int, name: str = "links.csv") -> list[tuple[str, ...]]:
     """Return url, change and why of the rows of a delivery."""
     table = pl.read_csv(BytesIO(bench.content(folder(BANK, number) + name)), infer_schema=False)
-    return [(url.removeprefix(WHERE), change, why) for url, change, why in table.select("url", "change", "why").rows()]
+    return [
+        (url.removeprefix(WHERE), change, why)
+        for url, change, why in table.select("url", "change", "why").rows()
+    ]
 
 
 def delivered(bench: Bench, number: int) -> list[tuple[str, ...]]:
@@ -89,15 +94,19 @@ def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_pa
     assert [("a", "new", "no other link"), ("b", "new", "no other link")] == first
     assert [("c", "new", "no other link")] == second
     assert Delivered() == deliver(bench.context)
-    assert 4 == len(list(bench.store.keys(folder(BANK, 1)))) + 1  # links.csv, links.parquet, confirmed.json
+    # links.csv, links.parquet, confirmed.json
+    assert 4 == len(list(bench.store.keys(folder(BANK, 1)))) + 1
 
 
-def test_what_the_receiving_side_must_no_longer_use_is_withdrawn_with_the_reason(tmp_path: Path) -> None:
+def test_what_the_receiving_side_must_no_longer_use_is_withdrawn_with_the_reason(
+    tmp_path: Path,
+) -> None:
     bench, _ = bench_of(tmp_path)
     answer(bench, linked(1, "a", SOON), linked(2, "b"), linked(3, "c"))
     delivered(bench, 1)
 
-    answer(bench, linked(1, "a", SOON), linked(2, "b2"))  # the portal's corrected file, under the same name
+    # the portal's corrected file, under the same name
+    answer(bench, linked(1, "a", SOON), linked(2, "b2"))
     bench.now = lambda: NOON + timedelta(days=12)
     found = delivered(bench, 2)
 
@@ -172,7 +181,9 @@ def test_a_receipt_with_the_digests_confirms_and_one_with_others_does_not(tmp_pa
 
     bench.store.replace(f"{place}received", [sums[0].encode()])
     half = deliver(bench.context)
-    bench.store.replace(f"{place}received", ["\n".join(f"{one}  links.csv" for one in sums).encode()])
+    bench.store.replace(
+        f"{place}received", ["\n".join(f"{one}  links.csv" for one in sums).encode()]
+    )
     whole = deliver(bench.context)
 
     assert (1, (f"{place}received",)) == (half.number, half.doubts)
@@ -200,7 +211,9 @@ def test_no_record_of_a_delivery_holds_a_url(tmp_path: Path) -> None:
 
     delivered(bench, 1)
 
-    records = [entry.key for entry in bench.store.keys(deliveries(BANK)) if entry.key.endswith(".json")]
+    records = [
+        entry.key for entry in bench.store.keys(deliveries(BANK)) if entry.key.endswith(".json")
+    ]
     assert 2 == len(records)
     assert not any(b"links.example.com" in bench.content(key) for key in records)
 
@@ -232,7 +245,11 @@ def test_a_killed_delivery_is_finished_by_the_same_command(tmp_path: Path, creat
     expected = deliver(overlaid(bench.context))
 
     with pytest.raises(Killed):
-        deliver(_with(bench, Mortal(bench.store, creates) if creates < 3 else Killing(bench.store)).context)
+        deliver(
+            _with(
+                bench, Mortal(bench.store, creates) if creates < 3 else Killing(bench.store)
+            ).context
+        )
     done = deliver(bench.context)
 
     assert expected.record is not None
@@ -265,7 +282,9 @@ def test_a_killed_delivery_whose_links_have_changed_is_superseded(tmp_path: Path
     with pytest.raises(NotFoundError):
         confirm(bench.context, 1, "receipt 1")
 
-    assert [("a", "withdrawn", "contradicted"), ("b", "new", "no other link")] == delivered(bench, 2)
+    assert [("a", "withdrawn", "contradicted"), ("b", "new", "no other link")] == delivered(
+        bench, 2
+    )
 
 
 @pytest.fixture(params=["directory", "s3"])
@@ -297,7 +316,11 @@ def test_of_two_processes_at_once_one_delivers_and_the_other_is_told(place: Benc
 
 
 STEP = st.one_of(
-    st.tuples(st.just("result"), st.sampled_from("xyz"), st.lists(st.sampled_from("abcdef-!"), min_size=4, max_size=4)),
+    st.tuples(
+        st.just("result"),
+        st.sampled_from("xyz"),
+        st.lists(st.sampled_from("abcdef-!"), min_size=4, max_size=4),
+    ),
     st.tuples(st.just("days"), st.integers(1, 20), st.none()),
     st.tuples(st.just("link"), st.integers(1, 4), st.none()),
     st.tuples(st.just("deliver"), st.booleans(), st.booleans()),
@@ -307,7 +330,9 @@ STEP = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=share_of(0.16))
 @given(st.lists(STEP, min_size=3, max_size=9))
-def test_all_confirmed_deliveries_in_order_are_the_links_that_live(steps: list[tuple[str, Any, Any]]) -> None:
+def test_all_confirmed_deliveries_in_order_are_the_links_that_live(
+    steps: list[tuple[str, Any, Any]],
+) -> None:
     with TemporaryDirectory() as made:
         bench, run = bench_of(Path(made) / "bank")
         received: dict[str, str] = {}
@@ -317,7 +342,13 @@ def test_all_confirmed_deliveries_in_order_are_the_links_that_live(steps: list[t
             elif kind == "days":
                 bench.now = _later(bench, what)
             elif kind == "link":
-                link_row(bench.context, Linker(_link(f"single{at}")), run, what, override="the cardholder called")
+                link_row(
+                    bench.context,
+                    Linker(_link(f"single{at}")),
+                    run,
+                    what,
+                    override="the cardholder called",
+                )
             else:
                 received = _received(bench, received, confirmed=what, applied=what or more)
 
@@ -325,23 +356,41 @@ def test_all_confirmed_deliveries_in_order_are_the_links_that_live(steps: list[t
 
 
 def _results(name: str, cells: list[str]) -> list[str]:
-    """Return a file's lines: for each row a link, the later its letter the longer it lasts, an error, or nothing."""
+    """Return a file's lines: for each row a link, the later its letter the longer it lasts, an
+    error, or nothing.
+    """
     until = {letter: f"2026-12-{5 * at + 1:02d}" for at, letter in enumerate("abcdef")}
     answers = [(row, cell) for row, cell in enumerate(cells, start=1) if cell != "-"]
-    return [refused(row) if cell == "!" else linked(row, f"{name}{row}{cell}", until[cell]) for row, cell in answers]
+    return [
+        refused(row) if cell == "!" else linked(row, f"{name}{row}{cell}", until[cell])
+        for row, cell in answers
+    ]
 
 
-def _received(bench: Bench, received: dict[str, str], *, confirmed: bool, applied: bool) -> dict[str, str]:
-    """Deliver, and return what somebody has who applied it; only what was applied may be confirmed."""
+def _received(
+    bench: Bench, received: dict[str, str], *, confirmed: bool, applied: bool
+) -> dict[str, str]:
+    """Deliver, and return what somebody has who applied it; only what was applied may be
+    confirmed.
+    """
     done = deliver(bench.context)
     if done.record is None:
         return received
-    table = pl.read_csv(BytesIO(bench.content(folder(BANK, done.number) + "links.csv")), infer_schema=False)
+    table = pl.read_csv(
+        BytesIO(bench.content(folder(BANK, done.number) + "links.csv")), infer_schema=False
+    )
     if confirmed:
         confirm(bench.context, done.number, "receipt")
-    changes = [(url, cuid) for url, cuid in table.filter(pl.col("change") != "withdrawn").select("url", "cuid").rows()]
+    changes = [
+        (url, cuid)
+        for url, cuid in table.filter(pl.col("change") != "withdrawn").select("url", "cuid").rows()
+    ]
     gone = set(table.filter(change="withdrawn")["url"])
-    return {url: cuid for url, cuid in received.items() if url not in gone} | dict(changes) if applied else received
+    return (
+        {url: cuid for url, cuid in received.items() if url not in gone} | dict(changes)
+        if applied
+        else received
+    )
 
 
 def _living(bench: Bench, run: str) -> dict[str, str]:

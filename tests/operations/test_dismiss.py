@@ -1,4 +1,6 @@
-"""An extract that shall not be sent is dismissed with a reason, stands in history, and can be taken back."""
+"""An extract that shall not be sent is dismissed with a reason, stands in history, and can be taken
+back.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_a_dismissed_extract_is_pending_no_more_and_alerts_nobody(tmp_path: Path
     assert ([], []) == (pending(bench.context), holding(bench.context))
 
 
-def test_an_explicit_submit_of_it_says_who_dismissed_it_and_how_to_take_that_back(tmp_path: Path) -> None:
+def test_an_explicit_submit_of_it_says_who_dismissed_it_and_how_to_take_that_back(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     test = bench.drop(5, name="a test.csv")
     dismiss(bench.context, test, f"only a test, see {PUBLISHED[0]}")
@@ -57,7 +61,9 @@ def test_an_explicit_submit_of_it_says_who_dismissed_it_and_how_to_take_that_bac
     assert 1 == len(set(told))
     assert "was dismissed by tester:1 on 2026-11-20: only a test, see [masked]." in told[0]
     assert "`cardlink dismiss bank 'a test.csv' --undo --reason WHY`" in told[0]
-    assert not [key for key in bench.snapshot() if key.startswith(("bank/submissions/", "bank/runs/"))]
+    assert not [
+        key for key in bench.snapshot() if key.startswith(("bank/submissions/", "bank/runs/"))
+    ]
 
 
 def test_a_dismissal_that_is_taken_back_makes_it_pending_again(tmp_path: Path) -> None:
@@ -84,7 +90,9 @@ def test_it_holds_for_the_same_bytes_under_any_name_and_not_for_others(tmp_path:
     assert ["bank/extracts/bank-20261120.csv"] == [entry.key for entry in waiting]
 
 
-def test_in_a_portfolio_it_holds_for_one_name_since_another_night_may_have_the_same_bytes(tmp_path: Path) -> None:
+def test_in_a_portfolio_it_holds_for_one_name_since_another_night_may_have_the_same_bytes(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path, "a", "b")
     names = [place.drop(f"bank-202612{day}.csv") for day in ("01", "02")]
 
@@ -125,7 +133,9 @@ def test_a_refused_extract_that_is_dismissed_closes_its_alert(tmp_path: Path) ->
     assert (["run-refused"], []) == (before, [alert.kind for alert in holding(bench.context)])
 
 
-def test_a_dry_run_and_a_repetition_add_no_record_and_a_wrong_undo_is_refused(tmp_path: Path) -> None:
+def test_a_dry_run_and_a_repetition_add_no_record_and_a_wrong_undo_is_refused(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
     with pytest.raises(NotFoundError):
@@ -141,7 +151,9 @@ def test_a_dry_run_and_a_repetition_add_no_record_and_a_wrong_undo_is_refused(tm
     assert 1 == len(list(bench.store.keys("bank/dismissed/")))
 
 
-def test_the_history_of_the_run_of_the_same_bytes_and_the_list_of_extracts_show_it(tmp_path: Path) -> None:
+def test_the_history_of_the_run_of_the_same_bytes_and_the_list_of_extracts_show_it(
+    tmp_path: Path,
+) -> None:
     bench = with_a_copy(tmp_path)
     dismiss(bench.context, COPY, "dropped twice")
     dismiss(bench.context, COPY, "no, it was right", undo=True)
@@ -162,7 +174,9 @@ def test_a_purge_never_deletes_what_was_decided_or_remembered(tmp_path: Path) ->
     dismiss(bench.context, COPY, "dropped twice")
     bench.answer()
     bench.ingest()
-    kept = {key for key in bench.snapshot() if key.startswith(("bank/dismissed/", "bank/identified/"))}
+    kept = {
+        key for key in bench.snapshot() if key.startswith(("bank/dismissed/", "bank/identified/"))
+    }
 
     due = purge(later(bench, 10 * YEAR).context, cleaner(bench))
 

@@ -1,4 +1,6 @@
-"""The audit trail: everything that happened to a run, with who, when, which object, how many rows and what outcome."""
+"""The audit trail: everything that happened to a run, with who, when, which object, how many rows
+and what outcome.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,18 @@ def test_a_night_can_be_told_from_its_objects(bench: Bench) -> None:
     found = history(bench.store, run)
 
     by = {one.what: one for one in found}
-    assert {"planned", "claimed", "claim given back", "manifest written", "committed", "answered"} == set(by)
+    assert {
+        "planned",
+        "claimed",
+        "claim given back",
+        "manifest written",
+        "committed",
+        "answered",
+    } == set(by)
     assert bench.manifest(run).source.sha256 == by["planned"].facts["sha256"]
-    assert (20, 20, 1) == tuple(by["manifest written"].facts[name] for name in ("read", "submitted", "chunks"))
+    assert (20, 20, 1) == tuple(
+        by["manifest written"].facts[name] for name in ("read", "submitted", "chunks")
+    )
     assert 20 == by["answered"].facts["rows"]
     assert {"tester:1"} == {by[what].by for what in ("claimed", "committed", "answered")}
     assert all(datetime.fromisoformat(one.at).tzinfo for one in found)
@@ -42,11 +53,17 @@ def test_a_refused_run_says_what_refused_it(bench: Bench) -> None:
     name = bench.drop_bytes(b"a,b\n1,2\n")
     with pytest.raises(CardlinkError):
         bench.submit(name)
-    run = next(entry.key for entry in bench.store.keys("bank/runs/", shallow=True)).rstrip("/").rpartition("/")[2]
+    run = (
+        next(entry.key for entry in bench.store.keys("bank/runs/", shallow=True))
+        .rstrip("/")
+        .rpartition("/")[2]
+    )
 
     found = history(bench.store, run)
 
-    assert ["planned", "refused"] == [one.what for one in found if one.what in ("planned", "refused", "committed")]
+    assert ["planned", "refused"] == [
+        one.what for one in found if one.what in ("planned", "refused", "committed")
+    ]
 
 
 def test_a_run_that_was_never_planned_is_unknown(bench: Bench) -> None:

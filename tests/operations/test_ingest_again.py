@@ -1,4 +1,6 @@
-"""Results in every state a drop folder has them: empty, by halves, early, and two ingests at once."""
+"""Results in every state a drop folder has them: empty, by halves, early, and two ingests at
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
 def answered(tmp_path: Path, rows: int = 30) -> tuple[Bench, str, dict[str, bytes]]:
     """Return a bench, its run, and the partner's answers, taken away again."""
     bench, run = copy_of(_answered, tmp_path, rows)
-    answers = {key: data for key, data in bench.snapshot().items() if key.startswith(results("bank"))}
+    answers = {
+        key: data for key, data in bench.snapshot().items() if key.startswith(results("bank"))
+    }
     for key in answers:
         (tmp_path / "store" / key).unlink()
     return bench, run, answers
@@ -38,7 +42,9 @@ def reports(bench: Bench, run: str) -> dict[str, bytes]:
     return {name: bench.report(run, name) for name in REPORTS}
 
 
-def drop(bench: Bench, answers: dict[str, bytes], cut: Callable[[bytes], bytes] = lambda data: data) -> None:
+def drop(
+    bench: Bench, answers: dict[str, bytes], cut: Callable[[bytes], bytes] = lambda data: data
+) -> None:
     for key, data in answers.items():
         bench.store.replace(key, [cut(data)])
 
@@ -86,7 +92,9 @@ def test_a_result_half_written_and_then_whole_gives_the_report_of_the_whole(
     assert report.summary["verdict"] != OUT_OF_BALANCE
 
 
-def test_results_are_taken_up_while_another_submit_is_under_way(tmp_path: Path, truth: dict[str, bytes]) -> None:
+def test_results_are_taken_up_while_another_submit_is_under_way(
+    tmp_path: Path, truth: dict[str, bytes]
+) -> None:
     bench, run, answers = answered(tmp_path)
     other = bench.drop(20, name="bank-20261121.csv", seed=9)
     drop(bench, answers)
@@ -105,7 +113,9 @@ def test_results_are_taken_up_while_another_submit_is_under_way(tmp_path: Path, 
     assert 20 == second.manifest.counts.submitted
 
 
-def test_an_ingest_that_ends_while_another_reports_is_in_the_report(tmp_path: Path, truth: dict[str, bytes]) -> None:
+def test_an_ingest_that_ends_while_another_reports_is_in_the_report(
+    tmp_path: Path, truth: dict[str, bytes]
+) -> None:
     bench, run, answers = answered(tmp_path)
     first, *rest = sorted(answers)
     drop(bench, {first: answers[first]})
@@ -113,7 +123,9 @@ def test_an_ingest_that_ends_while_another_reports_is_in_the_report(tmp_path: Pa
 
     @dataclass
     class Slow(FailingStore):
-        """Another ingest begins and ends after this one has read the outcomes and before it writes its report."""
+        """Another ingest begins and ends after this one has read the outcomes and before it writes
+        its report.
+        """
 
         def replace(self, key: str, parts: Iterable[bytes]) -> None:
             if key.endswith("report/rejects.csv") and not late:

@@ -17,7 +17,9 @@ def read_back(text: str) -> list[Any]:
 
 
 def test_the_text_is_read_back_with_its_labels() -> None:
-    text = openmetrics([("cardlink_runs", "Runs.", ((3, {"issuer": "bank", "state": "balanced"}),))])
+    text = openmetrics(
+        [("cardlink_runs", "Runs.", ((3, {"issuer": "bank", "state": "balanced"}),))]
+    )
 
     [found] = read_back(text)
 

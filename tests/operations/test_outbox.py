@@ -30,7 +30,9 @@ def test_every_chunk_of_a_committed_run_waits_for_its_upload(night: tuple[Bench,
 
     found = list(outboxes(bench.context.adapters, BANK))
 
-    assert [(item.run, item.chunk.number, item.state) for item in found] == [(run, n, "waiting") for n in (1, 2, 3)]
+    assert [(item.run, item.chunk.number, item.state) for item in found] == [
+        (run, n, "waiting") for n in (1, 2, 3)
+    ]
 
 
 def test_fetched_chunks_are_the_published_bytes_with_their_sums(night: tuple[Bench, str]) -> None:
@@ -95,7 +97,9 @@ def test_a_run_without_commit_has_no_outbox(tmp_path: Path) -> None:
         outbox(local_bench(tmp_path).context.adapters, "bank-20261120-00000000")
 
 
-def test_results_answer_chunks_whether_or_not_anyone_marked_anything(night: tuple[Bench, str]) -> None:
+def test_results_answer_chunks_whether_or_not_anyone_marked_anything(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
     move(bench.context.adapters, run, "uploaded", [1])
 
@@ -106,7 +110,9 @@ def test_results_answer_chunks_whether_or_not_anyone_marked_anything(night: tupl
     assert list(outboxes(bench.context.adapters, BANK)) == []
 
 
-def test_another_run_of_an_extract_is_refused_until_its_chunks_are_cancelled(night: tuple[Bench, str]) -> None:
+def test_another_run_of_an_extract_is_refused_until_its_chunks_are_cancelled(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
     again = Request("bank-20261120.csv", new_run="the portal lost them")
 
@@ -133,7 +139,9 @@ def test_a_dry_run_says_exactly_what_a_real_run_sends_and_writes_nothing(tmp_pat
     assert {one.code: one.rows for one in rehearsed.found} == manifest.reasons
 
 
-def test_a_dry_run_of_a_committed_extract_says_that_nothing_would_be_sent(night: tuple[Bench, str]) -> None:
+def test_a_dry_run_of_a_committed_extract_says_that_nothing_would_be_sent(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
 
     rehearsed = rehearse(bench.context, Request("bank-20261120.csv"))

@@ -1,4 +1,6 @@
-"""Retention on real nights: what is due goes, once its time has come, and what went stays provable."""
+"""Retention on real nights: what is due goes, once its time has come, and what went stays
+provable.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,29 @@ from flows.reports.page import CLEAR
 from flows.reports.rebuild import rebuild
 from flows.runs.attempts import answer_key, survey_cards
 from flows.runs.chunks import move, outboxes
-from flows.runs.documents import AbandonedError, LedgerPurgedError, keys_of, read_purged, run_status, without_ledger
+from flows.runs.documents import (
+    AbandonedError,
+    LedgerPurgedError,
+    keys_of,
+    read_purged,
+    run_status,
+    without_ledger,
+)
 from flows.submissions.submit import Submitted
 from tests.builders import quick
 from tests.night import BANK, Bench, local_bench
-from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, deleted, later, planned, sent
+from tests.operations.retention import (
+    SOURCES,
+    WEEK,
+    YEAR,
+    Killed,
+    answered,
+    cleaner,
+    deleted,
+    later,
+    planned,
+    sent,
+)
 
 
 def test_sealed_chunks_go_a_week_after_the_last_answer_and_not_before(tmp_path: Path) -> None:
@@ -33,21 +53,35 @@ def test_sealed_chunks_go_a_week_after_the_last_answer_and_not_before(tmp_path: 
 
     assert ((), before.keys()) == (young.lots, kept.keys())
     gone = before.keys() - bench.snapshot().keys()
-    assert gone == {key for key in before if key.startswith(f"bank/runs/{run}/chunks/")} == deleted(due)
+    assert (
+        gone
+        == {key for key in before if key.startswith(f"bank/runs/{run}/chunks/")}
+        == deleted(due)
+    )
     assert bench.snapshot().keys() - before.keys() == {f"bank/purged/{run}/chunks.json"}
 
 
-def test_after_the_ledger_only_what_proves_the_run_is_left_and_no_source_is_touched(tmp_path: Path) -> None:
+def test_after_the_ledger_only_what_proves_the_run_is_left_and_no_source_is_touched(
+    tmp_path: Path,
+) -> None:
     bench, run = answered(tmp_path)
     before = bench.snapshot()
 
     purge(later(bench, YEAR).context, cleaner(bench))
 
     after = bench.snapshot()
-    left = {key.removeprefix(f"bank/runs/{run}/").split("/")[0] for key in after if key.startswith("bank/runs/")}
+    left = {
+        key.removeprefix(f"bank/runs/{run}/").split("/")[0]
+        for key in after
+        if key.startswith("bank/runs/")
+    }
     assert left == {"plan.json", "manifest.json", "events", "claims"}
-    assert [key for key in after if "/claims/" in key] == [max(key for key in before if "/claims/" in key)]
-    assert {key: after[key] for key in after if key in before} == {key: before[key] for key in after if key in before}
+    assert [key for key in after if "/claims/" in key] == [
+        max(key for key in before if "/claims/" in key)
+    ]
+    assert {key: after[key] for key in after if key in before} == {
+        key: before[key] for key in after if key in before
+    }
     assert all(key in after for key in before if key.startswith(SOURCES))
 
 
@@ -62,13 +96,19 @@ def test_a_purge_leaves_a_record_of_what_when_by_whom_and_by_which_setting(tmp_p
     assert chunks
     assert ledger
     assert (run, {"chunks": 3}, sum(sizes.values())) == (chunks.run, chunks.objects, chunks.bytes)
-    assert ("tester:1", "chunks_days = 7", "ledger_days = 395") == (chunks.by, chunks.setting, ledger.setting)
+    assert ("tester:1", "chunks_days = 7", "ledger_days = 395") == (
+        chunks.by,
+        chunks.setting,
+        ledger.setting,
+    )
     assert ("balanced", 50) == (ledger.verdict, ledger.rows["linked"])
     assert {"ledger", "outcomes", "report", "report/rows", "seals"} <= ledger.objects.keys()
 
 
 @pytest.mark.parametrize("days", [0, WEEK, YEAR])
-def test_a_dry_run_changes_nothing_and_names_exactly_what_a_real_one_deletes(tmp_path: Path, days: float) -> None:
+def test_a_dry_run_changes_nothing_and_names_exactly_what_a_real_one_deletes(
+    tmp_path: Path, days: float
+) -> None:
     bench, _ = answered(tmp_path)
     before, old = bench.snapshot(), later(bench, days)
 
@@ -90,8 +130,11 @@ def test_a_run_cancelled_as_a_whole_needs_no_report_to_go(tmp_path: Path) -> Non
     assert ("cancelled (purged)", 50, 50) == (found.state, found.read, found.awaiting)
 
 
-@pytest.mark.parametrize("deletions", quick(1, [2, 1, 5]))  # the first is the question whether it may delete
-def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(tmp_path: Path, deletions: int) -> None:
+# the first is the question whether it may delete
+@pytest.mark.parametrize("deletions", quick(1, [2, 1, 5]))
+def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(
+    tmp_path: Path, deletions: int
+) -> None:
     bench, run = answered(tmp_path)
     whole = later(answered(tmp_path / "whole")[0], YEAR)
     purge(whole.context, cleaner(whole))
@@ -109,12 +152,16 @@ def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(tmp_path: P
 
 
 def _left(bench: Bench) -> set[str]:
-    """Return what is left of the runs and of their purges, without the moments in the names of events."""
+    """Return what is left of the runs and of their purges, without the moments in the names of
+    events.
+    """
     there = [key for key in bench.snapshot() if key.startswith(("bank/runs/", "bank/purged/"))]
     return {key.partition("/events/")[0] for key in there}
 
 
-def test_a_run_that_was_never_committed_is_abandoned_and_goes_after_the_ledgers_term(tmp_path: Path) -> None:
+def test_a_run_that_was_never_committed_is_abandoned_and_goes_after_the_ledgers_term(
+    tmp_path: Path,
+) -> None:
     bench, run = planned(tmp_path)
 
     young = plan_purge(later(bench, YEAR - 10).context, cleaner(bench))
@@ -147,13 +194,18 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     for key in (probe, exchanged):
         bench.store.create(key, b"x")
     (tmp_path / "store" / half).write_bytes(b"half")
-    (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(b"half an extract")
+    (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(
+        b"half an extract"
+    )
 
     young = purge(later(bench, 0).context, cleaner(bench))
     due = purge(later(bench, 2).context, cleaner(bench))
 
     assert ((), ()) == (young.temporary, young.leftovers)
-    assert ({probe, exchanged}, [half]) == ({one.key for one in due.temporary}, [one.key for one in due.leftovers])
+    assert ({probe, exchanged}, [half]) == (
+        {one.key for one in due.temporary},
+        [one.key for one in due.leftovers],
+    )
     assert not (tmp_path / "store" / half).exists()
     assert (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").exists()
     assert not {probe, exchanged} & bench.snapshot().keys()
@@ -172,7 +224,11 @@ def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path
     assert before._replace(state=f"{before.state} (purged)") == stands
     assert (0, CLEAR) == (across["outstanding"]["count"], across["verdict"])
     assert list(outboxes(old.context.adapters, BANK)) == []
-    assert [] == [change for change in watch(old.context) if change.alert.kind in ("result-overdue", "out-of-balance")]
+    assert [] == [
+        change
+        for change in watch(old.context)
+        if change.alert.kind in ("result-overdue", "out-of-balance")
+    ]
     assert "cardlink_rows" in write_metrics(old.context)
     assert {"chunks purged", "ledger purged"} <= {one.what for one in history(bench.store, run)}
     assert 0 == len(known)
@@ -195,7 +251,9 @@ def test_a_late_result_of_a_purged_run_is_a_break_that_says_so(tmp_path: Path) -
     assert f"run {run} is purged" in done.breaks[0]
 
 
-def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliveries_stay(tmp_path: Path) -> None:
+def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliveries_stay(
+    tmp_path: Path,
+) -> None:
     bench = later(local_bench(tmp_path), 0)
     links = {f"bank/deliveries/000001/links{end}" for end in (".csv", "-00002.csv", ".parquet")}
     records = {
@@ -217,7 +275,10 @@ def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_know
     tmp_path: Path,
 ) -> None:
     bench = later(local_bench(tmp_path), 0)
-    known, unknown = ("bank/single/20261120T000000000001.json", "bank/single/20261120T000000000002.json")
+    known, unknown = (
+        "bank/single/20261120T000000000001.json",
+        "bank/single/20261120T000000000002.json",
+    )
     for key in (known, answer_key(known), unknown):
         bench.store.create(key, b"{}")
 

@@ -1,4 +1,6 @@
-"""Retention on real nights: what is open, in use or not ours stays, however old it is, and a purge says why."""
+"""Retention on real nights: what is open, in use or not ours stays, however old it is, and a purge
+says why.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,17 @@ from flows.runs.documents import keys_of
 from schemas.records import Closing
 from tests.builders import quick, share_of
 from tests.night import Bench, local_bench
-from tests.operations.retention import SOURCES, WEEK, YEAR, Killed, answered, cleaner, later, planned, sent
+from tests.operations.retention import (
+    SOURCES,
+    WEEK,
+    YEAR,
+    Killed,
+    answered,
+    cleaner,
+    later,
+    planned,
+    sent,
+)
 
 
 def _short(bench: Bench, run: str) -> None:
@@ -48,7 +60,11 @@ def _moved(what: Move) -> Callable[[Bench, str], None]:
 
 
 def _without(bench: Bench, chunk: int) -> None:
-    for key in [key for key in bench.snapshot() if key.startswith("bank/results/") and f"-{chunk:05d}-" in key]:
+    for key in [
+        key
+        for key in bench.snapshot()
+        if key.startswith("bank/results/") and f"-{chunk:05d}-" in key
+    ]:
         cleaner(bench).delete(key)
 
 
@@ -98,7 +114,13 @@ def test_a_cancelled_chunk_and_a_break_that_was_closed_are_done_with(tmp_path: P
     bench, run = sent(tmp_path)
     _short(bench, run)
     closing = Closing(
-        what="closed", name="RESULT_SHORT", place="chunk 1", rows=1, at=bench.now(), by="tester", reason="it moved"
+        what="closed",
+        name="RESULT_SHORT",
+        place="chunk 1",
+        rows=1,
+        at=bench.now(),
+        by="tester",
+        reason="it moved",
     )
     add_record(bench.store, keys_of(run).closed, closing)
     other, cancelled = sent(tmp_path / "other")
@@ -107,7 +129,9 @@ def test_a_cancelled_chunk_and_a_break_that_was_closed_are_done_with(tmp_path: P
     due = [purge(later(one, YEAR).context, cleaner(one)) for one in (bench, other)]
 
     assert [["chunks", "ledger"]] * 2 == [[lot.record.part for lot in one.lots] for one in due]
-    assert "closed" in {key.split("/")[3] for key in bench.snapshot() if key.startswith("bank/runs/")}
+    assert "closed" in {
+        key.split("/")[3] for key in bench.snapshot() if key.startswith("bank/runs/")
+    }
 
 
 def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
@@ -125,7 +149,9 @@ def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(tmp_path: Path) -> None:
+def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(
+    tmp_path: Path,
+) -> None:
     bench = later(local_bench(tmp_path, retention={"ledger_days": 63}), 0)
     run = bench.submit(bench.drop(30)).manifest.run
     bench.answer(fail_share=0.5, seed=1, expires=bench.now().date() + timedelta(days=30))
@@ -173,17 +199,23 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
 def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     bench.store.create("bank/runs/bank-20250101-00000000/manifest.json", b"{}")
-    bench.store.create("bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x")
+    bench.store.create(
+        "bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x"
+    )
 
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert [run, run] == [lot.record.run for lot in due.lots]
-    assert {"unreadable: bank/runs/bank-20250101-00000000/manifest.json"} == {kept.why for kept in due.kept}
+    assert {"unreadable: bank/runs/bank-20250101-00000000/manifest.json"} == {
+        kept.why for kept in due.kept
+    }
 
 
 def test_what_is_not_ours_is_named_and_left(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
-    strange = [f"bank/runs/{run}/{name}" for name in ("chunks/notes.txt", "report/copy of links.csv", "x")]
+    strange = [
+        f"bank/runs/{run}/{name}" for name in ("chunks/notes.txt", "report/copy of links.csv", "x")
+    ]
     for key in strange:
         bench.store.create(key, b"somebody's")
 
@@ -209,7 +241,9 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @settings(max_examples=share_of(0.32), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chunks=st.lists(
-        st.sampled_from(["whole", "short", "none", "held", "uploaded", "cancelled"]), min_size=3, max_size=3
+        st.sampled_from(["whole", "short", "none", "held", "uploaded", "cancelled"]),
+        min_size=3,
+        max_size=3,
     ),
     ingested=st.booleans(),
     days=st.sampled_from([0, 6, WEEK, 100, YEAR, 4 * YEAR]),
@@ -224,7 +258,11 @@ def test_nothing_that_is_open_young_or_a_source_is_ever_deleted(
     folder, run = tmp_path_factory.mktemp("copy"), night[1]
     shutil.copytree(night[0] / "store", folder / "store")
     bench = later(
-        replace(local_bench(folder / "other", portal={"rows_per_chunk": 20}), store=LocalStore(folder / "store")), 0
+        replace(
+            local_bench(folder / "other", portal={"rows_per_chunk": 20}),
+            store=LocalStore(folder / "store"),
+        ),
+        0,
     )
     for number, state in enumerate(chunks, start=1):
         if state in MOVES:

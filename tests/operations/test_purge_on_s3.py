@@ -1,4 +1,6 @@
-"""Retention on S3 servers: what is due goes, uploads never completed are aborted, and versions are told of."""
+"""Retention on S3 servers: what is due goes, uploads never completed are aborted, and versions are
+told of.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def answered(store: S3Store) -> Bench:
     return replace(bench, now=lambda: datetime.now(UTC) + timedelta(days=400))
 
 
-def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(server: servers.S3Server) -> None:
+def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(
+    server: servers.S3Server,
+) -> None:
     store, client = servers.store(server, "plain-purge"), servers.client(server.endpoint)
     bench = answered(store)
     dead = f"{BANK}/runs/bank-20261120-00000000/report/links.csv"
@@ -41,16 +45,22 @@ def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(server: 
     dry = plan_purge(bench.context, store)
     purge(bench.context, store)
 
-    assert before - bench.snapshot().keys() == {entry.key for lot in dry.lots for entry in lot.entries}
+    assert before - bench.snapshot().keys() == {
+        entry.key for lot in dry.lots for entry in lot.entries
+    }
     assert ([dead], False) == ([entry.key for entry in dry.leftovers], dry.hides)
     assert ([], ()) == (store.leftovers("", bench.now()), plan_purge(bench.context, store).lots)
     assert 1 == len(without_ledger(store, BANK))
 
 
-def test_a_bucket_that_keeps_versions_is_told_of_with_the_rule_it_needs(server: servers.S3Server) -> None:
+def test_a_bucket_that_keeps_versions_is_told_of_with_the_rule_it_needs(
+    server: servers.S3Server,
+) -> None:
     client = servers.client(server.endpoint)
     client.create_bucket(Bucket="purged-versions")
-    client.put_bucket_versioning(Bucket="purged-versions", VersioningConfiguration={"Status": "Enabled"})
+    client.put_bucket_versioning(
+        Bucket="purged-versions", VersioningConfiguration={"Status": "Enabled"}
+    )
     store = S3Store("purged-versions", "", client)
     bench = answered(store)
 

@@ -1,4 +1,6 @@
-"""The operator's verbs on an S3 server: one winner of a manifest's key, and old ciphertext deleted for good."""
+"""The operator's verbs on an S3 server: one winner of a manifest's key, and old ciphertext deleted
+for good.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_chunks_sealed_anew_leave_no_old_object(store: S3Store) -> None:
     bench = Bench(store, issuer(portal=CHUNKS))
     run = bench.submit(bench.drop(30)).manifest.run
     before = bench.chunks(run)
-    new = replace(bench, issuer=issuer(portal={**CHUNKS, "fingerprints": [NEW.fingerprint]}), key=NEW)
+    new = replace(
+        bench, issuer=issuer(portal={**CHUNKS, "fingerprints": [NEW.fingerprint]}), key=NEW
+    )
 
     done = reseal(new.context, store, run, (), WHY)
 
@@ -72,7 +76,10 @@ def test_of_many_abandonments_and_a_commit_at_once_one_stands(store: S3Store) ->
         return "committed"
 
     with ThreadPoolExecutor(6) as people:
-        told = [one.result() for one in [people.submit(commit if at == 3 else give_up, at) for at in range(6)]]
+        told = [
+            one.result()
+            for one in [people.submit(commit if at == 3 else give_up, at) for at in range(6)]
+        ]
 
     committed = isinstance(read_end(store, keys_of(run)), Manifest)
     assert told.count("committed") == int(committed)

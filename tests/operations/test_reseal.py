@@ -1,4 +1,6 @@
-"""Chunks sealed anew for a rotated key: the same rows in the same chunks, and of the old ciphertext nothing is left."""
+"""Chunks sealed anew for a rotated key: the same rows in the same chunks, and of the old ciphertext
+nothing is left.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def opened(bench: Bench, run: str) -> list[bytes]:
         return [opener.open(data, 1 << 24) for _, data in sorted(sealed.items())]
 
 
-def test_what_is_given_out_afterwards_are_the_same_rows_for_the_new_key(night: tuple[Bench, str]) -> None:
+def test_what_is_given_out_afterwards_are_the_same_rows_for_the_new_key(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
     before = replace(bench, key=OLD).chunks(run)
 
@@ -87,7 +91,9 @@ def test_what_is_given_out_afterwards_are_the_same_rows_for_the_new_key(night: t
     assert bench.chunks(run) == before
 
 
-def test_names_numbers_and_the_manifest_stay_and_the_old_objects_are_gone(night: tuple[Bench, str]) -> None:
+def test_names_numbers_and_the_manifest_stay_and_the_old_objects_are_gone(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
     there, manifest = outbox(bench.context.adapters, run), bench.content(keys_of(run).manifest)
 
@@ -127,7 +133,9 @@ def test_only_waiting_and_held_chunks_are_sealed_anew(night: tuple[Bench, str]) 
         again(bench, run, 1)
 
 
-def test_a_chunk_that_is_named_is_sealed_anew_even_to_the_same_key(night: tuple[Bench, str]) -> None:
+def test_a_chunk_that_is_named_is_sealed_anew_even_to_the_same_key(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
     again(bench, run)
     before = {one.chunk.number: one.chunk.sha256 for one in outbox(bench.context.adapters, run)}
@@ -153,14 +161,23 @@ def test_a_dry_run_reads_every_row_and_writes_nothing(night: tuple[Bench, str]) 
 @pytest.mark.parametrize(
     ("prepare", "error"),
     [
-        (lambda bench, run: replace(bench, issuer=rotated(bench, rows_per_chunk=10).issuer), SettingsChangedError),
+        (
+            lambda bench, run: replace(bench, issuer=rotated(bench, rows_per_chunk=10).issuer),
+            SettingsChangedError,
+        ),
         (lambda bench, run: without_extract(bench), SourceGoneError),
         (lambda bench, run: bench.drop(55, seed=4) and bench, SourceGoneError),
-        (lambda bench, run: move(bench.context.adapters, run, "cancelled", [2], WHY) and bench, ChunkStateError),
+        (
+            lambda bench, run: move(bench.context.adapters, run, "cancelled", [2], WHY) and bench,
+            ChunkStateError,
+        ),
     ],
 )
 def test_what_cannot_be_made_again_is_refused_and_nothing_is_published(
-    night: tuple[Bench, str], prepare: Callable[[Bench, str], Bench], error: type[Exception], dry_run: bool
+    night: tuple[Bench, str],
+    prepare: Callable[[Bench, str], Bench],
+    error: type[Exception],
+    dry_run: bool,
 ) -> None:
     bench, run = night
     bench = prepare(bench, run)
@@ -177,7 +194,11 @@ def test_rows_that_come_out_otherwise_are_refused_before_anything_is_published(
     night: tuple[Bench, str], dry_run: bool
 ) -> None:
     bench, run = night
-    rewrite_ledger(bench, run, pl.when(pl.col("row") % 9 == 0).then(pl.lit("other")).otherwise("cuid").alias("cuid"))
+    rewrite_ledger(
+        bench,
+        run,
+        pl.when(pl.col("row") % 9 == 0).then(pl.lit("other")).otherwise("cuid").alias("cuid"),
+    )
     before = bench.snapshot()
 
     with pytest.raises(RowsDifferError, match="not those of the ledger"):
@@ -197,7 +218,8 @@ def test_a_form_of_the_message_may_change_with_the_key(night: tuple[Bench, str])
 
 
 @pytest.mark.parametrize(
-    ("operation", "part"), quick(1, [("create", "/sealed/1/"), ("create", "/reseals/"), ("delete", "")])
+    ("operation", "part"),
+    quick(1, [("create", "/sealed/1/"), ("create", "/reseals/"), ("delete", "")]),
 )
 def test_killed_anywhere_the_same_command_finishes_and_leaves_one_ciphertext(
     night: tuple[Bench, str], operation: str, part: str
@@ -221,9 +243,14 @@ def test_killed_anywhere_the_same_command_finishes_and_leaves_one_ciphertext(
     assert len(held) == 3
 
 
-def test_who_may_not_delete_leaves_the_old_objects_and_hears_of_it(night: tuple[Bench, str]) -> None:
+def test_who_may_not_delete_leaves_the_old_objects_and_hears_of_it(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
-    barred = Dying(bench.store, lambda what, key: StoreDeniedError(place=key, code="403") if what == "delete" else None)
+    barred = Dying(
+        bench.store,
+        lambda what, key: StoreDeniedError(place=key, code="403") if what == "delete" else None,
+    )
 
     done = reseal(bench.context, barred, run, (), WHY)
     finished = again(bench, run)
@@ -233,14 +260,20 @@ def test_who_may_not_delete_leaves_the_old_objects_and_hears_of_it(night: tuple[
 
 
 @pytest.mark.slow
-def test_rows_of_a_resubmission_with_corrections_are_sealed_anew_as_they_were_corrected(tmp_path: Path) -> None:
+def test_rows_of_a_resubmission_with_corrections_are_sealed_anew_as_they_were_corrected(
+    tmp_path: Path,
+) -> None:
     bench, first = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
     blank = pl.concat(correction_template(bench.context, first))
     filled = blank.with_columns(correction=pl.when(pl.col("row") == 2).then(pl.lit("Salem")))
     name = correct(bench, filled.write_csv().encode())
-    run = resubmit(bench.context, Request(first, RowSelection(), "corrected", corrections=name)).manifest.run
+    run = resubmit(
+        bench.context, Request(first, RowSelection(), "corrected", corrections=name)
+    ).manifest.run
     before = bench.chunks(run)
-    new = replace(bench, issuer=issuer(limits=bench.issuer.limits.model_dump(), portal=KEY), key=NEW)
+    new = replace(
+        bench, issuer=issuer(limits=bench.issuer.limits.model_dump(), portal=KEY), key=NEW
+    )
 
     again(new, run)
 
@@ -248,7 +281,9 @@ def test_rows_of_a_resubmission_with_corrections_are_sealed_anew_as_they_were_co
     assert new.chunks(run) == before
 
 
-def test_the_history_tells_what_was_sealed_anew_and_what_was_retired(night: tuple[Bench, str]) -> None:
+def test_the_history_tells_what_was_sealed_anew_and_what_was_retired(
+    night: tuple[Bench, str],
+) -> None:
     bench, run = night
 
     again(bench, run)
@@ -256,7 +291,9 @@ def test_the_history_tells_what_was_sealed_anew_and_what_was_retired(night: tupl
     told = {one.what: one for one in history(bench.store, run)}
     assert told["sealed anew"].facts["sealed to"] == [NEW.fingerprint]
     assert told["sealed anew"].facts["reason"] == WHY
-    assert told["retired"].facts["objects"] == [f"chunks/{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)]
+    assert told["retired"].facts["objects"] == [
+        f"chunks/{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)
+    ]
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -274,7 +311,9 @@ def test_what_is_not_there_is_not_sealed_anew(night: tuple[Bench, str], dry_run:
 def test_rows_that_repeat_a_cuid_stand_in_the_chunks_they_stood_in(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 20})
     names = ("Ada", "Bea", "Cora", "Dora", "Eva")
-    twins = [{CUID: f"c-{at % 3}", "service_card.address.first_name": names[at % 5]} for at in range(9)]
+    twins = [
+        {CUID: f"c-{at % 3}", "service_card.address.first_name": names[at % 5]} for at in range(9)
+    ]
     run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*twins)))).manifest.run
     before = bench.chunks(run)
 
@@ -290,7 +329,9 @@ def rewrite_ledger(bench: Bench, run: str, change: pl.Expr) -> None:
     [part] = manifest.ledger
     parts = (part.model_copy(update={"sha256": digest(out.getvalue())}),)
     bench.store.replace(keys_of(run).ledger + part.name, [out.getvalue()])
-    bench.store.replace(keys_of(run).manifest, [canonical(manifest.model_copy(update={"ledger": parts}))])
+    bench.store.replace(
+        keys_of(run).manifest, [canonical(manifest.model_copy(update={"ledger": parts}))]
+    )
 
 
 @dataclass

@@ -40,12 +40,16 @@ def test_only_what_is_done_old_enough_and_has_no_living_link_is_due(
 
     shorter = end == "abandoned" or (part == "chunks" and end == "committed")
     alive = part == "ledger" and until is not None and until >= now.date()
-    assert (found is None) == (not reasons and age >= (chunks if shorter else ledgers) and not alive)
+    assert (found is None) == (
+        not reasons and age >= (chunks if shorter else ledgers) and not alive
+    )
     assert found is None or (found[1] is None) == bool(reasons)
 
 
 @given(part=st.sampled_from(PARTS), age=st.integers(-10, 1000), wait=st.integers(0, 100))
-def test_what_the_business_date_keeps_its_last_answer_keeps_too(part: Part, age: int, wait: int) -> None:
+def test_what_the_business_date_keeps_its_last_answer_keeps_too(
+    part: Part, age: int, wait: int
+) -> None:
     answered = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=wait)
     now = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=age)
 
@@ -82,16 +86,23 @@ def test_an_object_is_known_by_its_whole_name(name: str, part: str | None) -> No
 
 def test_a_result_that_is_looked_at_again_and_again_counts_from_when_it_came() -> None:
     looks = [
-        {"what": "answered", "at": (NOON + timedelta(days=day)).isoformat(), "digests": ["a"]} for day in (1, 2, 3)
+        {"what": "answered", "at": (NOON + timedelta(days=day)).isoformat(), "digests": ["a"]}
+        for day in (1, 2, 3)
     ]
-    other = {"what": "answered", "at": (NOON + timedelta(days=2)).isoformat(), "digests": ["a", "b"]}
+    other = {
+        "what": "answered",
+        "at": (NOON + timedelta(days=2)).isoformat(),
+        "digests": ["a", "b"],
+    }
     told = {"what": "overdue", "at": (NOON + timedelta(days=9)).isoformat()}
 
     assert NOON + timedelta(days=2) == last_answer(NOON, [*looks, other, told])
     assert NOON == last_answer(NOON, [told])
 
 
-@pytest.mark.parametrize("table", [{"ledger_days": 30}, {"chunks_days": 500}, {"chunks_days": -1}, {"links_days": 3}])
+@pytest.mark.parametrize(
+    "table", [{"ledger_days": 30}, {"chunks_days": 500}, {"chunks_days": -1}, {"links_days": 3}]
+)
 def test_terms_that_would_forget_who_has_a_link_are_refused(table: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="retention"):
         Issuer.model_validate(

@@ -52,7 +52,9 @@ def planned(tmp_path: Path) -> tuple[Bench, str]:
 
 
 @pytest.mark.slow
-def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process_published(tmp_path: Path) -> None:
+def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process_published(
+    tmp_path: Path,
+) -> None:
     with ended(begin(configured(tmp_path))) as process:
         once(lambda: found(tmp_path, "chunks/*.pgp"))
         process.send_signal(signal.SIGKILL)
@@ -75,7 +77,9 @@ def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process
     assert read_manifest(LocalStore(tmp_path / "store"), keys_of(run)) is not None
 
 
-def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(planned: tuple[Bench, str]) -> None:
+def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(
+    planned: tuple[Bench, str],
+) -> None:
     bench, run = planned
     alive = replace(bench, actor="alive:7").context.adapters
 
@@ -87,7 +91,9 @@ def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(planned: tu
             claim.check()
 
 
-def test_what_is_shown_is_who_holds_it_since_when_and_until_when(planned: tuple[Bench, str]) -> None:
+def test_what_is_shown_is_who_holds_it_since_when_and_until_when(
+    planned: tuple[Bench, str],
+) -> None:
     bench, run = planned
     working = replace(bench, actor="working:7").context.adapters
     later = overlaid(replace(bench, now=lambda: NOON + timedelta(minutes=2)).context).adapters
@@ -105,7 +111,10 @@ def test_a_dry_run_ends_nothing(planned: tuple[Bench, str]) -> None:
     with claimed(replace(bench, actor="working:7").context.adapters, keys_of(run).claims):
         take_over(overlaid(bench.context).adapters, run, WHY)
 
-        with pytest.raises(ClaimedError, match="working:7"), claimed(bench.context.adapters, keys_of(run).claims):
+        with (
+            pytest.raises(ClaimedError, match="working:7"),
+            claimed(bench.context.adapters, keys_of(run).claims),
+        ):
             pass
 
 
@@ -118,7 +127,9 @@ def test_a_claim_that_nobody_holds_is_not_taken_over(planned: tuple[Bench, str])
         take_over(bench.context.adapters, "bank-20261120-00000000", WHY)
 
 
-def test_the_history_tells_whose_claim_was_ended_by_whom_and_why(planned: tuple[Bench, str]) -> None:
+def test_the_history_tells_whose_claim_was_ended_by_whom_and_why(
+    planned: tuple[Bench, str],
+) -> None:
     bench, run = planned
 
     with claimed(replace(bench, actor="dead:7").context.adapters, keys_of(run).claims):

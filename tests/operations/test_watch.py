@@ -19,7 +19,15 @@ from prometheus_client.openmetrics import parser
 from flows.adapters.gpg_sealer import PlainSealer
 from flows.adapters.local import LocalStore
 from flows.errors import CardlinkError
-from flows.operations.alerts import KINDS, Failure, holding, open_alerts, record_notified, watch, write_metrics
+from flows.operations.alerts import (
+    KINDS,
+    Failure,
+    holding,
+    open_alerts,
+    record_notified,
+    watch,
+    write_metrics,
+)
 from flows.operations.remediation import close_break, dismiss
 from flows.reports.rebuild import rebuild
 from flows.runs.chunks import move
@@ -53,7 +61,8 @@ def at(bench: Bench, moment: datetime, **tables: object) -> Bench:
     return replace(bench, now=lambda: moment, issuer=issuer(**tables) if tables else bench.issuer)
 
 
-Shown = Iterator[Bench | tuple[Bench, Failure]]  # the bench where the cause is there, then where it is gone
+# the bench where the cause is there, then where it is gone
+Shown = Iterator[Bench | tuple[Bench, Failure]]
 
 
 def missing(folder: Path) -> Shown:
@@ -64,7 +73,12 @@ def missing(folder: Path) -> Shown:
 
 
 def waiting(folder: Path) -> Shown:
-    bench = at(local_bench(folder), NOON, schedule={"extract_by": "03:00:00"}, source={"done_marker": ".done"})
+    bench = at(
+        local_bench(folder),
+        NOON,
+        schedule={"extract_by": "03:00:00"},
+        source={"done_marker": ".done"},
+    )
     extract = bench.drop(5)
     yield bench
     bench.drop_bytes(b"", f"{extract}.done")
@@ -72,7 +86,8 @@ def waiting(folder: Path) -> Shown:
 
 
 def skipped(folder: Path) -> Shown:
-    bench = at(local_bench(folder), NOON, schedule={"days": ["mon", "tue", "wed", "thu"]})  # NOON is a Friday
+    # NOON is a Friday
+    bench = at(local_bench(folder), NOON, schedule={"days": ["mon", "tue", "wed", "thu"]})
     yield bench
     yield at(bench, NOON + timedelta(days=3))
 
@@ -87,7 +102,9 @@ def empty(folder: Path) -> Shown:
 
 
 def refused(folder: Path) -> Shown:
-    """Refuse an extract; commit a corrected one of another name, while the refused one stays where it is."""
+    """Refuse an extract; commit a corrected one of another name, while the refused one stays where
+    it is.
+    """
     bench = local_bench(folder, limits={"max_reject_rate": 0.01})
     with pytest.raises(CardlinkError):
         bench.submit(bench.drop(50, bad=0.3))
@@ -159,7 +176,9 @@ def departing(folder: Path) -> Shown:
         bench.submit(bench.drop(80, f"bank-2026110{seed + 1}.csv", seed=seed))
     out = BytesIO()
     write_sample(out, 80, bad=0.0, seed=6, as_of=DAY)
-    odd = pl.read_csv(out.getvalue(), infer_schema=False).with_columns(pl.lit(None, pl.String).alias(EMAIL))
+    odd = pl.read_csv(out.getvalue(), infer_schema=False).with_columns(
+        pl.lit(None, pl.String).alias(EMAIL)
+    )
     odd_name = bench.drop_bytes(odd.write_csv().encode(), "bank-20261106.csv")
     bench.submit(odd_name)
     yield bench
@@ -216,7 +235,13 @@ def test_an_alert_of_each_kind_is_told_once_when_its_cause_comes_and_once_when_i
 
     for bench in STORIES[kind](tmp_path):
         for _ in range(2):
-            looks.append([one for one in look(*(bench if isinstance(bench, tuple) else [bench])) if one[0] == kind])
+            looks.append(
+                [
+                    one
+                    for one in look(*(bench if isinstance(bench, tuple) else [bench]))
+                    if one[0] == kind
+                ]
+            )
 
     assert looks == [[(kind, True)], [], [(kind, False)], []]
 
@@ -233,7 +258,9 @@ def test_a_refused_extract_is_not_over_with_one_that_had_come_before_it(tmp_path
     found = watch(bench.context)
 
     assert [("run-refused", True)] == [(one.alert.kind, one.opened) for one in found]
-    assert re.search(r"was refused: bank/extracts/bank-20261120-2.csv.* of 50 rows", found[0].alert.text)
+    assert re.search(
+        r"was refused: bank/extracts/bank-20261120-2.csv.* of 50 rows", found[0].alert.text
+    )
 
 
 def test_a_quiet_night_has_nothing_to_tell(tmp_path: Path) -> None:
@@ -256,7 +283,9 @@ def test_a_refused_run_is_told_once_and_closes_with_its_commit(tmp_path: Path) -
     assert looks == [[("run-refused", True)], [], [("run-refused", False)], []]
 
 
-def test_a_refused_run_closes_when_a_corrected_file_of_that_name_is_committed(tmp_path: Path) -> None:
+def test_a_refused_run_closes_when_a_corrected_file_of_that_name_is_committed(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
     with pytest.raises(CardlinkError):
         bench.submit(bench.drop(50, bad=0.3))
@@ -270,7 +299,9 @@ def test_a_refused_run_closes_when_a_corrected_file_of_that_name_is_committed(tm
     assert looks == [[("run-refused", True)], [], [("run-refused", False)]]
 
 
-def test_a_run_that_was_planned_anew_takes_the_alert_of_the_one_before_with_it(tmp_path: Path) -> None:
+def test_a_run_that_was_planned_anew_takes_the_alert_of_the_one_before_with_it(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
     extract = bench.drop(50, bad=0.3)
     with pytest.raises(CardlinkError):
@@ -296,7 +327,11 @@ def test_a_refused_resubmission_is_told_though_it_is_of_no_whole_extract(tmp_pat
 
 def _foreign(what: str, key: str) -> Exception | None:
     """Refuse to publish the chunk of a second run."""
-    return StoreDeniedError(place=key, code="403") if what == "create" and "-r2-00001.csv" in key else None
+    return (
+        StoreDeniedError(place=key, code="403")
+        if what == "create" and "-r2-00001.csv" in key
+        else None
+    )
 
 
 @pytest.mark.parametrize("way", ["opened", "dismissed", "put back"])
@@ -329,7 +364,9 @@ def test_yesterdays_extract_is_not_todays(tmp_path: Path) -> None:
 
 
 def test_an_issuer_that_never_had_an_extract_misses_its_first(tmp_path: Path) -> None:
-    bench = at(local_bench(tmp_path), NOON, schedule={"extract_by": "03:00:00"}, source={"sidecar": "ctl"})
+    bench = at(
+        local_bench(tmp_path), NOON, schedule={"extract_by": "03:00:00"}, source={"sidecar": "ctl"}
+    )
 
     looks = [look(bench)]
     bench.drop_bytes(b"count=5\n", "bank-20261120.csv.ctl")  # no extract by itself
@@ -338,8 +375,13 @@ def test_an_issuer_that_never_had_an_extract_misses_its_first(tmp_path: Path) ->
     assert looks == [[("extract-missing", True)], []]
 
 
-def test_an_extract_without_its_marker_is_told_by_its_hour_with_what_it_waits_for(tmp_path: Path) -> None:
-    tables = {"schedule": {"extract_by": "03:00:00"}, "source": {"sidecar": "ctl", "done_marker": ".done"}}
+def test_an_extract_without_its_marker_is_told_by_its_hour_with_what_it_waits_for(
+    tmp_path: Path,
+) -> None:
+    tables = {
+        "schedule": {"extract_by": "03:00:00"},
+        "source": {"sidecar": "ctl", "done_marker": ".done"},
+    }
     bench = at(local_bench(tmp_path), NOON, **tables)
     bench.drop(5, "bank-20261120.csv")
     bench.drop_bytes(b"count=5\n", "bank-20261120.csv.ctl")
@@ -349,12 +391,19 @@ def test_an_extract_without_its_marker_is_told_by_its_hour_with_what_it_waits_fo
     bench.drop_bytes(b"", "bank-20261120.csv.done")
     looks.append(look(bench))
 
-    assert told == ["bank-20261120.csv is not taken yet: there is no bank/extracts/bank-20261120.csv.done"]
+    assert told == [
+        "bank-20261120.csv is not taken yet: there is no bank/extracts/bank-20261120.csv.done"
+    ]
     assert looks == [[("extract-waiting", True)], [("extract-waiting", False)]]
 
 
 def test_a_whole_extract_of_the_day_leaves_one_that_came_later_its_time(tmp_path: Path) -> None:
-    bench = at(local_bench(tmp_path), NOON, schedule={"extract_by": "03:00:00"}, source={"done_marker": ".done"})
+    bench = at(
+        local_bench(tmp_path),
+        NOON,
+        schedule={"extract_by": "03:00:00"},
+        source={"done_marker": ".done"},
+    )
     bench.drop(5, "bank-1.csv")
     bench.drop_bytes(b"", "bank-1.csv.done")
     bench.drop(5, "bank-2.csv", seed=1)
@@ -367,8 +416,12 @@ def test_a_whole_extract_of_the_day_leaves_one_that_came_later_its_time(tmp_path
     assert looks == [[], [("extract-waiting", True)]]
 
 
-@pytest.mark.parametrize(("policy", "told_of"), [("alert", [("empty-extract", True)]), ("allow", [])])
-def test_an_empty_extract_is_told_by_policy(tmp_path: Path, policy: str, told_of: list[tuple[str, bool]]) -> None:
+@pytest.mark.parametrize(
+    ("policy", "told_of"), [("alert", [("empty-extract", True)]), ("allow", [])]
+)
+def test_an_empty_extract_is_told_by_policy(
+    tmp_path: Path, policy: str, told_of: list[tuple[str, bool]]
+) -> None:
     bench = at(local_bench(tmp_path), NOON, alerts={"empty_extract": policy})
     extract = bench.drop_bytes(portal_csv(portal_rows({})).splitlines(keepends=True)[0])
 
@@ -381,15 +434,21 @@ def test_an_empty_extract_is_told_by_policy(tmp_path: Path, policy: str, told_of
 def test_a_key_that_ends_soon_is_told_once(tmp_path: Path) -> None:
     key = keys.lasting(10)
     bench = replace(
-        local_bench(tmp_path, portal={"fingerprints": [key.fingerprint]}), key=key, now=lambda: datetime.now(UTC)
+        local_bench(tmp_path, portal={"fingerprints": [key.fingerprint]}),
+        key=key,
+        now=lambda: datetime.now(UTC),
     )
 
     found = watch(bench.context)
 
-    assert [(change.alert.kind, change.alert.subject) for change in found] == [("key-ending", key.fingerprint)]
+    assert [(change.alert.kind, change.alert.subject) for change in found] == [
+        ("key-ending", key.fingerprint)
+    ]
 
 
-def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(tmp_path: Path) -> None:
+def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(
+    tmp_path: Path,
+) -> None:
     key = key_kinds.key("ed25519", key_kinds.sub(ends="10d"))
     now = datetime.now(UTC)
     ending = local_bench(tmp_path, portal={"fingerprints": [key.fingerprint]})
@@ -398,9 +457,9 @@ def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(tmp
 
     found = watch(replace(ending, key=key, now=lambda: now).context)
 
-    assert [("key-ending", f"Encryption subkey {found[0].alert.subject[-16:]} of key {key.fingerprint}")] == [
-        (change.alert.kind, change.alert.text.partition(" expires on ")[0]) for change in found
-    ]
+    assert [
+        ("key-ending", f"Encryption subkey {found[0].alert.subject[-16:]} of key {key.fingerprint}")
+    ] == [(change.alert.kind, change.alert.text.partition(" expires on ")[0]) for change in found]
     assert [] == watch(unsealed)
 
 
@@ -411,7 +470,11 @@ def test_a_watcher_killed_before_telling_leaves_it_to_the_next(tmp_path: Path) -
     killed = watch(bench.context, [failure])
     found = look(bench, failure)
 
-    assert [(change.alert.kind, change.opened) for change in killed] == found == [("flow-failed", True)]
+    assert (
+        [(change.alert.kind, change.opened) for change in killed]
+        == found
+        == [("flow-failed", True)]
+    )
     assert look(bench, failure) == []
 
 
@@ -437,7 +500,11 @@ def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
 
     text = write_metrics(bench.context)
 
-    samples = {(s.name, *sorted(s.labels.items())): s.value for family in read_back(text) for s in family.samples}
+    samples = {
+        (s.name, *sorted(s.labels.items())): s.value
+        for family in read_back(text)
+        for s in family.samples
+    }
     name = ("issuer", BANK)
     assert samples["cardlink_rows", ("fate", "read"), name] == run.counts.read
     assert samples["cardlink_chunks", name, ("state", "waiting")] == len(run.chunks)
@@ -448,7 +515,9 @@ def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
 
 def test_a_gap_in_the_sequence_is_told_and_closes_when_it_is_filled(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, source={"sequence": "-([0-9]{3})[.]csv$"})
-    first, missed, third = (bench.drop(20, f"bank-202611{18 + at}-00{at}.csv", seed=at) for at in range(3))
+    first, missed, third = (
+        bench.drop(20, f"bank-202611{18 + at}-00{at}.csv", seed=at) for at in range(3)
+    )
     bench.submit(first)
 
     with pytest.raises(CardlinkError, match="expected 1"):

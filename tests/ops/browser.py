@@ -1,4 +1,6 @@
-"""A real headless Chromium, driven through its DevTools protocol: go, look, click, type, take a picture."""
+"""A real headless Chromium, driven through its DevTools protocol: go, look, click, type, take a
+picture.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,16 @@ from websockets.sync.connection import Connection
 
 from tests.leftovers import ended
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+QUIET = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 QUIET += [
     "--disable-component-update",
     "--disable-sync",
@@ -30,7 +40,8 @@ QUIET += [
 PATIENCE = 300.0  # seconds: a machine with other work is slow, not wrong
 LARGEST = 1 << 26  # bytes of a message: a picture of a long page
 
-# The visible element whose own text is this, the last one laid out: dialogs and menus come after the page.
+# The visible element whose own text is this, the last one laid out: dialogs and menus come after
+# the page.
 FIND = """(text) => [...document.querySelectorAll('button, a, label, span, div, li, p, h1, h2, h3, h4')].filter(
   one => one.offsetParent !== null && one.innerText && one.innerText.trim() === text).pop()"""
 
@@ -60,7 +71,9 @@ class Page:
 
     def js(self, expression: str) -> Any:
         """Return the value of an expression in the page."""
-        done = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        done = self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         return done["result"].get("value")
 
     def go(self, url: str) -> None:
@@ -71,7 +84,9 @@ class Page:
         """Wait until an expression holds in the page."""
         end = time.monotonic() + seconds
         while not self.js(f"Boolean({expression})"):
-            assert time.monotonic() < end, f"not in {seconds} s: {expression}\n{self.text()[-2000:]}"
+            assert time.monotonic() < end, (
+                f"not in {seconds} s: {expression}\n{self.text()[-2000:]}"
+            )
             time.sleep(0.1)
 
     def see(self, text: str, seconds: float = PATIENCE) -> None:
@@ -102,7 +117,13 @@ class Page:
 
     def size(self, width: int, height: int) -> None:
         """Set the size of the window."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def picture(self, path: Path) -> None:
         """Write what is seen as a PNG."""
@@ -115,12 +136,24 @@ class Page:
 def browser(folder: Path) -> Iterator[Page]:
     """Run a browser with a profile of its own until the block ends."""
     assert CHROMIUM is not None
-    command = [CHROMIUM, *QUIET, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    command = [
+        CHROMIUM,
+        *QUIET,
+        "--remote-debugging-port=0",
+        f"--user-data-dir={folder}",
+        "about:blank",
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     with ended(process):
         port = _port(folder / "DevToolsActivePort")
         with urlopen(f"http://127.0.0.1:{port}/json", timeout=PATIENCE) as answer:
-            address = next(one["webSocketDebuggerUrl"] for one in json.loads(answer.read()) if one["type"] == "page")
+            address = next(
+                one["webSocketDebuggerUrl"]
+                for one in json.loads(answer.read())
+                if one["type"] == "page"
+            )
         with connect(address, max_size=LARGEST) as wire:
             yield Page(wire)
 

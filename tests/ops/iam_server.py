@@ -1,9 +1,10 @@
-"""A moto server that judges requests of S3 as AWS does: identity policies and the bucket's own, with their conditions.
+"""A moto server that judges requests of S3 as AWS does: identity policies and the bucket's own,
+with their conditions.
 
-moto itself knows actions and resources. Added here: conditions, the rights that a header needs (a lock, a KMS key), and
-the policy of the bucket. The key `test` is the account's owner, whom only a bucket's policy refuses. Every right that a
-request used is a line of the file IAM_LOG: Sid and action. Loopback counts as TLS, but for a request with the header
-X-In-The-Clear.
+moto itself knows actions and resources. Added here: conditions, the rights that a header needs (a
+lock, a KMS key), and the policy of the bucket. The key `test` is the account's owner, whom only a
+bucket's policy refuses. Every right that a request used is a line of the file IAM_LOG: Sid and
+action. Loopback counts as TLS, but for a request with the header X-In-The-Clear.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ OWNER = "test"
 
 
 def like(patterns: Any, text: str) -> bool:
-    """Return whether a text is like one of the patterns, in which `*` is any text and `?` any character."""
+    """Return whether a text is like one of the patterns, in which `*` is any text and `?` any
+    character.
+    """
     each = [patterns] if isinstance(patterns, str) else patterns
     parts = (re.escape(one).replace(r"\*", ".*").replace(r"\?", ".") for one in each)
     return any(re.fullmatch(part, text, re.DOTALL) for part in parts)
@@ -45,14 +48,20 @@ def holds(operator: str, key: str, wanted: Any, context: Mapping[str, str]) -> b
     raise ValueError(f"a policy has the condition {operator}, which this server does not know")
 
 
-def applies(statement: Mapping[str, Any], action: str, resource: str, context: Mapping[str, str]) -> bool:
+def applies(
+    statement: Mapping[str, Any], action: str, resource: str, context: Mapping[str, str]
+) -> bool:
     """Return whether a statement is about a request."""
     conditions = [
         holds(operator, key, wanted, context)
         for operator, keys in statement.get("Condition", {}).items()
         for key, wanted in keys.items()
     ]
-    return like(statement["Action"], action) and like(statement["Resource"], resource) and all(conditions)
+    return (
+        like(statement["Action"], action)
+        and like(statement["Resource"], resource)
+        and all(conditions)
+    )
 
 
 def needed(request: Any, action: str, resource: str) -> Iterator[tuple[str, str]]:
@@ -121,6 +130,7 @@ def statements(request: Any, kind: type) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     with (
         patch.object(ActionAuthenticatorMixin, "_authenticate_and_authorize_action", authorize),
-        patch.object(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL),  # moto fails every condition
+        # moto fails every condition
+        patch.object(FakeBucket, "get_permission", lambda *_: PermissionResult.NEUTRAL),
     ):
         main()

@@ -1,4 +1,6 @@
-"""Pictures of the Prefect UI after a night, kept under deploy/screenshots: `make screenshots-ui` (needs a Chromium)."""
+"""Pictures of the Prefect UI after a night, kept under deploy/screenshots: `make screenshots-ui`
+(needs a Chromium).
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "stage").mkdir()
-        take(stack.enter_context(on_stage(folder / "stage")), stack.enter_context(browser(folder / "chromium")))
+        take(
+            stack.enter_context(on_stage(folder / "stage")),
+            stack.enter_context(browser(folder / "chromium")),
+        )
     sys.stdout.write(f"pictures are in {PLACE}\n")
 
 

@@ -1,4 +1,6 @@
-"""A stage for an operator: a real Prefect server (on PostgreSQL where installed), a worker, a webhook receiver."""
+"""A stage for an operator: a real Prefect server (on PostgreSQL where installed), a worker, a
+webhook receiver.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,16 @@ from tests.servers import free_port
 ROOT = Path(__file__).parent.parent.parent
 POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))), None)
 PATIENCE = 900.0  # seconds: a machine with other work is slow, not wrong
-LATE = "late-bank"  # an issuer whose extract does not come, with no night on any day of this century
+# an issuer whose extract does not come, with no night on any day of this century
+LATE = "late-bank"
 FAST = {
     "PREFECT_WORKER_QUERY_SECONDS": "1",
     "PREFECT_SERVER_METRICS_ENABLED": "true",
     "PREFECT_SERVER_ENCRYPTION_KEY": "c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMhISE=",
 }
-BY_HAND = {one.form.name for one in ENTRIES if isinstance(one.form, Form) and one.form.actor == "required"}
+BY_HAND = {
+    one.form.name for one in ENTRIES if isinstance(one.form, Form) and one.form.actor == "required"
+}
 
 
 class Run(NamedTuple):
@@ -61,7 +66,12 @@ class Stage(NamedTuple):
     def call(self, path: str, body: object = None, method: str = "") -> Any:
         """Call Prefect's own interface."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(f"{self.url}/api/{path}", data, {"Content-Type": "application/json"}, method=method or None)
+        request = Request(
+            f"{self.url}/api/{path}",
+            data,
+            {"Content-Type": "application/json"},
+            method=method or None,
+        )
         with urlopen(request, timeout=PATIENCE) as answer:
             content = answer.read()
         return json.loads(content) if content else None
@@ -73,7 +83,10 @@ class Stage(NamedTuple):
     def start(self, deployment: str, **parameters: object) -> str:
         """Start a run as the UI does, a form by hand in the name of a person; return its id."""
         parameters = {**({"actor": "tester"} if deployment in BY_HAND else {}), **parameters}
-        created = self.call(f"deployments/{self.deployments()[deployment]}/create_flow_run", {"parameters": parameters})
+        created = self.call(
+            f"deployments/{self.deployments()[deployment]}/create_flow_run",
+            {"parameters": parameters},
+        )
         return str(created["id"])
 
     def refusal(self, deployment: str, **parameters: object) -> str:
@@ -92,10 +105,19 @@ class Stage(NamedTuple):
 
         def logs() -> list[str]:  # the last lines come in a batch after the end
             lines = self.call("logs/filter", wanted)
-            last = any("Finished in state" in line["message"] and line["task_run_id"] is None for line in lines)
+            last = any(
+                "Finished in state" in line["message"] and line["task_run_id"] is None
+                for line in lines
+            )
             return [str(line["message"]) for line in lines] if last else []
 
-        return Run(run, found["name"], found["state"]["name"], found["state"]["message"] or "", wait_for(logs))
+        return Run(
+            run,
+            found["name"],
+            found["state"]["name"],
+            found["state"]["message"] or "",
+            wait_for(logs),
+        )
 
     def do(self, deployment: str, **parameters: object) -> Run:
         """Start a run and wait for its end."""
@@ -106,8 +128,13 @@ class Stage(NamedTuple):
         return {one["key"]: one for one in self.call("artifacts/latest/filter", {"limit": 200})}
 
     def newest(self, deployment: str, other_than: str = "") -> str:
-        """Return the id of the newest run of a deployment, nothing where it is the one that is known."""
-        wanted = {"flow_runs": {"deployment_id": {"any_": [self.deployments()[deployment]]}}, "limit": 1}
+        """Return the id of the newest run of a deployment, nothing where it is the one that is
+        known.
+        """
+        wanted = {
+            "flow_runs": {"deployment_id": {"any_": [self.deployments()[deployment]]}},
+            "limit": 1,
+        }
         found = self.call("flow_runs/filter", {**wanted, "sort": "EXPECTED_START_TIME_DESC"})
         return next((str(one["id"]) for one in found if one["id"] != other_than), "")
 
@@ -119,7 +146,9 @@ class Stage(NamedTuple):
     def cardlink(self, *arguments: str) -> dict[str, Any]:
         """Run a command of the command line beside the flows."""
         starter = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "--json"]
-        done = subprocess.run([*starter, *arguments], cwd=self.folder, env=self.settings, capture_output=True)
+        done = subprocess.run(
+            [*starter, *arguments], cwd=self.folder, env=self.settings, capture_output=True
+        )
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
@@ -143,7 +172,9 @@ def on_stage(folder: Path) -> Iterator[Stage]:
         settings = {**environment(folder, port, free_port()), **FAST, "PYTHONPATH": str(ROOT)}
         database = "SQLite"
         if POSTGRES is not None:
-            settings["PREFECT_API_DATABASE_CONNECTION_URL"] = stack.enter_context(postgres(POSTGRES.parent))
+            settings["PREFECT_API_DATABASE_CONNECTION_URL"] = stack.enter_context(
+                postgres(POSTGRES.parent)
+            )
             database = "PostgreSQL"
         settings["CARDLINK_ALERT_WEBHOOK"] = stack.enter_context(receiver(delivered))
         stack.enter_context(server(settings, folder / "server.log", port))
@@ -155,9 +186,13 @@ def on_stage(folder: Path) -> Iterator[Stage]:
 
 
 def install(on: Stage) -> str:
-    """Install deployments, channels and automations, without schedules that come between; return what it says."""
+    """Install deployments, channels and automations, without schedules that come between; return
+    what it says.
+    """
     command = [sys.executable, "-m", "flows.cli", "install"]
-    said = subprocess.run(command, env=on.settings, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        command, env=on.settings, check=True, capture_output=True, text=True
+    ).stdout
     unscheduled(on)
     return said
 
@@ -166,13 +201,20 @@ def unscheduled(on: Stage) -> None:
     """Pause every deployment, and take away the runs that are planned already."""
     for deployment in on.deployments().values():
         on.call(f"deployments/{deployment}", {"paused": True}, "PATCH")
-    for run in on.call("flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}):
+    for run in on.call(
+        "flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
+    ):
         on.call(f"flow_runs/{run['id']}", method="DELETE")
 
 
 def late_bank(on: Stage) -> None:
     """Add an issuer whose extract does not come."""
-    text = (on.folder / f"{ISSUER}.toml").read_text().replace(f'"{ISSUER}"', f'"{LATE}"').replace(f"{ISSUER}-*", "*")
+    text = (
+        (on.folder / f"{ISSUER}.toml")
+        .read_text()
+        .replace(f'"{ISSUER}"', f'"{LATE}"')
+        .replace(f"{ISSUER}-*", "*")
+    )
     calendar = '\n[schedule]\nextract_by = 00:00:00\n[alerts]\nreport_url = "https://reports.example.com/cards"\n'
     (on.folder / f"{LATE}.toml").write_text(text + calendar)
     install(on)
@@ -206,11 +248,29 @@ def postgres(programs: Path) -> Iterator[str]:
         shutil.chown(folder, user, user)
     options: dict[str, Any] = {"user": user, "group": user, "cwd": folder}
     options |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    made = ["--auth", "trust", "--username", "prefect", "--no-sync", "--no-instructions", "--pgdata", "data"]
+    made = [
+        "--auth",
+        "trust",
+        "--username",
+        "prefect",
+        "--no-sync",
+        "--no-instructions",
+        "--pgdata",
+        "data",
+    ]
     subprocess.run([str(programs / "initdb"), *made], check=True, **options)
-    quick = ["-c", "fsync=off", "-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1"]
+    quick = [
+        "-c",
+        "fsync=off",
+        "-c",
+        "unix_socket_directories=",
+        "-c",
+        "listen_addresses=127.0.0.1",
+    ]
     process = subprocess.Popen(
-        [str(programs / "postgres"), "-D", "data", "-p", str(port), *quick], start_new_session=True, **options
+        [str(programs / "postgres"), "-D", "data", "-p", str(port), *quick],
+        start_new_session=True,
+        **options,
     )
     try:
         ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]

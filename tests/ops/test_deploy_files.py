@@ -29,7 +29,14 @@ from flows.wiring import CHANNELS
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
-BRANCHES = ("CardlinkError", "ExtractError", "GateError", "OperatorError", "TryAgainError", "BalanceError")
+BRANCHES = (
+    "CardlinkError",
+    "ExtractError",
+    "GateError",
+    "OperatorError",
+    "TryAgainError",
+    "BalanceError",
+)
 
 
 def run(*command: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -57,7 +64,9 @@ def test_every_parameter_of_a_deployed_flow_has_a_help_text_and_there_are_at_mos
         module, _, name = one["entrypoint"].partition(":")
         shown = getattr(importlib.import_module(module), name).parameters.model_dump()["properties"]
         assert len(shown.keys() - {"actor", "approve"}) <= 8  # those two are the same in every form
-        assert [parameter for parameter, described in shown.items() if not described.get("description")] == []
+        assert [
+            parameter for parameter, described in shown.items() if not described.get("description")
+        ] == []
 
 
 def all_errors() -> set[str]:
@@ -67,7 +76,8 @@ def all_errors() -> set[str]:
     while classes:
         one = classes.pop()
         classes += one.__subclasses__()
-        found |= {one.__name__} if one.__module__.startswith("flows.") else set()  # tests have some of their own
+        # tests have some of their own
+        found |= {one.__name__} if one.__module__.startswith("flows.") else set()
     return {name for name in found if name not in BRANCHES}
 
 
@@ -90,7 +100,9 @@ def test_the_runbook_has_every_kind_of_alert_and_every_automation() -> None:
     runbook = (DEPLOY / "RUNBOOK.md").read_text()
 
     assert [kind for kind in KINDS if f"| `{kind}` |" not in runbook] == []
-    assert [one["name"] for one in automations()[2:] if f"`{one['name']}` (Prefect)" not in runbook] == []
+    assert [
+        one["name"] for one in automations()[2:] if f"`{one['name']}` (Prefect)" not in runbook
+    ] == []
 
 
 def test_the_automations_are_ones_prefect_takes_with_and_without_a_channel() -> None:
@@ -99,13 +111,21 @@ def test_the_automations_are_ones_prefect_takes_with_and_without_a_channel() -> 
     assert {one.actions[0].type for one in made} == {"do-nothing", "send-notification"}
 
 
-@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # the library under Prefect's notifications imports it
+# the library under Prefect's notifications imports it
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
 def test_every_channel_of_the_environment_makes_a_notification_block() -> None:
     url = "https://hooks.example.com/x"
 
-    made = notifications(dict(zip(CHANNELS, (url, url, "a" * 32, "ops@example.com", "", "key"), strict=True)))
+    made = notifications(
+        dict(zip(CHANNELS, (url, url, "a" * 32, "ops@example.com", "", "key"), strict=True))
+    )
 
-    assert set(made) == {"cardlink-webhook", "cardlink-slack", "cardlink-pagerduty", "cardlink-email"}
+    assert set(made) == {
+        "cardlink-webhook",
+        "cardlink-slack",
+        "cardlink-pagerduty",
+        "cardlink-email",
+    }
     assert notifications(dict.fromkeys(CHANNELS, "")) == {}
 
 
@@ -122,13 +142,17 @@ def test_the_templates_of_the_environment_name_every_variable_and_hold_no_secret
 
 
 def test_the_compose_file_fits_its_schema_and_every_service_is_confined() -> None:
-    done = run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+    done = run(
+        BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml"
+    )
 
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     assert done.returncode == 0, done.stdout
     hardened = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
     assert [name for name, one in services.items() if not hardened.items() <= one.items()] == []
-    assert all(port.startswith("127.0.0.1:") for one in services.values() for port in one.get("ports", []))
+    assert all(
+        port.startswith("127.0.0.1:") for one in services.values() for port in one.get("ports", [])
+    )
 
 
 def test_the_kubernetes_manifests_fit_their_schemas() -> None:
@@ -163,7 +187,9 @@ def test_the_job_of_the_kubernetes_template_fits_its_schema(tmp_path: Path) -> N
     template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
     job = filled(template["job_configuration"]["job_manifest"], template["variables"]["properties"])
     container = job["spec"]["template"]["spec"]["containers"][0]
-    container.update(env=[{"name": name, "value": value} for name, value in container["env"].items()], args=["x"])
+    container.update(
+        env=[{"name": name, "value": value} for name, value in container["env"].items()], args=["x"]
+    )
     job["metadata"]["name"] = "a-run"  # the cluster makes it of generateName
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
 
@@ -176,7 +202,9 @@ def test_the_job_of_the_kubernetes_template_fits_its_schema(tmp_path: Path) -> N
 
 def test_the_ecs_task_is_one_the_service_model_takes() -> None:
     template = json.loads((DEPLOY / "ecs" / "job-template.json").read_text())
-    task = filled(template["job_configuration"]["task_definition"], template["variables"]["properties"])
+    task = filled(
+        template["job_configuration"]["task_definition"], template["variables"]["properties"]
+    )
     task = {**task, "cpu": str(task["cpu"]), "memory": str(task["memory"])}
     task["containerDefinitions"][0].setdefault("name", "cardlink")
     model = (
@@ -201,26 +229,39 @@ def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
     assert all(re.search(r":\d+\.\d+\.\d+", base) for base in bases)
     assert users == ["10001:10001"]
     assert "gnupg" in text
-    assert ["--require-hashes --no-deps -r ${REQUIREMENTS}", "--no-deps --no-build-isolation ."] == installed
+    assert [
+        "--require-hashes --no-deps -r ${REQUIREMENTS}",
+        "--no-deps --no-build-isolation .",
+    ] == installed
     names = {name for line in copied for name in line.split()}
     assert [name for name in names if not (ROOT / name).exists()] == []
 
 
 def test_what_an_operator_keeps_beside_the_compose_file_is_not_sent_to_a_build() -> None:
-    ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    ignored = [
+        line
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     text = (DEPLOY / "compose.yaml").read_text()
 
-    kept = {f"deploy/{folder}" for folder in re.findall(r"\./(issuers|secrets)\b", text)} | {"deploy/env/*.env"}
+    kept = {f"deploy/{folder}" for folder in re.findall(r"\./(issuers|secrets)\b", text)} | {
+        "deploy/env/*.env"
+    }
 
     let_in = [line for line in ignored if line.startswith("!")]
     assert "*" == ignored[0]
     assert kept <= set(ignored[1 + len(let_in) :])  # after what lets the folder in
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    copied = re.findall(
+        r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE
+    )
     roots = {f"!{name.partition('/')[0]}" for line in copied for name in line.split()}
     assert set(let_in) == roots
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for unit in sorted((DEPLOY / "systemd").iterdir()):
         text = (
@@ -243,7 +284,11 @@ def test_the_lifecycle_rules_are_ones_s3_takes_and_reach_no_source() -> None:
     shape = model.operation_model("PutBucketLifecycleConfiguration").input_shape
     report = ParamValidator().validate({"Bucket": "b", "LifecycleConfiguration": rules}, shape)
 
-    expiring = [one["Filter"]["Prefix"] for one in rules["Rules"] if one.keys() & {"NoncurrentVersionExpiration"}]
+    expiring = [
+        one["Filter"]["Prefix"]
+        for one in rules["Rules"]
+        if one.keys() & {"NoncurrentVersionExpiration"}
+    ]
     assert report.generate_report() == ""
     assert expiring == ["PREFIX/ISSUER/runs/"]
 

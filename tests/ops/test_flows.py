@@ -1,4 +1,6 @@
-"""What the flow files decide themselves, without a server: what is retried, and what the forms take."""
+"""What the flow files decide themselves, without a server: what is retried, and what the forms
+take.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) 
         ("mend close", "place", "chunk 7", "row 7"),
     ],
 )
-def test_a_free_field_takes_what_it_is_for_and_never_a_card_number(verb: str, name: str, good: Any, bad: Any) -> None:
+def test_a_free_field_takes_what_it_is_for_and_never_a_card_number(
+    verb: str, name: str, good: Any, bad: Any
+) -> None:
     adapter = TypeAdapter(kind_of(parameters(entry_of(verb))[name]))
 
     assert good == adapter.validate_python(good)
@@ -77,7 +81,9 @@ def test_a_free_field_takes_what_it_is_for_and_never_a_card_number(verb: str, na
         ("3782 822463 10005 was refused", False),
     ],
 )
-def test_a_reason_with_dates_and_tickets_is_taken_and_one_with_a_card_is_not_stored(text: str, taken: bool) -> None:
+def test_a_reason_with_dates_and_tickets_is_taken_and_one_with_a_card_is_not_stored(
+    text: str, taken: bool
+) -> None:
     schema = TypeAdapter(kind_of(parameters(entry_of("outbox hold"))["reason"])).json_schema()
 
     assert taken == Draft202012Validator(schema).is_valid(text)
@@ -108,9 +114,13 @@ def test_every_entry_has_a_form_that_is_deployed_or_says_why_it_has_none() -> No
 
     formed = {one.form.name for one in ENTRIES if isinstance(one.form, Form)}
 
-    assert {f"flows.forms:{name}" for name in formed} == {one for one in deployed if one.startswith("flows.forms:")}
+    assert {f"flows.forms:{name}" for name in formed} == {
+        one for one in deployed if one.startswith("flows.forms:")
+    }
     assert {flow.name for flow in vars(forms).values() if isinstance(flow, Flow)} == formed
-    assert [one.name for one in ENTRIES if not isinstance(one.form, Form) and " " not in one.form] == []
+    assert [
+        one.name for one in ENTRIES if not isinstance(one.form, Form) and " " not in one.form
+    ] == []
 
 
 def command_of(entry: Entry[...]) -> dict[str, click.Parameter]:
@@ -126,7 +136,9 @@ FORMED = [pytest.param(one, one.form, id=one.name) for one in ENTRIES if isinsta
 
 
 @pytest.mark.parametrize(("entry", "form"), FORMED)
-def test_names_choices_and_defaults_of_a_form_are_those_of_its_command(entry: Entry[...], form: Form) -> None:
+def test_names_choices_and_defaults_of_a_form_are_those_of_its_command(
+    entry: Entry[...], form: Form
+) -> None:
     fields = inspect.signature(flow_of(form).fn).parameters
     typed, declared = command_of(entry), parameters(entry)
     chosen = {name for choice in form.choices for sets in choice.sets.values() for name in sets}
@@ -137,7 +149,9 @@ def test_names_choices_and_defaults_of_a_form_are_those_of_its_command(entry: En
         default = declared[name].default
         every = all(name in parameters(one) for one in ENTRIES if one.form is form)
         assert typed[name].required == (default is REQUIRED)
-        assert fields[name].default in ((default or None, default) if every else (default or None, "", forms.NONE))
+        assert fields[name].default in (
+            (default or None, default) if every else (default or None, "", forms.NONE)
+        )
     named = {"required": REQUIRED, "optional": "", "none": None}[form.actor]
     assert named == (fields["actor"].default if "actor" in fields else None)
     for choice in form.choices:
@@ -165,7 +179,9 @@ def test_every_parameter_of_a_verb_has_its_help(entry: Entry[...]) -> None:
 
 def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
     @entry("praise", form=Form("praise", "praise of {issuer}"))
-    def praise(context: Context, issuer: Issuer, *, times: Number = 2, dry_run: DryRun = False) -> Result:
+    def praise(
+        context: Context, issuer: Issuer, *, times: Number = 2, dry_run: DryRun = False
+    ) -> Result:
         """Say something nice about an issuer.
 
         Args:
@@ -173,7 +189,11 @@ def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
             times: How often.
         """
         words = ["well done"] * (0 if dry_run else times)
-        return Result({"issuer": issuer, "said": words}, [f"{issuer}: {' '.join(words)}"], f"cardlink status {issuer}")
+        return Result(
+            {"issuer": issuer, "said": words},
+            [f"{issuer}: {' '.join(words)}"],
+            f"cardlink status {issuer}",
+        )
 
     group = click.Group("cardlink")
     add(group, [praise])

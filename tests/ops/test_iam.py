@@ -1,4 +1,6 @@
-"""The IAM policies, on a server that enforces them with their conditions: enough for the work of each role, no more."""
+"""The IAM policies, on a server that enforces them with their conditions: enough for the work of
+each role, no more.
+"""
 
 from __future__ import annotations
 
@@ -37,28 +39,44 @@ from tests.night import BANK, Bench, issuer, portal_csv
 from tests.resend.test_corrections import fill
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-PIPELINE, PURGE, REPORTS, DROP = (DEPLOY / f"iam-{name}policy.json" for name in ("", "purge-", "reports-", "drop-"))
+PIPELINE, PURGE, REPORTS, DROP = (
+    DEPLOY / f"iam-{name}policy.json" for name in ("", "purge-", "reports-", "drop-")
+)
 KEY = "arn:aws:kms:us-east-1:123456789012:key/KEY"
 STRICT = StoreSettings(
-    kms_key=KEY, owner="123456789012", lock_mode="GOVERNANCE", lock_days=1, verdict_tag="Scan", verdict_clean="CLEAN"
+    kms_key=KEY,
+    owner="123456789012",
+    lock_mode="GOVERNANCE",
+    lock_days=1,
+    verdict_tag="Scan",
+    verdict_clean="CLEAN",
 )
 Rights = set[tuple[str, str]]
 
 
 def text_of(file: Path) -> str:
     """Return a policy file for the issuer's folder of the bucket of these tests."""
-    return file.read_text().replace("BUCKET", "locked").replace("PREFIX", "nightly").replace("ISSUER", BANK)
+    return (
+        file.read_text()
+        .replace("BUCKET", "locked")
+        .replace("PREFIX", "nightly")
+        .replace("ISSUER", BANK)
+    )
 
 
 def granted(file: Path) -> Rights:
     """Return what a policy allows: Sid and action."""
     allowed = [one for one in json.loads(text_of(file))["Statement"] if one["Effect"] == "Allow"]
     actions = [(one["Sid"], one["Action"]) for one in allowed]
-    return {(sid, one) for sid, some in actions for one in ([some] if isinstance(some, str) else some)}
+    return {
+        (sid, one) for sid, some in actions for one in ([some] if isinstance(some, str) else some)
+    }
 
 
 class Place(NamedTuple):
-    """A guarded server with a bucket that can lock, and what the account's owner and the pipeline do there."""
+    """A guarded server with a bucket that can lock, and what the account's owner and the pipeline
+    do there.
+    """
 
     server: servers.S3Server
     owner: Bench
@@ -73,7 +91,9 @@ class Place(NamedTuple):
         for file in files:
             root.put_user_policy(UserName=name, PolicyName=file.stem, PolicyDocument=text_of(file))
         key = root.create_access_key(UserName=name)["AccessKey"]
-        mine = boto3.session.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1")
+        mine = boto3.session.Session(
+            key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1"
+        )
         return mine.client("s3", endpoint_url=self.server.endpoint)
 
     def bench(self, client: Any, prefix: str = "nightly") -> Bench:
@@ -83,7 +103,13 @@ class Place(NamedTuple):
     def judge_clean(self) -> None:
         """Tag everything that was dropped as clean, as the bank's scanner does."""
         client = servers.client(self.server.endpoint)
-        for folder in (extracts(BANK), results(BANK), corrections(BANK), transactions(BANK), deliveries(BANK)):
+        for folder in (
+            extracts(BANK),
+            results(BANK),
+            corrections(BANK),
+            transactions(BANK),
+            deliveries(BANK),
+        ):
             for entry in self.owner.store.keys(folder):
                 tags = {"TagSet": [{"Key": "Scan", "Value": "CLEAN"}]}
                 client.put_object_tagging(Bucket="locked", Key=f"nightly/{entry.key}", Tagging=tags)
@@ -117,14 +143,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def whole(place: Place) -> Whole:
-    """Work through a run by the pipeline's role: submit, ingest, correct, deliver, report, watch, follow, purge."""
+    """Work through a run by the pipeline's role: submit, ingest, correct, deliver, report, watch,
+    follow, purge.
+    """
     bench = place.bench(place.client("pipeline", PIPELINE))
     owner, client = place.owner, servers.client(place.server.endpoint)
     rows = [{CITY: None} if at == 2 else {} for at in range(1, 13)]
     extract = owner.drop_bytes(portal_csv(portal_rows(*rows)))
     place.judge_clean()
     run = bench.submit(extract).manifest.run
-    client.create_multipart_upload(Bucket="locked", Key=f"nightly/{keys_of(run).report('dead.csv')}")
+    client.create_multipart_upload(
+        Bucket="locked", Key=f"nightly/{keys_of(run).report('dead.csv')}"
+    )
     owner.answer()
     place.judge_clean()
     place.used()
@@ -174,7 +204,9 @@ def test_what_is_written_once_cannot_be_written_over_by_the_pipeline_or_by_the_o
             store.replace(corrections(BANK) + name, [b"other"])
 
 
-def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(place: Place, whole: Whole) -> None:
+def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(
+    place: Place, whole: Whole
+) -> None:
     place.owner.store.create("other-bank/runs/x/manifest.json", b"{}")
     client: Any = whole.bench.store._client  # type: ignore[attr-defined]
 
@@ -190,7 +222,9 @@ def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(pla
             beyond.store.open("other-bank/runs/x/manifest.json")
 
 
-@pytest.mark.parametrize("folder", [extracts(BANK), results(BANK), transactions(BANK), f"{deliveries(BANK)}000001/"])
+@pytest.mark.parametrize(
+    "folder", [extracts(BANK), results(BANK), transactions(BANK), f"{deliveries(BANK)}000001/"]
+)
 def test_what_others_drop_cannot_be_written_by_the_pipeline(whole: Whole, folder: str) -> None:
     name = "received" if folder.startswith(deliveries(BANK)) else "x.csv"
 
@@ -201,13 +235,19 @@ def test_what_others_drop_cannot_be_written_by_the_pipeline(whole: Whole, folder
 def test_the_pipeline_deletes_nothing(whole: Whole) -> None:
     store: Any = whole.bench.store
 
-    for key in (keys_of(whole.run).manifest, keys_of(whole.run).report("report.html"), f"{extracts(BANK)}x"):
+    for key in (
+        keys_of(whole.run).manifest,
+        keys_of(whole.run).report("report.html"),
+        f"{extracts(BANK)}x",
+    ):
         with pytest.raises(StoreDeniedError):
             store.delete(key)
 
 
 @pytest.mark.slow
-def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(place: Place, whole: Whole) -> None:
+def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
+    place: Place, whole: Whole
+) -> None:
     purger = place.bench(place.client("purger", PURGE))
     old = replace(whole.bench, now=lambda: datetime.now(UTC) + timedelta(days=9))
     dead = f"nightly/{keys_of(whole.run).report('dead.csv')}"
@@ -226,7 +266,13 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(place: 
     assert gone == {entry.key for lot in due.lots for entry in lot.entries}
     assert used == granted(PURGE)
     kept = keys_of(whole.run)
-    for key in (f"{extracts(BANK)}x", f"{results(BANK)}x", kept.plan, kept.manifest, kept.purged("chunks")):
+    for key in (
+        f"{extracts(BANK)}x",
+        f"{results(BANK)}x",
+        kept.plan,
+        kept.manifest,
+        kept.purged("chunks"),
+    ):
         with pytest.raises(StoreDeniedError):
             purger.store.delete(key)  # type: ignore[attr-defined]
     with pytest.raises(StoreDeniedError):
@@ -257,7 +303,12 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
 
     assert b"<html" in shown
     assert place.used() & granted(REPORTS) == granted(REPORTS)
-    for key in (keys.report("links.csv"), keys.manifest, keys.chunks + keys.chunk_name(1), f"{extracts(BANK)}x"):
+    for key in (
+        keys.report("links.csv"),
+        keys.manifest,
+        keys.chunks + keys.chunk_name(1),
+        f"{extracts(BANK)}x",
+    ):
         with pytest.raises(StoreDeniedError):
             reader.open(key)
     with pytest.raises(StoreDeniedError):
@@ -266,7 +317,9 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
         reader.create(keys.report("x.html"), b"x")
 
 
-def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_more(place: Place, whole: Whole) -> None:
+def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_more(
+    place: Place, whole: Whole
+) -> None:
     client = place.client("desk", DROP)
     store = place.bench(client).store
     owner, keys = place.owner, keys_of(whole.run)
@@ -283,7 +336,12 @@ def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_mor
 
     assert chunk in listed
     assert place.used() & granted(DROP) == granted(DROP)
-    for key in (f"{extracts(BANK)}x", keys.manifest, keys.ledger + "x", f"{commits(BANK)}000009.json"):
+    for key in (
+        f"{extracts(BANK)}x",
+        keys.manifest,
+        keys.ledger + "x",
+        f"{commits(BANK)}000009.json",
+    ):
         with pytest.raises(StoreDeniedError):
             store.create(key, b"x")
         with pytest.raises(StoreDeniedError):
@@ -293,19 +351,37 @@ def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_mor
 @pytest.mark.parametrize("name", ["pipeline", "purge-", "reports-", "drop-", "the owner"])
 def test_nobody_speaks_to_the_bucket_in_the_clear(place: Place, whole: Whole, name: str) -> None:
     files = {"pipeline": PIPELINE, "purge-": PURGE, "reports-": REPORTS, "drop-": DROP}
-    client = place.client(f"clear-{name}", files[name]) if name in files else servers.client(place.server.endpoint)
-    client.meta.events.register("before-send.s3", lambda request, **_: request.headers.update({"X-In-The-Clear": "1"}))
+    client = (
+        place.client(f"clear-{name}", files[name])
+        if name in files
+        else servers.client(place.server.endpoint)
+    )
+    client.meta.events.register(
+        "before-send.s3", lambda request, **_: request.headers.update({"X-In-The-Clear": "1"})
+    )
 
-    for act in (client.list_objects_v2, client.list_multipart_uploads, client.get_bucket_versioning):
+    for act in (
+        client.list_objects_v2,
+        client.list_multipart_uploads,
+        client.get_bucket_versioning,
+    ):
         with pytest.raises(ClientError, match="AccessDenied"):
             act(Bucket="locked")
     with pytest.raises(ClientError, match="AccessDenied"):
-        client.get_object(Bucket="locked", Key=f"nightly/{keys_of(whole.run).report('report.html')}")
+        client.get_object(
+            Bucket="locked", Key=f"nightly/{keys_of(whole.run).report('report.html')}"
+        )
 
 
 @pytest.mark.slow
-def test_whoever_may_read_an_object_but_not_use_its_key_gets_nothing(place: Place, whole: Whole) -> None:
-    statements = [one for one in json.loads(text_of(REPORTS))["Statement"] if not one["Sid"].startswith("UseTheKey")]
+def test_whoever_may_read_an_object_but_not_use_its_key_gets_nothing(
+    place: Place, whole: Whole
+) -> None:
+    statements = [
+        one
+        for one in json.loads(text_of(REPORTS))["Statement"]
+        if not one["Sid"].startswith("UseTheKey")
+    ]
     file = place.log.parent / "bare.json"
     file.write_text(json.dumps({"Version": "2012-10-17", "Statement": statements}))
 

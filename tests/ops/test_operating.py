@@ -1,5 +1,5 @@
-"""The night as operators run it: deployments of deploy/prefect.yaml on a real server, by a real process worker,
-started from the command line and from the forms of the UI in a real browser.
+"""The night as operators run it: deployments of deploy/prefect.yaml on a real server, by a real
+process worker, started from the command line and from the forms of the UI in a real browser.
 
 One file, since all of it stands on one stage that takes half a minute to put up.
 """
@@ -47,7 +47,8 @@ EXTRACT = "sample-bank-20261120.csv"
 READ, SENT, REFUSED = (expected()["counts"][name] for name in ("read", "submitted", "rejected"))
 OUTCOME = f"{READ} read, {SENT} sent in 2 chunks; {REFUSED} refused, 2 duplicate; upload 2"
 # The demo, in `make test`, runs the same flows on a server embedded in it.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # the first test of each fixture pays for all it does
+# the first test of each fixture pays for all it does
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 class Night(NamedTuple):
@@ -59,7 +60,9 @@ class Night(NamedTuple):
 
 
 class Story(NamedTuple):
-    """What was done on the stage after the night, in order; runs that do not touch each other ran side by side."""
+    """What was done on the stage after the night, in order; runs that do not touch each other ran
+    side by side.
+    """
 
     stage: Stage
     twice: Run
@@ -88,7 +91,9 @@ def story(night: Night) -> Story:
     stage = night.stage
     late_bank(stage)
     looks = [stage.do(f"watch-{LATE}", issuer=LATE)]
-    twice = stage.start("rerun", issuer=ISSUER, extract=EXTRACT, mode="send", new_run_reason="lost at the portal")
+    twice = stage.start(
+        "rerun", issuer=ISSUER, extract=EXTRACT, mode="send", new_run_reason="lost at the portal"
+    )
     stage.cardlink("simulate", ISSUER, "--secret-key", "portal-secret.asc")
     extracts = stage.folder / "store" / LATE / "extracts"
     extracts.mkdir(parents=True)
@@ -116,7 +121,17 @@ def weekend(toml: Path) -> None:
 def deployments_of(*issuers: str) -> set[str]:
     flows = ("nightly", "ingest", "watch", "reconciliation", "renew", "placements", "purge")
     each = {f"{flow}-{issuer}" for flow in flows for issuer in issuers}
-    by_hand = ("rerun", "outbox", "backfill", "resubmit", "dismiss", "deliver", "worklist", "mend", "audit")
+    by_hand = (
+        "rerun",
+        "outbox",
+        "backfill",
+        "resubmit",
+        "dismiss",
+        "deliver",
+        "worklist",
+        "mend",
+        "audit",
+    )
     return each.union(by_hand)
 
 
@@ -126,13 +141,17 @@ def test_every_deployment_of_the_file_stands_on_the_server(stage: Stage) -> None
     assert deployments_of(ISSUER) == set(found)
 
 
-def test_an_issuer_that_is_added_has_deployments_of_its_own_beside_those_there_were(story: Story) -> None:
+def test_an_issuer_that_is_added_has_deployments_of_its_own_beside_those_there_were(
+    story: Story,
+) -> None:
     found = story.stage.deployments()
 
     assert deployments_of(ISSUER, LATE) == set(found)
 
 
-def test_only_what_comes_often_has_a_limit_of_one_and_every_deployment_runs_anywhere(stage: Stage) -> None:
+def test_only_what_comes_often_has_a_limit_of_one_and_every_deployment_runs_anywhere(
+    stage: Stage,
+) -> None:
     found = stage.call("deployments/filter", {})
 
     limits = {one["name"]: (one["global_concurrency_limit"] or {}).get("limit") for one in found}
@@ -162,20 +181,32 @@ def test_a_night_whose_server_fails_from_its_first_artifact_on_commits_all_the_s
         return fault if gone.is_set() else Fault.RESET if "events" in asked.path else None
 
     with between(stage.url, choose, silence=30) as proxy, (tmp_path / "flow.log").open("wb") as log:
-        settings = {**stage.settings, "PREFECT_API_URL": f"{proxy.endpoint}/api", "CARDLINK_CONFIG": str(tmp_path)}
+        settings = {
+            **stage.settings,
+            "PREFECT_API_URL": f"{proxy.endpoint}/api",
+            "CARDLINK_CONFIG": str(tmp_path),
+        }
         code = f"from flows.nightly import nightly; nightly({ISSUER!r})"
         process = subprocess.Popen(
-            [sys.executable, "-c", code], env=settings, stdout=log, stderr=log, start_new_session=True
+            [sys.executable, "-c", code],
+            env=settings,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         with ended(process):
-            wait_for(lambda: process.poll() is not None or [*(tmp_path / "store").rglob("manifest.json")])
+            wait_for(
+                lambda: process.poll() is not None or [*(tmp_path / "store").rglob("manifest.json")]
+            )
             alive = process.poll() is None
 
     assert gone.is_set()
     assert alive
 
 
-def test_installing_again_changes_nothing_but_what_is_no_longer_as_deploy_says(stage: Stage) -> None:
+def test_installing_again_changes_nothing_but_what_is_no_longer_as_deploy_says(
+    stage: Stage,
+) -> None:
     before = (stage.deployments(), len(stage.call("automations/filter", {})))
     nightly = f"deployments/{before[0][f'nightly-{ISSUER}']}"
     stage.call(nightly, {"concurrency_limit": 1}, "PATCH")  # as earlier versions deployed it
@@ -199,7 +230,9 @@ def test_the_state_says_what_came_of_the_night(night: Night) -> None:
 
 def test_the_state_says_what_came_of_a_dry_run(story: Story) -> None:
     assert "Completed" == story.rehearsed.state
-    outcome = f"dry run: {READ} read, {SENT} would be sent in 2 chunks; {REFUSED} refused, 2 duplicate"
+    outcome = (
+        f"dry run: {READ} read, {SENT} would be sent in 2 chunks; {REFUSED} refused, 2 duplicate"
+    )
     assert outcome == story.rehearsed.message
 
 
@@ -235,7 +268,9 @@ def test_rows_reasons_chunks_outbox_and_progress_are_shown(night: Night) -> None
 def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> None:
     """With an SQLAlchemy that Prefect does not know, schedules silently never do."""
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
-        made = nightly.to_deployment("often", interval=timedelta(minutes=10), parameters={"issuer": ISSUER})
+        made = nightly.to_deployment(
+            "often", interval=timedelta(minutes=10), parameters={"issuer": ISSUER}
+        )
         assert isinstance(made, RunnerDeployment)  # a coroutine where a loop runs
         often = made.apply()
 
@@ -250,7 +285,9 @@ def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> Non
 def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> None:
     asked = {"run": story.run, "which": "errors to resubmit as is", "reason": "the portal was busy"}
 
-    rehearsed, done = (story.stage.do("resubmit", **asked, mode=mode) for mode in ("dry run", "send"))
+    rehearsed, done = (
+        story.stage.do("resubmit", **asked, mode=mode) for mode in ("dry run", "send")
+    )
 
     assert ("Completed", "Completed") == (rehearsed.state, done.state)
     assert any("2 rows of" in line and "would be sent again" in line for line in rehearsed.logs)
@@ -313,7 +350,11 @@ def test_placements_without_a_service_completes_and_shows_its_funnel(story: Stor
 
     funnel = json.loads(story.stage.artifacts()[f"{ISSUER}-funnel"]["data"])
     assert ended.state == "Completed"
-    assert [one["cardholders who reached"] for one in funnel][:3] == ["cardholders", "sent", "linked"]
+    assert [one["cardholders who reached"] for one in funnel][:3] == [
+        "cardholders",
+        "sent",
+        "linked",
+    ]
     assert funnel[2]["count"] > 0
 
 
@@ -335,16 +376,23 @@ def test_a_flow_run_without_a_sign_of_life_is_marked_as_crashed_and_a_living_one
     monkeypatch.setattr(watch, "SILENT", timedelta(seconds=30))
     monkeypatch.setattr(watch, "PAUSE", 1.0)
     name = f"nightly-{ISSUER}"
-    place, body = f"deployments/{stage.deployments()[name]}/create_flow_run", {"state": {"type": "PENDING"}}
+    place, body = (
+        f"deployments/{stage.deployments()[name]}/create_flow_run",
+        {"state": {"type": "PENDING"}},
+    )
     dead, alive = (str(stage.call(place, body)["id"]) for _ in range(2))
     for run in (dead, alive):
         stage.call(f"flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}, "force": True})
     time.sleep(31)  # Running was a sign of life
     emit(stage, "heartbeat", {alive: ""})
     heard = {
-        "filter": {"resource": {"id": [f"prefect.flow-run.{alive}"]}, "event": {"name": ["prefect.flow-run.heartbeat"]}}
+        "filter": {
+            "resource": {"id": [f"prefect.flow-run.{alive}"]},
+            "event": {"name": ["prefect.flow-run.heartbeat"]},
+        }
     }
-    wait_for(lambda: stage.call("events/filter", heard)["events"])  # the server stores events every few seconds
+    # the server stores events every few seconds
+    wait_for(lambda: stage.call("events/filter", heard)["events"])
 
     with temporary_settings({PREFECT_API_URL: f"{stage.url}/api"}):
         found = failures(ISSUER)
@@ -376,11 +424,17 @@ def test_of_two_hundred_watches_the_one_that_is_silent_is_told(story: Story) -> 
     stage, names = story.stage, {str(uuid4()): f"watch-bank-{number:03d}" for number in range(200)}
     spec = next(one for one in automations() if one["name"] == "cardlink watch silent")
     spec = {**spec, "name": "soon", "trigger": {**spec["trigger"], "within": 15}}
-    [block] = [one["id"] for one in stage.call("block_documents/filter", {}) if one["name"] == "cardlink-webhook"]
+    [block] = [
+        one["id"]
+        for one in stage.call("block_documents/filter", {})
+        if one["name"] == "cardlink-webhook"
+    ]
     living = {run: name for run, name in names.items() if name != "watch-bank-077"}
 
     def told() -> list[str]:
-        return sorted({one["subject"] for one in stage.delivered if "watch-bank-" in one["subject"]})
+        return sorted(
+            {one["subject"] for one in stage.delivered if "watch-bank-" in one["subject"]}
+        )
 
     stage.call("automations/", json.loads(automation(spec, [block]).model_dump_json()))
     emit(stage, "Pending", names)
@@ -397,7 +451,9 @@ def test_of_two_hundred_watches_the_one_that_is_silent_is_told(story: Story) -> 
     [("[alerts]", "[alerts", "(at line"), ("[alerts]", "[alerts]\nreport_to = 1", "report_to")],
     ids=["no TOML", "an unknown key"],
 )
-def test_an_error_in_a_toml_is_told_by_the_watch_of_its_issuer(story: Story, was: str, now: str, said: str) -> None:
+def test_an_error_in_a_toml_is_told_by_the_watch_of_its_issuer(
+    story: Story, was: str, now: str, said: str
+) -> None:
     file = story.stage.folder / f"{LATE}.toml"
     text = file.read_text()
     file.write_text(text.replace(was, now))
@@ -425,14 +481,26 @@ def test_prefects_database_holds_no_card_number(story: Story) -> None:
     kept = [path for path in (story.stage.folder / "prefect").rglob("*") if path.is_file()]
     logs = [story.stage.folder / name for name in ("server.log", "worker.log")]
 
-    said = str([story.stage.call(f"{kind}/filter", {"limit": 200}) for kind in ("flow_runs", "logs", "artifacts")])
+    said = str(
+        [
+            story.stage.call(f"{kind}/filter", {"limit": 200})
+            for kind in ("flow_runs", "logs", "artifacts")
+        ]
+    )
 
     assert len(numbers) > 5
-    assert not [path.name for path in [*kept, *logs] if any(number in path.read_bytes() for number in numbers)]
+    assert not [
+        path.name
+        for path in [*kept, *logs]
+        if any(number in path.read_bytes() for number in numbers)
+    ]
     assert not any(number.decode() in said for number in numbers)
 
 
-@pytest.mark.skipif(POSTGRES is None, reason="no PostgreSQL server is installed (Debian: apt-get install postgresql)")
+@pytest.mark.skipif(
+    POSTGRES is None,
+    reason="no PostgreSQL server is installed (Debian: apt-get install postgresql)",
+)
 def test_the_night_ran_on_postgresql(night: Night) -> None:
     assert night.stage.database == "PostgreSQL"
     log = (night.stage.folder / "server.log").read_text()
@@ -442,7 +510,9 @@ def test_the_night_ran_on_postgresql(night: Night) -> None:
 def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(story: Story) -> None:
     span = {"issuer": LATE, "first_day": "2020-01-01", "last_day": "2100-01-01"}
     found = story.stage.artifacts()
-    [rehearsed] = [one["data"] for key, one in found.items() if re.match(f"{LATE}.*-dry-chunks", key or "")]
+    [rehearsed] = [
+        one["data"] for key, one in found.items() if re.match(f"{LATE}.*-dry-chunks", key or "")
+    ]
 
     listed = story.stage.do("backfill", **span)
     told = story.stage.artifacts()[f"{LATE}-backfill"]
@@ -454,7 +524,8 @@ def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(st
     assert ["late.csv"] == [row["extract"] for row in json.loads(told["data"])]
     assert "what would be sent now is not list 000000000000" in refused.message
     chunks = story.stage.cardlink("outbox", "list", LATE)["chunks"]
-    assert [one["rows"] for one in json.loads(rehearsed)] == [one["rows"] for one in chunks]  # as the dry run showed
+    # as the dry run showed
+    assert [one["rows"] for one in json.loads(rehearsed)] == [one["rows"] for one in chunks]
 
 
 def test_a_renewal_shows_from_its_form_how_many_links_are_due(story: Story) -> None:
@@ -476,7 +547,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 @pytest.mark.parametrize(
     ("deployment", "texts"),
     [
-        ("rerun", ["nothing is written", "dry run", "row-jump", ISSUER, "its cards would be sent twice"]),
+        (
+            "rerun",
+            ["nothing is written", "dry run", "row-jump", ISSUER, "its cards would be sent twice"],
+        ),
         ("outbox", ["a cancelled chunk is never sent", "uploaded", "release", "dry_run"]),
         ("resubmit", ["as codes or corrections say", "dry run", "sent a second time"]),
         ("mend", ["a dead process's claim", "reseal", "RESULT_SHORT"]),
@@ -502,7 +576,9 @@ def test_the_form_of_each_deployment_shows_help_and_choices(
 
 
 @needs_browser
-def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Page, story: Story) -> None:
+def test_a_run_started_from_the_form_completes_and_shows_what_it_found(
+    page: Page, story: Story
+) -> None:
     story.stage.form(page, "rerun")
     known = story.stage.newest("rerun")
     page.choose("Issuer", ISSUER)
@@ -520,7 +596,9 @@ def test_a_run_started_from_the_form_completes_and_shows_what_it_found(page: Pag
 
 
 @needs_browser
-def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(page: Page, story: Story, night: Night) -> None:
+def test_the_list_of_runs_and_the_page_of_the_night_say_what_came_of_it(
+    page: Page, story: Story, night: Night
+) -> None:
     page.go(f"{story.stage.url}/runs")
     page.see(OUTCOME)
 
@@ -548,12 +626,18 @@ def test_the_link_on_the_page_of_the_ingest_opens_the_report(page: Page, story: 
 
 
 @needs_browser
-def test_a_mistake_of_the_operator_is_one_sentence_without_a_stack_trace(page: Page, story: Story) -> None:
+def test_a_mistake_of_the_operator_is_one_sentence_without_a_stack_trace(
+    page: Page, story: Story
+) -> None:
     other = "as codes or corrections say"
     mistakes = {
         story.twice.id: "the form outbox (action: cancel)",
-        story.stage.do("outbox", action="hold", run=story.run).id: "hold needs the field reason of the form outbox",
-        story.stage.do("resubmit", run=story.run, which=other, reason="again").id: "rows to resubmit are not given",
+        story.stage.do(
+            "outbox", action="hold", run=story.run
+        ).id: "hold needs the field reason of the form outbox",
+        story.stage.do(
+            "resubmit", run=story.run, which=other, reason="again"
+        ).id: "rows to resubmit are not given",
     }
 
     for run, sentence in mistakes.items():
@@ -565,7 +649,9 @@ def test_a_mistake_of_the_operator_is_one_sentence_without_a_stack_trace(page: P
 
 
 @needs_browser
-def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_first(page: Page, story: Story) -> None:
+def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_first(
+    page: Page, story: Story
+) -> None:
     story.stage.form(page, "outbox")
     known = story.stage.newest("outbox")
     page.type_into("run", story.run)
@@ -573,7 +659,9 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
     page.click("Submit")
     page.see("'action' is a required property")
     started = story.stage.newest("outbox", known)
-    done = story.stage.do("outbox", action="cancel", run=story.run, reason="ticket INC0012345, agreed 2026-11-20")
+    done = story.stage.do(
+        "outbox", action="cancel", run=story.run, reason="ticket INC0012345, agreed 2026-11-20"
+    )
 
     assert "" == started
     assert done.message.startswith("dry run, nothing was recorded")
@@ -595,13 +683,18 @@ def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, sto
 def test_the_artifacts_of_the_night_render_as_tables(page: Page, story: Story) -> None:
     found = story.stage.artifacts()
 
-    for key, text in ((f"{story.run}-chunks", "-00001.csv.pgp"), (f"{story.run}-balance", "received = rows linked")):
+    for key, text in (
+        (f"{story.run}-chunks", "-00001.csv.pgp"),
+        (f"{story.run}-balance", "received = rows linked"),
+    ):
         page.go(f"{story.stage.url}/artifacts/artifact/{found[key]['latest_id']}")
         page.see(text)
 
 
 @needs_browser
-def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(page: Page, story: Story) -> None:
+def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(
+    page: Page, story: Story
+) -> None:
     done = story.stage.do("worklist", issuer=ISSUER)
 
     told = story.stage.artifacts()[f"{ISSUER}-worklist"]
@@ -615,7 +708,9 @@ def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(page: Page,
 
 
 @needs_browser
-def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(page: Page, story: Story) -> None:
+def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(
+    page: Page, story: Story
+) -> None:
     found = story.stage.artifacts()
     [shown] = [one for key, one in found.items() if re.match(f"{LATE}.*-dry-rows", key or "")]
 
@@ -631,7 +726,14 @@ def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Pa
     command = [sys.executable, "-m", "flows.simulator.ui"]
 
     with ended(
-        subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=settings,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
     ) as process:
         assert process.stdout is not None
         said = []

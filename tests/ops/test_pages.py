@@ -59,7 +59,9 @@ def test_the_report_opens_with_its_token_as_a_page(served: Served) -> None:
     status, kind, content = served.get(f"{TOKEN}/bank/runs/{served.run}/report/report.html")
 
     assert (200, "text/html; charset=utf-8") == (status, kind)
-    assert (served.folder / f"store/bank/runs/{served.run}/report/report.html").read_bytes() == content
+    assert (
+        served.folder / f"store/bank/runs/{served.run}/report/report.html"
+    ).read_bytes() == content
 
 
 @pytest.mark.parametrize("name", ["errors.csv", "chunks.csv", "summary.json", "report.xlsx"])
@@ -115,7 +117,13 @@ def test_a_link_below_the_store_is_not_followed(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "http://127.0.0.1:4201", "http://127.0.0.1:4201/short", "http://127.0.0.1/a-token-of-the-tests"]
+    "address",
+    [
+        "",
+        "http://127.0.0.1:4201",
+        "http://127.0.0.1:4201/short",
+        "http://127.0.0.1/a-token-of-the-tests",
+    ],
 )
 def test_it_does_not_start_without_a_port_and_a_long_token(tmp_path: Path, address: str) -> None:
     with pytest.raises(ReportsAddressError):

@@ -1,6 +1,8 @@
-"""Each part of an installation has what it needs and nothing else, by compose, systemd and Kubernetes alike.
+"""Each part of an installation has what it needs and nothing else, by compose, systemd and
+Kubernetes alike.
 
-One table says what a part may have. The files are read as they are: what they name and the table lacks fails.
+One table says what a part may have. The files are read as they are: what they name and the table
+lacks fails.
 """
 
 from __future__ import annotations
@@ -56,7 +58,11 @@ SENSITIVE = re.compile(r"AWS_(ACCESS|SECRET)|PRIVATE_KEY|PASSPHRASE|CARDLINK_SER
 
 def variables_of(part: str) -> set[str]:
     """Return the variables of a part's own file of the environment."""
-    return set(re.findall(r"^#?([A-Z]\w+)=", (DEPLOY / "env" / f"{part}.env.example").read_text(), re.MULTILINE))
+    return set(
+        re.findall(
+            r"^#?([A-Z]\w+)=", (DEPLOY / "env" / f"{part}.env.example").read_text(), re.MULTILINE
+        )
+    )
 
 
 def compose() -> dict[str, Any]:
@@ -75,11 +81,18 @@ def allowed(part: str, named: set[str]) -> list[str]:
     return sorted(name for name in named if not re.fullmatch(PARTS[part].variables, name))
 
 
-def test_the_server_and_the_installer_may_have_nothing_that_opens_data_or_the_partners_service() -> None:
-    samples = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY CARDLINK_PRIVATE_KEY_FILE CARDLINK_PASSPHRASE_FILE"
+def test_the_server_and_the_installer_may_have_nothing_that_opens_data_or_the_partners_service() -> (
+    None
+):
+    samples = (
+        "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY CARDLINK_PRIVATE_KEY_FILE CARDLINK_PASSPHRASE_FILE"
+    )
     secrets = [*samples.split(), "CARDLINK_SERVICE_PASSWORD", "CARDLINK_PURGE_PROFILE"]
 
-    held = {part: [name for name in secrets if re.fullmatch(PARTS[part].variables, name)] for part in PARTS}
+    held = {
+        part: [name for name in secrets if re.fullmatch(PARTS[part].variables, name)]
+        for part in PARTS
+    }
 
     assert all(SENSITIVE.search(name) for name in secrets)
     assert {"server": [], "install": [], "worker": secrets, "pages": secrets[:2]} == held
@@ -117,13 +130,21 @@ def test_systemd_gives_a_part_what_the_table_says_and_no_more(part: str) -> None
 
     given = {word.partition("=")[0] for line in lines for word in line.split()} | variables_of(part)
 
-    assert [f"/etc/cardlink/{part}.env"] == [value for name, value in settings if name == "EnvironmentFile"]
+    assert [f"/etc/cardlink/{part}.env"] == [
+        value for name, value in settings if name == "EnvironmentFile"
+    ]
     assert [] == allowed(part, given)
     loaded = [value for name, value in settings if name == "LoadCredential"]
     assert loaded == (["private-key.asc:/etc/cardlink/private-key.asc"] if part == "worker" else [])
     users = [(name, value) for name, value in settings if name in ("User", "DynamicUser")]
-    assert users == [("User", "cardlink") if part == "worker" else ("DynamicUser", "yes")]  # no two parts are one user
-    confined = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "PrivateTmp": "yes", "LimitCORE": "0"}
+    # no two parts are one user
+    assert users == [("User", "cardlink") if part == "worker" else ("DynamicUser", "yes")]
+    confined = {
+        "NoNewPrivileges": "yes",
+        "ProtectSystem": "strict",
+        "PrivateTmp": "yes",
+        "LimitCORE": "0",
+    }
     assert confined.items() <= dict(settings).items()
 
 
@@ -139,7 +160,9 @@ def kubernetes(kind: str) -> list[dict[str, Any]]:
     return [one for one in found if one["kind"] == kind]
 
 
-def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_and_the_clusters_token_the_worker_alone() -> None:
+def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_and_the_clusters_token_the_worker_alone() -> (
+    None
+):
     [worker] = kubernetes("Deployment")
     pod = worker["spec"]["template"]["spec"]
     template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
@@ -148,12 +171,16 @@ def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_and_the_clusters_to
     assert ["PREFECT_API_URL"] == [one["name"] for one in pod["containers"][0]["env"]]
     assert "secret" not in json.dumps(pod).lower()
     assert ["issuers", "keys", "tmp"] == [one["name"] for one in job["volumes"]]
-    assert [{"secretRef": {"name": "cardlink-run", "optional": True}}] == job["containers"][0]["envFrom"]
+    assert [{"secretRef": {"name": "cardlink-run", "optional": True}}] == job["containers"][0][
+        "envFrom"
+    ]
     assert not job["automountServiceAccountToken"]
     assert [] == allowed("worker", set(template["variables"]["properties"]["env"]["default"]))
 
 
-def test_in_kubernetes_pods_reach_names_prefect_and_what_their_kind_needs_and_nobody_reaches_them() -> None:
+def test_in_kubernetes_pods_reach_names_prefect_and_what_their_kind_needs_and_nobody_reaches_them() -> (
+    None
+):
     policies = {one["metadata"]["name"]: one["spec"] for one in kubernetes("NetworkPolicy")}
     [worker] = kubernetes("Deployment")
     template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
@@ -165,11 +192,20 @@ def test_in_kubernetes_pods_reach_names_prefect_and_what_their_kind_needs_and_no
     }
     [outside] = [one["ipBlock"] for one in policies["cardlink-run"]["egress"][0]["to"]]
 
-    assert {"cardlink": [[53], [4200]], "cardlink-worker": [[443, 6443]], "cardlink-run": [[443]]} == reached
+    assert {
+        "cardlink": [[53], [4200]],
+        "cardlink-worker": [[443, 6443]],
+        "cardlink-run": [[443]],
+    } == reached
     assert ["Ingress", "Egress"] == policies["cardlink"]["policyTypes"]
     assert "ingress" not in policies["cardlink"]  # named and not given: none
-    assert {"169.254.0.0/16", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} <= set(outside["except"])
-    chosen = [policies[name]["podSelector"]["matchLabels"].items() for name in ("cardlink", "cardlink-run")]
+    assert {"169.254.0.0/16", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} <= set(
+        outside["except"]
+    )
+    chosen = [
+        policies[name]["podSelector"]["matchLabels"].items()
+        for name in ("cardlink", "cardlink-run")
+    ]
     assert all(labels <= job.items() for labels in chosen)
     held = worker["spec"]["template"]["metadata"]["labels"].items()
     assert policies["cardlink-worker"]["podSelector"]["matchLabels"].items() <= held
@@ -179,9 +215,15 @@ def test_every_image_that_a_file_names_is_built_by_a_command_that_stands_there()
     texts = [file.read_text() for file in sorted(DEPLOY.rglob("*.yaml"))]
     texts += [file.read_text() for file in sorted(DEPLOY.rglob("job-template.json"))]
 
-    named = {one for text in texts for one in re.findall(r"\bcardlink(?:-\w+)?:\d+\.\d+\.\d+", text)}
+    named = {
+        one for text in texts for one in re.findall(r"\bcardlink(?:-\w+)?:\d+\.\d+\.\d+", text)
+    }
 
-    built = set(re.findall(r"^#   docker build .*-t (\S+) \.", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE))
+    built = set(
+        re.findall(
+            r"^#   docker build .*-t (\S+) \.", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE
+        )
+    )
     assert {"cardlink:0.1.0", "cardlink-worker:0.1.0"} == named == built
 
 
@@ -201,13 +243,24 @@ print(found.password, found.host, found.username, written, sep="|")
 
 
 @pytest.mark.slow  # it imports the whole server
-def test_the_server_takes_any_password_for_its_database_and_writes_its_ui_where_it_may(tmp_path: Path) -> None:
+def test_the_server_takes_any_password_for_its_database_and_writes_its_ui_where_it_may(
+    tmp_path: Path,
+) -> None:
     server, password = compose()["services"]["server"], "p@ss/w:rd#?% '\"$x"
     (tmp_path / "password").write_text(password + "\n")
     ui = server["environment"]["PREFECT_SERVER_UI_STATIC_DIRECTORY"]
-    places = {"PREFECT_HOME": str(tmp_path), "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(tmp_path / "ui")}
-    line = server["command"][2].replace("$$", "$").replace("/run/secrets/database_password", str(tmp_path / "password"))
-    line = line.replace("exec prefect server start --host 0.0.0.0", f'exec "{sys.executable}" -c "$CODE"')
+    places = {
+        "PREFECT_HOME": str(tmp_path),
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(tmp_path / "ui"),
+    }
+    line = (
+        server["command"][2]
+        .replace("$$", "$")
+        .replace("/run/secrets/database_password", str(tmp_path / "password"))
+    )
+    line = line.replace(
+        "exec prefect server start --host 0.0.0.0", f'exec "{sys.executable}" -c "$CODE"'
+    )
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
 
     told = subprocess.run(
@@ -225,7 +278,9 @@ def test_the_server_takes_any_password_for_its_database_and_writes_its_ui_where_
 
 
 def needed(names: set[str]) -> set[str]:
-    """Return the packages that these need on this machine, with those that they need, by normalised name."""
+    """Return the packages that these need on this machine, with those that they need, by normalised
+    name.
+    """
     found, left = set[str](), {(name, "") for name in names}
     while left:
         name, extra = left.pop()
@@ -246,14 +301,22 @@ def test_what_an_image_installs_is_pinned_as_the_constraints_say_with_hashes_and
     text = (DEPLOY / name).read_text()
     constraints = {
         lock.normal(one): version
-        for one, version in re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+        for one, version in re.findall(
+            r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE
+        )
     }
 
     found = lock.locked(text)
 
-    own = {lock.normal(Requirement(line).name) for line in requires("cardlink") or () if "extra ==" not in line}
+    own = {
+        lock.normal(Requirement(line).name)
+        for line in requires("cardlink") or ()
+        if "extra ==" not in line
+    }
     assert len(re.findall("==", text)) == len(found) > 100
-    assert [] == [one for one, (version, _) in found.items() if constraints.get(one, version) != version]
+    assert [] == [
+        one for one, (version, _) in found.items() if constraints.get(one, version) != version
+    ]
     assert set() == needed(own) - found.keys()
     assert all(hashes for _, hashes in found.values())
     assert "//" not in text  # neither an index nor a file's address

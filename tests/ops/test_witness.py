@@ -1,6 +1,8 @@
-"""Prefect is a witness: whatever its server does in the middle of a night, the extracts are committed all the same.
+"""Prefect is a witness: whatever its server does in the middle of a night, the extracts are
+committed all the same.
 
-A real server on SQLite is killed, stopped, restarted and locked out of its database at every phase of a real flow.
+A real server on SQLite is killed, stopped, restarted and locked out of its database at every phase
+of a real flow.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def serving(folder: Path, settings: dict[str, str]) -> Iterator[Server]:
     port = url.removesuffix("/api").rpartition(":")[2]
     command = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", port]
     with (folder / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, env=settings, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=settings, stdout=log, stderr=log, start_new_session=True
+        )
     with ended(process):
         wait_for(lambda: answers(url))
         yield Server(folder, settings, process)
@@ -78,13 +82,21 @@ def night(tmp_path: Path) -> Iterator[Server]:
     prepare(tmp_path, ROWS)
     for seed in (2, 3):
         day = AS_OF - timedelta(days=seed)
-        with (tmp_path / "store" / ISSUER / "extracts" / f"{ISSUER}-{day:%Y%m%d}.csv").open("wb") as out:
-            write_sample(out, ROWS, bad=0.02, seed=seed, as_of=AS_OF, dialect=Dialect(trailer=TRAILER))
+        with (tmp_path / "store" / ISSUER / "extracts" / f"{ISSUER}-{day:%Y%m%d}.csv").open(
+            "wb"
+        ) as out:
+            write_sample(
+                out, ROWS, bad=0.02, seed=seed, as_of=AS_OF, dialect=Dialect(trailer=TRAILER)
+            )
     retries = {
         "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
         "PREFECT_CLIENT_MAX_RETRIES": "1",
     }  # deploy/prefect.yaml: more
-    settings = {**environment(tmp_path, free_port(), free_port()), **retries, "PYTHONPATH": str(ROOT)}
+    settings = {
+        **environment(tmp_path, free_port(), free_port()),
+        **retries,
+        "PYTHONPATH": str(ROOT),
+    }
     with serving(tmp_path, settings) as running:
         yield running
 
@@ -93,7 +105,9 @@ def night(tmp_path: Path) -> Iterator[Server]:
 def running(server: Server) -> Iterator[subprocess.Popen[bytes]]:
     """Run the night in a process of its own; what it says is in `flow.log`."""
     with (server.folder / "flow.log").open("wb") as log:
-        process = subprocess.Popen(NIGHT, env=server.settings, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            NIGHT, env=server.settings, stdout=log, stderr=log, start_new_session=True
+        )
     with ended(process):
         yield process
 
@@ -101,7 +115,13 @@ def running(server: Server) -> Iterator[subprocess.Popen[bytes]]:
 def reach(server: Server, phase: str) -> None:
     """Wait until a night has reached a phase."""
     log, objects = server.folder / "flow.log", server.folder / "store" / ISSUER
-    wait_for(lambda: any(objects.glob(PHASES[phase])) if PHASES[phase] else b"Beginning flow run" in log.read_bytes())
+    wait_for(
+        lambda: (
+            any(objects.glob(PHASES[phase]))
+            if PHASES[phase]
+            else b"Beginning flow run" in log.read_bytes()
+        )
+    )
 
 
 def committed(server: Server) -> int:
@@ -143,7 +163,9 @@ def test_a_night_whose_server_hangs_commits_every_extract_meanwhile(night: Serve
     assert (True, 0) == (alive, process.returncode)
 
 
-def test_a_night_whose_server_cannot_write_its_database_commits_every_extract(night: Server) -> None:
+def test_a_night_whose_server_cannot_write_its_database_commits_every_extract(
+    night: Server,
+) -> None:
     database = sqlite3.connect(night.folder / "prefect" / "prefect.db", isolation_level=None)
     with running(night) as process, closing(database):
         reach(night, "the flow has begun")

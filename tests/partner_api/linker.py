@@ -1,4 +1,6 @@
-"""What the tests of single links share: a service that answers as it is told, and nights whose rows ask it for one."""
+"""What the tests of single links share: a service that answers as it is told, and nights whose rows
+ask it for one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from tests.night import Bench, portal_csv
 SERVICE = {"base_url": "https://service.example.com", "fi_key": "practice-bank"}
 REACHED = {PHONE: "6175550100"}
 TYPED = {**GOOD, **REACHED}
-PANS = ("4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117")
+PANS = (
+    "4242424242424242",
+    "4111111111111111",
+    "5555555555554444",
+    "2223003122003222",
+    "6011111111111117",
+)
 URL = "https://links.example.com/l/abc"
 
 
@@ -20,7 +28,9 @@ class Linker:
     """A service that answers as it is told, and remembers what it was asked."""
 
     def __init__(self, told: CardLink | Refusal | Exception | None = None) -> None:
-        self._told = told or CardLink.model_validate({"id": "abc", "url": URL, "expiration_date": "2027-01-02"})
+        self._told = told or CardLink.model_validate(
+            {"id": "abc", "url": URL, "expiration_date": "2027-01-02"}
+        )
         self.asked: list[CardLinkRequest] = []
         self.before: Callable[[], object] = lambda: None
 

@@ -1,4 +1,6 @@
-"""Clients of the practice service, requests of published test cards, and a server that misbehaves on the wire."""
+"""Clients of the practice service, requests of published test cards, and a server that misbehaves
+on the wire.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +66,16 @@ def client_of(service: RunningService) -> AbstractContextManager[ServiceClient]:
     return client_at(service.address, **spoken)
 
 
-def started_job(service: RunningService, client: ServiceClient, site: str = "shop.example.com") -> str:
+def started_job(
+    service: RunningService, client: ServiceClient, site: str = "shop.example.com"
+) -> str:
     """Let a cardholder come through a link to a job at a site; return its id."""
     link = client.create_link(request())
     link_id = getattr(link, "id", None)
     assert isinstance(link_id, str)
-    service.act(lambda books: books.links.verify(link_id, {"CVV": "123", "ZIP Code": "02108"}, books.now))
+    service.act(
+        lambda books: books.links.verify(link_id, {"CVV": "123", "ZIP Code": "02108"}, books.now)
+    )
     (job,) = service.act(lambda books: books.place(link_id, [site], {}))
     return str(job.id)
 
@@ -94,7 +100,11 @@ class Script:
 
 def http(status: int, body: str = "{}", *headers: str) -> bytes:
     """Return an HTTP answer."""
-    head = [f"HTTP/1.1 {status} Told", "Content-Type: application/json", f"Content-Length: {len(body.encode())}"]
+    head = [
+        f"HTTP/1.1 {status} Told",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body.encode())}",
+    ]
     return "\r\n".join([*head, "Connection: close", *headers, "", body]).encode()
 
 
@@ -103,7 +113,9 @@ LET_IN = http(200, '{"session_token": "t-1"}')
 
 @contextmanager
 def scripted(*answers: bytes) -> Iterator[tuple[str, Script]]:
-    """Run a server on loopback that gives these answers, whatever it is asked; yield its address and its script."""
+    """Run a server on loopback that gives these answers, whatever it is asked; yield its address
+    and its script.
+    """
     script = Script(list(answers))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_serve, args=[listener, script], daemon=True)
@@ -130,7 +142,11 @@ def _read(connection: socket.socket) -> str:
     while b"\r\n\r\n" not in data:
         data += connection.recv(65536)
     head, _, body = data.partition(b"\r\n\r\n")
-    lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
+    lengths = [
+        line.split(b":")[1]
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length")
+    ]
     while lengths and len(body) < int(lengths[0]):
         body += connection.recv(65536)
     return head.decode("latin-1")

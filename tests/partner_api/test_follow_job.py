@@ -1,4 +1,6 @@
-"""A placement job followed to its end, over real HTTP, with the service's clock moved by the follower's own waiting."""
+"""A placement job followed to its end, over real HTTP, with the service's clock moved by the
+follower's own waiting.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Person:
     """Somebody at a terminal: answers what `knows`, remembers what was said."""
 
     def __init__(self, knows: Callable[[CredentialRequest], dict[str, str]] | None = None) -> None:
-        self._knows = knows or (lambda request: {one.key_name: "right" for one in request.account_link})
+        self._knows = knows or (
+            lambda request: {one.key_name: "right" for one in request.account_link}
+        )
         self.shown: list[RunStatus] = []
         self.warnings: list[float] = []
         self.notes: list[str] = []
@@ -69,7 +73,9 @@ def client(service: RunningService) -> Iterator[ServiceClient]:
         yield opened
 
 
-def followed(service: RunningService, client: ServiceClient, site: str, person: Person, *, polling: bool) -> Followed:
+def followed(
+    service: RunningService, client: ServiceClient, site: str, person: Person, *, polling: bool
+) -> Followed:
     job_id = started_job(service, client, site)
     return follow(client, job_id, person, Passing(service).clock, polling=polling)
 
@@ -101,7 +107,9 @@ def test_each_phase_is_shown_and_a_heartbeat_that_says_nothing_new_is_not(
     assert [before for before, after in itertools.pairwise(told) if before == after] == []
 
 
-def test_what_is_asked_comes_from_the_account_link_list_alone(service: RunningService, client: ServiceClient) -> None:
+def test_what_is_asked_comes_from_the_account_link_list_alone(
+    service: RunningService, client: ServiceClient
+) -> None:
     person = Person()
 
     ended = followed(service, client, "market.example.com", person, polling=False)
@@ -125,7 +133,9 @@ def test_a_message_sent_to_the_user_is_acknowledged_at_once_and_its_label_shown(
 
 def test_a_wrong_answer_is_asked_again(service: RunningService, client: ServiceClient) -> None:
     tries = iter(["wrong", "right"])
-    person = Person(lambda request: dict.fromkeys([one.key_name for one in request.account_link], next(tries)))
+    person = Person(
+        lambda request: dict.fromkeys([one.key_name for one in request.account_link], next(tries))
+    )
 
     ended = followed(service, client, "shop.example.com", person, polling=False)
 
@@ -133,7 +143,9 @@ def test_a_wrong_answer_is_asked_again(service: RunningService, client: ServiceC
     assert ended.placed
 
 
-def test_time_that_runs_out_while_somebody_types_ends_the_job(service: RunningService, client: ServiceClient) -> None:
+def test_time_that_runs_out_while_somebody_types_ends_the_job(
+    service: RunningService, client: ServiceClient
+) -> None:
     def too_late(request: CredentialRequest) -> dict[str, str]:
         service.advance(1000)
         return {one.key_name: "right" for one in request.account_link}
@@ -162,7 +174,9 @@ def test_the_end_is_told_though_another_client_reads_the_messages(
     assert ended.placed
 
 
-def test_a_job_that_has_ended_already_is_told_at_once(service: RunningService, client: ServiceClient) -> None:
+def test_a_job_that_has_ended_already_is_told_at_once(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
     service.advance(1000)
 
@@ -210,7 +224,12 @@ def says(**standing: object) -> Messages:
 
 
 def asking(**changes: object) -> CredentialRequest:
-    plain = {"job_id": 7, "envelope_id": "e-1", "account_link": [{"key_name": "pin", "label": "PIN"}], **changes}
+    plain = {
+        "job_id": 7,
+        "envelope_id": "e-1",
+        "account_link": [{"key_name": "pin", "label": "PIN"}],
+        **changes,
+    }
     return CredentialRequest.model_validate(plain)
 
 
@@ -219,7 +238,9 @@ END = says(status="SUCCESSFUL", termination_type="BILLABLE")
 
 def test_a_warning_comes_a_minute_before_the_time_is_up_and_again_where_time_was_added() -> None:
     person = Person()
-    looks = [says(status="AUTH", job_timeout=left) for left in (70, 60, 58, 56, 200, 198, 61, 59, 57)]
+    looks = [
+        says(status="AUTH", job_timeout=left) for left in (70, 60, 58, 56, 200, 198, 61, 59, 57)
+    ]
 
     follow(StoredOutcomes(*looks, END), "7", person, Passing().clock)
 
@@ -227,7 +248,12 @@ def test_a_warning_comes_a_minute_before_the_time_is_up_and_again_where_time_was
 
 
 def test_an_end_nobody_knows_is_told_with_what_to_do() -> None:
-    ended = follow(StoredOutcomes(says(status="GONE", termination_type="BRAND_NEW")), "7", Person(), Passing().clock)
+    ended = follow(
+        StoredOutcomes(says(status="GONE", termination_type="BRAND_NEW")),
+        "7",
+        Person(),
+        Passing().clock,
+    )
 
     assert (ended.termination_type, ended.meaning) == ("BRAND_NEW", UNKNOWN_END)
 
@@ -287,12 +313,21 @@ def test_a_service_that_loses_messages_and_then_is_busy_is_waited_for() -> None:
             self.calls += 1
             if self.calls in (2, 3):
                 raise ServiceBusyError(place="GET", kind="HTTP 503")
-            end = {"status": "SUCCESSFUL", "termination_type": "BILLABLE"} if self.calls > 3 else {"status": "AUTH"}
+            end = (
+                {"status": "SUCCESSFUL", "termination_type": "BILLABLE"}
+                if self.calls > 3
+                else {"status": "AUTH"}
+            )
             return JobRecord.model_validate({"id": job_id, **end})
 
     person = Person()
 
-    ended = follow(Failing(AnswerLostError(place="GET", kind="ReadTimeout", advice="")), "7", person, Passing().clock)
+    ended = follow(
+        Failing(AnswerLostError(place="GET", kind="ReadTimeout", advice="")),
+        "7",
+        person,
+        Passing().clock,
+    )
 
     assert ended.placed
     assert len(person.notes) == 2

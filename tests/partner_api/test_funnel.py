@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.partner_api.funnel import ENDS, LINK_AGES, OTHERS, SITES, add, age_of, cells, facts, funnel_stages
+from flows.partner_api.funnel import (
+    ENDS,
+    LINK_AGES,
+    OTHERS,
+    SITES,
+    add,
+    age_of,
+    cells,
+    facts,
+    funnel_stages,
+)
 from flows.reports.page import run_page
 from flows.reports.workbook import run_workbook
 from schemas.partner_api.link_placements import STAGES
@@ -43,21 +53,25 @@ people = st.lists(
 )
 
 
-def standing(rows: Sequence[dict[str, Any]], reports: dict[str, dict[str, Any]] | None = None) -> pl.DataFrame:
+def standing(
+    rows: Sequence[dict[str, Any]], reports: dict[str, dict[str, Any]] | None = None
+) -> pl.DataFrame:
     """Return the standings of rows numbered from 1, with an age."""
     numbers = {"row": pl.Series(range(1, len(rows) + 1), dtype=pl.UInt32)}
     records = pl.DataFrame(
         {**numbers, "cuid": pl.Series([row["cuid"] for row in rows], dtype=pl.String),
          "fate": pl.Series([row["fate"] for row in rows], dtype=pl.String)}
     ).with_columns(pl.lit("run").alias("run"))  # fmt: skip
-    states = pl.DataFrame({**numbers, "state": pl.Series([row["state"] for row in rows], dtype=pl.String)})
+    states = pl.DataFrame(
+        {**numbers, "state": pl.Series([row["state"] for row in rows], dtype=pl.String)}
+    )
     sent = records.filter(fate="submitted").select("row")
     by_row = pl.DataFrame([row["told"] for row in rows], schema=ENDS).with_columns(**numbers)
     by_cuid = pl.DataFrame([{"cuid": cuid, **told} for cuid, told in (reports or {}).items()],
                            schema={"cuid": pl.String, **ENDS})  # fmt: skip
-    return funnel_stages(records, states.join(sent, on="row", how="semi"), by_row, by_cuid).with_columns(
-        pl.lit(0, pl.UInt8).alias("age")
-    )
+    return funnel_stages(
+        records, states.join(sent, on="row", how="semi"), by_row, by_cuid
+    ).with_columns(pl.lit(0, pl.UInt8).alias("age"))
 
 
 def recount(rows: Sequence[dict[str, Any]]) -> tuple[list[int], dict[str, int], int]:
@@ -67,7 +81,9 @@ def recount(rows: Sequence[dict[str, Any]]) -> tuple[list[int], dict[str, int], 
         groups.setdefault(row["cuid"] or f"row {at}", []).append(row)
     reached, failed, running = [0] * len(STAGES), dict[str, int](), 0
     for group in groups.values():
-        linked = [row["told"] for row in group if row["fate"] == "submitted" and row["state"] == "linked"]
+        linked = [
+            row["told"] for row in group if row["fate"] == "submitted" and row["state"] == "linked"
+        ]
         stage = max(
             [0, *(1 for row in group if row["fate"] == "submitted"), *(2 for _ in linked)]
             + [3 for told in linked if told["opened"]]
@@ -95,7 +111,9 @@ def test_every_cardholder_counts_once_by_the_best_state(rows: list[dict[str, Any
 
 
 @given(people)
-def test_counting_in_shares_of_cardholders_gives_the_same_as_counting_at_once(rows: list[dict[str, Any]]) -> None:
+def test_counting_in_shares_of_cardholders_gives_the_same_as_counting_at_once(
+    rows: list[dict[str, Any]],
+) -> None:
     whole = standing(rows)
     shares = [cells([whole.filter(pl.col("holder") % 3 == share)]) for share in range(3)]
 
@@ -103,7 +121,9 @@ def test_counting_in_shares_of_cardholders_gives_the_same_as_counting_at_once(ro
 
 
 @given(people, st.randoms())
-def test_the_order_of_rows_and_frames_changes_nothing(rows: list[dict[str, Any]], luck: Any) -> None:
+def test_the_order_of_rows_and_frames_changes_nothing(
+    rows: list[dict[str, Any]], luck: Any
+) -> None:
     whole = standing(rows)
     pieces = [whole.slice(at, 1) for at in range(whole.height)]
     luck.shuffle(pieces)
@@ -125,12 +145,19 @@ def row(cuid: str, **told: Any) -> dict[str, Any]:
 def test_a_transaction_report_counts_like_a_job_and_an_end_over_what_it_says_is_running() -> None:
     rows = [row("a"), row("b", opened=True, termination_type="PROCESS_FAILURE"), row("c")]
     running = {**NOTHING, "opened": True, "running": True}
-    reports = {"a": {**running, "running": False, "termination_type": "BILLABLE"}, "b": running, "x": running}
+    reports = {
+        "a": {**running, "running": False, "termination_type": "BILLABLE"},
+        "b": running,
+        "x": running,
+    }
 
     told = facts(cells([standing(rows, reports)]))
 
     assert [3, 3, 3, 2, 1, 1] == [one["cardholders"] for one in told["stages"]]
-    assert ([{"kind": "PROCESS_FAILURE", "cardholders": 1, "share": 1 / 3}], 0) == (told["failed"], told["under_way"])
+    assert ([{"kind": "PROCESS_FAILURE", "cardholders": 1, "share": 1 / 3}], 0) == (
+        told["failed"],
+        told["under_way"],
+    )
 
 
 def test_a_report_of_a_cardholder_without_a_link_moves_nothing() -> None:
@@ -142,14 +169,19 @@ def test_a_report_of_a_cardholder_without_a_link_moves_nothing() -> None:
 
 
 def test_many_merchant_sites_fold_into_one_line() -> None:
-    rows = [row(str(at), termination_type="BILLABLE", merchant_site=f"site-{at:03d}") for at in range(SITES + 5)]
+    rows = [
+        row(str(at), termination_type="BILLABLE", merchant_site=f"site-{at:03d}")
+        for at in range(SITES + 5)
+    ]
 
     sites = facts(cells([standing(rows)]))["sites"]
 
     assert (SITES + 1, OTHERS, 5) == (len(sites), sites[-1]["site"], sites[-1]["placed"])
 
 
-@pytest.mark.parametrize(("days", "age"), [(0, 0), (6, 0), (7, 1), (14, 2), (30, 3), (61, 3), (62, 4)])
+@pytest.mark.parametrize(
+    ("days", "age"), [(0, 0), (6, 0), (7, 1), (14, 2), (30, 3), (61, 3), (62, 4)]
+)
 def test_a_link_is_as_old_as_its_runs_business_date(days: int, age: int) -> None:
     today = date(2026, 11, 20)
 
@@ -159,7 +191,11 @@ def test_a_link_is_as_old_as_its_runs_business_date(days: int, age: int) -> None
 def test_no_rows_have_an_empty_funnel() -> None:
     told = facts(cells([]))
 
-    assert ([0] * 6, [], []) == ([one["cardholders"] for one in told["stages"]], told["failed"], told["sites"])
+    assert ([0] * 6, [], []) == (
+        [one["cardholders"] for one in told["stages"]],
+        told["failed"],
+        told["sites"],
+    )
 
 
 def told_on_a_page(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -170,7 +206,10 @@ def told_on_a_page(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], pl.D
 
 
 def test_the_page_shows_the_funnel_where_there_is_one() -> None:
-    rows = [row("a", opened=True, termination_type="NEVER_STARTED", merchant_site="<b>shop</b>"), row("b")]
+    rows = [
+        row("a", opened=True, termination_type="NEVER_STARTED", merchant_site="<b>shop</b>"),
+        row("b"),
+    ]
 
     with_one, without = run_page(*told_on_a_page(rows)), run_page(*run_facts())
 
@@ -188,5 +227,7 @@ def test_the_workbook_has_a_sheet_of_the_funnel_with_the_same_numbers() -> None:
     book = openpyxl.load_workbook(BytesIO(run_workbook(summary, chunks)))
 
     lines = [tuple(cell.value for cell in line) for line in book["Funnel"].iter_rows(min_row=2)]
-    assert ("stage", "", "placed", 1) in [(by, which or "", reached, count) for by, which, reached, count in lines]
+    assert ("stage", "", "placed", 1) in [
+        (by, which or "", reached, count) for by, which, reached, count in lines
+    ]
     assert ("merchant site", "shop", "placed", 1) in lines

@@ -1,4 +1,6 @@
-"""What is told of jobs, put together: in any order, any number of times, with statuses nobody has heard of."""
+"""What is told of jobs, put together: in any order, any number of times, with statuses nobody has
+heard of.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_what_is_told_of_jobs_is_the_same_in_any_order(found: list[Job], luck: A
 
 @settings(deadline=None)
 @given(told, told)
-def test_what_is_told_twice_or_in_pieces_says_nothing_more(first: list[Job], second: list[Job]) -> None:
+def test_what_is_told_twice_or_in_pieces_says_nothing_more(
+    first: list[Job], second: list[Job]
+) -> None:
     whole = merged([*first, *second])
 
     assert whole == merged([*merged(first), *merged(second), *first])
@@ -56,14 +60,21 @@ def test_no_job_is_forgotten_and_no_end_is_taken_back(found: list[Job]) -> None:
     known = {job.job_id: job for job in merged(found)}
 
     assert {job.job_id for job in found} == known.keys()
-    assert {job.job_id for job in found if not job.running} == {key for key, job in known.items() if not job.running}
+    assert {job.job_id for job in found if not job.running} == {
+        key for key, job in known.items() if not job.running
+    }
     assert {job.job_id for job in found if job.authenticated} == {
         key for key, job in known.items() if job.authenticated
     }
 
 
 def test_a_job_has_authenticated_from_updating_on_or_when_that_phase_is_whole() -> None:
-    found = [one("AUTH"), one("UPDATING"), one("SOMETHING_NEW", auth_percent_complete=100), one("PENDING")]
+    found = [
+        one("AUTH"),
+        one("UPDATING"),
+        one("SOMETHING_NEW", auth_percent_complete=100),
+        one("PENDING"),
+    ]
 
     assert [False, True, True, False] == [job.authenticated for job in found]
 
@@ -105,6 +116,10 @@ def test_any_body_is_kept_as_something_that_json_can_hold(body: bytes) -> None:
 
 
 @settings(deadline=None)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), st.lists, max_leaves=9))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=9), st.lists, max_leaves=9
+    )
+)
 def test_a_body_of_any_json_is_kept(document: Any) -> None:
     assert isinstance(kept(json.dumps(document).encode()), list)

@@ -1,4 +1,6 @@
-"""A request of a single link is held to every rule of interface.md 2.8 before it is sent, and told by codes only."""
+"""A request of a single link is held to every rule of interface.md 2.8 before it is sent, and told
+by codes only.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def codes(plain: dict[str, Any]) -> str:
     return str(told.value.fields["codes"])
 
 
-@pytest.mark.parametrize(("entity", "name"), [(entity, name) for entity, fields in WHOLE.items() for name in fields])
+@pytest.mark.parametrize(
+    ("entity", "name"), [(entity, name) for entity, fields in WHOLE.items() for name in fields]
+)
 def test_each_required_property_is_asked_for_by_name(entity: str, name: str) -> None:
     less = {key: value for key, value in WHOLE[entity].items() if key != name}
 
@@ -56,9 +60,14 @@ def test_each_required_object_is_asked_for_by_name(entity: str) -> None:
     assert told == f"{entity}.record.missing"
 
 
-@pytest.mark.parametrize("name", ["pan", "expiration_month", "expiration_year", "name_on_card", "nickname"])
+@pytest.mark.parametrize(
+    "name", ["pan", "expiration_month", "expiration_year", "name_on_card", "nickname"]
+)
 def test_a_conditional_property_may_be_left_out_where_the_card_is_a_reference(name: str) -> None:
-    card = {"reference": {"id": 1}, **{key: CARD[key] for key in CARD if key not in ("reference", name)}}
+    card = {
+        "reference": {"id": 1},
+        **{key: CARD[key] for key in CARD if key not in ("reference", name)},
+    }
 
     request = checked_request({**WHOLE, "card": card})
 
@@ -88,7 +97,9 @@ def test_a_card_by_reference_needs_nothing_else() -> None:
         ("cardholder", {"first_name": ""}, "cardholder.first_name.missing"),
     ],
 )
-def test_a_broken_rule_is_named_with_entity_and_property(entity: str, change: dict[str, Any], code: str) -> None:
+def test_a_broken_rule_is_named_with_entity_and_property(
+    entity: str, change: dict[str, Any], code: str
+) -> None:
     told = codes({**WHOLE, entity: {**WHOLE[entity], **change}})
 
     assert told == code
@@ -112,7 +123,9 @@ def test_each_of_the_eight_country_values_is_taken(country: str) -> None:
         ({"year": "26"}, False),
     ],
 )
-def test_an_expiration_is_of_two_four_and_up_to_two_digits(expiration: dict[str, str], right: bool) -> None:
+def test_an_expiration_is_of_two_four_and_up_to_two_digits(
+    expiration: dict[str, str], right: bool
+) -> None:
     plain = {**WHOLE, "expiration": expiration}
 
     if right:

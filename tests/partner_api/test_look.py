@@ -1,4 +1,6 @@
-"""One look at a run's links: what is asked, what is kept, and what a killed look leaves to the next."""
+"""One look at a run's links: what is asked, what is kept, and what a killed look leaves to the
+next.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,14 @@ def night(folder: Path, rows: int = 12, **service: Any) -> tuple[Bench, str, pl.
     """Return a bench whose run has links, its id, and its linked rows with the id of each link."""
     bench, run = copy_of(_answered, folder, rows)
     bench.issuer = issuer(service={**SERVICE, **service}, portal={"rows_per_chunk": 5})
-    linked = pl.read_parquet(next((folder / "store").glob("bank/runs/*/report/rows/*.parquet"))).filter(state="linked")
-    return bench, run, linked.with_columns(pl.col("url").str.split("/").list.last().alias("link_id"))
+    linked = pl.read_parquet(
+        next((folder / "store").glob("bank/runs/*/report/rows/*.parquet"))
+    ).filter(state="linked")
+    return (
+        bench,
+        run,
+        linked.with_columns(pl.col("url").str.split("/").list.last().alias("link_id")),
+    )
 
 
 def _answered(folder: Path, rows: int) -> tuple[Bench, str]:
@@ -95,7 +103,9 @@ def status(job_id: str, state: str, **more: Any) -> dict[str, Any]:
 
 def looked(bench: Bench, run: str) -> pl.DataFrame:
     """Return the placements of a run, by row."""
-    parts = [read_placements(bench.store, keys_of(run), part) for part in bench.manifest(run).ledger]
+    parts = [
+        read_placements(bench.store, keys_of(run), part) for part in bench.manifest(run).ledger
+    ]
     return pl.concat(parts).sort("row")
 
 
@@ -112,12 +122,21 @@ def test_a_link_is_followed_to_the_end_of_its_jobs(tmp_path: Path) -> None:
     partner.messages[f"h-{first}"] = [status("7", "AUTH"), status("8", "AUTH")]
     partner.messages[f"h-{second}"] = [status("9", "PENDING")]
     partner.jobs["7"] = {"id": 7, "status": "TIMEOUT_TFA", "termination_type": "USER_DATA_FAILURE"}
-    partner.jobs["8"] = {"id": 8, "status": "SUCCESSFUL", "termination_type": "BILLABLE", "merchant_site": "Books"}
+    partner.jobs["8"] = {
+        "id": 8,
+        "status": "SUCCESSFUL",
+        "termination_type": "BILLABLE",
+        "merchant_site": "Books",
+    }
     partner.jobs["9"] = {"id": 9, "status": "PENDING", "percent_complete": 30}
 
     done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
-    told = looked(bench, run).filter(pl.col("opened")).select("row", "job_id", "termination_type", "running")
+    told = (
+        looked(bench, run)
+        .filter(pl.col("opened"))
+        .select("row", "job_id", "termination_type", "running")
+    )
     assert [(first, "8", "BILLABLE", False), (second, "9", None, True)] == told.rows()
     assert (run, 12, 12, 0, 2) == done
 
@@ -134,7 +153,9 @@ def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> Non
 
     claims = f"{keys_of(run).placements}claims/"
     assert (12, 0, Counter()) == (done.links, done.asked, partner.asked)
-    assert before == {key: value for key, value in bench.snapshot().items() if key in before or claims not in key}
+    assert before == {
+        key: value for key, value in bench.snapshot().items() if key in before or claims not in key
+    }
 
 
 def test_a_link_nobody_opened_yet_is_no_error_and_asked_of_again_later(tmp_path: Path) -> None:
@@ -151,7 +172,9 @@ def test_a_link_nobody_opened_yet_is_no_error_and_asked_of_again_later(tmp_path:
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
 
 
-def test_messages_of_a_look_that_died_before_it_kept_anything_else_are_counted_in_by_the_next(tmp_path: Path) -> None:
+def test_messages_of_a_look_that_died_before_it_kept_anything_else_are_counted_in_by_the_next(
+    tmp_path: Path,
+) -> None:
     bench, run, linked = night(tmp_path)
     partner = Partner()
     know_all(partner, linked)
@@ -169,7 +192,9 @@ def test_messages_of_a_look_that_died_before_it_kept_anything_else_are_counted_i
     ).rows()
 
 
-def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(tmp_path: Path) -> None:
+def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(
+    tmp_path: Path,
+) -> None:
     bench, run, linked = night(tmp_path, rows=60, requests_at_a_time=1)
     partner = Partner()
     know_all(partner, linked)
@@ -203,7 +228,9 @@ def test_nothing_of_a_link_or_of_a_text_for_people_is_kept(tmp_path: Path) -> No
     check_links(bench.context, partner, settings(bench), bench.manifest(run))
 
     messages = b"".join(
-        content for key, content in bench.snapshot().items() if key.startswith(f"{keys_of(run).placements}messages/")
+        content
+        for key, content in bench.snapshot().items()
+        if key.startswith(f"{keys_of(run).placements}messages/")
     )
     table = looked(bench, run).write_json().encode()
     assert b"h-" in messages
@@ -228,7 +255,12 @@ def test_the_round_counts_the_funnel_and_the_report_shows_it(tmp_path: Path) -> 
     know_all(partner, linked)
     row = linked["row"][0]
     partner.messages[f"h-{row}"] = [status("7", "AUTH")]
-    partner.jobs["7"] = {"id": 7, "status": "SUCCESSFUL", "termination_type": "BILLABLE", "merchant_site": "Books"}
+    partner.jobs["7"] = {
+        "id": 7,
+        "status": "SUCCESSFUL",
+        "termination_type": "BILLABLE",
+        "merchant_site": "Books",
+    }
 
     facts = follow_links(bench.context, partner)
 
@@ -294,12 +326,16 @@ def busy(linked: pl.DataFrame) -> Partner:
 
 
 @pytest.mark.parametrize("writes", range(1, 9))
-def test_a_look_killed_after_any_of_its_writes_and_run_again_loses_no_message(tmp_path: Path, writes: int) -> None:
+def test_a_look_killed_after_any_of_its_writes_and_run_again_loses_no_message(
+    tmp_path: Path, writes: int
+) -> None:
     bench, run, linked = night(tmp_path, requests_at_a_time=1)
     partner, dying = busy(linked), DyingStore(bench.store, writes)
     partner.before = lambda _: dying.check()
     with suppress(Killed):
-        check_links(replace(bench, store=dying).context, partner, settings(bench), bench.manifest(run))
+        check_links(
+            replace(bench, store=dying).context, partner, settings(bench), bench.manifest(run)
+        )
     partner.before = lambda _: None
 
     later = replace(bench, now=lambda: NOON + timedelta(hours=7))
@@ -317,7 +353,12 @@ def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path)
         if not told:
             told.append("")
             with pytest.raises(ClaimedError) as caught:
-                check_links(replace(bench, actor="other:2").context, Partner(), settings(bench), bench.manifest(run))
+                check_links(
+                    replace(bench, actor="other:2").context,
+                    Partner(),
+                    settings(bench),
+                    bench.manifest(run),
+                )
             told[0] = str(caught.value)
 
     partner.before = look_too
@@ -326,22 +367,35 @@ def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path)
     assert "tester:1 has claimed" in told[0]
 
 
-def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_others(tmp_path: Path) -> None:
+def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_others(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, service=SERVICE)
     run = bench.submit(bench.drop(40, bad=0.3)).manifest.run
     bench.answer()
     bench.ingest()
     row, cuid, last_4 = (
-        bench.ledger(run).filter(fate="rejected").drop_nulls("cuid").select("row", "cuid", "last_4").row(0)
+        bench.ledger(run)
+        .filter(fate="rejected")
+        .drop_nulls("cuid")
+        .select("row", "cuid", "last_4")
+        .row(0)
     )
-    asked = SingleAsked(row=row, cuid=cuid, last_4=last_4 or "4242", expiration="2911", at=NOON, by="tester")
+    asked = SingleAsked(
+        row=row, cuid=cuid, last_4=last_4 or "4242", expiration="2911", at=NOON, by="tester"
+    )
     url = "https://links.example.com/l/alone"
-    told = SingleAnswered(outcome="linked", at=NOON, link_id="alone", url=url, expires_on=date(2027, 1, 20))
+    told = SingleAnswered(
+        outcome="linked", at=NOON, link_id="alone", url=url, expires_on=date(2027, 1, 20)
+    )
     for name, document in ((f"{row}-1.json", asked), (f"{row}-1-answer.json", told)):
         bench.store.create(keys_of(run).singles + name, canonical(document))
     rebuild(bench.context, run)
     before = follow_links(bench.context, None)["funnel"]["stages"]
-    partner = Partner(links={"alone": {"card": {"cardholder": {"id": "h"}}}}, messages={"h": [status("1", "AUTH")]})
+    partner = Partner(
+        links={"alone": {"card": {"cardholder": {"id": "h"}}}},
+        messages={"h": [status("1", "AUTH")]},
+    )
     partner.jobs["1"] = {"id": 1, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}
 
     after = follow_links(bench.context, partner)["funnel"]["stages"]
@@ -351,7 +405,9 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     assert row in looked(bench, run).filter(termination_type="BILLABLE")["row"]
 
 
-def test_the_page_across_runs_shows_the_issuers_funnel_once_links_were_looked_at(tmp_path: Path) -> None:
+def test_the_page_across_runs_shows_the_issuers_funnel_once_links_were_looked_at(
+    tmp_path: Path,
+) -> None:
     bench, _, linked = night(tmp_path)
     partner = busy(linked)
     page = f"{reconciliation(BANK)}report.html"
@@ -382,7 +438,9 @@ def test_a_cardholder_nobody_has_written_to_is_no_error(tmp_path: Path) -> None:
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
 
 
-def test_messages_read_while_the_store_takes_nothing_are_kept_with_the_table(tmp_path: Path) -> None:
+def test_messages_read_while_the_store_takes_nothing_are_kept_with_the_table(
+    tmp_path: Path,
+) -> None:
     bench, run, linked = night(tmp_path)
     unwell = replace(bench, store=UnwellStore(bench.store, writes=99))
 

@@ -14,7 +14,9 @@ from tests.placed import Placed, placed
 
 
 def open_links(state: ServiceState, count: int) -> list[str]:
-    """Let the first cardholders open their links and pass the verification; return their link ids."""
+    """Let the first cardholders open their links and pass the verification; return their link
+    ids.
+    """
     ids = list(state.links.links)[:count]
     for link_id in ids:
         state.links.open(link_id, state.now).authenticated_on = state.now
@@ -30,7 +32,9 @@ def failed(facts: dict[str, Any]) -> dict[str, int]:
 
 
 def place_at_every_site(night: Placed) -> None:
-    """Let one cardholder for each merchant site start a placement there with the credentials typed in."""
+    """Let one cardholder for each merchant site start a placement there with the credentials typed
+    in.
+    """
 
     def act(state: ServiceState) -> None:
         for link_id, site in zip(open_links(state, len(SITES)), SITES, strict=True):
@@ -49,7 +53,10 @@ def test_links_are_followed_to_placed_and_to_each_kind_of_failure(tmp_path: Path
 
     ended = [site.end for site in SITES.values()]
     asks = [len(site.asks) > 1 for site in SITES.values()]
-    placed_at_once = sum(end.termination_type == "BILLABLE" and not more for end, more in zip(ended, asks, strict=True))
+    placed_at_once = sum(
+        end.termination_type == "BILLABLE" and not more
+        for end, more in zip(ended, asks, strict=True)
+    )
     assert [20, 20, 20, 9] == stages(first)[:4]
     assert 9 == first["funnel"]["under_way"]
     assert (0, placed_at_once) == (last["funnel"]["under_way"], stages(last)[-1])

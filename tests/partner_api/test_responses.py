@@ -1,4 +1,6 @@
-"""Whatever the service answers is read: nothing is raised, nothing known is lost, open sets stay open."""
+"""Whatever the service answers is read: nothing is raised, nothing known is lost, open sets stay
+open.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,14 @@ REQUEST = {
     "message": {"status": "PENDING", "job_timeout": 120},
 }
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet=st.characters(codec=None)),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(alphabet=st.characters(codec=None)),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 NAMES = st.sampled_from(
@@ -44,7 +52,11 @@ NAMES = st.sampled_from(
      "credential_requests", "percent_complete", "job_timeout", "termination_type", "id", "card", "cardholder", "url"]
 )  # fmt: skip
 PLAUSIBLE = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 1 << 70) | st.floats() | st.text(alphabet=st.characters(codec=None)),
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 1 << 70)
+    | st.floats()
+    | st.text(alphabet=st.characters(codec=None)),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=6),
     max_leaves=20,
 )
@@ -83,7 +95,8 @@ def test_a_single_message_needs_no_envelope(single: dict[str, Any]) -> None:
     [
         REQUEST,
         {**REQUEST, "request_type": "tfa_request", "type": None},
-        {key: value for key, value in REQUEST.items() if key != "message"} | {"status": "PENDING", "job_timeout": 120},
+        {key: value for key, value in REQUEST.items() if key != "message"}
+        | {"status": "PENDING", "job_timeout": 120},
         {"job_id": "7", "message": {**REQUEST, "status": "PENDING", "job_timeout": "120"}},
     ],
 )
@@ -97,27 +110,46 @@ def test_a_request_is_read_in_each_of_its_shapes(shape: dict[str, Any]) -> None:
 
 
 def test_a_value_is_secret_unless_the_service_says_it_is_not() -> None:
-    fields = [{"key_name": "a"}, {"key_name": "b", "secret": "odd"}, {"key_name": "c", "secret": False}, {"label": "d"}]
+    fields = [
+        {"key_name": "a"},
+        {"key_name": "b", "secret": "odd"},
+        {"key_name": "c", "secret": False},
+        {"label": "d"},
+    ]
 
     (request,) = messages_of(body([{**REQUEST, "account_link": fields}])).requests
 
-    assert [(one.key_name, one.secret) for one in request.account_link] == [("a", True), ("b", True), ("c", False)]
+    assert [(one.key_name, one.secret) for one in request.account_link] == [
+        ("a", True),
+        ("b", True),
+        ("c", False),
+    ]
 
 
 @pytest.mark.parametrize("envelope", ["", "é", "two\nlines", None, []])
 def test_a_request_that_could_not_be_answered_is_counted_and_not_asked(envelope: object) -> None:
-    told = messages_of(body([{**REQUEST, "envelope_id": envelope, "message": None, "job_id": None}]))
+    told = messages_of(
+        body([{**REQUEST, "envelope_id": envelope, "message": None, "job_id": None}])
+    )
 
     assert told.requests == ()
     assert len(told.statuses) + told.unread == 1
 
 
 def test_statuses_and_ends_nobody_knows_are_kept_as_they_are() -> None:
-    message = {"status": "BRAND_NEW", "termination_type": "NEVER_STARTED", "percent_complete": "12.5", "extra": [1]}
+    message = {
+        "status": "BRAND_NEW",
+        "termination_type": "NEVER_STARTED",
+        "percent_complete": "12.5",
+        "extra": [1],
+    }
 
     (status,) = messages_of(body([{**STATUS, "message": message}])).statuses
 
-    assert (status.message.status, status.message.termination_type) == ("BRAND_NEW", "NEVER_STARTED")
+    assert (status.message.status, status.message.termination_type) == (
+        "BRAND_NEW",
+        "NEVER_STARTED",
+    )
     assert status.message.percent_complete == 12
     assert status.message.ended
 
@@ -125,7 +157,9 @@ def test_statuses_and_ends_nobody_knows_are_kept_as_they_are() -> None:
 def test_a_job_record_takes_its_id_over_to_its_requests() -> None:
     bare = {key: value for key, value in REQUEST.items() if key not in ("job_id", "message")}
 
-    job = job_of(body({"id": 7, "cardholder_id": "3", "status": "PENDING", "credential_requests": [bare]}))
+    job = job_of(
+        body({"id": 7, "cardholder_id": "3", "status": "PENDING", "credential_requests": [bare]})
+    )
 
     assert job is not None
     assert (job.id, job.cardholder_id) == ("7", "3")
@@ -139,7 +173,9 @@ def test_what_the_service_says_to_the_user_is_in_no_repr() -> None:
 
 
 def test_a_link_is_told_without_its_url_and_token() -> None:
-    link = link_of(body({"id": 9, "url": "https://links.example.com/l/hush", "cardholder_long_token": "hush"}))
+    link = link_of(
+        body({"id": 9, "url": "https://links.example.com/l/hush", "cardholder_long_token": "hush"})
+    )
 
     assert link is not None
     assert link.id == "9"
@@ -147,7 +183,9 @@ def test_a_link_is_told_without_its_url_and_token() -> None:
 
 
 def test_a_refusal_always_has_a_code() -> None:
-    refusals = [refusal_of(one) for one in (b"", b"\xff\xfe", b"[]", b'{"_errors": ["pan is required"]}')]
+    refusals = [
+        refusal_of(one) for one in (b"", b"\xff\xfe", b"[]", b'{"_errors": ["pan is required"]}')
+    ]
 
     assert [one.codes.count(".") for one in refusals] == [2, 2, 2, 2]
     assert refusals[-1].codes == "card.pan.missing"
@@ -194,6 +232,9 @@ def test_every_element_of_an_envelope_is_accounted_for(elements: list[object]) -
 
 @given(st.dictionaries(st.sampled_from(["sort", "x_new", "links", "merchant"]), JUNK, max_size=3))
 def test_fields_nobody_knows_change_nothing(more: dict[str, Any]) -> None:
-    plain, grown = messages_of(body([STATUS, REQUEST])), messages_of(body([{**more, **STATUS}, {**more, **REQUEST}]))
+    plain, grown = (
+        messages_of(body([STATUS, REQUEST])),
+        messages_of(body([{**more, **STATUS}, {**more, **REQUEST}])),
+    )
 
     assert plain == grown

@@ -35,7 +35,9 @@ def made(client: ServiceClient, **objects: object) -> CardLink:
     return link
 
 
-def test_a_link_is_made_on_demand_with_url_token_and_the_usual_expiry(client: ServiceClient) -> None:
+def test_a_link_is_made_on_demand_with_url_token_and_the_usual_expiry(
+    client: ServiceClient,
+) -> None:
     link = made(client)
 
     assert link.url is not None
@@ -58,7 +60,9 @@ def test_a_card_may_be_a_reference(service: RunningService, client: ServiceClien
     assert link.url
 
 
-def test_a_refused_link_is_told_by_codes_and_by_words_without_the_card(client: ServiceClient) -> None:
+def test_a_refused_link_is_told_by_codes_and_by_words_without_the_card(
+    client: ServiceClient,
+) -> None:
     refused = client.create_link(request(card={**CARD, "pan": "4242424242424241"}))
 
     assert isinstance(refused, Refusal)
@@ -91,7 +95,9 @@ def test_a_link_that_is_not_there_is_told_as_such(client: ServiceClient, link_id
     assert link_id not in str(told.value)
 
 
-def test_a_job_record_has_its_pending_request_on_every_poll(service: RunningService, client: ServiceClient) -> None:
+def test_a_job_record_has_its_pending_request_on_every_poll(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
 
     polls = [client.job(job_id) for _ in range(2)]
@@ -103,7 +109,9 @@ def test_a_job_record_has_its_pending_request_on_every_poll(service: RunningServ
     assert [one.secret for one in polls[0].requests[0].account_link] == [False, True]
 
 
-def test_messages_are_read_once_and_requests_stay(service: RunningService, client: ServiceClient) -> None:
+def test_messages_are_read_once_and_requests_stay(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
     (waiting,) = client.messages(job_id).requests
     client.answer(job_id, waiting.envelope_id, PATIENT)
@@ -115,7 +123,9 @@ def test_messages_are_read_once_and_requests_stay(service: RunningService, clien
     assert second.statuses == ()
 
 
-def test_an_answer_with_its_envelope_id_lets_the_job_go_on(service: RunningService, client: ServiceClient) -> None:
+def test_an_answer_with_its_envelope_id_lets_the_job_go_on(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
     (waiting,) = client.credential_requests(job_id)
 
@@ -135,7 +145,9 @@ def test_an_answer_may_be_posted_too(service: RunningService, client: ServiceCli
     assert client.job(job_id).status == "AUTH"
 
 
-def test_an_update_without_an_envelope_id_answers_nothing(service: RunningService, client: ServiceClient) -> None:
+def test_an_update_without_an_envelope_id_answers_nothing(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
 
     client.update_account(job_id, PATIENT)
@@ -143,7 +155,9 @@ def test_an_update_without_an_envelope_id_answers_nothing(service: RunningServic
     assert client.job(job_id).blocked
 
 
-def test_an_answer_given_twice_is_refused_with_a_code(service: RunningService, client: ServiceClient) -> None:
+def test_an_answer_given_twice_is_refused_with_a_code(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
     (waiting,) = client.credential_requests(job_id)
     client.answer(job_id, waiting.envelope_id, PATIENT)
@@ -152,7 +166,9 @@ def test_an_answer_given_twice_is_refused_with_a_code(service: RunningService, c
         client.answer(job_id, waiting.envelope_id, PATIENT)
 
 
-def test_a_cardholders_messages_come_raw_and_name_their_job(service: RunningService, client: ServiceClient) -> None:
+def test_a_cardholders_messages_come_raw_and_name_their_job(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
     cardholder_id = client.job(job_id).cardholder_id or ""
 
@@ -161,7 +177,9 @@ def test_a_cardholders_messages_come_raw_and_name_their_job(service: RunningServ
     assert job_id in [one.job_id for one in messages_of(body).requests]
 
 
-def test_a_broadcast_channel_has_statuses_and_no_requests(service: RunningService, client: ServiceClient) -> None:
+def test_a_broadcast_channel_has_statuses_and_no_requests(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
     key = client.register(job_id)
     (waiting,) = client.credential_requests(job_id)
@@ -175,7 +193,9 @@ def test_a_broadcast_channel_has_statuses_and_no_requests(service: RunningServic
     assert client.messages(job_id).statuses != ()
 
 
-def test_a_broadcast_without_the_right_key_is_refused(service: RunningService, client: ServiceClient) -> None:
+def test_a_broadcast_without_the_right_key_is_refused(
+    service: RunningService, client: ServiceClient
+) -> None:
     job_id = started_job(service, client)
 
     with pytest.raises(ServiceRefusedError, match="HTTP 403"):

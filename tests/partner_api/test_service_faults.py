@@ -1,4 +1,6 @@
-"""The client on a bad day: what may be sent again is, what may not is told, and nothing of a card or a secret is."""
+"""The client on a bad day: what may be sent again is, what may not is told, and nothing of a card
+or a secret is.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ from flows.partner_api.service import (
 from flows.partner_api.transport import Credentials, RateLimiter
 from schemas.partner_api.card_link import Refusal
 from schemas.partner_api.service import ServiceSettings
-from tests.partner_api.service_clients import CREDENTIALS, HANG_UP, LET_IN, Script, client_at, http, request, scripted
+from tests.partner_api.service_clients import (
+    CREDENTIALS,
+    HANG_UP,
+    LET_IN,
+    Script,
+    client_at,
+    http,
+    request,
+    scripted,
+)
 
 JOB = http(200, '{"id": 7, "status": "AUTH"}')
 LINK = http(201, '{"id": "l-1", "url": "https://links.example.com/l/l-1"}')
@@ -64,7 +75,10 @@ def make_link(client: ServiceClient) -> object:
 
 @pytest.mark.parametrize("trouble", TROUBLE)
 def test_a_record_is_read_again_after_trouble(trouble: str) -> None:
-    with scripted(LET_IN, TROUBLE[trouble], TROUBLE[trouble], JOB) as (address, script), client_at(address) as client:
+    with (
+        scripted(LET_IN, TROUBLE[trouble], TROUBLE[trouble], JOB) as (address, script),
+        client_at(address) as client,
+    ):
         job = client.job("7")
 
     assert job.status == "AUTH"
@@ -106,7 +120,12 @@ def test_where_nobody_listens_nothing_was_done(call: str) -> None:
 
 
 def test_an_answer_that_never_comes_is_given_up() -> None:
-    error, _ = failing(make_link, LET_IN, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", read_timeout_seconds=0.2)
+    error, _ = failing(
+        make_link,
+        LET_IN,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n",
+        read_timeout_seconds=0.2,
+    )
 
     assert isinstance(error, AnswerLostError)
 
@@ -119,14 +138,18 @@ def test_a_session_is_renewed_once_and_then_given_up() -> None:
 
 
 def test_every_request_bears_the_token_and_a_redirect_is_not_followed() -> None:
-    error, script = failing(read_job, LET_IN, http(307, "", "Location: https://elsewhere.example.com/"))
+    error, script = failing(
+        read_job, LET_IN, http(307, "", "Location: https://elsewhere.example.com/")
+    )
 
     assert isinstance(error, ServiceRefusedError)
     assert "Authorization: Bearer t-1" in script.heads[1]
     assert len(script.asked) == 2
 
 
-@pytest.mark.parametrize("body", ["", "[]", "no json", '{"other": 1}', '{"session_token": "two\\nlines"}'])
+@pytest.mark.parametrize(
+    "body", ["", "[]", "no json", '{"other": 1}', '{"session_token": "two\\nlines"}']
+)
 def test_a_login_without_a_token_is_told(body: str) -> None:
     error, _ = failing(read_job, http(200, body))
 
@@ -157,14 +180,19 @@ def test_a_refusal_that_quotes_the_card_is_told_without_it() -> None:
 
 
 def test_an_access_key_no_header_can_hold_is_told() -> None:
-    error, _ = failing(lambda client: client.register("7"), LET_IN, http(200, '{"access_key": "two\\nlines"}'))
+    error, _ = failing(
+        lambda client: client.register("7"), LET_IN, http(200, '{"access_key": "two\\nlines"}')
+    )
 
     assert isinstance(error, StrangeAnswerError)
     assert "access key" in str(error)
 
 
 def test_a_link_without_an_fi_key_in_the_settings_is_not_asked_for() -> None:
-    with client_at("http://127.0.0.1:9", fi_key="") as client, pytest.raises(LinkRequestError, match="fi_key"):
+    with (
+        client_at("http://127.0.0.1:9", fi_key="") as client,
+        pytest.raises(LinkRequestError, match="fi_key"),
+    ):
         client.create_link(request())
 
 
@@ -186,7 +214,11 @@ def test_addresses_tokens_and_cards_reach_no_log(caplog: pytest.LogCaptureFixtur
         client.card_link("secret-link-id")
 
     told = caplog.text + "".join(str(vars(one)) for one in caplog.records)
-    assert [word for word in (PAN, "secret-link-id", "Bearer", CREDENTIALS.app_key, "/session") if word in told] == []
+    assert [
+        word
+        for word in (PAN, "secret-link-id", "Bearer", CREDENTIALS.app_key, "/session")
+        if word in told
+    ] == []
 
 
 def test_requests_records_and_credentials_show_no_value() -> None:
@@ -248,6 +280,9 @@ def test_a_links_id_is_the_last_segment_of_its_url_or_what_the_settings_say() ->
     usual = ServiceSettings(base_url="https://service.example.com")
     other = ServiceSettings(base_url="https://service.example.com", link_id=r"[?&]link=(?P<id>\w+)")
 
-    found = [usual.id_of("https://links.example.com/l/abc-1?x=/y"), other.id_of("https://links.example.com/?link=abc")]
+    found = [
+        usual.id_of("https://links.example.com/l/abc-1?x=/y"),
+        other.id_of("https://links.example.com/?link=abc"),
+    ]
 
     assert found == ["abc-1", "abc"]

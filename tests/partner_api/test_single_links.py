@@ -1,4 +1,6 @@
-"""One link for one cardholder: a row read again as a night reads it, or fields as typed, and a record of what came."""
+"""One link for one cardholder: a row read again as a night reads it, or fields as typed, and a
+record of what came.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def bench(tmp_path: Path) -> Bench:
     return local_bench(tmp_path, service=SERVICE)
 
 
-def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(bench: Bench) -> None:
+def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(
+    bench: Bench,
+) -> None:
     run, linker = left_over(bench), Linker()
     linker.before = lambda: seen.append(singles(bench.store, keys_of(run))[0].state)
     seen: list[str] = []
@@ -61,7 +65,11 @@ def test_a_single_link_counts_in_the_report_of_its_run_and_across_runs(bench: Be
     after, summary = reconcile_runs(bench.context), read_summary(bench.store, keys_of(run)) or {}
     assert (1, 0) == (before["unlinked"]["cardholders"], after["unlinked"]["cardholders"])
     assert {"linked": 2, "awaiting": 0, "error": 0, "refused": 0} == after["cardholders"]
-    assert (2, 0, "balanced") == (summary["rows"]["linked"], summary["rows"]["error"], summary["verdict"])
+    assert (2, 0, "balanced") == (
+        summary["rows"]["linked"],
+        summary["rows"]["error"],
+        summary["verdict"],
+    )
     assert URL in bench.report(run, "links.csv").decode()
     assert b"c-2" not in bench.report(run, "errors.csv")
 
@@ -75,7 +83,9 @@ def test_a_link_typed_in_for_a_refused_cardholder_counts_across_runs(bench: Benc
     assert (0, 2) == (after["unlinked"]["cardholders"], after["cardholders"]["linked"])
 
 
-def test_a_single_link_for_a_row_whose_chunk_has_no_result_leaves_the_others_awaiting(bench: Bench) -> None:
+def test_a_single_link_for_a_row_whose_chunk_has_no_result_leaves_the_others_awaiting(
+    bench: Bench,
+) -> None:
     run = night(bench, {}, {})
 
     link_row(bench.context, Linker(), run, 2, override="the cardholder called")
@@ -86,7 +96,9 @@ def test_a_single_link_for_a_row_whose_chunk_has_no_result_leaves_the_others_awa
     )  # fmt: skip
 
 
-def test_a_command_killed_before_its_link_was_counted_is_finished_by_the_same_command(bench: Bench) -> None:
+def test_a_command_killed_before_its_link_was_counted_is_finished_by_the_same_command(
+    bench: Bench,
+) -> None:
     run = left_over(bench)
     link_row(bench.context, Linker(), run, 2)
     for entry in list(bench.store.keys(keys_of(run).report(""))):
@@ -123,7 +135,9 @@ def test_a_row_that_was_corrected_is_linked_as_it_was_corrected(bench: Bench) ->
     run, linker = night(bench, {}, {CITY: None}), Linker()
     corrected = pl.when(pl.col("column") == CITY).then(pl.lit("Salem")).alias("correction")
     template = pl.concat(correction_template(bench.context, run)).with_columns(corrected)
-    later = again(bench, run, RowSelection(), corrections=correct(bench, template.write_csv().encode())).manifest.run
+    later = again(
+        bench, run, RowSelection(), corrections=correct(bench, template.write_csv().encode())
+    ).manifest.run
 
     link_row(bench.context, linker, later, 2, override="for a test")
 
@@ -138,7 +152,9 @@ def test_a_row_that_a_run_of_picked_rows_does_not_have_is_told_so(bench: Bench) 
         link_row(bench.context, Linker(), later, 1)
 
 
-def test_over_real_http_the_link_is_the_services_own(bench: Bench, service: RunningService, client: Linking) -> None:
+def test_over_real_http_the_link_is_the_services_own(
+    bench: Bench, service: RunningService, client: Linking
+) -> None:
     run = left_over(bench)
 
     single = link_row(bench.context, client, run, 2)
@@ -163,8 +179,13 @@ def client(service: RunningService) -> Iterator[ServiceClient]:
 
 
 def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, service={**SERVICE, "link_url": "https://links.example.com/v/{token}"})
-    run, linker = left_over(bench), Linker(CardLink.model_validate({"cardholder_long_token": "t-9"}))
+    bench = local_bench(
+        tmp_path, service={**SERVICE, "link_url": "https://links.example.com/v/{token}"}
+    )
+    run, linker = (
+        left_over(bench),
+        Linker(CardLink.model_validate({"cardholder_long_token": "t-9"})),
+    )
 
     single = link_row(bench.context, linker, run, 2)
 
@@ -175,7 +196,10 @@ def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("raw", quick(1, ["02/03/2027", "2027-02-03", "2027-02-03T00:00:00.000Z"]))
 def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: str) -> None:
-    run, linker = left_over(bench), Linker(CardLink.model_validate({"url": URL, "expiration_date": raw}))
+    run, linker = (
+        left_over(bench),
+        Linker(CardLink.model_validate({"url": URL, "expiration_date": raw})),
+    )
 
     single = link_row(bench.context, linker, run, 2)
 
@@ -184,7 +208,16 @@ def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: st
 
 
 @pytest.mark.parametrize(
-    "url", quick(2, ["https://evil.example.org/l/abc", f"{URL}/{PANS[1]}", "http://links.example.com/l", "nonsense"])
+    "url",
+    quick(
+        2,
+        [
+            "https://evil.example.org/l/abc",
+            f"{URL}/{PANS[1]}",
+            "http://links.example.com/l",
+            "nonsense",
+        ],
+    ),
 )
 def test_a_url_that_no_result_file_may_hold_is_no_link(bench: Bench, url: str) -> None:
     run, linker = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "url": url}))
@@ -192,7 +225,11 @@ def test_a_url_that_no_result_file_may_hold_is_no_link(bench: Bench, url: str) -
     single = link_row(bench.context, linker, run, 2)
 
     assert single.answered is not None
-    assert (single.state, single.answered.url, single.answered.reasons) == ("refused", None, ("link.url.not_allowed",))
+    assert (single.state, single.answered.url, single.answered.reasons) == (
+        "refused",
+        None,
+        ("link.url.not_allowed",),
+    )
 
 
 def test_a_row_we_would_refuse_is_told_by_its_codes_and_not_sent(bench: Bench) -> None:
@@ -205,7 +242,9 @@ def test_a_row_we_would_refuse_is_told_by_its_codes_and_not_sent(bench: Bench) -
 
 
 def test_a_card_that_expired_since_the_night_is_told_so(bench: Bench) -> None:
-    run = night(bench, {"service_card.expiration_year": "26", "service_card.expiration_month": "11"})
+    run = night(
+        bench, {"service_card.expiration_year": "26", "service_card.expiration_month": "11"}
+    )
     bench.now = lambda: datetime(2026, 12, 1, 12, tzinfo=UTC)
 
     with pytest.raises(LinkRequestError, match=r"card\.expiration\.expired"):
@@ -217,15 +256,20 @@ def test_what_the_extract_lacks_may_be_supplied(bench: Bench) -> None:
 
     with pytest.raises(LinkRequestError, match=r"address\.phone_number\.missing"):
         link_row(bench.context, linker, run, 1, override="for a test")
-    link_row(bench.context, linker, run, 1, override="for a test", supply=lambda column: "6175550199")
+    link_row(
+        bench.context, linker, run, 1, override="for a test", supply=lambda column: "6175550199"
+    )
 
     assert [one.address.phone_number for one in linker.asked] == ["6175550199"]
 
 
 @pytest.mark.parametrize(
-    ("run", "row", "error"), [("", 9, NoSuchRowError), ("bank-20261120-00000000", 1, UnknownRunError)]
+    ("run", "row", "error"),
+    [("", 9, NoSuchRowError), ("bank-20261120-00000000", 1, UnknownRunError)],
 )
-def test_a_row_that_is_not_there_is_told_so(bench: Bench, run: str, row: int, error: type[CardlinkError]) -> None:
+def test_a_row_that_is_not_there_is_told_so(
+    bench: Bench, run: str, row: int, error: type[CardlinkError]
+) -> None:
     known = night(bench, {})
 
     with pytest.raises(error):
@@ -266,7 +310,11 @@ def test_nothing_of_a_card_stands_in_the_store_afterwards(bench: Bench) -> None:
     link_row(bench.context, Linker(), run, 2)
 
     new = b"".join(content for key, content in bench.snapshot().items() if key not in before)
-    assert [word for word in (b"4111111111111111", b'"123"', b"Byron", b"Main St", b"6175550100") if word in new] == []
+    assert [
+        word
+        for word in (b"4111111111111111", b'"123"', b"Byron", b"Main St", b"6175550100")
+        if word in new
+    ] == []
 
 
 def test_typed_fields_pass_the_same_rules_and_are_recorded_with_the_issuer(bench: Bench) -> None:
@@ -294,7 +342,11 @@ def test_a_made_cuid_says_nothing_of_the_card(bench: Bench) -> None:
 
 
 def test_an_issuers_own_columns_and_filters_do_not_touch_typed_fields(tmp_path: Path) -> None:
-    own: dict[str, Any] = {"columns": {CUID: "ID"}, "filter": {"STATE": "active"}, "source": {"delimiter": ";"}}
+    own: dict[str, Any] = {
+        "columns": {CUID: "ID"},
+        "filter": {"STATE": "active"},
+        "source": {"delimiter": ";"},
+    }
     bench = local_bench(tmp_path, service=SERVICE, **own)
 
     single = link_typed(bench.context, Linker(), TYPED)

@@ -1,4 +1,6 @@
-"""One link for one cardholder is asked for once: whoever has one, or may have one, is refused, and rests at night."""
+"""One link for one cardholder is asked for once: whoever has one, or may have one, is refused, and
+rests at night.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CUID, PAN, PHONE
 from tests.builders import portal_rows
 from tests.night import Bench, local_bench, portal_csv
-from tests.partner_api.linker import PANS, REACHED, SERVICE, TYPED, URL, Linker, answered, left_over, night
+from tests.partner_api.linker import (
+    PANS,
+    REACHED,
+    SERVICE,
+    TYPED,
+    URL,
+    Linker,
+    answered,
+    left_over,
+    night,
+)
 
 
 @pytest.fixture
@@ -28,7 +40,9 @@ def test_a_row_that_has_a_link_is_refused_unless_somebody_says_why(bench: Bench)
 
     with pytest.raises(CardTakenError, match=r"row 1 of .* has a link"):
         link_row(bench.context, linker, run, 1)
-    single = link_row(bench.context, linker, run, 1, override="the first one was sent to an old address")
+    single = link_row(
+        bench.context, linker, run, 1, override="the first one was sent to an old address"
+    )
 
     assert len(linker.asked) == 1
     assert single.asked.override == "the first one was sent to an old address"
@@ -64,7 +78,9 @@ def test_a_second_link_is_not_asked_for_by_mistake(bench: Bench) -> None:
 def test_a_lost_answer_leaves_the_attempt_unknown_and_is_never_repeated(bench: Bench) -> None:
     run, lost = (
         left_over(bench),
-        Linker(AnswerLostError(place="POST /card_links", kind="ReadTimeout", advice="Ask the partner.")),
+        Linker(
+            AnswerLostError(place="POST /card_links", kind="ReadTimeout", advice="Ask the partner.")
+        ),
     )
 
     with pytest.raises(AnswerLostError):
@@ -77,7 +93,10 @@ def test_a_lost_answer_leaves_the_attempt_unknown_and_is_never_repeated(bench: B
 
 
 def test_a_link_without_a_url_stays_unknown(bench: Bench) -> None:
-    run, odd = left_over(bench), Linker(CardLink.model_validate({"id": "abc", "cardholder_long_token": "t"}))
+    run, odd = (
+        left_over(bench),
+        Linker(CardLink.model_validate({"id": "abc", "cardholder_long_token": "t"})),
+    )
 
     with pytest.raises(StrangeAnswerError, match="link_url"):
         link_row(bench.context, odd, run, 2)
@@ -88,7 +107,12 @@ def test_a_link_without_a_url_stays_unknown(bench: Bench) -> None:
 def test_a_refusal_is_recorded_with_codes_and_the_row_may_be_tried_again(bench: Bench) -> None:
     run = left_over(bench)
 
-    refused = link_row(bench.context, Linker(Refusal("address.city.format, card.pan.exists", "no such city")), run, 2)
+    refused = link_row(
+        bench.context,
+        Linker(Refusal("address.city.format, card.pan.exists", "no such city")),
+        run,
+        2,
+    )
     linked = link_row(bench.context, Linker(), run, 2)
 
     assert refused.answered is not None
@@ -102,7 +126,12 @@ def test_a_service_that_did_not_take_the_request_leaves_the_row_free(bench: Benc
     run = left_over(bench)
 
     with pytest.raises(ServiceBusyError):
-        link_row(bench.context, Linker(ServiceBusyError(place="POST /card_links", kind="HTTP 429")), run, 2)
+        link_row(
+            bench.context,
+            Linker(ServiceBusyError(place="POST /card_links", kind="HTTP 429")),
+            run,
+            2,
+        )
     single = link_row(bench.context, Linker(), run, 2)
 
     assert [one.state for one in singles(bench.store, keys_of(run))] == ["unsent", "linked"]
@@ -129,7 +158,9 @@ def test_of_two_who_begin_at_once_one_asks(bench: Bench) -> None:
     run, first, second = night(bench, {PHONE: None}), Linker(), Linker()
 
     def meanwhile(_: str) -> str:
-        link_row(bench.context, second, run, 1, override="for a test", supply=lambda column: "6175550199")
+        link_row(
+            bench.context, second, run, 1, override="for a test", supply=lambda column: "6175550199"
+        )
         return "6175550199"
 
     with pytest.raises(SingleUnderWayError):
@@ -158,7 +189,9 @@ def test_a_typed_card_that_has_a_link_is_refused(bench: Bench) -> None:
 def everybody(tmp_path: Path, card: dict[str, str | None]) -> Bench:
     """Return an issuer that repeats everybody, whose extract holds this card and another."""
     bench = local_bench(tmp_path, service=SERVICE, full_portfolio=True)
-    bench.drop_bytes(portal_csv(portal_rows({**REACHED, **card}, {**REACHED, CUID: "other", PAN: PANS[1]})))
+    bench.drop_bytes(
+        portal_csv(portal_rows({**REACHED, **card}, {**REACHED, CUID: "other", PAN: PANS[1]}))
+    )
     return bench
 
 
@@ -168,7 +201,9 @@ def resting(bench: Bench) -> list[tuple[str, list[str]]]:
     return list(found.select("cuid", "reasons").iter_rows())
 
 
-def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybody(tmp_path: Path) -> None:
+def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybody(
+    tmp_path: Path,
+) -> None:
     bench = everybody(tmp_path, {CUID: "by-hand"})
     link_typed(bench.context, Linker(), {**TYPED, CUID: "by-hand"})
 

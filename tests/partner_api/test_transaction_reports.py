@@ -1,4 +1,6 @@
-"""The transaction report: read by name, every row once, the same in any order and however often it is fed."""
+"""The transaction report: read by name, every row once, the same in any order and however often it
+is fed.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,21 @@ from flows.partner_api.transactions import read_transactions
 
 HEADER = "cuid,status,completed_on\n"
 ROWS = "c-1,SUCCESSFUL,2026-11-20\nc-2,PENDING,\n"
-STATUSES = ("SUCCESSFUL", "BILLABLE", "PENDING", "UPDATING", "USER_DATA_FAILURE", "NEVER_STARTED", "Something new")
+STATUSES = (
+    "SUCCESSFUL",
+    "BILLABLE",
+    "PENDING",
+    "UPDATING",
+    "USER_DATA_FAILURE",
+    "NEVER_STARTED",
+    "Something new",
+)
 rows = st.lists(
-    st.tuples(st.sampled_from(("c-1", "c-2", "c-3")), st.sampled_from(STATUSES), st.sampled_from(("", "2026-11-20"))),
+    st.tuples(
+        st.sampled_from(("c-1", "c-2", "c-3")),
+        st.sampled_from(STATUSES),
+        st.sampled_from(("", "2026-11-20")),
+    ),
     max_size=8,
 )
 
@@ -62,16 +76,22 @@ def test_any_dialect_order_and_date_says_the_same(content: bytes) -> None:
     assert read(HEADER + ROWS).drop("status").equals(read(content).drop("status"))
 
 
-@pytest.mark.parametrize(("content", "problem"), [(b"", "file.content.empty"), (b"a,b\n1,2\n", "file.header.unknown")])
+@pytest.mark.parametrize(
+    ("content", "problem"), [(b"", "file.content.empty"), (b"a,b\n1,2\n", "file.header.unknown")]
+)
 def test_what_is_no_report_is_told_as_such(content: bytes, problem: str) -> None:
     found = read_transactions(content, "t.csv")
 
     assert ((problem,), 0) == (found.problems, found.rows.height)
 
 
-@pytest.mark.parametrize("line", ["c-1,SUCCESSFUL,2026-11-20,more", '"c-1,SUCCESSFUL,2026-11-20', ",SUCCESSFUL,"])
+@pytest.mark.parametrize(
+    "line", ["c-1,SUCCESSFUL,2026-11-20,more", '"c-1,SUCCESSFUL,2026-11-20', ",SUCCESSFUL,"]
+)
 def test_a_row_whose_cells_do_not_fit_stays_without_a_cuid(line: str) -> None:
-    assert [(1, None), (2, "c-2")] == read(f"{HEADER}{line}\nc-2,PENDING,\n").select("position", "cuid").rows()
+    assert [(1, None), (2, "c-2")] == read(f"{HEADER}{line}\nc-2,PENDING,\n").select(
+        "position", "cuid"
+    ).rows()
 
 
 def test_a_cuid_cut_off_at_the_end_of_a_file_is_nobodys() -> None:
@@ -86,7 +106,9 @@ def test_a_cell_that_looks_like_a_card_number_is_not_kept() -> None:
 
 @settings(deadline=None)
 @given(st.lists(rows, max_size=4), st.randoms())
-def test_reports_fed_twice_and_in_any_order_say_the_same(files: list[list[tuple[str, str, str]]], luck: Any) -> None:
+def test_reports_fed_twice_and_in_any_order_say_the_same(
+    files: list[list[tuple[str, str, str]]], luck: Any
+) -> None:
     frames = [written(found) for found in files]
     again = luck.sample(frames + frames, 2 * len(frames))
 

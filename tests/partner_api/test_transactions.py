@@ -1,4 +1,6 @@
-"""Transaction reports dropped into the store: they feed the funnel, and a row of nobody is told, never dropped."""
+"""Transaction reports dropped into the store: they feed the funnel, and a row of nobody is told,
+never dropped.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def night(folder: Path, rows: int = 12) -> tuple[Bench, list[str]]:
 
 
 def drop(bench: Bench, name: str, *rows: str) -> None:
-    bench.store.replace(transactions(BANK) + name, [(HEADER + "".join(f"{row}\n" for row in rows)).encode()])
+    bench.store.replace(
+        transactions(BANK) + name, [(HEADER + "".join(f"{row}\n" for row in rows)).encode()]
+    )
 
 
 def reached(facts: dict[str, Any]) -> list[int]:
@@ -41,30 +45,54 @@ def test_a_report_feeds_the_funnel_without_a_service(tmp_path: Path) -> None:
     facts = follow_links(bench.context, None)
 
     assert [12, 12, 12, 3, 2, 1] == reached(facts)
-    assert [("USER_DATA_FAILURE", 1)] == [(one["kind"], one["cardholders"]) for one in facts["funnel"]["failed"]]
+    assert [("USER_DATA_FAILURE", 1)] == [
+        (one["kind"], one["cardholders"]) for one in facts["funnel"]["failed"]
+    ]
     assert (1, []) == (facts["funnel"]["under_way"], facts["breaks"])
 
 
-def test_the_same_report_again_under_another_name_and_in_another_order_changes_nothing(tmp_path: Path) -> None:
+def test_the_same_report_again_under_another_name_and_in_another_order_changes_nothing(
+    tmp_path: Path,
+) -> None:
     bench, cuids = night(tmp_path)
-    rows = [f"{cuids[0]},SUCCESSFUL,2026-11-20", f"{cuids[1]},PENDING,", f"{cuids[1]},PROCESS_FAILURE,2026-11-21"]
+    rows = [
+        f"{cuids[0]},SUCCESSFUL,2026-11-20",
+        f"{cuids[1]},PENDING,",
+        f"{cuids[1]},PROCESS_FAILURE,2026-11-21",
+    ]
     drop(bench, "b.csv", *rows)
     once = follow_links(bench.context, None)["funnel"]
     drop(bench, "a.csv", *reversed(rows))
 
     again = follow_links(bench.context, None)
 
-    assert (once, 2, 6) == (again["funnel"], again["transactions"]["files"], again["transactions"]["rows"])
+    assert (once, 2, 6) == (
+        again["funnel"],
+        again["transactions"]["files"],
+        again["transactions"]["rows"],
+    )
 
 
-def test_a_row_of_no_known_cuid_is_a_break_with_its_place_until_its_link_comes(tmp_path: Path) -> None:
+def test_a_row_of_no_known_cuid_is_a_break_with_its_place_until_its_link_comes(
+    tmp_path: Path,
+) -> None:
     bench, cuids = night(tmp_path)
-    drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20", "stranger,SUCCESSFUL,2026-11-20", ",PENDING,")
+    drop(
+        bench,
+        "t.csv",
+        f"{cuids[0]},SUCCESSFUL,2026-11-20",
+        "stranger,SUCCESSFUL,2026-11-20",
+        ",PENDING,",
+    )
 
     facts = follow_links(bench.context, None)
 
     (found,) = facts["breaks"]
-    assert ("UNKNOWN_TRANSACTION", 2, "t.csv, rows 2, 3") == (found["name"], found["rows"], found["place"])
+    assert ("UNKNOWN_TRANSACTION", 2, "t.csv, rows 2, 3") == (
+        found["name"],
+        found["rows"],
+        found["place"],
+    )
     assert [12, 12, 12, 1, 1, 1] == reached(facts)
     assert "stranger" not in json.dumps(facts)
 
@@ -83,7 +111,9 @@ def test_a_file_that_is_no_report_is_a_break_and_stops_no_other(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_cardholder_of_two_runs_counts_once_over_the_issuer_and_in_each_of_the_runs(tmp_path: Path) -> None:
+def test_a_cardholder_of_two_runs_counts_once_over_the_issuer_and_in_each_of_the_runs(
+    tmp_path: Path,
+) -> None:
     bench, cuids = night(tmp_path)
     second = bench.submit(bench.drop(8, name="bank-20261121.csv", seed=0)).manifest.run
     bench.answer()
@@ -105,11 +135,16 @@ def test_what_is_kept_of_the_reports_can_be_deleted_and_comes_back(tmp_path: Pat
         kept.unlink()
 
     assert before == follow_links(bench.context, None)["funnel"]
-    assert pl.read_parquet(next((tmp_path / "store" / BANK / "placements").rglob("*.parquet"))).height == 1
+    assert (
+        pl.read_parquet(next((tmp_path / "store" / BANK / "placements").rglob("*.parquet"))).height
+        == 1
+    )
 
 
 @pytest.mark.slow
-def test_a_report_that_was_half_written_gives_way_to_the_whole_and_one_taken_away_still_counts(tmp_path: Path) -> None:
+def test_a_report_that_was_half_written_gives_way_to_the_whole_and_one_taken_away_still_counts(
+    tmp_path: Path,
+) -> None:
     bench, cuids = night(tmp_path)
     bench.store.replace(transactions(BANK) + "t.csv", [b""])
     half = follow_links(bench.context, None)

@@ -1,4 +1,6 @@
-"""An issuer whose extract repeats everybody, small enough to name who lives there, who is sent and who rests."""
+"""An issuer whose extract repeats everybody, small enough to name who lives there, who is sent and
+who rests.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.night import DAY, Bench, local_bench, portal_csv
 
 @dataclass
 class Population:
-    """An issuer whose nightly extract repeats everybody: `people` by cuid, each as changes of a good row."""
+    """An issuer whose nightly extract repeats everybody: `people` by cuid, each as changes of a
+    good row.
+    """
 
     bench: Bench
     day: date = DAY
@@ -60,7 +64,10 @@ class Population:
     def rested(self, done: Submitted) -> dict[str, str]:
         """Return who was not sent, and why."""
         ledger = self.bench.ledger(done.manifest.run).filter(pl.col("fate") != "submitted")
-        return {cuid: reasons[-1].rpartition("|")[2] for cuid, reasons in ledger.select("cuid", "reasons").rows()}
+        return {
+            cuid: reasons[-1].rpartition("|")[2]
+            for cuid, reasons in ledger.select("cuid", "reasons").rows()
+        }
 
     def _result(self, run: str, refused: set[str], lives: int) -> bytes:
         ends = self.day + timedelta(days=lives)
@@ -73,13 +80,17 @@ class Population:
         return ("\n".join(lines) + "\n").encode()
 
 
-def town(folder: Path, *cuids: str, settings: dict[str, Any] | None = None, **portfolio: Any) -> Population:
+def town(
+    folder: Path, *cuids: str, settings: dict[str, Any] | None = None, **portfolio: Any
+) -> Population:
     """Return a town of these people with one answered night behind them."""
     limits = {"max_reject_rate": 0.5, "max_row_jump": 0.5}
     whole = {"full_portfolio": True, "portfolio": portfolio, "limits": limits}
     bench = local_bench(folder, **whole | (settings or {}))
     made = Population(bench)
-    made.bench = replace(bench, now=lambda: datetime(made.day.year, made.day.month, made.day.day, 12, tzinfo=UTC))
+    made.bench = replace(
+        bench, now=lambda: datetime(made.day.year, made.day.month, made.day.day, 12, tzinfo=UTC)
+    )
     made.settle(*cuids)
     if cuids:
         bench.submit(made.drop())

@@ -1,4 +1,6 @@
-"""`python -m tests.quarter --nights 90 --rows 20000`: a quarter in full size, and the recount at its end."""
+"""`python -m tests.quarter --nights 90 --rows 20000`: a quarter in full size, and the recount at
+its end.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.quarter.recount import Witness, cardholders, forgotten, sent_without_
 
 
 def main() -> int:
-    """Live through a quarter, print what happened and what does not agree; 1 where anything does not."""
+    """Live through a quarter, print what happened and what does not agree; 1 where anything does
+    not.
+    """
     plan = asked("quarter", Plan())
     witness = Witness()
     with (
@@ -49,10 +53,15 @@ def _reported(quarter: Quarter, witness: Witness, causes: Counter[str]) -> list[
     runs = quarter.runs()
     kinds = Counter(run.selection.kind if run.selection else "night" for run in runs)
     rows = Counter(
-        {fate: sum(getattr(run.counts, fate) for run in runs) for fate in ("read", "submitted", "suppressed")}
+        {
+            fate: sum(getattr(run.counts, fate) for run in runs)
+            for fate in ("read", "submitted", "suppressed")
+        }
     )
     states = Counter("linked" if row.url else "error" for row in quarter.partner.delivered.values())
-    gone = Counter(lot.record.part for _, due in quarter.purged for lot in due.lots if not lot.resumed)
+    gone = Counter(
+        lot.record.part for _, due in quarter.purged for lot in due.lots if not lot.resumed
+    )
     cpu = sum(os.times()[:4])
     return [
         f"runs {dict(kinds)}, of which {len(witness.gone)} are purged and were held against the books before",

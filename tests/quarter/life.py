@@ -1,4 +1,6 @@
-"""A quarter of an issuer's life: nights, answers, corrections, renewals, a key rotation, deaths, and retention."""
+"""A quarter of an issuer's life: nights, answers, corrections, renewals, a key rotation, deaths,
+and retention.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def asked(name: str, default: P) -> P:
 
 
 class Plan(NamedTuple):
-    """How long and how large: nights, days between them, people, rows a chunk, the share of steps that are killed."""
+    """How long and how large: nights, days between them, people, rows a chunk, the share of steps
+    that are killed.
+    """
 
     nights: int = 90
     stride: int = 1
@@ -86,9 +90,11 @@ class Quarter:
     day: date = FIRST
     hour: float = 0.0
     purged: list[tuple[date, PurgePlan]] = field(default_factory=list)
-    dropped: set[str] = field(default_factory=set)  # keys of extracts and results: what is not ours to delete
+    # keys of extracts and results: what is not ours to delete
+    dropped: set[str] = field(default_factory=set)
     given_up: set[str] = field(default_factory=set)  # chunks whose gaps were closed by hand
-    watch: Callable[[Quarter, PurgePlan], None] = lambda *_: None  # looks at what a purge is about to delete
+    # looks at what a purge is about to delete
+    watch: Callable[[Quarter, PurgePlan], None] = lambda *_: None
 
     @property
     def did(self) -> Counter[str]:
@@ -97,7 +103,9 @@ class Quarter:
 
     def now(self) -> datetime:
         """Return the moment by the quarter's clock."""
-        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(hours=self.hour)
+        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(
+            hours=self.hour
+        )
 
     def runs(self) -> list[Manifest]:
         """Return the committed runs."""
@@ -119,7 +127,9 @@ def lived(
     watch: Callable[[Quarter, PurgePlan], None],
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Quarter]:
-    """Live through the quarter and give it after its last night; `watch` looks on before anything is purged."""
+    """Live through the quarter and give it after its last night; `watch` looks on before anything
+    is purged.
+    """
     (folder / "store").mkdir(parents=True)
     first, second = keys.sound(), keys.sound(copy=2)
     with GpgOpener([first.secret]) as opens_first, GpgOpener([second.secret]) as opens_second:
@@ -195,7 +205,9 @@ def _correct(quarter: Quarter) -> None:
     for run in {*_lately(quarter, 21, "error"), *_lately(quarter, quarter.plan.stride, "rejected")}:
         asked = pl.concat(correction_template(quarter.bench.context, run))
         filled = asked.with_columns(
-            correction=pl.Series([_right(quarter, *cell) for cell in _cells(asked)], dtype=pl.String)
+            correction=pl.Series(
+                [_right(quarter, *cell) for cell in _cells(asked)], dtype=pl.String
+            )
         )
         if filled["correction"].count():
             name = f"{run}-{quarter.day:%Y%m%d}.csv"
@@ -208,7 +220,9 @@ def _cells(asked: pl.DataFrame) -> list[tuple[str, str]]:
 
 
 def _right(quarter: Quarter, cuid: str, column: str) -> str | None:
-    """Say what ought to stand in a cell: the city that was left out, another postal code of the same place."""
+    """Say what ought to stand in a cell: the city that was left out, another postal code of the
+    same place.
+    """
     if column == CITY:
         return quarter.town.cities.get(cuid)
     if column != POSTAL_CODE:
@@ -219,7 +233,9 @@ def _right(quarter: Quarter, cuid: str, column: str) -> str | None:
 
 def _resubmit(quarter: Quarter, request: Request, content: bytes | None = None) -> None:
     try:
-        quarter.survive("resubmit", lambda: resubmit(quarter.bench.context, request, content=content))
+        quarter.survive(
+            "resubmit", lambda: resubmit(quarter.bench.context, request, content=content)
+        )
     except NothingToSendError:
         quarter.did["nothing to resubmit"] += 1
 
@@ -228,7 +244,9 @@ def _give_up(quarter: Quarter) -> None:
     """Send again, on a recorded word, what the partner never answered, and close the break."""
     partner, context = quarter.partner, quarter.bench.context
     overdue = quarter.day - timedelta(days=PATIENCE)
-    for chunk in sorted(one for one in partner.lost if partner.answered.get(one, date.max) <= overdue):
+    for chunk in sorted(
+        one for one in partner.lost if partner.answered.get(one, date.max) <= overdue
+    ):
         partner.lost.remove(chunk)
         run, number = chunk.partition(".")[0][:-6], int(chunk.partition(".")[0][-5:])
         rows = report_rows(quarter, run).filter(chunk=number, state="awaiting")["row"]
@@ -247,14 +265,18 @@ def _purge(quarter: Quarter) -> None:
 
 
 def _rotate(quarter: Quarter, key: PortalKey, opener: Opener) -> None:
-    """Change the portal's key: what still waits is sealed anew, since only the new key opens what comes."""
+    """Change the portal's key: what still waits is sealed anew, since only the new key opens what
+    comes.
+    """
     portal = quarter.bench.issuer.portal.model_copy(update={"fingerprints": (key.fingerprint,)})
     quarter.bench.issuer = quarter.bench.issuer.model_copy(update={"portal": portal})
     quarter.bench.key = key
     quarter.partner.keyring.openers = [opener]
     waiting = {item.run for item in outboxes(quarter.bench.context.adapters, BANK)}
     for run in sorted(waiting):
-        again = partial(reseal, quarter.bench.context, quarter.store, run, (), "the portal has a new key")
+        again = partial(
+            reseal, quarter.bench.context, quarter.store, run, (), "the portal has a new key"
+        )
         quarter.did["chunks sealed anew"] += len(quarter.survive("reseal", again).chunks)
 
 
@@ -269,5 +291,7 @@ def _lately(quarter: Quarter, days: int, what: str) -> list[str]:
 def report_rows(quarter: Quarter, run: str) -> pl.DataFrame:
     """Return the reconciled rows of a run as its report has them."""
     parts = [entry.key for entry in quarter.store.keys(keys_of(run).report("rows/"))]
-    frames = (pl.read_parquet(BytesIO(quarter.bench.content(key)), columns=ROWS.columns) for key in parts)
+    frames = (
+        pl.read_parquet(BytesIO(quarter.bench.content(key)), columns=ROWS.columns) for key in parts
+    )
     return pl.concat([ROWS, *frames])

@@ -1,4 +1,6 @@
-"""A store that dies with its process: from a chosen operation on nothing is done any more, until it is revived."""
+"""A store that dies with its process: from a chosen operation on nothing is done any more, until it
+is revived.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class KilledError(BaseException):
 
 @dataclass
 class Life:
-    """How many operations are left, None for any number, and how many were begun; one of a store and its copies."""
+    """How many operations are left, None for any number, and how many were begun; one of a store
+    and its copies.
+    """
 
     left: int | None = None
     passed: int = 0
@@ -81,7 +85,9 @@ class MortalStore(ClockedStore):
 
 @dataclass
 class Reaper:
-    """Kills a share of the steps somewhere within, and runs them again; counts what was done and what was killed."""
+    """Kills a share of the steps somewhere within, and runs them again; counts what was done and
+    what was killed.
+    """
 
     store: MortalStore
     chance: random.Random
@@ -91,7 +97,9 @@ class Reaper:
     usual: dict[str, int] = field(default_factory=dict)  # operations a step passes
 
     def survive(self, what: str, work: Callable[[], T]) -> T:
-        """Do a step; now and then the process is killed within it, and it is run again an hour later."""
+        """Do a step; now and then the process is killed within it, and it is run again an hour
+        later.
+        """
         while self.chance.random() < self.deaths:
             self.store.die_after(self.chance.randrange(max(1, self.usual.get(what, 40))))
             try:

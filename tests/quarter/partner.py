@@ -1,4 +1,6 @@
-"""The partner, and the person who carries files to it: uploads what waits, brings back what comes, with gaps."""
+"""The partner, and the person who carries files to it: uploads what waits, brings back what comes,
+with gaps.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ class Partner:
     received: list[Received] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
     delivered: dict[tuple[str, int], Booked] = field(default_factory=dict)
-    answered: dict[str, date] = field(default_factory=dict)  # the last day on which a chunk was answered
+    # the last day on which a chunk was answered
+    answered: dict[str, date] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # chunks whose gaps are never filled
 
     def take(self, bench: Bench, day: date) -> None:
@@ -85,7 +88,9 @@ class Partner:
         due = [one for one in self.coming if one.day <= day]
         for file in due:
             self.coming.remove(file)
-            bench.store.replace(results(bench.issuer.issuer) + file.name, [self.portal.result(file.rows)])
+            bench.store.replace(
+                results(bench.issuer.issuer) + file.name, [self.portal.result(file.rows)]
+            )
             news = {(file.chunk, row.row): row for row in file.rows}
             if news.keys() - self.delivered.keys():
                 self.answered[file.chunk] = day
@@ -105,4 +110,6 @@ class Partner:
         if chance(seed, "never", chunk) < NEVER:
             self.lost.add(chunk)
         else:
-            self.coming.append(Coming(when + timedelta(days=WHOLE_AFTER), f"{name}-whole.csv", chunk, rows))
+            self.coming.append(
+                Coming(when + timedelta(days=WHOLE_AFTER), f"{name}-whole.csv", chunk, rows)
+            )

@@ -1,6 +1,8 @@
-"""The recount, from the partner's books and the town's own history: nothing here reads what the pipeline counted.
+"""The recount, from the partner's books and the town's own history: nothing here reads what the
+pipeline counted.
 
-Of the store it reads chunk names and what a run is of (manifests), and compares with what reports say.
+Of the store it reads chunk names and what a run is of (manifests), and compares with what reports
+say.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from tests.quarter.partner import Received
 
 DAY = re.compile(r"-(\d{8})\.csv$")
 FORGIVEN = timedelta(days=62)  # after a link's life a card that was refused is tried again
-SETTLED = timedelta(days=7), timedelta(days=63)  # how long after its last answer a chunk and a ledger stay
+# how long after its last answer a chunk and a ledger stay
+SETTLED = timedelta(days=7), timedelta(days=63)
 
 
 @dataclass
@@ -37,7 +40,9 @@ class Witness:
         """Look at one purge."""
         self.too_soon += purged_too_soon(quarter, quarter.day, due)
         runs = {run.run: run for run in quarter.runs()}
-        for run in {lot.record.run for lot in due.lots if lot.record.part == "ledger"} & runs.keys() - self.gone:
+        for run in {
+            lot.record.run for lot in due.lots if lot.record.part == "ledger"
+        } & runs.keys() - self.gone:
             self.gone.add(run)
             if wrong := differing(quarter, runs[run]):
                 self.differed[run] = wrong
@@ -45,7 +50,9 @@ class Witness:
     def differing(self, quarter: Quarter) -> dict[str, list[str]]:
         """Return what differs in all reports, those that are gone included."""
         kept = [run for run in quarter.runs() if run.run not in self.gone]
-        return self.differed | {run.run: wrong for run in kept if (wrong := differing(quarter, run))}
+        return self.differed | {
+            run.run: wrong for run in kept if (wrong := differing(quarter, run))
+        }
 
 
 class StoredOutcomes(NamedTuple):
@@ -65,20 +72,28 @@ def differing(quarter: Quarter, run: Manifest) -> list[str]:
     rows = report_rows(quarter, run.run).select(columns).rows()
     found = {(names[chunk], position): StoredOutcomes(*told) for chunk, position, *told in rows}
     books = {
-        (one.chunk, one.row.row): _as_told(one.row, quarter.partner.delivered.get((one.chunk, one.row.row)))
+        (one.chunk, one.row.row): _as_told(
+            one.row, quarter.partner.delivered.get((one.chunk, one.row.row))
+        )
         for one in quarter.partner.received
         if one.chunk in names.values()
     }
     if not found and all(told.state == "awaiting" for told in books.values()):
         return []  # a run without an answer has no report yet
     every = sorted(found.keys() | books.keys())
-    return [f"{chunk} row {row}" for chunk, row in every if found.get((chunk, row)) != books.get((chunk, row))]
+    return [
+        f"{chunk} row {row}"
+        for chunk, row in every
+        if found.get((chunk, row)) != books.get((chunk, row))
+    ]
 
 
 def _as_told(row: Booked, delivered: Booked | None) -> StoredOutcomes:
     if delivered is None:
         return StoredOutcomes(row.cuid, row.last_4, "awaiting", None, None)
-    return StoredOutcomes(row.cuid, row.last_4, "linked" if row.url else "error", row.url, row.expires)
+    return StoredOutcomes(
+        row.cuid, row.last_4, "linked" if row.url else "error", row.url, row.expires
+    )
 
 
 def sent_without_cause(quarter: Quarter) -> tuple[list[str], Counter[str]]:
@@ -90,7 +105,11 @@ def sent_without_cause(quarter: Quarter) -> tuple[list[str], Counter[str]]:
         for before, after in pairwise(attempts):
             cause = _cause(quarter, runs, before, after)
             causes[cause or "none"] += 1
-            wrong += [] if cause else [f"{cuid}: {before.chunk} ({before.day}) and {after.chunk} ({after.day})"]
+            wrong += (
+                []
+                if cause
+                else [f"{cuid}: {before.chunk} ({before.day}) and {after.chunk} ({after.day})"]
+            )
     return wrong, causes
 
 
@@ -102,13 +121,17 @@ def _by_card(quarter: Quarter) -> dict[tuple[str, str], list[Received]]:
 
 
 def _cause(quarter: Quarter, runs: dict[str, Manifest], before: Received, after: Received) -> str:
-    """Say why a card was sent again: an error sent again, a word of the operator, an ending link, or a change."""
+    """Say why a card was sent again: an error sent again, a word of the operator, an ending link,
+    or a change.
+    """
     run = runs[_run(after.chunk)]
     if run.selection is not None and run.selection.override:
         return "override"
     if before.row.expires is not None and before.row.expires <= run.as_of + timedelta(days=WITHIN):
         return "ending link"
-    if before.row.url is None and (_resubmits(run) or runs[_run(before.chunk)].as_of + FORGIVEN < run.as_of):
+    if before.row.url is None and (
+        _resubmits(run) or runs[_run(before.chunk)].as_of + FORGIVEN < run.as_of
+    ):
         return "error sent again"
     told, now = _spoken(runs, runs[_run(before.chunk)]), _spoken(runs, run)
     changed = any(told < day <= now for day in quarter.town.changes[after.row.cuid])
@@ -131,7 +154,9 @@ def _run(chunk: str) -> str:
 
 
 def cardholders(quarter: Quarter, since: date, gone: Collection[str]) -> dict[str, int]:
-    """Count the cards of the runs since a day, each once, that have a link or wait for one by the last word on it."""
+    """Count the cards of the runs since a day, each once, that have a link or wait for one by the
+    last word on it.
+    """
     runs = {run.run for run in quarter.runs() if run.as_of >= since and run.run not in gone}
     last: dict[tuple[str, str], str] = {}
     for one in quarter.partner.received:
@@ -144,27 +169,42 @@ def cardholders(quarter: Quarter, since: date, gone: Collection[str]) -> dict[st
 
 
 def forgotten(quarter: Quarter) -> list[str]:
-    """Name who stands in the last extract with a sound row and has neither a living link, an error, nor one coming."""
+    """Name who stands in the last extract with a sound row and has neither a living link, an error,
+    nor one coming.
+    """
     last = {cuid: attempts[-1] for (cuid, _), attempts in _by_card(quarter).items()}
     bad = {quarter.town.everybody["cardholder.cuid"][number] for number in quarter.town.bad_until}
     found = []
     for cuid in sorted(quarter.town.cuids() - bad):
         one = last.get(cuid)
         waits = one is not None and (one.chunk, one.row.row) not in quarter.partner.delivered
-        if one is None or not (waits or one.row.url is None or (one.row.expires or quarter.day) > quarter.day):
+        if one is None or not (
+            waits or one.row.url is None or (one.row.expires or quarter.day) > quarter.day
+        ):
             found.append(cuid)
     return found
 
 
 def purged_too_soon(quarter: Quarter, day: date, due: PurgePlan) -> Iterator[str]:
-    """Name what was purged of a run before its every row was answered, and the time after that was over."""
+    """Name what was purged of a run before its every row was answered, and the time after that was
+    over.
+    """
     sent = Counter(one.chunk for one in quarter.partner.received)
     answered = Counter(chunk for chunk, _ in quarter.partner.delivered)
     for lot in due.lots:
         chunks = [chunk for chunk in sent if _run(chunk) == lot.record.run]
-        waits = [chunk for chunk in chunks if answered[chunk] < sent[chunk] and chunk not in quarter.given_up]
+        waits = [
+            chunk
+            for chunk in chunks
+            if answered[chunk] < sent[chunk] and chunk not in quarter.given_up
+        ]
         last = max(
-            (quarter.partner.answered[chunk] for chunk in chunks if chunk in quarter.partner.answered), default=None
+            (
+                quarter.partner.answered[chunk]
+                for chunk in chunks
+                if chunk in quarter.partner.answered
+            ),
+            default=None,
         )
         due_on = (last or keys_of(lot.record.run).run.day) + SETTLED[lot.record.part == "ledger"]
         if waits or due_on > day:

@@ -1,4 +1,6 @@
-"""A quarter in a small size: what the reports say at its end, against a recount from the partner's books."""
+"""A quarter in a small size: what the reports say at its end, against a recount from the partner's
+books.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_every_cardholder_counts_once_by_the_last_word_on_the_card(quarter: Quar
     facts = reconcile_runs(quarter.bench.context)
 
     told = {state: facts["cardholders"][state] for state in ("linked", "awaiting")}
-    assert cardholders(quarter, date.fromisoformat(facts["cardholders_since"]), WITNESS.gone) == told
+    assert (
+        cardholders(quarter, date.fromisoformat(facts["cardholders_since"]), WITNESS.gone) == told
+    )
 
 
 def test_no_card_was_sent_twice_without_cause(quarter: Quarter) -> None:
@@ -51,12 +55,16 @@ def test_nobody_who_could_have_a_link_is_left_without(quarter: Quarter) -> None:
 
 def test_everything_purged_was_due_and_no_file_of_others_is_gone(quarter: Quarter) -> None:
     dropped = {
-        entry.key for entry in quarter.store.keys(f"{BANK}/") if entry.key.startswith((extracts(BANK), results(BANK)))
+        entry.key
+        for entry in quarter.store.keys(f"{BANK}/")
+        if entry.key.startswith((extracts(BANK), results(BANK)))
     }
 
     assert [] == WITNESS.too_soon
     assert quarter.dropped == dropped
-    assert {"chunks", "ledger"} == {lot.record.part for _, due in quarter.purged for lot in due.lots}
+    assert {"chunks", "ledger"} == {
+        lot.record.part for _, due in quarter.purged for lot in due.lots
+    }
 
 
 def test_what_waited_for_its_upload_was_sealed_anew_for_the_new_key(quarter: Quarter) -> None:

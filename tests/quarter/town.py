@@ -1,4 +1,6 @@
-"""A town of cardholders over months: who lives there each night, what changed when, and whose row is bad."""
+"""A town of cardholders over months: who lives there each night, what changed when, and whose row
+is bad.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import polars as pl
 from flows.simulator.extract import write_sample
 from schemas.portal import ADDRESS1, CITY, CUID, LAST_NAME, YEAR
 
-SHARES = {"moved": 0.004, "married": 0.001, "renewed": 0.002, "left": 0.002}  # of the town, each day
+# of the town, each day
+SHARES = {"moved": 0.004, "married": 0.001, "renewed": 0.002, "left": 0.002}
 COMING = 0.003
 BAD = 0.05  # of those who come: their city is missing until the issuer mends it
 MENDED_AFTER = 12  # days
@@ -21,13 +24,16 @@ MENDED_AFTER = 12  # days
 
 @dataclass
 class Population:
-    """Everybody who ever lives in a town, in one frame of the portal's columns; `at` says who is there."""
+    """Everybody who ever lives in a town, in one frame of the portal's columns; `at` says who is
+    there.
+    """
 
     everybody: pl.DataFrame
     living: np.ndarray
     chance: np.random.Generator
     born: int  # how many of everybody have come so far
-    cities: dict[str, str] = field(default_factory=dict)  # of rows that are bad, as they ought to be
+    # of rows that are bad, as they ought to be
+    cities: dict[str, str] = field(default_factory=dict)
     bad_until: dict[int, date] = field(default_factory=dict)
     changes: dict[str, list[date]] = field(default_factory=lambda: defaultdict(list))
 
@@ -46,10 +52,17 @@ class Population:
     def live(self, day: date, days: int = 1) -> None:
         """Let days go by up to `day`."""
         there = np.flatnonzero(self.living)
-        counts = {kind: self.chance.binomial(len(there), min(1.0, share * days)) for kind, share in SHARES.items()}
-        who = {kind: self.chance.choice(there, count, replace=False) for kind, count in counts.items()}
+        counts = {
+            kind: self.chance.binomial(len(there), min(1.0, share * days))
+            for kind, share in SHARES.items()
+        }
+        who = {
+            kind: self.chance.choice(there, count, replace=False) for kind, count in counts.items()
+        }
         self._change(who["moved"], ADDRESS1, pl.lit(f"{day.toordinal() % 10_000} New St"), day)
-        self._change(who["married"], LAST_NAME, pl.lit(f"Roy-{'ABCDEFGHIJ'[day.toordinal() % 10]}"), day)
+        self._change(
+            who["married"], LAST_NAME, pl.lit(f"Roy-{'ABCDEFGHIJ'[day.toordinal() % 10]}"), day
+        )
         self._change(who["renewed"], YEAR, (pl.col(YEAR).cast(pl.Int32) + 1).cast(pl.String), day)
         self.living[who["left"]] = False
         self._mend(day)
@@ -57,7 +70,9 @@ class Population:
 
     def _change(self, who: np.ndarray, column: str, new: pl.Expr, day: date) -> None:
         hit = pl.Series(np.isin(np.arange(self.everybody.height), who))
-        self.everybody = self.everybody.with_columns(pl.when(hit).then(new).otherwise(column).alias(column))
+        self.everybody = self.everybody.with_columns(
+            pl.when(hit).then(new).otherwise(column).alias(column)
+        )
         for cuid in self.everybody.filter(hit)[CUID]:
             self.changes[cuid].append(day)
 
@@ -83,4 +98,6 @@ def found(rows: int, days: int, first: date, seed: int) -> Population:
     out = BytesIO()
     write_sample(out, rows + int(rows * COMING * days * 2) + 50, as_of=first, seed=seed)
     everybody = pl.read_csv(out.getvalue(), infer_schema=False)
-    return Population(everybody, np.arange(everybody.height) < rows, np.random.default_rng(seed), rows)
+    return Population(
+        everybody, np.arange(everybody.height) < rows, np.random.default_rng(seed), rows
+    )

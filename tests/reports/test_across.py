@@ -10,7 +10,15 @@ from flows.results.lineage import Cardholders
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TERMS = ReportTerms(NOW, 48)
-ROWS = {"read": 10, "linked": 6, "error": 1, "awaiting": 3, "rejected": 0, "duplicate": 0, "suppressed": 0}
+ROWS = {
+    "read": 10,
+    "linked": 6,
+    "error": 1,
+    "awaiting": 3,
+    "rejected": 0,
+    "duplicate": 0,
+    "suppressed": 0,
+}
 
 
 def settled(runs: list[pl.DataFrame]) -> pl.DataFrame:
@@ -24,17 +32,23 @@ NOBODY = unlinked([], settled([]))
 
 
 def waiting(hours: int, missing: str = "no result", chunk: int = 1, rows: int = 3) -> WaitingChunk:
-    return WaitingChunk("bank-20261118-0123abcd", chunk, missing, rows, NOW - timedelta(hours=hours))
+    return WaitingChunk(
+        "bank-20261118-0123abcd", chunk, missing, rows, NOW - timedelta(hours=hours)
+    )
 
 
 def run(*chunks: WaitingChunk, day: int = 18, **changes: Any) -> RunFacts:
     reasons = {"submit": [("card.pan.luhn", 2)], "partner": [("card.pan.other", 1)]}
-    whole = RunFacts("r", date(2026, 11, day), "balanced", ROWS, reasons, {date(2026, 11, 25): 6}, chunks)
+    whole = RunFacts(
+        "r", date(2026, 11, day), "balanced", ROWS, reasons, {date(2026, 11, 25): 6}, chunks
+    )
     return whole._replace(**changes)
 
 
 def cards(*rows: tuple[str, str | None, str]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema={"cuid": pl.String, "last_4": pl.String, "state": pl.String}, orient="row")
+    return pl.DataFrame(
+        rows, schema={"cuid": pl.String, "last_4": pl.String, "state": pl.String}, orient="row"
+    )
 
 
 def tried(*rows: tuple[str | None, str | None, str, str, str]) -> pl.DataFrame:
@@ -67,12 +81,18 @@ def test_reasons_are_told_by_business_date() -> None:
 def test_links_about_to_expire_are_counted_from_today_whenever_they_were_reported() -> None:
     facts = across([run(), run()], NOBODY, TERMS)
 
-    assert [("within 7 days", 12)] == [(one["when"], one["links"]) for one in facts["links"] if one["links"]]
+    assert [("within 7 days", 12)] == [
+        (one["when"], one["links"]) for one in facts["links"] if one["links"]
+    ]
 
 
 def test_a_cardholder_linked_or_waiting_in_any_run_is_not_without_a_link() -> None:
-    done = settled([cards(("a", "1111", "error"), ("b", "2222", "error")), cards(("a", "1111", "linked"))])
-    attempts = [tried(("a", "1111", "r1", "partner", "x.y.z"), ("b", "2222", "r1", "partner", "x.y.z"))]
+    done = settled(
+        [cards(("a", "1111", "error"), ("b", "2222", "error")), cards(("a", "1111", "linked"))]
+    )
+    attempts = [
+        tried(("a", "1111", "r1", "partner", "x.y.z"), ("b", "2222", "r1", "partner", "x.y.z"))
+    ]
 
     found = unlinked(attempts, done)
 
@@ -87,9 +107,16 @@ def test_another_card_of_the_same_cardholder_still_needs_its_link() -> None:
     assert [("a", "9999")] == found.select("cuid", "last_4").rows()
 
 
-def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_link_of_its_cardholder() -> None:
+def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_link_of_its_cardholder() -> (
+    None
+):
     done = settled([cards(("a", "1111", "linked"))])
-    attempts = [tried(("a", None, "r1", "submit", "card.pan.missing"), ("b", None, "r1", "submit", "card.pan.missing"))]
+    attempts = [
+        tried(
+            ("a", None, "r1", "submit", "card.pan.missing"),
+            ("b", None, "r1", "submit", "card.pan.missing"),
+        )
+    ]
 
     found = unlinked(attempts, done)
 
@@ -104,4 +131,6 @@ def test_attempts_are_counted_and_the_last_one_says_why() -> None:
 
     found = unlinked(nights, settled([]))
 
-    assert [("=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")] == found.rows()
+    assert [
+        ("=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")
+    ] == found.rows()

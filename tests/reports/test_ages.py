@@ -12,7 +12,13 @@ TODAY = NOW.date()
 
 @pytest.mark.parametrize(
     ("hours", "step"),
-    [(0, "under 1 day"), (23, "under 1 day"), (24, "1 to 2 days"), (48, "2 to 7 days"), (168, "over 7 days")],
+    [
+        (0, "under 1 day"),
+        (23, "under 1 day"),
+        (24, "1 to 2 days"),
+        (48, "2 to 7 days"),
+        (168, "over 7 days"),
+    ],
 )
 def test_an_age_falls_into_the_step_it_has_reached(hours: int, step: str) -> None:
     assert step == age_step(NOW - timedelta(hours=hours), NOW)
@@ -20,7 +26,14 @@ def test_an_age_falls_into_the_step_it_has_reached(hours: int, step: str) -> Non
 
 @pytest.mark.parametrize(
     ("minutes", "text"),
-    [(-5, "0 min"), (59, "59 min"), (60, "1 h"), (24 * 60, "1 d"), (51 * 60, "2 d 3 h"), (20 * 24 * 60 + 60, "20 d")],
+    [
+        (-5, "0 min"),
+        (59, "59 min"),
+        (60, "1 h"),
+        (24 * 60, "1 d"),
+        (51 * 60, "2 d 3 h"),
+        (20 * 24 * 60 + 60, "20 d"),
+    ],
 )
 def test_a_duration_is_said_as_people_say_it(minutes: int, text: str) -> None:
     assert text == duration(timedelta(minutes=minutes))
@@ -39,7 +52,12 @@ def test_a_link_expires_at_the_end_of_its_day(days: int, step: str) -> None:
     assert [step] == [one["when"] for one in counted if one["links"]]
 
 
-@given(st.lists(st.tuples(st.none() | st.dates(date(2026, 1, 1), date(2028, 1, 1)), st.integers(0, 10**6)), max_size=9))
+@given(
+    st.lists(
+        st.tuples(st.none() | st.dates(date(2026, 1, 1), date(2028, 1, 1)), st.integers(0, 10**6)),
+        max_size=9,
+    )
+)
 def test_every_link_is_counted_in_one_step(pairs: list[tuple[date | None, int]]) -> None:
     counted = by_expiry(pairs, TODAY)
 

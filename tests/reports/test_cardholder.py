@@ -29,7 +29,9 @@ from tests.night import BANK, Bench, local_bench, portal_csv
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return replace(local_bench(tmp_path, portal={"rows_per_chunk": 2}), now=lambda: datetime.now(UTC))
+    return replace(
+        local_bench(tmp_path, portal={"rows_per_chunk": 2}), now=lambda: datetime.now(UTC)
+    )
 
 
 def drop(bench: Bench, day: int, *changes: dict[str, str]) -> str:
@@ -54,11 +56,19 @@ def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Benc
 
     first, second, third = found
     assert [rejected, linked, held] == [one.run for one in found]
-    assert ("rejected", None, ("address.postal_code.missing",)) == (first.state, first.chunk, first.reasons)
+    assert ("rejected", None, ("address.postal_code.missing",)) == (
+        first.state,
+        first.chunk,
+        first.reasons,
+    )
     assert ("linked", 1, 1, "cuid") == (second.state, second.chunk, second.position, second.how)
     assert second.result == f"card-links-{linked}-00001-result.csv"
     assert second.expires_on is not None
-    assert ("suppressed", None, ("card.link.standing",)) == (third.state, third.chunk, third.reasons)
+    assert ("suppressed", None, ("card.link.standing",)) == (
+        third.state,
+        third.chunk,
+        third.reasons,
+    )
 
 
 def test_a_link_itself_is_told_only_where_it_is_asked_for(bench: Bench) -> None:
@@ -66,7 +76,9 @@ def test_a_link_itself_is_told_only_where_it_is_asked_for(bench: Bench) -> None:
     bench.answer()
     bench.ingest()
 
-    [hidden], [shown] = (trace(bench.context.adapters, BANK, "A", urls=urls).attempts for urls in (False, True))
+    [hidden], [shown] = (
+        trace(bench.context.adapters, BANK, "A", urls=urls).attempts for urls in (False, True)
+    )
 
     assert hidden.url is None
     assert str(shown.url).startswith("https://links.example.com/")
@@ -82,34 +94,46 @@ def test_what_the_partner_refused_is_told_with_its_reason_and_words(bench: Bench
     assert ("error", True, True) == (found.state, bool(found.reasons), bool(found.message))
 
 
-def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(bench: Bench) -> None:
+def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(
+    bench: Bench,
+) -> None:
     run = bench.submit(drop(bench, 1)).manifest.run
     move(bench.context.adapters, run, "cancelled", [1], "why")
     move(bench.context.adapters, run, "uploaded", [2])
 
     first, third = (trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AC")
 
-    assert [("cancelled", "cancelled"), ("awaiting", "uploaded")] == [(one.state, one.sent) for one in (first, third)]
+    assert [("cancelled", "cancelled"), ("awaiting", "uploaded")] == [
+        (one.state, one.sent) for one in (first, third)
+    ]
 
 
 def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -> None:
     bench.submit(drop(bench, 1))
     bench.answer()
-    results = [key for key in bench.snapshot() if key.startswith("bank/results/") and "-00001-" in key]
+    results = [
+        key for key in bench.snapshot() if key.startswith("bank/results/") and "-00001-" in key
+    ]
     lines = bench.content(results[0]).splitlines(keepends=True)
     bench.store.replace(results[0], [b"".join(lines[:2])])
     bench.ingest()
 
     told = {cuid: trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AB"}
 
-    assert {("linked", ""), ("awaiting", "answered")} == {(one.state, one.sent) for one in told.values()}
+    assert {("linked", ""), ("awaiting", "answered")} == {
+        (one.state, one.sent) for one in told.values()
+    }
 
 
-def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(bench: Bench) -> None:
+def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(
+    bench: Bench,
+) -> None:
     run = bench.submit(drop(bench, 1)).manifest.run
     bench.answer(fail_share=1.0)
     bench.ingest()
-    again = resubmit(bench.context, Request(run, RowSelection(errors=True), "the partner asked for it")).manifest.run
+    again = resubmit(
+        bench.context, Request(run, RowSelection(errors=True), "the partner asked for it")
+    ).manifest.run
 
     first, second = trace(bench.context.adapters, BANK, "C").attempts
 
@@ -120,9 +144,16 @@ def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(b
 
 def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
     run = bench.submit(drop(bench, 1, {POSTAL_CODE: ""})).manifest.run
-    asked = SingleAsked(row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester")
-    answer = SingleAnswered(outcome="linked", at=bench.now(), url="https://links.example.com/x", link_id="x")
-    alone, typed = f"{keys_of(run).singles}000000001-1.json", f"{prompted_prefix(BANK)}20261120T000000000000.json"
+    asked = SingleAsked(
+        row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester"
+    )
+    answer = SingleAnswered(
+        outcome="linked", at=bench.now(), url="https://links.example.com/x", link_id="x"
+    )
+    alone, typed = (
+        f"{keys_of(run).singles}000000001-1.json",
+        f"{prompted_prefix(BANK)}20261120T000000000000.json",
+    )
     for key, document in {
         alone: asked,
         answer_key(alone): answer,
@@ -141,7 +172,9 @@ def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
 def test_a_row_whose_link_had_expired_is_not_said_to_have_no_answer(bench: Bench) -> None:
     run = bench.submit(drop(bench, 1)).manifest.run
     sent = bench.ledger(run).select("cuid", "last_4").iter_rows()
-    lines = [f"{cuid},{last_4},https://links.example.com/{cuid},2020-01-01,\n" for cuid, last_4 in sent]
+    lines = [
+        f"{cuid},{last_4},https://links.example.com/{cuid},2020-01-01,\n" for cuid, last_4 in sent
+    ]
     bench.drop_result("".join(["cuid,last_4,url,expiration_date,error\n", *lines]).encode())
     bench.ingest()
 
@@ -158,13 +191,18 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_said_to_have_none(bench
     bench.answer()
     [first, *_] = [entry.key for entry in bench.store.keys(results(BANK))]
     lines = bench.content(first).splitlines(keepends=True)
-    missing = next(row["cuid"] for row in bench.ledger(run).to_dicts() if row["cuid"].encode() in lines[-1])
+    missing = next(
+        row["cuid"] for row in bench.ledger(run).to_dicts() if row["cuid"].encode() in lines[-1]
+    )
     bench.store.replace(first, lines[:-1])
     bench.ingest()
 
     found = trace(bench.context.adapters, BANK, missing).attempts
 
-    assert "has no answer in its chunk's result" == card_statuses(found, datetime.now(UTC).date())[0].stands
+    assert (
+        "has no answer in its chunk's result"
+        == card_statuses(found, datetime.now(UTC).date())[0].stands
+    )
 
 
 def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench) -> None:
@@ -182,7 +220,9 @@ def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench)
     assert ((), (run,)) == after
 
 
-@pytest.mark.parametrize("text", [*PUBLISHED[:3], "4242 4242 4242 4242", "4242-42424242-4242", f"C{PUBLISHED[0]}"])
+@pytest.mark.parametrize(
+    "text", [*PUBLISHED[:3], "4242 4242 4242 4242", "4242-42424242-4242", f"C{PUBLISHED[0]}"]
+)
 def test_a_card_number_is_refused_and_not_echoed(bench: Bench, text: str) -> None:
     with pytest.raises(CardGivenError) as refused:
         trace(bench.context.adapters, BANK, text)

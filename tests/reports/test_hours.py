@@ -49,10 +49,13 @@ def test_a_run_says_how_long_its_links_took_from_the_drop_of_the_extract(tmp_pat
     hours = rebuild(bench.context, run).summary["hours"]
 
     assert ("the extract's drop", NOON.isoformat()) == (hours["since"], hours["start"])
-    assert (3, 30.5, 100.0, 72) == tuple(hours[name] for name in ("links", "median", "slowest", "within"))
+    assert (3, 30.5, 100.0, 72) == tuple(
+        hours[name] for name in ("links", "median", "slowest", "within")
+    )
     assert hours["share"] == pytest.approx(2 / 3)
-    assert b"median 30.5 h, slowest 100.0 h; 66.7% of 3 links within the agreed 72 h" in bench.report(
-        run, "report.html"
+    assert (
+        b"median 30.5 h, slowest 100.0 h; 66.7% of 3 links within the agreed 72 h"
+        in bench.report(run, "report.html")
     )
 
 
@@ -65,13 +68,17 @@ def test_a_single_link_arrives_when_the_service_gave_it(tmp_path: Path) -> None:
     assert {"2.0": 1, "5.0": 1} == rebuild(bench.context, run).summary["hours"]["spread"]
 
 
-def test_an_issuer_has_the_hours_of_all_its_runs_on_its_page_and_in_its_metrics(tmp_path: Path) -> None:
+def test_an_issuer_has_the_hours_of_all_its_runs_on_its_page_and_in_its_metrics(
+    tmp_path: Path,
+) -> None:
     bench, _ = linked(tmp_path, 2, 30.5)
 
     facts = reconcile_runs(bench.context)
 
     assert (2, 2.0, 30.5) == tuple(facts["hours"][name] for name in ("links", "median", "slowest"))
-    assert b"median 2.0 h, slowest 30.5 h; 100% of 2 links" in bench.content(f"{reconciliation(BANK)}report.html")
+    assert b"median 2.0 h, slowest 30.5 h; 100% of 2 links" in bench.content(
+        f"{reconciliation(BANK)}report.html"
+    )
     text = write_metrics(bench.context)
     assert 'cardlink_link_hours{issuer="bank",kind="slowest"} 30.5' in text
     assert 'cardlink_links_in_time_ratio{issuer="bank"} 1\n' in text
@@ -90,10 +97,14 @@ def test_a_run_without_the_time_of_its_drop_counts_from_its_plan(tmp_path: Path)
 
 
 def test_hours_of_no_link_are_unknown() -> None:
-    assert (0, None, None, None) == tuple(hours_of([], 72)[name] for name in ("links", "median", "slowest", "share"))
+    assert (0, None, None, None) == tuple(
+        hours_of([], 72)[name] for name in ("links", "median", "slowest", "share")
+    )
 
 
 def test_hours_add_up_over_runs() -> None:
     hours = hours_of([{"1.0": 3, "80.0": 1}, {"1.0": 1, "2.0": 3}], 72)
 
-    assert (8, 1.0, 80.0, 7 / 8) == tuple(hours[name] for name in ("links", "median", "slowest", "share"))
+    assert (8, 1.0, 80.0, 7 / 8) == tuple(
+        hours[name] for name in ("links", "median", "slowest", "share")
+    )

@@ -57,7 +57,9 @@ def test_files_of_an_earlier_split_keep_no_link_that_could_be_sent(tmp_path: Pat
     rebuild(bench.context, run)
 
     assert 50 == written(bench, run).height
-    assert [0, 0, 0] == [written(bench, run, f"links-{number:05d}.csv").height for number in (1, 2, 3)]
+    assert [0, 0, 0] == [
+        written(bench, run, f"links-{number:05d}.csv").height for number in (1, 2, 3)
+    ]
 
 
 def test_links_as_parquet_are_the_links_of_the_csv_with_dates_as_dates(tmp_path: Path) -> None:
@@ -69,12 +71,16 @@ def test_links_as_parquet_are_the_links_of_the_csv_with_dates_as_dates(tmp_path:
     assert written(bench, run).equals(parquet.with_columns(pl.col("expires_on").cast(pl.String)))
 
 
-def test_an_analysts_engine_reads_csv_and_parquet_alike_and_keeps_leading_zeros(tmp_path: Path) -> None:
+def test_an_analysts_engine_reads_csv_and_parquet_alike_and_keeps_leading_zeros(
+    tmp_path: Path,
+) -> None:
     run = answered(tmp_path, rows=400)[1]
     folder = tmp_path / "store" / keys_of(run).report("")
 
     with duckdb.connect() as engine:
-        csv = engine.sql(f"select cuid, last_4, url, expires_on from read_csv('{folder}/links.csv', all_varchar=true)")
+        csv = engine.sql(
+            f"select cuid, last_4, url, expires_on from read_csv('{folder}/links.csv', all_varchar=true)"
+        )
         parquet = engine.sql(
             f"select cuid, last_4, url, expires_on::varchar from read_parquet('{folder}/links/*.parquet')"
         )

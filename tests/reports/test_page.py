@@ -23,7 +23,9 @@ def shapes(text: str) -> pl.DataFrame:
 def across(**changes: Any) -> dict[str, Any]:
     sizes = {"count": 0, "rows": 0}
     ages = dict.fromkeys(("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days"), sizes)
-    rows = dict.fromkeys(("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed"), 0)
+    rows = dict.fromkeys(
+        ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed"), 0
+    )
     outstanding = {**sizes, "overdue": sizes, "missing": {"no result": sizes}, "ages": ages}
     empty = {
         "issuer": "bank",
@@ -51,7 +53,10 @@ def across(**changes: Any) -> dict[str, Any]:
 def test_a_page_loads_nothing_runs_nothing_and_calls_nobody() -> None:
     pages = [run_page(*facts(missing=1, rejected=7)), across_page(across())]
 
-    found_in = [re.findall(r"<script|https?://|\bsrc=|\bhref=|@import|url\(|\son\w+=|style=", page) for page in pages]
+    found_in = [
+        re.findall(r"<script|https?://|\bsrc=|\bhref=|@import|url\(|\son\w+=|style=", page)
+        for page in pages
+    ]
 
     assert [[], []] == found_in
 
@@ -65,7 +70,10 @@ def test_the_policy_admits_exactly_the_style_sheet_of_the_page() -> None:
     assert style is not None
     assert policy is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    assert f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'" == policy[1]
+    assert (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        == policy[1]
+    )
 
 
 def test_hostile_texts_stand_on_the_page_as_text() -> None:

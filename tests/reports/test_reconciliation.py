@@ -62,8 +62,13 @@ def test_an_answer_that_arrived_is_outstanding_no_more(tmp_path: Path) -> None:
 
     done = reconcile_runs(bench.context)
 
-    assert ("answers overdue", {"count": 3, "rows": 60}) == (late["verdict"], late["outstanding"]["overdue"])
-    assert [("chunks to upload", run)] * 3 == [(one["kind"], one["run"]) for one in late["worklist"]]
+    assert ("answers overdue", {"count": 3, "rows": 60}) == (
+        late["verdict"],
+        late["outstanding"]["overdue"],
+    )
+    assert [("chunks to upload", run)] * 3 == [
+        (one["kind"], one["run"]) for one in late["worklist"]
+    ]
     assert "nothing outstanding" == done["verdict"]
 
 
@@ -80,8 +85,21 @@ def test_no_answer_is_due_for_chunks_that_are_held(tmp_path: Path) -> None:
 def test_no_answer_is_due_for_a_run_that_was_purged_unanswered(tmp_path: Path) -> None:
     bench, clock, run = sent(tmp_path)
     clock.on(hours=49)
-    rows = {"read": 60, "linked": 0, "error": 0, "awaiting": 60, "rejected": 0, "duplicate": 0, "suppressed": 0}
-    gone = {"setting": "ledger_days = 365", "objects": {}, "bytes": 0, "verdict": "balanced, answers awaited"}
+    rows = {
+        "read": 60,
+        "linked": 0,
+        "error": 0,
+        "awaiting": 60,
+        "rejected": 0,
+        "duplicate": 0,
+        "suppressed": 0,
+    }
+    gone = {
+        "setting": "ledger_days = 365",
+        "objects": {},
+        "bytes": 0,
+        "verdict": "balanced, answers awaited",
+    }
     who = {"run": run, "part": "ledger", "at": clock(), "by": "tester", "since": clock()}
     record = Purged.model_validate({**who, **gone, "rows": rows})
     bench.store.create(keys_of(run).purged("ledger"), canonical(record))
@@ -91,7 +109,9 @@ def test_no_answer_is_due_for_a_run_that_was_purged_unanswered(tmp_path: Path) -
     assert (0, 60) == (facts["outstanding"]["count"], facts["rows"]["awaiting"])
 
 
-def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(tmp_path: Path) -> None:
+def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(
+    tmp_path: Path,
+) -> None:
     bench, clock, run = sent(tmp_path)
     clock.on(hours=40)
     names = [chunk.name for chunk in bench.manifest(run).chunks]
@@ -101,7 +121,9 @@ def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(t
     facts = reconcile_runs(bench.context)
 
     assert {"count": 1, "rows": 20} == facts["outstanding"]["overdue"]
-    assert {1: "20 h", 2: "20 h", 3: "2 d 12 h"} == {one["chunk"]: one["age"] for one in facts["worklist"]}
+    assert {1: "20 h", 2: "20 h", 3: "2 d 12 h"} == {
+        one["chunk"]: one["age"] for one in facts["worklist"]
+    }
 
 
 def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: Path) -> None:
@@ -118,7 +140,9 @@ def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: P
         outstanding["missing"]["no result"]["count"],
     )
     assert {"count": 1, "rows": 20} == outstanding["overdue"]
-    assert {1: "chunks held", 3: "chunks to upload"} == {one["chunk"]: one["kind"] for one in facts["worklist"]}
+    assert {1: "chunks held", 3: "chunks to upload"} == {
+        one["chunk"]: one["kind"] for one in facts["worklist"]
+    }
 
 
 def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:
@@ -131,7 +155,9 @@ def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:
     assert [[run], [later]] == [[one["run"] for one in facts["runs"]] for facts in (upto, since)]
 
 
-def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_with_a_link(tmp_path: Path) -> None:
+def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_with_a_link(
+    tmp_path: Path,
+) -> None:
     bench, clock, _ = sent(tmp_path, rows=20)
     bench.answer(fail_share=1.0)
     bench.ingest()
@@ -148,13 +174,18 @@ def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_w
     assert 10 == len(listed(bench, "unlinked.csv"))
 
 
-def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_looked_for(tmp_path: Path) -> None:
+def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_looked_for(
+    tmp_path: Path,
+) -> None:
     bench, clock, _ = sent(tmp_path)
     clock.on(days=365)
 
     facts = reconcile_runs(bench.context)
 
-    assert (3, "2027-09-19") == (facts["outstanding"]["overdue"]["count"], facts["cardholders_since"])
+    assert (3, "2027-09-19") == (
+        facts["outstanding"]["overdue"]["count"],
+        facts["cardholders_since"],
+    )
 
 
 def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
@@ -178,7 +209,9 @@ def test_an_issuer_without_runs_has_nothing_outstanding(tmp_path: Path) -> None:
     assert b"Outstanding chunks" in bench.content(reconciliation("bank") + "report.html")
 
 
-def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_runs(tmp_path: Path) -> None:
+def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_runs(
+    tmp_path: Path,
+) -> None:
     bench, run = of_rows(tmp_path, {}, {}, {CITY: None}, {PAN: None}, {})
     bench.answer(fail_share=0.5, seed=2)
     bench.ingest()
@@ -188,7 +221,9 @@ def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_r
 
     linked = len(in_state(bench, run, "linked"))
     assert linked in (1, 2)
-    assert {"linked": linked, "awaiting": 3 - linked, "error": 0, "refused": 2} == facts["cardholders"]
+    assert {"linked": linked, "awaiting": 3 - linked, "error": 0, "refused": 2} == facts[
+        "cardholders"
+    ]
     assert 2 == facts["unlinked"]["cardholders"]
 
 
@@ -201,7 +236,8 @@ def test_a_cardholder_of_a_cancelled_chunk_is_listed_with_that_reason(tmp_path: 
 
     assert {"linked": 0, "awaiting": 0, "error": 0, "refused": 2} == facts["cardholders"]
     assert [("0", "0", run, "outbox", "row.chunk.cancelled", "nothing")] * 2 == [
-        (one["attempts"], one["sent"], one["run"], one["stage"], one["reason"], one["action"]) for one in found
+        (one["attempts"], one["sent"], one["run"], one["stage"], one["reason"], one["action"])
+        for one in found
     ]
     assert [] == facts["worklist"]
 

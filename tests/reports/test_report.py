@@ -36,9 +36,13 @@ def cut_ledger(bench: Bench, folder: Path, run: str, parts: int) -> None:
         records.filter(mine).write_parquet(out)
         name = f"cut-{number + 1:05d}.parquet"
         bench.store.create(keys.ledger + name, out.getvalue())
-        made.append(LedgerPart(name=name, rows=records.filter(mine).height, sha256=digest(out.getvalue())))
+        made.append(
+            LedgerPart(name=name, rows=records.filter(mine).height, sha256=digest(out.getvalue()))
+        )
     (folder / "store" / keys.manifest).unlink()
-    bench.store.create(keys.manifest, canonical(manifest.model_copy(update={"ledger": tuple(made)})))
+    bench.store.create(
+        keys.manifest, canonical(manifest.model_copy(update={"ledger": tuple(made)}))
+    )
 
 
 @pytest.mark.slow
@@ -98,7 +102,10 @@ def test_page_and_workbook_lie_beside_the_summary_and_say_the_same(tmp_path: Pat
 
     page = bench.report(run, "report.html").decode()
     book = openpyxl.load_workbook(BytesIO(bench.report(run, "report.xlsx")))
-    facts = {name.value: fact.value for name, fact in zip(book["Run"]["A"], book["Run"]["B"], strict=True)}
+    facts = {
+        name.value: fact.value
+        for name, fact in zip(book["Run"]["A"], book["Run"]["B"], strict=True)
+    }
     for name in ("read", "linked", "error", "rejected"):
         number = report.summary["rows"][name]
         assert f">{number:,}<" in page
@@ -123,5 +130,6 @@ def test_the_trend_ends_with_the_run_of_the_report(tmp_path: Path) -> None:
 
     pages = [bench.report(one, "report.html").decode() for one in (run, later)]
     assert ["The last 1 run<", "The last 2 runs<"] == [
-        next(word for word in ("The last 1 run<", "The last 2 runs<") if word in page) for page in pages
+        next(word for word in ("The last 1 run<", "The last 2 runs<") if word in page)
+        for page in pages
     ]

@@ -1,4 +1,6 @@
-"""Each sentence of reports, trace, reconcile and the worklist is shown in the situation it speaks of, and all occur."""
+"""Each sentence of reports, trace, reconcile and the worklist is shown in the situation it speaks
+of, and all occur.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,14 @@ class Night(NamedTuple):
         cuids = self.bank.ledger(self.run)["cuid"].drop_nulls().to_list()
         refused = self.bank.ledger(self.run).filter(fate="rejected")["cuid"].drop_nulls().head(1)
         traced = [self.cardlink("trace", cuid) for cuid in dict.fromkeys((cuids[9], *refused))]
-        shown = [self.cardlink(*words.split()) for words in (f"report {self.run}", "reconcile bank", "worklist bank")]
+        shown = [
+            self.cardlink(*words.split())
+            for words in (f"report {self.run}", "reconcile bank", "worklist bank")
+        ]
         page = html.unescape(self.bank.report(self.run, "report.html").decode())
-        lists = [self.bank.report(self.run, f"{name}.csv").decode() for name in ("awaiting", "questions")]
+        lists = [
+            self.bank.report(self.run, f"{name}.csv").decode() for name in ("awaiting", "questions")
+        ]
         return "\n".join([*traced, *shown, page, *lists])
 
 
@@ -92,7 +99,9 @@ def expired(night: Night) -> None:
 
 def refused(night: Night) -> None:
     rows = [("city is required", 8), ("Service unavailable", 9), ("card type is not supported", 10)]
-    answer(night.bank, night.run, 1, rows=7, tail="".join(night.error(row, text) for text, row in rows))
+    answer(
+        night.bank, night.run, 1, rows=7, tail="".join(night.error(row, text) for text, row in rows)
+    )
     answer(night.bank, night.run, 2)
     night.cardlink("ingest", "bank")
 
@@ -102,7 +111,9 @@ def ending(night: Night) -> None:
     for chunk in (1, 2):
         answer(night.bank, night.run, chunk)
     for name in list(night.bank.store.keys("bank/results/")):
-        night.bank.store.replace(name.key, [night.bank.content(name.key).replace(b"2099-01-01", soon.encode())])
+        night.bank.store.replace(
+            name.key, [night.bank.content(name.key).replace(b"2099-01-01", soon.encode())]
+        )
     night.cardlink("ingest", "bank")
 
 
@@ -119,7 +130,10 @@ def twice(night: Night) -> None:
 
 # The situation, what is said of it, and what is not.
 SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]]] = {
-    untouched: (("waits for its upload", "chunks to upload", "Upload 2 chunks if not done yet"), ("results overdue",)),
+    untouched: (
+        ("waits for its upload", "chunks to upload", "Upload 2 chunks if not done yet"),
+        ("results overdue",),
+    ),
     held: (("is on hold with its chunk", "chunks held"), ("chunks to upload",)),
     cancelled: (("was not sent: its chunk was cancelled",), ("chunks to upload", "chunks held")),
     uploaded: (("was uploaded and has no answer yet", "results awaited"), ("chunks to upload",)),
@@ -127,15 +141,32 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
         ("has no answer in its chunk's result", "break RESULT_SHORT: 1 (cardlink worklist bank)"),
         ("Nothing to do",),
     ),
-    lost: (("has no usable answer, as an operator decided", "rows decided lost, to send again"), ("break RESULT",)),
-    expired: (("a link had already expired when its result arrived", "decide that it expired"), ("overdue",)),
+    lost: (
+        ("has no usable answer, as an operator decided", "rows decided lost, to send again"),
+        ("break RESULT",),
+    ),
+    expired: (
+        ("a link had already expired when its result arrived", "decide that it expired"),
+        ("overdue",),
+    ),
     refused: (
-        ("was refused by the partner", "rows to correct", "errors to send again", "errors to ask about"),
+        (
+            "was refused by the partner",
+            "rows to correct",
+            "errors to send again",
+            "errors to ask about",
+        ),
         ("rows decided lost",),
     ),
-    ending: (("their links expire within 7 days", "links end within 7 days", "it expires soon"), ("results awaited",)),
+    ending: (
+        ("their links expire within 7 days", "links end within 7 days", "it expires soon"),
+        ("results awaited",),
+    ),
     twice: (("Look at 1 card with a link or a wait in more than one run",), ()),
-    answered: (("no row sent waits for an answer", "has a link until 2099-01-01"), ("still wait", "worklist bank")),
+    answered: (
+        ("no row sent waits for an answer", "has a link until 2099-01-01"),
+        ("still wait", "worklist bank"),
+    ),
 }
 
 
@@ -143,20 +174,27 @@ def a_night(folder: Path, at: datetime | None = None, bad: float = 0.0) -> Night
     (folder / "store").mkdir(parents=True)
     pin(folder, keys.sound())
     bank = Bench(
-        open_store(issuer(), folder), issuer(portal={"rows_per_chunk": 10}), now=lambda: at or datetime.now(UTC)
+        open_store(issuer(), folder),
+        issuer(portal={"rows_per_chunk": 10}),
+        now=lambda: at or datetime.now(UTC),
     )
     return Night(bank, folder, bank.submit(bank.drop(20, bad=bad)).manifest.run)
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return what is said in every situation, also of an overdue upload and of a card that two runs sent."""
+    """Return what is said in every situation, also of an overdue upload and of a card that two runs
+    sent.
+    """
     found = {}
     for situation in SITUATIONS:
         night = a_night(tmp_path_factory.mktemp(situation.__name__))
         situation(night)
         found[situation.__name__] = night.text()
-    late = a_night(tmp_path_factory.mktemp("late"), datetime.combine(date(2026, 11, 1), datetime.min.time(), UTC))
+    late = a_night(
+        tmp_path_factory.mktemp("late"),
+        datetime.combine(date(2026, 11, 1), datetime.min.time(), UTC),
+    )
     move(late.bank.context.adapters, late.run, "uploaded")
     found["overdue"] = late.text()
     found["rejects"] = a_night(tmp_path_factory.mktemp("rejects"), bad=0.3).text()
@@ -183,9 +221,15 @@ def test_an_overdue_result_is_said_to_be_overdue(texts: dict[str, str]) -> None:
 
 
 def templates() -> Iterator[str]:
-    """Yield the pattern of every sentence in the code that makes them: three words or more, and no docstring."""
+    """Yield the pattern of every sentence in the code that makes them: three words or more, and no
+    docstring.
+    """
     told = {"SENTENCES", "advice", "_broken", "_waiting", "_reasons", "across_advice"}
-    tables = {page: told, across: {"_UNLINKED", "_chunks", "_breaks", "_ending"}, cardholder: {"_WAITS", "_WORDS"}}
+    tables = {
+        page: told,
+        across: {"_UNLINKED", "_chunks", "_breaks", "_ending"},
+        cardholder: {"_WAITS", "_WORDS"},
+    }
     for module in (page, across, cardholder):
         tree = ast.parse(Path(str(module.__file__)).read_text())
         for part in tree.body:
@@ -200,7 +244,9 @@ def _texts(part: ast.AST) -> Iterator[str]:
         return
     if isinstance(part, ast.JoinedStr | ast.Constant):
         values = part.values if isinstance(part, ast.JoinedStr) else [part]
-        pieces = [re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in values]
+        pieces = [
+            re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in values
+        ]
         pattern = re.sub(r"\\\{.*?\\\}", ".+", "".join(pieces))
         if len(pattern.replace("\\ ", " ").split()) >= 3:
             yield pattern
@@ -219,7 +265,11 @@ def test_every_sentence_of_the_code_is_said_in_some_situation(texts: dict[str, s
 
 def line(sent: dict[str, Any], **other: str) -> str:
     """Return the result row of a sent row, with other cells than the portal would give."""
-    given = {"cuid": sent["cuid"], "last_4": sent["last_4"], "url": f"https://links.example.com/{sent['row']}"}
+    given = {
+        "cuid": sent["cuid"],
+        "last_4": sent["last_4"],
+        "url": f"https://links.example.com/{sent['row']}",
+    }
     cells = {**given, "ends": "2099-01-01", "error": "", **other}
     return ",".join(cells.values()) + "\n"
 
@@ -237,7 +287,11 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
     "URL_AND_ERROR": lambda rows: [line(rows[0], error="odd"), *lines(rows[1:])],
     "NEITHER_URL_NOR_ERROR": lambda rows: [line(rows[0], url="", ends=""), *lines(rows[1:])],
     "UNATTRIBUTED_ERROR": lambda rows: [",,,,oops\n", ",,,,oops\n", *lines(rows[:1:-1])],
-    "UNNAMED_ROW": lambda rows: [line(rows[0], cuid=""), line(rows[1], cuid=""), *lines(rows[:1:-1])],
+    "UNNAMED_ROW": lambda rows: [
+        line(rows[0], cuid=""),
+        line(rows[1], cuid=""),
+        *lines(rows[:1:-1]),
+    ],
     "URL_NOT_ALLOWED": lambda rows: [line(rows[0], url="https://evil.example/1"), *lines(rows[1:])],
     "LINK_EXPIRED": lambda rows: [line(rows[0], ends="2020-01-01"), *lines(rows[1:])],
     "RESULT_FOR_CANCELLED": lines,
@@ -247,7 +301,8 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
     "STRANGE_NAME": lines,
 }
 APART = {"MISNAMED_FILE", "MERGED_FILE", "FOREIGN_FILE"}  # about a file as a whole, and two chunks
-ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS"}  # of transaction reports: tests/partner_api
+# of transaction reports: tests/partner_api
+ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS"}
 
 
 def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_and_ends_when_that_is_done(
@@ -255,7 +310,11 @@ def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_and_en
 ) -> None:
     (tmp_path / "store").mkdir()
     pin(tmp_path, keys.sound())
-    bank = Bench(open_store(issuer(), tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
+    bank = Bench(
+        open_store(issuer(), tmp_path),
+        issuer(portal={"rows_per_chunk": 10}),
+        now=lambda: datetime.now(UTC),
+    )
     run = bank.submit(bank.drop(10 * (len(WRONG) + 5))).manifest.run
     chunks = dict(enumerate([*WRONG, *["MISNAMED_FILE"] * 2, *["MERGED_FILE"] * 2], 1))
 
@@ -270,7 +329,13 @@ def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_and_en
     for kind, rows in WRONG.items():
         name = "bank-20261101-aaaaaaaa-00001" if kind == "STRANGE_NAME" else f"{run}-{of[kind]:05d}"
         drop(name, rows(sent(of[kind])))
-    drop("other", [line(one, url=f"https://links.example.com/x{one['row']}") for one in sent(of["CONFLICTING_RESULT"])])
+    drop(
+        "other",
+        [
+            line(one, url=f"https://links.example.com/x{one['row']}")
+            for one in sent(of["CONFLICTING_RESULT"])
+        ],
+    )
     drop("copy", lines(sent(of["DUPLICATE_RESULT"]))[::-1])
     misnamed, merged = of["MISNAMED_FILE"], of["MERGED_FILE"]
     drop(f"{run}-{misnamed:05d}", lines(sent(misnamed - 1)))
@@ -298,8 +363,14 @@ def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_and_en
     ]
 
     assert set(KINDS) == set(WRONG) | APART | ELSEWHERE
-    assert {*WRONG, "MISNAMED_FILE", "MERGED_FILE"} - {"DAMAGED_FILE"} == {one["name"] for one in found}
-    assert [] == [one for one in found if one["then"] != KINDS[one["name"]].then or one["then"] not in taken + page]
+    assert {*WRONG, "MISNAMED_FILE", "MERGED_FILE"} - {"DAMAGED_FILE"} == {
+        one["name"] for one in found
+    }
+    assert [] == [
+        one
+        for one in found
+        if one["then"] != KINDS[one["name"]].then or one["then"] not in taken + page
+    ]
     assert [] == [one for one in said if one not in taken]
     for one in found:
         numbers = {int(number) for number in re.findall(r"chunk (\d+)", one["place"])}

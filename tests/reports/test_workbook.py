@@ -22,12 +22,22 @@ def test_a_spreadsheet_reads_every_sheet_of_the_report() -> None:
     assert book.sheetnames == SHEETS
     names = [cell.value for cell in book["Chunks"]["B"]]
     assert names == ["name", *chunks["name"]]
-    rows = {name.value: number.value for name, number in zip(book["Run"]["A"], book["Run"]["B"], strict=True)}
+    rows = {
+        name.value: number.value
+        for name, number in zip(book["Run"]["A"], book["Run"]["B"], strict=True)
+    }
     assert (rows["rows read"], rows["rows linked"], rows["rows awaiting"]) == (3004, 1900, 1000)
 
 
 def test_a_text_that_looks_like_a_formula_a_link_or_a_number_stays_text() -> None:
-    hostile = ['=HYPERLINK("https://evil.example")', "+1+1", "-2", "@SUM(A1)", "https://evil.example", "0042"]
+    hostile = [
+        '=HYPERLINK("https://evil.example")',
+        "+1+1",
+        "-2",
+        "@SUM(A1)",
+        "https://evil.example",
+        "0042",
+    ]
 
     content = workbook({"Texts": (["text"], [[text] for text in hostile])})
 
@@ -39,12 +49,17 @@ def test_a_text_that_looks_like_a_formula_a_link_or_a_number_stays_text() -> Non
 
 
 def test_error_texts_and_file_names_of_the_partner_are_no_formulas_in_the_workbook() -> None:
-    shapes = pl.DataFrame([("=1+1", "card.pan.other", 1, "=cmd|' /C calc'!A0")], schema=KINDS, orient="row")
+    shapes = pl.DataFrame(
+        [("=1+1", "card.pan.other", 1, "=cmd|' /C calc'!A0")], schema=KINDS, orient="row"
+    )
     told, chunks = facts(1, shapes=shapes, breaks=frozenset({found("FOREIGN_FILE", 1, "=1+1.csv")}))
 
     book = openpyxl.load_workbook(BytesIO(run_workbook(told, chunks)))
 
-    assert {cell.data_type for sheet in book for row in sheet.iter_rows() for cell in row} <= {"s", "n"}
+    assert {cell.data_type for sheet in book for row in sheet.iter_rows() for cell in row} <= {
+        "s",
+        "n",
+    }
 
 
 def test_the_same_facts_are_the_same_bytes() -> None:

@@ -1,4 +1,6 @@
-"""The worklist names everything that is to be done about all runs, what is due first on top, until it is done."""
+"""The worklist names everything that is to be done about all runs, what is due first on top, until
+it is done.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
     (tmp_path / "store").mkdir()
     pin(tmp_path, keys.sound())
-    return Bench(open_store(issuer(), tmp_path), issuer(portal={"rows_per_chunk": 10}), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), tmp_path),
+        issuer(portal={"rows_per_chunk": 10}),
+        now=lambda: datetime.now(UTC),
+    )
 
 
 def work(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -40,7 +46,9 @@ def work(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(bank: Bench, tmp_path: Path) -> None:
+def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
+    bank: Bench, tmp_path: Path
+) -> None:
     run = bank.submit(bank.drop(20, bad=0.2)).manifest.run
     chunks = [one.number for one in bank.manifest(run).chunks]
     seen = [set(work(tmp_path))]
@@ -52,7 +60,9 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(ba
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
     for one in work(tmp_path)["break RESULT_SHORT"]:
-        assert cardlink(tmp_path, *shlex.split(one["command"].replace("WHY", "lost"))[1:]).exit_code in (0, 3, 4)
+        assert cardlink(
+            tmp_path, *shlex.split(one["command"].replace("WHY", "lost"))[1:]
+        ).exit_code in (0, 3, 4)
     seen.append(set(work(tmp_path)))
     [lost] = work(tmp_path)["rows decided lost, to send again"]
     again = told(tmp_path, *shlex.split(lost["command"].replace("WHY", "lost"))[1:])["run"]
@@ -71,7 +81,9 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(ba
     ]
 
 
-def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(tmp_path: Path, bank: Bench) -> None:
+def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
+    tmp_path: Path, bank: Bench
+) -> None:
     early = Bench(bank.store, bank.issuer, now=lambda: datetime(2026, 11, 1, tzinfo=UTC))
     late = early.submit(early.drop(10, "bank-20261101.csv", seed=1)).manifest.run
     run = bank.submit(bank.drop(20)).manifest.run
@@ -87,14 +99,17 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(t
     assert [one["due"] for one in found] == sorted(one["due"] for one in found)
 
 
-def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(tmp_path: Path, bank: Bench) -> None:
+def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
+    tmp_path: Path, bank: Bench
+) -> None:
     run = bank.submit(bank.drop(20)).manifest.run
 
     cardlink(tmp_path, "reconcile", "bank")
 
     folder = reconciliation("bank")
     listed = pl.read_csv(
-        BytesIO(bank.content(f"{folder}worklist.csv")), schema_overrides={"chunk": pl.UInt32, "rows": pl.UInt32}
+        BytesIO(bank.content(f"{folder}worklist.csv")),
+        schema_overrides={"chunk": pl.UInt32, "rows": pl.UInt32},
     )
     page, book = bank.content(f"{folder}report.html").decode(), bank.content(f"{folder}report.xlsx")
     Work.validate(listed)
@@ -122,13 +137,18 @@ def test_every_open_row_stands_in_the_lists_of_its_run_with_what_to_ask_the_part
     Awaiting.validate(lists["awaiting"].cast({"row": pl.UInt32, "chunk": pl.UInt32}))
     Questions.validate(lists["questions"])
     assert set(lists["awaiting"]["cuid"]) == open_rows
-    assert dict(lists["breaks"]["break"].value_counts().iter_rows()) == {"RESULT_SHORT": 8, "UNKNOWN_CUID": 1}
+    assert dict(lists["breaks"]["break"].value_counts().iter_rows()) == {
+        "RESULT_SHORT": 8,
+        "UNKNOWN_CUID": 1,
+    }
     assert set(lists["questions"]["cuid"]) == {*sent[2:10], "'=stranger"}
     assert set(lists["questions"]["chunk"]) == {one.name for one in bank.manifest(run).chunks}
 
 
 @pytest.mark.slow
-def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(tmp_path: Path, bank: Bench) -> None:
+def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(
+    tmp_path: Path, bank: Bench
+) -> None:
     for night in range(3):
         run = bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
         answer(bank, run, 1, rows=5)
@@ -140,19 +160,26 @@ def test_after_many_messy_nights_reconcile_says_how_many_and_names_the_worklist(
     assert json.loads(bank.content(f"{reconciliation('bank')}summary.json"))["more_work"] == 0
 
 
-def test_of_two_runs_of_a_day_the_one_committed_last_is_the_one_to_correct(tmp_path: Path, bank: Bench) -> None:
+def test_of_two_runs_of_a_day_the_one_committed_last_is_the_one_to_correct(
+    tmp_path: Path, bank: Bench
+) -> None:
     unfit = {"service_card.address.city": None}
     files = [portal_csv(portal_rows(unfit, {})), portal_csv(portal_rows(unfit, {}, {}))]
     files.sort(key=lambda content: hashlib.sha256(content).hexdigest(), reverse=True)
     bank.issuer = issuer(limits={"max_reject_rate": 1.0, "max_row_jump": 1000.0})
 
-    runs = [bank.submit(bank.drop_bytes(one, f"bank-20261120-{at}.csv")).manifest.run for at, one in enumerate(files)]
+    runs = [
+        bank.submit(bank.drop_bytes(one, f"bank-20261120-{at}.csv")).manifest.run
+        for at, one in enumerate(files)
+    ]
 
     assert runs[0] > runs[1]
     assert [runs[1]] == [one["run"] for one in work(tmp_path)["rows to correct"]]
 
 
-def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(tmp_path: Path, bank: Bench) -> None:
+def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
+    tmp_path: Path, bank: Bench
+) -> None:
     run = bank.submit(bank.drop(20)).manifest.run
 
     said = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
@@ -160,7 +187,9 @@ def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(tmp_pa
     assert f"cardlink --config {tmp_path} outbox uploaded {run} 1" == said["next"]
 
 
-def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(tmp_path: Path, bank: Bench) -> None:
+def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(
+    tmp_path: Path, bank: Bench
+) -> None:
     bank.submit(bank.drop(20))
     bank.drop_result(b"<html>Your session has expired</html>", "a page.csv")
     cardlink(tmp_path, "ingest", "bank")
@@ -173,7 +202,9 @@ def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(tmp_path: Path,
     assert "result files to look at" not in work(tmp_path)
 
 
-def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(tmp_path: Path, bank: Bench) -> None:
+def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(
+    tmp_path: Path, bank: Bench
+) -> None:
     bank.drop_bytes(b"nothing,of,use\n1,2,3\n", "bank-20261118.csv")
     cardlink(tmp_path, "submit", "bank")
 

@@ -32,7 +32,9 @@ def missed(folder: Path, **changes: Any) -> Bench:
 
 
 def failing(bench: Bench, ending: str, at: int = 1) -> Bench:
-    """Return the bench with a store that is busy for the `at`-th time a key of that ending is created."""
+    """Return the bench with a store that is busy for the `at`-th time a key of that ending is
+    created.
+    """
     seen: list[str] = []
 
     def trouble(operation: str, key: str) -> StoreBusyError | None:
@@ -47,7 +49,9 @@ def failing(bench: Bench, ending: str, at: int = 1) -> Bench:
 
 
 def names(listed: BackfillList, *, refused: bool = True) -> list[str]:
-    return [one.extract.rpartition("/")[2] for one, _ in listed.missed if refused or not one.refused]
+    return [
+        one.extract.rpartition("/")[2] for one, _ in listed.missed if refused or not one.refused
+    ]
 
 
 def test_a_list_names_what_would_be_sent_and_writes_nothing(tmp_path: Path) -> None:
@@ -56,8 +60,12 @@ def test_a_list_names_what_would_be_sent_and_writes_nothing(tmp_path: Path) -> N
 
     listed = backfill(bench.context, *SPAN)
 
-    assert [("bank-20261117.csv", date(2026, 11, 17), 21), ("bank-20261118.csv", date(2026, 11, 18), 22)] == [
-        (one.extract.rpartition("/")[2], one.as_of, one.counts.submitted) for one, _ in listed.missed
+    assert [
+        ("bank-20261117.csv", date(2026, 11, 17), 21),
+        ("bank-20261118.csv", date(2026, 11, 18), 22),
+    ] == [
+        (one.extract.rpartition("/")[2], one.as_of, one.counts.submitted)
+        for one, _ in listed.missed
     ]
     assert before == bench.snapshot()
 
@@ -101,7 +109,11 @@ def test_what_would_be_refused_is_listed_with_its_reason_and_left_out(tmp_path: 
 
     assert ["bank-20261117.csv", "bank-20261118.csv"] == names(listed, refused=False)
     assert ["columns", "rejected"] == [
-        word for one, _ in listed.missed if one.refused for word in ("columns", "rejected") if word in one.refused
+        word
+        for one, _ in listed.missed
+        if one.refused
+        for word in ("columns", "rejected")
+        if word in one.refused
     ]
     assert 2 == len(done)
 
@@ -111,9 +123,14 @@ def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None
     with pytest.raises(StoreBusyError):
         failing(bench, "/manifest.json").submit("bank-20261117.csv")
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
-    abandon(later.context.adapters, next(iter(plans(bench.store, "bank"))).run, "the issuer took it back")
+    abandon(
+        later.context.adapters,
+        next(iter(plans(bench.store, "bank"))).run,
+        "the issuer took it back",
+    )
     listed = backfill(later.context, *SPAN)
-    os.utime(tmp_path / "store" / extracts("bank") / "bank-20261117.csv")  # dropped once more, as it was
+    # dropped once more, as it was
+    os.utime(tmp_path / "store" / extracts("bank") / "bank-20261117.csv")
 
     again = backfill(later.context, *SPAN)
 
@@ -121,13 +138,17 @@ def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("what", quick(1, ["came", "changed", "went"]))
-def test_an_extract_that_came_changed_or_went_since_refuses_the_list(tmp_path: Path, what: str) -> None:
+def test_an_extract_that_came_changed_or_went_since_refuses_the_list(
+    tmp_path: Path, what: str
+) -> None:
     bench = missed(tmp_path)
     listed = backfill(bench.context, *SPAN)
     if what == "went":
         (tmp_path / "store" / extracts("bank") / "bank-20261117.csv").unlink()
     else:
-        bench.drop(6, "bank-20261117.csv" if what == "changed" else "bank-20261117-late.csv", seed=7)
+        bench.drop(
+            6, "bank-20261117.csv" if what == "changed" else "bank-20261117-late.csv", seed=7
+        )
     before = bench.snapshot()
 
     with pytest.raises(ListChangedError, match=f"not list {listed.digest}"):
@@ -141,7 +162,11 @@ def test_settings_that_would_refuse_other_rows_refuse_the_list(tmp_path: Path) -
     bench.drop(20, "bank-20261117.csv", bad=0.2)
     listed = backfill(bench.context, *SPAN)
     bench.issuer = bench.issuer.model_copy(
-        update={"rules": bench.issuer.rules.model_copy(update={"address_mismatch": "warn", "luhn": "warn"})}
+        update={
+            "rules": bench.issuer.rules.model_copy(
+                update={"address_mismatch": "warn", "luhn": "warn"}
+            )
+        }
     )
 
     with pytest.raises(ListChangedError):
@@ -152,7 +177,9 @@ def test_settings_that_would_refuse_other_rows_refuse_the_list(tmp_path: Path) -
 
 @pytest.mark.parametrize("portfolio", quick(1, [True, False]))
 @pytest.mark.parametrize("at", quick(1, [1, 2]))
-def test_the_same_command_finishes_a_list_that_died_half_way(tmp_path: Path, at: int, portfolio: bool) -> None:
+def test_the_same_command_finishes_a_list_that_died_half_way(
+    tmp_path: Path, at: int, portfolio: bool
+) -> None:
     bench = missed(tmp_path, full_portfolio=portfolio)
     listed = backfill(bench.context, *SPAN)
     with pytest.raises(StoreBusyError):
@@ -182,7 +209,9 @@ def test_a_list_that_died_half_way_takes_no_extract_in_that_came_since(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_night_that_comes_out_otherwise_than_it_was_shown_is_not_committed(tmp_path: Path) -> None:
+def test_a_night_that_comes_out_otherwise_than_it_was_shown_is_not_committed(
+    tmp_path: Path,
+) -> None:
     bench = missed(tmp_path, full_portfolio=True)
     night, expected = backfill(bench.context, *SPAN).missed[0]
     bench.submit("bank-20261116.csv")

@@ -55,7 +55,11 @@ def test_awaiting_and_linked_stand_in_the_way_until_the_link_ends() -> None:
 
 
 def test_a_row_is_held_against_the_card_it_was_and_the_card_it_would_be() -> None:
-    found = cards(asked((1, "old", "1111"), (2, None, None)), picks((7, 1)), tried((7, "new", "2222", "submitted", [])))
+    found = cards(
+        asked((1, "old", "1111"), (2, None, None)),
+        picks((7, 1)),
+        tried((7, "new", "2222", "submitted", [])),
+    )
 
     assert {(1, "old", "1111"), (1, "new", "2222")} == set(found.rows())
 
@@ -70,7 +74,13 @@ def test_each_row_that_stays_has_one_reason() -> None:
         (5, "c5", "1111", "rejected", [f"{CITY}|address.city.missing"]),
         (6, "c6", "1111", "duplicate", ["|row.content.repeated"]),
     )
-    facts = (rows, picks(*((at, at) for at in range(1, 7))), now, stand(("r9", "c2", "1111", "linked")), corrected(5))
+    facts = (
+        rows,
+        picks(*((at, at) for at in range(1, 7))),
+        now,
+        stand(("r9", "c2", "1111", "linked")),
+        corrected(5),
+    )
 
     found = decide(*facts)
 
@@ -88,7 +98,11 @@ def test_each_row_that_stays_has_one_reason() -> None:
 def test_an_override_lifts_what_stands_but_never_what_it_sent_itself() -> None:
     rows = asked((1, "a", "1111"), (2, "b", "2222"))
     now = tried((1, "a", "1111", "submitted", []), (2, "b", "2222", "submitted", []))
-    attempts = [("r1", "a", "1111", "linked"), ("r2", "b", "2222", "awaiting"), ("r3", "b", "2222", "linked")]
+    attempts = [
+        ("r1", "a", "1111", "linked"),
+        ("r2", "b", "2222", "awaiting"),
+        ("r3", "b", "2222", "linked"),
+    ]
     facts = (rows, picks((1, 1), (2, 2)), now, stand(*attempts), corrected())
 
     found = decide(*facts, frozenset({"r2"}))

@@ -33,16 +33,26 @@ def template_of(bench: Bench, run: str) -> pl.DataFrame:
     return pl.concat(correction_template(bench.context, run))
 
 
-def fill(bench: Bench, run: str, values: dict[tuple[int, str], str], *more: tuple[int, str, str]) -> bytes:
+def fill(
+    bench: Bench, run: str, values: dict[tuple[int, str], str], *more: tuple[int, str, str]
+) -> bytes:
     """Return the template of a run with these cells filled in and these lines added."""
     there = template_of(bench, run)
-    filled = [values.get((row, column)) for row, column in there.select("row", "column").iter_rows()]
+    filled = [
+        values.get((row, column)) for row, column in there.select("row", "column").iter_rows()
+    ]
     added = pl.DataFrame(
-        [{"run": run, "row": row, "column": column, "correction": text} for row, column, text in more],
+        [
+            {"run": run, "row": row, "column": column, "correction": text}
+            for row, column, text in more
+        ],
         {name: there.schema[name] for name in ("run", "row", "column", "correction")},
     )
     return (
-        pl.concat([there.with_columns(correction=pl.Series(filled, dtype=pl.String)), added], how="diagonal")
+        pl.concat(
+            [there.with_columns(correction=pl.Series(filled, dtype=pl.String)), added],
+            how="diagonal",
+        )
         .write_csv()
         .encode()
     )
@@ -62,19 +72,24 @@ def test_rejects_and_errors_make_a_template_without_card_numbers(tmp_path: Path)
 
 def test_a_filled_in_template_makes_the_resubmission(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None}, {POSTAL_CODE: "1"}, {CITY: None})
-    content = fill(bench, run, {(2, CITY): "Salem", (3, POSTAL_CODE): "02108"}, (2, ADDRESS2, "Apt 5"))
+    content = fill(
+        bench, run, {(2, CITY): "Salem", (3, POSTAL_CODE): "02108"}, (2, ADDRESS2, "Apt 5")
+    )
 
     done = again(bench, run, NOTHING, corrections=correct(bench, content))
 
-    assert [("c-2", PANS[1], "Salem", "Apt 5", "02108"), ("c-3", PANS[2], "Boston", None, "02108")] == sent(
-        bench, done.manifest.run, CUID, PAN, CITY, ADDRESS2, POSTAL_CODE
-    )
+    assert [
+        ("c-2", PANS[1], "Salem", "Apt 5", "02108"),
+        ("c-3", PANS[2], "Boston", None, "02108"),
+    ] == sent(bench, done.manifest.run, CUID, PAN, CITY, ADDRESS2, POSTAL_CODE)
     assert done.manifest.selection is not None
     assert done.manifest.selection.corrections is not None
     assert corrections("bank") + "corrected.csv" == done.manifest.selection.corrections.key
 
 
-def test_a_postal_code_is_what_was_filled_in_though_its_column_lost_its_zeros(tmp_path: Path) -> None:
+def test_a_postal_code_is_what_was_filled_in_though_its_column_lost_its_zeros(
+    tmp_path: Path,
+) -> None:
     lost: list[dict[str, str | None]] = [{POSTAL_CODE: "2108"} for _ in range(30)]
     bench, run = of_rows(tmp_path, *lost, {CITY: None, POSTAL_CODE: "2108"})
     content = fill(bench, run, {(31, CITY): "Boston"}, (31, POSTAL_CODE, "02109"))
@@ -150,16 +165,22 @@ def test_corrections_that_are_gone_refuse_the_next_round(tmp_path: Path) -> None
         again(bench, once, ERRORS)
 
 
-def test_a_correction_of_the_cuid_is_held_against_the_cards_of_its_new_owner(tmp_path: Path) -> None:
+def test_a_correction_of_the_cuid_is_held_against_the_cards_of_its_new_owner(
+    tmp_path: Path,
+) -> None:
     bench, run = of_rows(tmp_path, {CUID: "c-1"}, {CUID: "c-x", PAN: PANS[0], CITY: None})
     content = fill(bench, run, {(2, CITY): "Salem"}, (2, CUID, "c-1"))
 
-    chosen = plan_resubmit(bench.context, Request(run, NOTHING, "", corrections=correct(bench, content)))
+    chosen = plan_resubmit(
+        bench.context, Request(run, NOTHING, "", corrections=correct(bench, content))
+    )
 
     assert [(2, "awaiting", run)] == chosen.rows.select("origin", "why", "where").rows()
 
 
-def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(tmp_path: Path) -> None:
+def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(
+    tmp_path: Path,
+) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
     content = fill(bench, run, {(2, CITY): "Salem"}, (9, CITY, "Salem"))
     name = correct(bench, content)
@@ -168,7 +189,11 @@ def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(
     with pytest.raises(CorrectionsRefusedError) as refused:
         again(bench, run, NOTHING, corrections=name)
 
-    assert {"name": "corrected.csv", "count": 1, "lines": "line 4: no such row in the run"} == refused.value.fields
+    assert {
+        "name": "corrected.csv",
+        "count": 1,
+        "lines": "line 4: no such row in the run",
+    } == refused.value.fields
     assert before == bench.snapshot()
 
 

@@ -20,11 +20,19 @@ WINDOW = (TODAY, TODAY + timedelta(days=14))
 SOON, LATER, PAST = WINDOW[1], WINDOW[1] + timedelta(days=1), TODAY - timedelta(days=1)
 Try = tuple[str, str, str, date | None]
 TRIED = {name: ATTEMPT[name] for name in HAD}
-ROWS = {"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "expiration": pl.String, "fate": pl.String}
+ROWS = {
+    "row": pl.UInt32,
+    "cuid": pl.String,
+    "last_4": pl.String,
+    "expiration": pl.String,
+    "fate": pl.String,
+}
 
 
 def verdicts(tries: list[Try], *rows: tuple[str | None, str, str, str]) -> dict[str, str | None]:
-    """Return why each card concerned is left out, None where it is due; `rows`: cuid, last_4, expiration, fate."""
+    """Return why each card concerned is left out, None where it is due; `rows`: cuid, last_4,
+    expiration, fate.
+    """
     numbered = pl.DataFrame([(at, *row) for at, row in enumerate(rows, 1)], ROWS, orient="row")
     found = expiring([pl.DataFrame([one], TRIED, orient="row") for one in tries], numbered, *WINDOW)
     return dict(found.select("cuid", "why").rows())
@@ -34,12 +42,18 @@ def linked(ends: date | None, cuid: str = "a") -> Try:
     return (cuid, "4242", "linked", ends)
 
 
-def sound(cuid: str = "a", expiration: str = "2911", fate: str = "suppressed") -> tuple[str | None, str, str, str]:
+def sound(
+    cuid: str = "a", expiration: str = "2911", fate: str = "suppressed"
+) -> tuple[str | None, str, str, str]:
     return (cuid, "4242", expiration, fate)
 
 
-@pytest.mark.parametrize(("ends", "expected"), [(SOON, {"a": None}), (PAST, {"a": None}), (LATER, {})])
-def test_a_link_is_due_from_the_first_day_of_the_window_on(ends: date, expected: dict[str, str | None]) -> None:
+@pytest.mark.parametrize(
+    ("ends", "expected"), [(SOON, {"a": None}), (PAST, {"a": None}), (LATER, {})]
+)
+def test_a_link_is_due_from_the_first_day_of_the_window_on(
+    ends: date, expected: dict[str, str | None]
+) -> None:
     assert expected == verdicts([linked(ends)], sound())
 
 
@@ -86,13 +100,17 @@ def test_the_latest_extract_says_who_is_still_there(
         (SOON, "9912", None),
     ],
 )
-def test_a_card_that_ends_first_gets_no_other_link(ends: date, expiration: str, why: str | None) -> None:
+def test_a_card_that_ends_first_gets_no_other_link(
+    ends: date, expiration: str, why: str | None
+) -> None:
     assert {"a": why} == verdicts([linked(ends)], sound(expiration=expiration))
 
 
 def test_a_row_that_was_sound_is_picked_before_one_that_was_not_and_each_card_once() -> None:
     ledger = pl.DataFrame(
-        [(1, *sound(fate="duplicate")), (2, *sound()), (3, *sound()), (4, *sound("b"))], ROWS, orient="row"
+        [(1, *sound(fate="duplicate")), (2, *sound()), (3, *sound()), (4, *sound("b"))],
+        ROWS,
+        orient="row",
     )
     tries = pl.DataFrame([linked(SOON), linked(SOON, "b")], TRIED, orient="row")
 

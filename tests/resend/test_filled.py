@@ -1,4 +1,6 @@
-"""A filled-in template: what spreadsheets do is let pass, everything else is refused by its line."""
+"""A filled-in template: what spreadsheets do is let pass, everything else is refused by its
+line.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.corrections import CorrectionsRefusedError, CorrectionsUnreadableError, misplaced, read_filled
+from flows.resend.corrections import (
+    CorrectionsRefusedError,
+    CorrectionsUnreadableError,
+    misplaced,
+    read_filled,
+)
 from schemas.corrections import AT_SOURCE, Filled, Template
 from schemas.portal import CITY, PAN, POSTAL_CODE, columns
 
@@ -64,7 +71,9 @@ def test_an_empty_mark_clears_a_field_and_is_kept_as_it_is() -> None:
 
 @pytest.mark.parametrize("column", sorted(AT_SOURCE))
 def test_card_fields_are_corrected_at_the_source_only(column: str) -> None:
-    assert refusal(filled(line(2, column, "29"))) == "line 2: card fields are corrected at the source"
+    assert (
+        refusal(filled(line(2, column, "29"))) == "line 2: card fields are corrected at the source"
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +87,10 @@ def test_card_fields_are_corrected_at_the_source_only(column: str) -> None:
         (line(2, CITY, "Boston").replace("3f9c21aa", "00000000"), "it is of another run"),
         (line(2, CITY, TEST_CARD), "something in it looks like a card number"),
         (line(2, CITY, "", cuid="4242 4242 4242 4242"), "something in it looks like a card number"),
-        (line(2, CITY, "").replace("a city", f"was {TEST_CARD}!"), "something in it looks like a card number"),
+        (
+            line(2, CITY, "").replace("a city", f"was {TEST_CARD}!"),
+            "something in it looks like a card number",
+        ),
     ],
 )
 def test_anything_else_is_refused_by_its_line(bad: str, why: str) -> None:
@@ -89,11 +101,16 @@ def test_two_different_corrections_of_one_cell_are_refused_and_two_equal_ones_ar
     same = [line(2, CITY, "Boston"), line(2, CITY, "Boston")]
 
     assert [(2, CITY, "Boston")] == cells(filled(*same))
-    assert refusal(filled(*same, line(2, CITY, "Salem"))) == "line 4: line 2 corrects the same cell differently"
+    assert (
+        refusal(filled(*same, line(2, CITY, "Salem")))
+        == "line 4: line 2 corrects the same cell differently"
+    )
 
 
 def test_no_refusal_shows_a_cell() -> None:
-    content = filled(line(2, PAN, TEST_CARD), line(3, "secret", "geheim"), line("x", CITY, "geheim"))
+    content = filled(
+        line(2, PAN, TEST_CARD), line(3, "secret", "geheim"), line("x", CITY, "geheim")
+    )
 
     assert not {TEST_CARD, "geheim", "secret"} & set(refusal(content).replace(":", " ").split())
 
@@ -104,7 +121,10 @@ def test_no_refusal_shows_a_cell() -> None:
         (b"", "it is empty"),
         (b"\xff\xfe" + "row".encode("utf-16-le"), "it is not text in UTF-8"),
         (b"row,column\n1,x\n", "its header lacks correction"),
-        (b"row,column,correction,pan\n1,x,y,z\n", "its header has columns the template has not, or one twice"),
+        (
+            b"row,column,correction,pan\n1,x,y,z\n",
+            "its header has columns the template has not, or one twice",
+        ),
         (b"row,column,correction\n1,x,y,z\n", "line 2 has more fields than the header"),
         (b'row,column,correction\n1,x,"y"z\n', "the quotes of line 2 do not fit"),
     ],
@@ -117,7 +137,9 @@ def test_what_is_no_template_says_why(content: bytes, found: str) -> None:
 
 
 def test_a_line_that_speaks_of_another_row_than_its_cuid_says_is_found() -> None:
-    rows = pl.DataFrame({"row": [1, 2, 3], "cuid": ["a", "007", None], "last_4": ["1111", "0034", None]})
+    rows = pl.DataFrame(
+        {"row": [1, 2, 3], "cuid": ["a", "007", None], "last_4": ["1111", "0034", None]}
+    )
     lines = [
         f"{RUN},1,a,1111,{CITY},,,,x",
         f"{RUN},2,7,34,{CITY},,,,x",  # a spreadsheet took the zeros
@@ -135,9 +157,14 @@ def test_a_line_that_speaks_of_another_row_than_its_cuid_says_is_found() -> None
 @settings(deadline=None)
 @given(
     st.dictionaries(
-        st.tuples(st.integers(1, 9), st.sampled_from([name for name in columns() if name not in AT_SOURCE])),
+        st.tuples(
+            st.integers(1, 9),
+            st.sampled_from([name for name in columns() if name not in AT_SOURCE]),
+        ),
         st.text(
-            st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Nd"], exclude_characters="'\ufffd"),
+            st.characters(
+                codec="utf-8", exclude_categories=["Cc", "Cs", "Nd"], exclude_characters="'\ufffd"
+            ),
             max_size=9,
         ),
         max_size=6,
@@ -157,10 +184,18 @@ def test_whatever_is_filled_in_is_read_as_it_was_written(
     found = read_filled(out.getvalue().encode("utf-8-sig"), "c.csv", RUN)
 
     Filled.validate(found)
-    written = {(row, column): text.strip() for (row, column), text in corrections.items() if text.strip()}
-    assert written == {(row, column): text for row, column, text in found.select("row", "column", "correction").rows()}
+    written = {
+        (row, column): text.strip() for (row, column), text in corrections.items() if text.strip()
+    }
+    assert written == {
+        (row, column): text
+        for row, column, text in found.select("row", "column", "correction").rows()
+    }
 
 
 def test_a_number_of_any_length_is_refused_as_no_row_number() -> None:
-    assert refusal(filled(line("1" * 5000, CITY, "Boston"))) == "line 2: something in it looks like a card number"
+    assert (
+        refusal(filled(line("1" * 5000, CITY, "Boston")))
+        == "line 2: something in it looks like a card number"
+    )
     assert refusal(filled(line("4294967296", CITY, "Boston"))) == "line 2: it has no row number"

@@ -1,4 +1,6 @@
-"""Renewal: a run for the cardholders whose link ends soon and who are still in the latest extract."""
+"""Renewal: a run for the cardholders whose link ends soon and who are still in the latest
+extract.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,19 @@ def on(bench: Bench, day: date) -> Bench:
 def failing(bench: Bench, ending: str) -> Bench:
     """Return the bench with a store that is busy where a key of that ending is created."""
     trouble = StoreBusyError(place="x", code="503")
-    store = FailingStore(bench.store, lambda does, key: trouble if does == "create" and key.endswith(ending) else None)
+    store = FailingStore(
+        bench.store,
+        lambda does, key: trouble if does == "create" and key.endswith(ending) else None,
+    )
     return replace(bench, store=store)
 
 
 def sent(bench: Bench) -> Counter[str]:
     """Count how often each cardholder was sent."""
     runs = manifests(bench.store, "bank")
-    return Counter(cuid for run in runs for cuid in bench.ledger(run.run).filter(fate="submitted")["cuid"])
+    return Counter(
+        cuid for run in runs for cuid in bench.ledger(run.run).filter(fate="submitted")["cuid"]
+    )
 
 
 def test_cards_whose_link_ends_within_the_days_get_a_new_one(tmp_path: Path) -> None:
@@ -118,7 +125,9 @@ def test_the_dry_run_names_the_same_cards_and_writes_nothing(tmp_path: Path) -> 
     assert told.rows.rows() == done[0].rows.rows()
 
 
-def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_latest_extracts(tmp_path: Path) -> None:
+def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_latest_extracts(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, full_portfolio=True, portfolio={"renew_within_days": 0})
     people = [{CUID: "stays"}, {CUID: "leaves"}, {CUID: "ends", YEAR: "27", MONTH: "01"}]
     bench.submit(bench.drop_bytes(portal_csv(portal_rows(*people))))
@@ -138,12 +147,16 @@ def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_la
 
 @pytest.mark.slow
 def test_a_change_that_no_night_counted_goes_out_with_the_renewal(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, full_portfolio=True, portfolio={"changes": [], "renew_within_days": 0})
+    bench = local_bench(
+        tmp_path, full_portfolio=True, portfolio={"changes": [], "renew_within_days": 0}
+    )
     bench.submit(bench.drop_bytes(portal_csv(portal_rows({}))))
     bench.answer(expires=LINKS_END)
     bench.ingest()
     later = on(bench, DUE)
-    later.submit(later.drop_bytes(portal_csv(portal_rows({ADDRESS1: "2 Main St"})), f"bank-{DUE:%Y%m%d}.csv"))
+    later.submit(
+        later.drop_bytes(portal_csv(portal_rows({ADDRESS1: "2 Main St"})), f"bank-{DUE:%Y%m%d}.csv")
+    )
 
     done = renew(later.context, 14)
 
@@ -171,7 +184,9 @@ def test_without_a_committed_run_nobody_can_tell_who_is_still_there(tmp_path: Pa
 
 
 @pytest.mark.parametrize("what", ["gone", "changed"])
-def test_an_extract_that_is_gone_or_changed_is_told_and_nothing_is_planned(tmp_path: Path, what: str) -> None:
+def test_an_extract_that_is_gone_or_changed_is_told_and_nothing_is_planned(
+    tmp_path: Path, what: str
+) -> None:
     bench = on(linked(tmp_path), DUE)
     extract = tmp_path / "store" / extracts("bank") / "bank-20261120.csv"
     extract.unlink()
@@ -197,7 +212,9 @@ def test_the_same_file_put_back_is_the_same_source(tmp_path: Path) -> None:
     assert 20 == done[1].manifest.counts.submitted
 
 
-def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(tmp_path: Path) -> None:
+def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(
+    tmp_path: Path,
+) -> None:
     bench = on(linked(tmp_path), DUE)
     with pytest.raises(PartialRunError):
         renew(failing(bench, ".csv.pgp").context, 14)
@@ -226,7 +243,10 @@ def test_killed_anywhere_and_run_again_every_card_is_renewed_once(tmp_path: Path
     wrong = {}
     for death in range(0, operations, 5):
         bench = replace(
-            bench, store=(store := MortalStore(restored(tmp_path / f"at-{death}", kept, tmp_path), bench.now))
+            bench,
+            store=(
+                store := MortalStore(restored(tmp_path / f"at-{death}", kept, tmp_path), bench.now)
+            ),
         )
         store.die_after(death)
         with pytest.raises(KilledError):
@@ -253,7 +273,9 @@ def restored(folder: Path, kept: dict[Path, bytes], root: Path) -> Path:
     return folder
 
 
-def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves_it_out(tmp_path: Path) -> None:
+def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves_it_out(
+    tmp_path: Path,
+) -> None:
     bench = on(linked(tmp_path), DUE)
     waiting = [lambda: bench.submit(bench.drop(3, "bank-20261119.csv"))]  # late: not the latest
 

@@ -24,8 +24,12 @@ def test_a_number_tells_the_row_and_a_run_must_be_the_one_asked_for() -> None:
 
 
 def test_a_cuid_tells_the_row_where_it_is_one_rows_alone() -> None:
-    rows = pl.DataFrame([(1, "a"), (2, "b"), (3, "b"), (4, "c"), (5, None)], CORRECTED, orient="row")
-    ours = pl.DataFrame([(10, "a"), (11, "b"), (12, "c"), (13, "c"), (14, None)], CORRECTED, orient="row")
+    rows = pl.DataFrame(
+        [(1, "a"), (2, "b"), (3, "b"), (4, "c"), (5, None)], CORRECTED, orient="row"
+    )
+    ours = pl.DataFrame(
+        [(10, "a"), (11, "b"), (12, "c"), (13, "c"), (14, None)], CORRECTED, orient="row"
+    )
 
     found = by_cuid(rows, ours)
 

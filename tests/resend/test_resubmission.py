@@ -40,7 +40,9 @@ def test_what_the_partner_refused_goes_out_again_as_a_run_of_its_own(tmp_path: P
     manifest = again(bench, run).manifest
 
     found = bench.ledger(manifest.run)
-    assert [(row, row, "submitted") for row in failed] == found.select("row", "origin", "fate").rows()
+    assert [(row, row, "submitted") for row in failed] == found.select(
+        "row", "origin", "fate"
+    ).rows()
     assert manifest.selection is not None
     assert ("resubmit", run, len(failed)) == (
         manifest.selection.kind,
@@ -89,17 +91,26 @@ def test_the_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert before == bench.snapshot()
 
 
-def test_a_linked_row_asked_for_by_number_is_refused_with_the_run_it_is_linked_in(tmp_path: Path) -> None:
+def test_a_linked_row_asked_for_by_number_is_refused_with_the_run_it_is_linked_in(
+    tmp_path: Path,
+) -> None:
     bench, run = night(tmp_path)
     linked = in_state(bench, run, "linked")[:2]
 
     with pytest.raises(StandingRowsError) as refused:
         again(bench, run, RowSelection(rows=frozenset(linked)))
 
-    assert {"run": run, "count": 2, "rows": ", ".join(map(str, linked)), "where": run} == refused.value.fields
+    assert {
+        "run": run,
+        "count": 2,
+        "rows": ", ".join(map(str, linked)),
+        "where": run,
+    } == refused.value.fields
 
 
-def test_a_row_linked_in_a_later_run_stays_and_is_told_where_errors_are_asked_for(tmp_path: Path) -> None:
+def test_a_row_linked_in_a_later_run_stays_and_is_told_where_errors_are_asked_for(
+    tmp_path: Path,
+) -> None:
     bench, run = night(tmp_path)
     first, *others = in_state(bench, run, "error")
     other = again(bench, run, RowSelection(rows=frozenset({first}))).manifest.run
@@ -109,7 +120,9 @@ def test_a_row_linked_in_a_later_run_stays_and_is_told_where_errors_are_asked_fo
     chosen = plan_resubmit(bench.context, Request(run, ERRORS, "again"))
 
     assert others == chosen.outgoing["origin"].to_list()
-    assert [(first, "linked", other)] == chosen.rows.drop_nulls("why").select("origin", "why", "where").rows()
+    assert [(first, "linked", other)] == chosen.rows.drop_nulls("why").select(
+        "origin", "why", "where"
+    ).rows()
 
 
 def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
@@ -117,7 +130,9 @@ def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
     second = portal_rows({PAN: PANS[0]}, {PAN: PANS[1]})
     other = bench.submit(bench.drop_bytes(portal_csv(second), "bank-20261121.csv")).manifest.run
 
-    chosen = plan_resubmit(bench.context, Request(run, REJECTS, "", extract=correct(bench, portal_csv(second))))
+    chosen = plan_resubmit(
+        bench.context, Request(run, REJECTS, "", extract=correct(bench, portal_csv(second)))
+    )
 
     assert [(2, "awaiting", other)] == chosen.rows.select("origin", "why", "where").rows()
 
@@ -134,7 +149,9 @@ def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -
     assert (done.manifest.run, True) == (twice.manifest.run, twice.already)
     assert done.manifest.selection is not None
     assert done.manifest.selection.override == "the partner lost it"
-    told = [one.facts for one in history(bench.store, done.manifest.run) if one.what == "overridden"]
+    told = [
+        one.facts for one in history(bench.store, done.manifest.run) if one.what == "overridden"
+    ]
     assert [{"rows": 1, "runs": [run], "reason": "the partner lost it"}] == told
 
 
@@ -162,10 +179,17 @@ def test_rows_of_cancelled_chunks_await_nothing(tmp_path: Path) -> None:
 
 def test_reason_codes_match_by_their_dotted_parts_and_actions_by_name(tmp_path: Path) -> None:
     bench, run = night(tmp_path, fail=0.6)
-    errors = {one["code"]: one["first"] for one in json.loads(bench.report(run, "summary.json"))["reasons"]["partner"]}
+    errors = {
+        one["code"]: one["first"]
+        for one in json.loads(bench.report(run, "summary.json"))["reasons"]["partner"]
+    }
 
-    by_code = plan_resubmit(bench.context, Request(run, RowSelection(codes=frozenset({"cardholder.cuid"})), ""))
-    by_action = plan_resubmit(bench.context, Request(run, RowSelection(actions=frozenset({"resubmit as is"})), ""))
+    by_code = plan_resubmit(
+        bench.context, Request(run, RowSelection(codes=frozenset({"cardholder.cuid"})), "")
+    )
+    by_action = plan_resubmit(
+        bench.context, Request(run, RowSelection(actions=frozenset({"resubmit as is"})), "")
+    )
 
     assert "cardholder.cuid.unavailable" in errors
     assert {"cardholder.cuid.unavailable"} == set(by_code.outgoing["reason"])
@@ -185,7 +209,10 @@ def test_rejects_whose_source_is_unchanged_stay(tmp_path: Path) -> None:
 def test_rejects_go_out_where_the_rules_let_them_pass_now(tmp_path: Path) -> None:
     bench, _ = of_rows(tmp_path, {})
     rules = {"cvv_missing": "reject"}
-    strict = Bench(bench.store, bench.issuer.model_copy(update={"rules": bench.issuer.rules.model_copy(update=rules)}))
+    strict = Bench(
+        bench.store,
+        bench.issuer.model_copy(update={"rules": bench.issuer.rules.model_copy(update=rules)}),
+    )
     rows = portal_rows({CUID: "z-1"}, {CUID: "z-2", CVV: None})
     refused = strict.submit(strict.drop_bytes(portal_csv(rows), "b.csv")).manifest.run
 
@@ -196,8 +223,14 @@ def test_rejects_go_out_where_the_rules_let_them_pass_now(tmp_path: Path) -> Non
 
 def test_a_corrected_extract_replaces_rows_by_number(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {PAN: None}, {CITY: None}, {CITY: None})
-    fixed = portal_rows({CUID: "c-3", PAN: PANS[2]}, {CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})
-    content = fixed.drop("row", "line").with_columns(row=pl.Series(["3", "2", "1"]), run=pl.lit(run)).write_csv()
+    fixed = portal_rows(
+        {CUID: "c-3", PAN: PANS[2]}, {CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]}
+    )
+    content = (
+        fixed.drop("row", "line")
+        .with_columns(row=pl.Series(["3", "2", "1"]), run=pl.lit(run))
+        .write_csv()
+    )
 
     done = again(bench, run, REJECTS, extract=correct(bench, content.encode()))
 
@@ -205,9 +238,13 @@ def test_a_corrected_extract_replaces_rows_by_number(tmp_path: Path) -> None:
     assert [(1, 3, "c-3"), (2, 2, "c-2")] == found.select("row", "origin", "cuid").rows()
 
 
-def test_a_corrected_extract_replaces_rows_by_cuid_and_strangers_in_it_are_told(tmp_path: Path) -> None:
+def test_a_corrected_extract_replaces_rows_by_cuid_and_strangers_in_it_are_told(
+    tmp_path: Path,
+) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
-    fixed = portal_rows({CUID: "c-9", PAN: PANS[3]}, {CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})
+    fixed = portal_rows(
+        {CUID: "c-9", PAN: PANS[3]}, {CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]}
+    )
     name = correct(bench, portal_csv(fixed))
 
     chosen = plan_resubmit(bench.context, Request(run, REJECTS, "", extract=name))
@@ -220,7 +257,9 @@ def test_a_corrected_extract_replaces_rows_by_cuid_and_strangers_in_it_are_told(
 
 def test_a_corrected_extract_alone_asks_for_the_rows_it_replaces(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None})
-    name = correct(bench, portal_csv(portal_rows({CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]})))
+    name = correct(
+        bench, portal_csv(portal_rows({CUID: "c-2", PAN: PANS[1]}, {CUID: "c-1", PAN: PANS[0]}))
+    )
 
     chosen = plan_resubmit(bench.context, Request(run, RowSelection(), "", extract=name))
 
@@ -234,7 +273,12 @@ def test_a_cuid_of_several_rows_is_refused_by_their_numbers(tmp_path: Path) -> N
     with pytest.raises(AmbiguousRowsError) as refused:
         again(bench, run, REJECTS, extract=name)
 
-    assert {"extract": corrections("bank") + name, "rows": "1", "run_rows": "1, 2", "run": run} == refused.value.fields
+    assert {
+        "extract": corrections("bank") + name,
+        "rows": "1",
+        "run_rows": "1, 2",
+        "run": run,
+    } == refused.value.fields
 
 
 def test_a_resubmission_is_resubmitted_from_its_own_source(tmp_path: Path) -> None:
@@ -284,7 +328,9 @@ def test_the_chunk_limit_and_one_cuid_per_chunk_hold_on_this_way_too(tmp_path: P
 
     done = again(bench, run)
 
-    chunks = bench.ledger(done.manifest.run).group_by("chunk").agg(pl.col("cuid").sort()).sort("chunk")
+    chunks = (
+        bench.ledger(done.manifest.run).group_by("chunk").agg(pl.col("cuid").sort()).sort("chunk")
+    )
     assert [(1, ["a", "b", "c"]), (2, ["a", "b"])] == chunks.rows()
 
 
@@ -323,14 +369,21 @@ def test_the_command_that_finishes_a_resubmission_can_be_pasted() -> None:
 
 
 def history_of(bench: Bench, run: str) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
-    """Return the attempts a run's summary tells: run, rows, linked, error, awaiting of each, and what is after all."""
+    """Return the attempts a run's summary tells: run, rows, linked, error, awaiting of each, and
+    what is after all.
+    """
     told = json.loads(bench.report(run, "summary.json"))["attempts"]
-    figures = [tuple(one[name] for name in ("run", "rows", "linked", "error", "awaiting")) for one in told["runs"]]
+    figures = [
+        tuple(one[name] for name in ("run", "rows", "linked", "error", "awaiting"))
+        for one in told["runs"]
+    ]
     return figures, told["after"]
 
 
 @pytest.mark.slow
-def test_the_report_of_a_run_tells_what_became_of_its_rows_after_all_attempts(tmp_path: Path) -> None:
+def test_the_report_of_a_run_tells_what_became_of_its_rows_after_all_attempts(
+    tmp_path: Path,
+) -> None:
     bench, run = of_rows(tmp_path, {}, {}, {}, {CITY: None})
     bench.answer(fail_share=1.0)
 
@@ -349,7 +402,10 @@ def test_the_report_of_a_run_tells_what_became_of_its_rows_after_all_attempts(tm
     first = (once, 3, linked, 3 - linked, 0)
     refused = {"error": 0, "refused": 1}
     assert ([(once, 3, 0, 0, 3)], {"linked": 0, "awaiting": 3, **refused}) == waiting
-    assert ([first], {"linked": linked, "awaiting": 0, "error": 3 - linked, "refused": 1}) == answered
+    assert (
+        [first],
+        {"linked": linked, "awaiting": 0, "error": 3 - linked, "refused": 1},
+    ) == answered
     second = (twice, 3 - linked, 3 - linked, 0, 0)
     assert ([first, second], {"linked": 3, "awaiting": 0, **refused}) == done
 
@@ -381,12 +437,19 @@ def test_a_reject_that_is_corrected_counts_by_its_last_state(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_portfolio_leaves_alone_what_was_sent_again(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, full_portfolio=True, limits={"max_error_rate": 1.0, "max_reject_rate": 1.0})
-    rows = [{CUID: cuid, PAN: PANS[at], CITY: city} for at, (cuid, city) in enumerate([("a", "Boston"), ("b", None)])]
+    bench = local_bench(
+        tmp_path, full_portfolio=True, limits={"max_error_rate": 1.0, "max_reject_rate": 1.0}
+    )
+    rows = [
+        {CUID: cuid, PAN: PANS[at], CITY: city}
+        for at, (cuid, city) in enumerate([("a", "Boston"), ("b", None)])
+    ]
     run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*rows)))).manifest.run
     remediated = portal_rows({CUID: "b", PAN: PANS[1]})
     again(bench, run, REJECTS, extract=correct(bench, portal_csv(remediated)))
-    every = portal_csv(portal_rows({CUID: "a", PAN: PANS[0]}, {CUID: "b", PAN: PANS[1]}, {CUID: "c", PAN: PANS[2]}))
+    every = portal_csv(
+        portal_rows({CUID: "a", PAN: PANS[0]}, {CUID: "b", PAN: PANS[1]}, {CUID: "c", PAN: PANS[2]})
+    )
 
     night = bench.submit(bench.drop_bytes(every, "bank-20261121.csv")).manifest
 

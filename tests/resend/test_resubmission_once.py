@@ -1,4 +1,6 @@
-"""Whatever ends or overtakes a resubmission, and whatever is asked for: no card goes out twice, none is lost."""
+"""Whatever ends or overtakes a resubmission, and whatever is asked for: no card goes out twice,
+none is lost.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.errors import CardlinkError
-from flows.resend.resubmission import NothingToSendError, Request, StandingRowsError, plan_resubmit, resubmit
+from flows.resend.resubmission import (
+    NothingToSendError,
+    Request,
+    StandingRowsError,
+    plan_resubmit,
+    resubmit,
+)
 from flows.resend.selection import RowSelection
 from flows.runs.chains import OvertakenError
 from flows.runs.chunks import move
@@ -96,7 +104,10 @@ def test_after_a_crash_at_any_boundary_the_same_command_finishes_the_same_run(
 
 def test_who_was_overtaken_while_working_commits_nothing(failed: tuple[Bench, str]) -> None:
     bench, run = failed
-    overtaken = replace(bench, store=Interrupted(bench.store, "/commits/", lambda: again(bench, run, reason="faster")))
+    overtaken = replace(
+        bench,
+        store=Interrupted(bench.store, "/commits/", lambda: again(bench, run, reason="faster")),
+    )
 
     with pytest.raises(OvertakenError):
         again(overtaken, run, reason="slower")
@@ -104,10 +115,14 @@ def test_who_was_overtaken_while_working_commits_nothing(failed: tuple[Bench, st
         again(bench, run, reason="slower")
 
     assert [1] == sorted({*cards_sent_again(bench).values()})
-    assert ["faster"] == [one.selection.reason for one in sent_again(bench) if one.selection is not None]
+    assert ["faster"] == [
+        one.selection.reason for one in sent_again(bench) if one.selection is not None
+    ]
 
 
-def test_of_two_overlapping_resubmissions_at_once_no_card_goes_out_twice(failed: tuple[Bench, str]) -> None:
+def test_of_two_overlapping_resubmissions_at_once_no_card_goes_out_twice(
+    failed: tuple[Bench, str],
+) -> None:
     bench, run = failed
     first, *others = in_state(bench, run, "error")
     start, told = Barrier(2), list[Submitted | CardlinkError]()
@@ -119,7 +134,10 @@ def test_of_two_overlapping_resubmissions_at_once_no_card_goes_out_twice(failed:
         except CardlinkError as error:
             told.append(error)
 
-    wishes = (ERRORS, "all of them"), (RowSelection(rows=frozenset({first, others[0]})), "two of them")
+    wishes = (
+        (ERRORS, "all of them"),
+        (RowSelection(rows=frozenset({first, others[0]})), "two of them"),
+    )
     racers = [Thread(target=race, args=wish) for wish in wishes]
     for racer in racers:
         racer.start()
@@ -135,7 +153,9 @@ def test_of_two_overlapping_resubmissions_at_once_no_card_goes_out_twice(failed:
 ASKED = st.builds(
     RowSelection,
     st.booleans(),
-    st.frozensets(st.sampled_from(["card", "cardholder.cuid", "address.postal_code", "card.pan.unsupported"])),
+    st.frozensets(
+        st.sampled_from(["card", "cardholder.cuid", "address.postal_code", "card.pan.unsupported"])
+    ),
     st.frozensets(st.sampled_from(sorted(set(ACTIONS.values())))),
     st.booleans(),
     st.booleans(),
@@ -145,7 +165,9 @@ ASKED = st.builds(
 
 @cache
 def mixed_night() -> tuple[Bench, str]:
-    """Return a night with rows linked, in error, refused, cancelled and awaiting, some of it in a second run."""
+    """Return a night with rows linked, in error, refused, cancelled and awaiting, some of it in a
+    second run.
+    """
     bench, run = night(Path(mkdtemp(prefix="mixed-night-")), fail=0.5, chunk=4)
     again(bench, run, RowSelection(rows=frozenset(in_state(bench, run, "error")[:2])))
     bench.answer()
@@ -157,7 +179,9 @@ def mixed_night() -> tuple[Bench, str]:
 
 @settings(max_examples=share_of(0.08), suppress_health_check=[HealthCheck.too_slow])
 @given(ASKED.filter(any))
-def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_override(wanted: RowSelection) -> None:
+def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_override(
+    wanted: RowSelection,
+) -> None:
     bench, run = mixed_night()
     stand = set(in_state(bench, run, "linked")) | set(in_state(bench, run, "awaiting"))
     for one in sent_again(bench):
@@ -167,7 +191,10 @@ def test_whatever_is_asked_for_no_linked_or_awaiting_card_goes_out_without_an_ov
         with pytest.raises(StandingRowsError):
             plan_resubmit(bench.context, Request(run, wanted, ""))
     else:
-        assert not set(plan_resubmit(bench.context, Request(run, wanted, "")).outgoing["origin"]) & stand
+        assert (
+            not set(plan_resubmit(bench.context, Request(run, wanted, "")).outgoing["origin"])
+            & stand
+        )
 
 
 class Interrupted(FailingStore):

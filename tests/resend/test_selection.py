@@ -16,7 +16,14 @@ ROWS = pl.DataFrame(
         (3, None, "c", "3333", "error", ["cardholder.cuid.unavailable"]),
         (4, None, "d", "4444", "awaiting", None),
         (5, None, "e", "5555", "cancelled", None),
-        (6, None, "f", None, "rejected", [f"{CITY}|address.city.missing", f"{PAN}|card.pan.missing"]),
+        (
+            6,
+            None,
+            "f",
+            None,
+            "rejected",
+            [f"{CITY}|address.city.missing", f"{PAN}|card.pan.missing"],
+        ),
         (7, None, "g", "7777", "duplicate", ["|row.content.repeated"]),
     ],
     RUN_ROW,
@@ -49,9 +56,13 @@ def test_every_part_of_a_wish_adds_rows(wanted: RowSelection, rows: list[int]) -
 
 
 def test_what_is_named_is_told_from_what_is_of_a_kind() -> None:
-    found = asked(ROWS, RowSelection(errors=True, missing=True, rows=frozenset({3})), also=frozenset({6}))
+    found = asked(
+        ROWS, RowSelection(errors=True, missing=True, rows=frozenset({3})), also=frozenset({6})
+    )
 
-    assert [(2, False), (3, True), (4, True), (5, True), (6, False)] == found.select("row", "named").rows()
+    assert [(2, False), (3, True), (4, True), (5, True), (6, False)] == found.select(
+        "row", "named"
+    ).rows()
 
 
 def test_the_reason_is_the_first_that_refused_it() -> None:

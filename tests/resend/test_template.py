@@ -26,7 +26,10 @@ def lines(*reasons: str, cuid: str = "c-1") -> list[dict[str, str]]:
 def test_each_reason_is_a_line_with_what_is_wrong_and_what_is_accepted() -> None:
     found = lines(f"{CITY}|address.city.missing", f"{POSTAL_CODE}|address.postal_code.mismatch")
 
-    assert [(CITY, "city is missing", "a city"), (POSTAL_CODE, "postal code does not fit the rest")] == [
+    assert [
+        (CITY, "city is missing", "a city"),
+        (POSTAL_CODE, "postal code does not fit the rest"),
+    ] == [
         (found[0]["column"], found[0]["wrong"], found[0]["accepted"]),
         (found[1]["column"], found[1]["wrong"]),
     ]
@@ -38,7 +41,9 @@ def test_the_partners_errors_name_the_column_their_code_speaks_of() -> None:
     assert [POSTAL_CODE, None] == [one["column"] for one in found]
 
 
-@pytest.mark.parametrize("reason", [f"{YEAR}|card.expiration.expired", "card.pan.unsupported", "|line.fields.too_few"])
+@pytest.mark.parametrize(
+    "reason", [f"{YEAR}|card.expiration.expired", "card.pan.unsupported", "|line.fields.too_few"]
+)
 def test_what_only_the_source_can_mend_says_so(reason: str) -> None:
     assert lines(reason)[0]["accepted"].startswith("correct it at the source")
 
@@ -55,7 +60,9 @@ def test_a_kind_without_words_is_not_accepted() -> None:
 
 
 def test_every_field_a_hint_is_for_has_its_column() -> None:
-    fields = [subject for subject in HINTS if subject.partition(".")[0] in ("address", "cardholder")]
+    fields = [
+        subject for subject in HINTS if subject.partition(".")[0] in ("address", "cardholder")
+    ]
 
     found = [lines(f"{subject}.missing")[0]["column"] for subject in fields]
 

@@ -1,4 +1,6 @@
-"""Stringified error objects as real writers make them (node 20, Python 3.11), generated once and kept as texts."""
+"""Stringified error objects as real writers make them (node 20, Python 3.11), generated once and
+kept as texts.
+"""
 
 # ruff: noqa: E501 - the texts stand as they were written
 
@@ -107,7 +109,12 @@ TEXTS = (
         "B-000123",
         ("card.pan.format",),
     ),
-    Written("node: util.inspect", "{ cuid: 'B-000123', errors: { address: { _errors: [Array] } } }", "B-000123", ()),
+    Written(
+        "node: util.inspect",
+        "{ cuid: 'B-000123', errors: { address: { _errors: [Array] } } }",
+        "B-000123",
+        (),
+    ),
     Written(
         "node: util.inspect full",
         "{\n  cuid: 'B-000123',\n  errors: {\n    address: {\n      _errors: [\n        {\n          property: 'postal_code',\n          name: 'ValidationError',\n          message: 'is not a valid postal code'\n        }\n      ]\n    }\n  }\n}",
@@ -132,7 +139,9 @@ TEXTS = (
         "B-000123",
         ("card.pan.format",),
     ),
-    Written("node: util.inspect shallow", "{ status: 422, body: { cardholder: [Object] } }", None, ()),
+    Written(
+        "node: util.inspect shallow", "{ status: 422, body: { cardholder: [Object] } }", None, ()
+    ),
     Written(
         "node: util.inspect error",
         "CardError: card has expired\n    at create (/srv/portal/card.js:12:7) {\n  cuid: 'B-000123',\n  property: 'expiration'\n}",
@@ -170,7 +179,12 @@ TEXTS = (
         ("address.city.missing",),
     ),
     Written("node: String(object)", "[object Object]", None, ("partner.error.unreadable",)),
-    Written("node: String(array of objects)", "[object Object],[object Object]", None, ("partner.error.unreadable",)),
+    Written(
+        "node: String(array of objects)",
+        "[object Object],[object Object]",
+        None,
+        ("partner.error.unreadable",),
+    ),
     Written("node: JSON.stringify(new Error)", "{}", None, ("partner.error.unreadable",)),
     Written(
         "node: String(error)",
@@ -246,7 +260,12 @@ TEXTS = (
         "B-000123",
         ("address.postal_code.format",),
     ),
-    Written("node: number as cuid", '{"cuid":4711,"errors":["city is required"]}', "4711", ("address.city.missing",)),
+    Written(
+        "node: number as cuid",
+        '{"cuid":4711,"errors":["city is required"]}',
+        "4711",
+        ("address.city.missing",),
+    ),
     Written(
         "node: upper case key",
         '{"CUID":"B-000123","Errors":["city is required"]}',
@@ -379,6 +398,11 @@ TEXTS = (
         "B-000123",
         ("address.postal_code.missing",),
     ),
-    Written("python: words without a cuid", "Internal server error", None, ("partner.error.unavailable",)),
+    Written(
+        "python: words without a cuid",
+        "Internal server error",
+        None,
+        ("partner.error.unavailable",),
+    ),
     Written("python: blank", "   ", None, ("partner.error.unreadable",)),
 )

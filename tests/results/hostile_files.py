@@ -1,4 +1,6 @@
-"""Files that nobody wants among the results, by seed: broken copies of good results, noise, bombs, other kinds."""
+"""Files that nobody wants among the results, by seed: broken copies of good results, noise, bombs,
+other kinds.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ Maker = Callable[[random.Random, bytes], bytes]
 
 
 def hostile(seed: int, good: bytes) -> tuple[str, bytes]:
-    """Return name and content of one hostile file; `good` is the result that some of them are made from."""
+    """Return name and content of one hostile file; `good` is the result that some of them are made
+    from.
+    """
     chance = random.Random(seed)
     makers = (mutated, mutated, mutated, noise, grammar, packed, nested, long, encoded, other_kind)
     maker = bomb if seed % 100 == 99 else makers[seed % len(makers)]
@@ -64,7 +68,12 @@ def mutated(chance: random.Random, good: bytes) -> bytes:
     for _ in range(chance.choice((1, 3, 30, 300))):
         at, size = chance.randrange(len(data) + 1), chance.choice((0, 1, 1, 8, 200))
         piece = chance.choice(
-            (b"", bytes([chance.randrange(256)]), chance.choice(PIECES), bytes(data[at : at + size]) * 2)
+            (
+                b"",
+                bytes([chance.randrange(256)]),
+                chance.choice(PIECES),
+                bytes(data[at : at + size]) * 2,
+            )
         )
         data[at : at + size] = piece
     return bytes(data[: chance.randrange(len(data) + 1)] if chance.random() < 0.3 else data)
@@ -72,7 +81,9 @@ def mutated(chance: random.Random, good: bytes) -> bytes:
 
 def noise(chance: random.Random, good: bytes) -> bytes:
     """Random bytes, alone or below a header."""
-    return chance.choice((b"", HEAD)) + chance.randbytes(chance.choice((0, 1, 5, 64, 3_000, 200_000)))
+    return chance.choice((b"", HEAD)) + chance.randbytes(
+        chance.choice((0, 1, 5, 64, 3_000, 200_000))
+    )
 
 
 def grammar(chance: random.Random, good: bytes) -> bytes:
@@ -118,7 +129,12 @@ def nested(chance: random.Random, good: bytes) -> bytes:
         "{" + "0" * size + ":1}",
         json.dumps({"errors": [str(seed) for seed in range(size)]}),
     )
-    return HEAD + "".join(f',,,,"{text.replace(chr(34), chr(34) * 2)}"\n' for text in chance.sample(texts, 3)).encode()
+    return (
+        HEAD
+        + "".join(
+            f',,,,"{text.replace(chr(34), chr(34) * 2)}"\n' for text in chance.sample(texts, 3)
+        ).encode()
+    )
 
 
 def long(chance: random.Random, good: bytes) -> bytes:
@@ -166,7 +182,10 @@ def other_kind(chance: random.Random, good: bytes) -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as members:
         members.writestr(chance.choice(("xl/workbook.xml", "result.csv")), good)
-    page = b"<!DOCTYPE html><title>Session expired</title>" + b"<input type='password'>" * chance.choice((1, 9_000))
+    page = (
+        b"<!DOCTYPE html><title>Session expired</title>"
+        + b"<input type='password'>" * chance.choice((1, 9_000))
+    )
     kinds = (
         page,
         archive.getvalue(),
@@ -176,7 +195,9 @@ def other_kind(chance: random.Random, good: bytes) -> bytes:
         json.dumps([{"cuid": "c-1", "url": "x", "error": None}] * 50).encode(),
         b"<?xml version='1.0'?><a/>",
         b"\xd0\xcf\x11\xe0" + bytes(600),
-        b"-----BEGIN PGP MESSAGE-----\n\n" + chance.randbytes(60).hex().encode() + b"\n-----END PGP MESSAGE-----\n",
+        b"-----BEGIN PGP MESSAGE-----\n\n"
+        + chance.randbytes(60).hex().encode()
+        + b"\n-----END PGP MESSAGE-----\n",
         b"\x84\x8c\x03" + chance.randbytes(400),
         b"\x85\x01\x0c\x03" + chance.randbytes(5_000),
         b"cardholder.cuid,service_card.pan\nc-1,4242424242424242\n",

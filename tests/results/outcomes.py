@@ -1,4 +1,6 @@
-"""Sent rows and result files in a few words, for the tests of attribution, reconciliation and balance."""
+"""Sent rows and result files in a few words, for the tests of attribution, reconciliation and
+balance.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def sent_rows(chunks: int = 2, size: int = 5, run: str = RUN, first: int = 1) ->
         | {"chunk": (at - 1) // size + 1, "position": (at - 1) % size + 1}
         for at in range(1, chunks * size + 1)
     ]
-    return pl.DataFrame(rows, schema_overrides=dict.fromkeys(("row", "chunk", "position"), pl.UInt32))
+    return pl.DataFrame(
+        rows, schema_overrides=dict.fromkeys(("row", "chunk", "position"), pl.UInt32)
+    )
 
 
 def link(at: int, day: str = "2027-01-20", host: str = "links.example", last_4: str = "") -> Row:
@@ -51,11 +55,15 @@ def read_result(content: bytes, name: str, received: date | None = None) -> Resu
     return tabulate([read_cells(content, name, received)])[0]
 
 
-def attribute_all(results: Sequence[ResultRows], sent: pl.DataFrame, hosts: Sequence[str] = HOSTS) -> list[Attributed]:
+def attribute_all(
+    results: Sequence[ResultRows], sent: pl.DataFrame, hosts: Sequence[str] = HOSTS
+) -> list[Attributed]:
     """Attribute result files among these sent rows."""
     if not results:
         return []
-    return attribute_claims(results, read_claims(results), number_sent_rows(sent, [one.name for one in results]), hosts)
+    return attribute_claims(
+        results, read_claims(results), number_sent_rows(sent, [one.name for one in results]), hosts
+    )
 
 
 def attribute(result: ResultRows, sent: pl.DataFrame, hosts: Sequence[str] = HOSTS) -> Attributed:

@@ -14,12 +14,25 @@ from flows.simulator.error_shapes import SHAPES
 from flows.simulator.validation import Fault
 from schemas import breaks
 from schemas.ledger import BROKEN, ERROR, LINKED
-from tests.results.outcomes import HOSTS, RUN, Row, attribute, attribute_all, error, link, refusal, result, sent_rows
+from tests.results.outcomes import (
+    HOSTS,
+    RUN,
+    Row,
+    attribute,
+    attribute_all,
+    error,
+    link,
+    refusal,
+    result,
+    sent_rows,
+)
 
 OBJECT = "[object Object]"
 
 
-def placed(rows: list[Row], sent: pl.DataFrame | None = None, name: str = "download.csv") -> list[tuple[object, ...]]:
+def placed(
+    rows: list[Row], sent: pl.DataFrame | None = None, name: str = "download.csv"
+) -> list[tuple[object, ...]]:
     """Return chunk, row, how, state and trouble of every result row."""
     told = attribute(result(rows, name), sent_rows() if sent is None else sent, HOSTS)
     return told.outcomes.select("chunk", "row", "how", "state", "trouble").rows()
@@ -94,9 +107,10 @@ def test_an_error_that_names_a_cuid_never_sent_is_not_placed_by_its_position() -
 def test_other_last_four_digits_never_become_a_link() -> None:
     told = attribute(result([link(1, last_4="9999"), link(2)]), sent_rows(), HOSTS).outcomes
 
-    assert [(1, BROKEN, breaks.LAST4_MISMATCH, None), (2, LINKED, None, "https://links.example/2")] == told.select(
-        "row", "state", "trouble", "url"
-    ).rows()
+    assert [
+        (1, BROKEN, breaks.LAST4_MISMATCH, None),
+        (2, LINKED, None, "https://links.example/2"),
+    ] == told.select("row", "state", "trouble", "url").rows()
 
 
 def test_a_row_with_both_or_neither_of_link_and_error_settles_nothing() -> None:
@@ -106,7 +120,12 @@ def test_a_row_with_both_or_neither_of_link_and_error_settles_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [("", "", "", "", ""), ("", "0002", "", "2027-01-20", ""), ("", "", "https://links.example/2", "", "")]
+    "row",
+    [
+        ("", "", "", "", ""),
+        ("", "0002", "", "2027-01-20", ""),
+        ("", "", "https://links.example/2", "", ""),
+    ],
 )
 def test_a_row_that_names_nobody_and_has_no_error_is_a_break_of_its_own(row: Row) -> None:
     rows = [link(1), row, link(3)]
@@ -137,7 +156,9 @@ def test_a_cuid_with_an_apostrophe_is_found_in_a_text_that_cannot_be_read(text: 
 def test_a_word_of_a_cuid_with_an_apostrophe_is_not_taken_for_another_cuid() -> None:
     sent = sent_rows(1).with_columns(pl.col("cuid").replace({"c-2": "O'Brien-7", "c-4": "Brien-7"}))
 
-    assert (1, None, None, BROKEN, breaks.UNATTRIBUTED_ERROR) == placed([link(1), error("O'Brien-7 refused")], sent)[1]
+    assert (1, None, None, BROKEN, breaks.UNATTRIBUTED_ERROR) == placed(
+        [link(1), error("O'Brien-7 refused")], sent
+    )[1]
 
 
 def test_a_cuid_with_an_apostrophe_does_not_block_the_proof_by_position() -> None:
@@ -156,11 +177,19 @@ def test_a_second_row_for_one_sent_row_is_one_too_many() -> None:
 def test_a_file_of_another_issuer_is_foreign_whatever_its_name() -> None:
     rows = placed([link(901), link(902), error(OBJECT)], name=f"{RUN}-00001-result.csv")
 
-    assert {(None, None, breaks.FOREIGN_FILE)} == {(chunk, row, trouble) for chunk, row, _, _, trouble in rows}
+    assert {(None, None, breaks.FOREIGN_FILE)} == {
+        (chunk, row, trouble) for chunk, row, _, _, trouble in rows
+    }
 
 
 def test_a_foreign_file_whose_cuids_happen_to_be_ours_settles_nothing() -> None:
-    rows = [link(1, last_4="9991"), link(2, last_4="9992"), refusal(3), refusal(4), link(5, last_4="9995")]
+    rows = [
+        link(1, last_4="9991"),
+        link(2, last_4="9992"),
+        refusal(3),
+        refusal(4),
+        link(5, last_4="9995"),
+    ]
 
     assert {(BROKEN, breaks.LAST4_MISMATCH)} == {row[3:] for row in placed(rows)}
 
@@ -223,7 +252,9 @@ def test_the_name_breaks_a_tie_between_two_runs() -> None:
 
 
 def test_two_cards_of_one_cuid_with_the_same_last_4_each_get_their_row() -> None:
-    sent = sent_rows(2, size=1).with_columns(pl.lit("c-1").alias("cuid"), pl.lit("0001").alias("last_4"))
+    sent = sent_rows(2, size=1).with_columns(
+        pl.lit("c-1").alias("cuid"), pl.lit("0001").alias("last_4")
+    )
 
     assert [(1, 1), (2, 2)] == [row[:2] for row in placed([link(1), link(1)], sent)]
 
@@ -232,7 +263,8 @@ def test_an_error_of_a_cuid_with_two_cards_takes_the_card_that_has_no_link() -> 
     sent = sent_rows(2, size=1).with_columns(pl.lit("c-1").alias("cuid"))
 
     assert [(2, 2, LINKED), (1, 1, ERROR)] == [
-        (chunk, row, state) for chunk, row, _, state, _ in placed([link(1, last_4="0002"), refusal(1)], sent)
+        (chunk, row, state)
+        for chunk, row, _, state, _ in placed([link(1, last_4="0002"), refusal(1)], sent)
     ]
 
 
@@ -260,7 +292,9 @@ def test_an_error_of_a_cuid_with_two_cards_takes_the_card_that_has_no_link() -> 
 def test_only_https_links_of_the_configured_hosts_are_links(url: str, fine: bool) -> None:
     frame = pl.DataFrame({"url": [url]})
 
-    assert [fine] == frame.select(allowed("url", ["links.example", "*.wild.example"]))["url"].to_list()
+    assert [fine] == frame.select(allowed("url", ["links.example", "*.wild.example"]))[
+        "url"
+    ].to_list()
 
 
 def test_a_link_to_another_host_is_a_break_and_its_address_is_not_kept() -> None:
@@ -271,7 +305,12 @@ def test_a_link_to_another_host_is_a_break_and_its_address_is_not_kept() -> None
 
 def test_an_echoed_card_number_is_nowhere_in_the_outcomes() -> None:
     card = "4111111111111111"
-    rows = [refusal(1, f"card {card} is invalid"), link(2), error(f"lost {card}"), (card, "1111", "", "", "no")]
+    rows = [
+        refusal(1, f"card {card} is invalid"),
+        link(2),
+        error(f"lost {card}"),
+        (card, "1111", "", "", "no"),
+    ]
 
     told = attribute(result([*rows, (*link(3)[:3], card, "")]), sent_rows(), HOSTS)
 
@@ -279,7 +318,9 @@ def test_an_echoed_card_number_is_nowhere_in_the_outcomes() -> None:
 
 
 @given(st.permutations(range(1, 11)), st.lists(st.booleans(), min_size=10, max_size=10))
-def test_every_result_row_comes_out_once_in_whatever_order(order: list[int], fails: list[bool]) -> None:
+def test_every_result_row_comes_out_once_in_whatever_order(
+    order: list[int], fails: list[bool]
+) -> None:
     rows = [refusal(at) if fails[at - 1] else link(at) for at in order]
 
     told = attribute(result(rows), sent_rows(), HOSTS).outcomes
@@ -293,15 +334,21 @@ FAULT = Fault("address", "postal_code", "format", "postal_code is not valid")
 
 @st.composite
 def nights(draw: st.DrawFn) -> list[list[tuple[int, Row]]]:
-    """Draw the answers to two chunks: some rows fail in some shape; files cut, merged, reversed, with rows lost."""
+    """Draw the answers to two chunks: some rows fail in some shape; files cut, merged, reversed,
+    with rows lost.
+    """
     shapes = st.sampled_from([None, None, *SHAPES])
     failing = draw(st.lists(shapes, min_size=10, max_size=10))
     answered = [
-        (at, error(SHAPES[shape](f"c-{at}", [FAULT])) if shape else link(at)) for at, shape in enumerate(failing, 1)
+        (at, error(SHAPES[shape](f"c-{at}", [FAULT])) if shape else link(at))
+        for at, shape in enumerate(failing, 1)
     ]
     lost = draw(st.sets(st.integers(1, 10), max_size=2))
     cuts = sorted(draw(st.sets(st.sampled_from([2, 5, 8]))))
-    kept = [[one for one in answered[start:end] if one[0] not in lost] for start, end in pairwise([0, *cuts, 10])]
+    kept = [
+        [one for one in answered[start:end] if one[0] not in lost]
+        for start, end in pairwise([0, *cuts, 10])
+    ]
     return [file[::-1] if draw(st.booleans()) else file for file in kept]
 
 
@@ -316,7 +363,9 @@ def test_no_row_is_ever_given_to_another_cardholder(files: list[list[tuple[int, 
 
 
 @given(nights())
-def test_every_link_and_every_error_that_names_its_cuid_is_attributed(files: list[list[tuple[int, Row]]]) -> None:
+def test_every_link_and_every_error_that_names_its_cuid_is_attributed(
+    files: list[list[tuple[int, Row]]],
+) -> None:
     told = attribute_all([result(row for _, row in file) for file in files], sent_rows(), HOSTS)
 
     for file, one in zip(files, told, strict=True):

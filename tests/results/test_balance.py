@@ -15,10 +15,17 @@ TODAY = date(2026, 11, 21)
 
 def manifest(submitted: int = 10, rejected: int = 2, trailer: int | None = 12) -> Manifest:
     chunks = [
-        ManifestChunk(number=at, name=f"{RUN}-{at:05d}.csv.pgp", rows=5, bytes=900, sha256="0" * 64) for at in (1, 2)
+        ManifestChunk(number=at, name=f"{RUN}-{at:05d}.csv.pgp", rows=5, bytes=900, sha256="0" * 64)
+        for at in (1, 2)
     ]
     counts = Counts(
-        lines=14, read=12, submitted=submitted, rejected=rejected, duplicate=0, suppressed=0, trailer=trailer
+        lines=14,
+        read=12,
+        submitted=submitted,
+        rejected=rejected,
+        duplicate=0,
+        suppressed=0,
+        trailer=trailer,
     )
     return Manifest(
         run=RUN,
@@ -29,7 +36,9 @@ def manifest(submitted: int = 10, rejected: int = 2, trailer: int | None = 12) -
         reasons={},
         repairs={},
         ledger=(),
-        source=SourceIdentity(key="first-bank/extracts/a.csv", version="1", size=1, sha256="0" * 64),
+        source=SourceIdentity(
+            key="first-bank/extracts/a.csv", version="1", size=1, sha256="0" * 64
+        ),
         counts=counts,
         chunks=tuple(chunks),
     )
@@ -67,7 +76,9 @@ def test_partly_answered_runs_balance_as_long_as_whole_chunks_are_answered() -> 
 
 
 def test_a_short_answer_shows_in_the_rows_and_in_the_breaks() -> None:
-    assert ["result rows = rows sent, of answered chunks", "open breaks = 0"] == differing(balanced(result([link(1)])))
+    assert ["result rows = rows sent, of answered chunks", "open breaks = 0"] == differing(
+        balanced(result([link(1)]))
+    )
 
 
 def test_a_link_that_was_not_taken_shows_in_the_links() -> None:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from flows.results.error_text import ErrorObject, parse_error, partner_reason, read_error, shape_of
 from tests.results.error_objects import TEXTS, Written
 
-CARDS = ("4242424242424242", "4111111111111111", "5555555555554444", "2223003122003222", "6011111111111117")
+CARDS = (
+    "4242424242424242",
+    "4111111111111111",
+    "5555555555554444",
+    "2223003122003222",
+    "6011111111111117",
+)
 
 
 def by_itself(text: str) -> ErrorObject:
@@ -50,7 +56,9 @@ def test_any_text_gives_a_reason_and_never_raises(text: str) -> None:
 
 
 @given(st.sampled_from(TEXTS), st.data())
-def test_a_text_cut_anywhere_gives_a_reason_and_never_raises(written: Written, data: st.DataObject) -> None:
+def test_a_text_cut_anywhere_gives_a_reason_and_never_raises(
+    written: Written, data: st.DataObject
+) -> None:
     cut = data.draw(st.integers(0, len(written.text)))
 
     assert parse_error(written.text[:cut]).reasons
@@ -59,7 +67,9 @@ def test_a_text_cut_anywhere_gives_a_reason_and_never_raises(written: Written, d
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=10), below, max_size=4),
+    lambda below: (
+        st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=10), below, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -71,7 +81,13 @@ def test_any_object_gives_a_reason_and_never_raises(tree: object, write: type[st
 
 HOSTILE = (
     *("[" * 50_000, "{'a':" * 5_000, "(" * 9_000, '"' * 999, "\\" * 999, "0x" + "f" * 9_000),
-    *("{'" + "\\'" * 10_000, "{`" + "\\`" * 9_000, "{ " + "Bbbb" * 4_000, "{" + "a:" * 10_000, "1 " * 10_000),
+    *(
+        "{'" + "\\'" * 10_000,
+        "{`" + "\\`" * 9_000,
+        "{ " + "Bbbb" * 4_000,
+        "{" + "a:" * 10_000,
+        "1 " * 10_000,
+    ),
 )
 
 
@@ -85,7 +101,10 @@ CUIDS = st.from_regex(r"\A[A-Za-z][A-Za-z0-9_.-]{2,20}[A-Za-z0-9]\Z")
 
 @given(CUIDS, st.sampled_from(["json", "twice", "repr", "escaped"]))
 def test_the_cuid_is_recovered_whatever_it_looks_like(cuid: str, way: str) -> None:
-    tree = {"cuid": cuid, "errors": {"address": {"_errors": [{"property": "city", "message": "is required"}]}}}
+    tree = {
+        "cuid": cuid,
+        "errors": {"address": {"_errors": [{"property": "city", "message": "is required"}]}},
+    }
     text = {
         "json": json.dumps(tree),
         "twice": json.dumps(json.dumps(tree)),
@@ -100,7 +119,9 @@ def test_the_cuid_is_recovered_whatever_it_looks_like(cuid: str, way: str) -> No
 def test_no_card_number_leaves_the_ladder(card: str, separator: str, written: Written) -> None:
     grouped = separator.join(card[at : at + 4] for at in range(0, 16, 4))
 
-    parsed = parse_error(written.text.replace("is required", f"{grouped} is required") + f" ({grouped})")
+    parsed = parse_error(
+        written.text.replace("is required", f"{grouped} is required") + f" ({grouped})"
+    )
 
     told = " ".join([parsed.shape, *(reason.message for reason in parsed.reasons)])
     assert card not in "".join(filter(str.isdigit, told))
@@ -108,18 +129,29 @@ def test_no_card_number_leaves_the_ladder(card: str, separator: str, written: Wr
 
 def test_errors_that_differ_in_ids_and_numbers_only_have_one_shape() -> None:
     shapes = {
-        parse_error(json.dumps({"cuid": f"c-{at}", "errors": [f"customer {at * 7919} has no profile 'p{at}'"]})).shape
+        parse_error(
+            json.dumps(
+                {"cuid": f"c-{at}", "errors": [f"customer {at * 7919} has no profile 'p{at}'"]}
+            )
+        ).shape
         for at in range(50)
     }
 
     assert 1 == len(shapes)
 
 
-@given(st.text('abQ19-._: %é"\\', max_size=8), st.sampled_from(TEXTS), st.sampled_from([json.dumps, repr]))
+@given(
+    st.text('abQ19-._: %é"\\', max_size=8),
+    st.sampled_from(TEXTS),
+    st.sampled_from([json.dumps, repr]),
+)
 def test_an_error_that_was_read_with_another_cuid_reads_as_by_itself(
     cuid: str, written: Written, write: Callable[[object], str]
 ) -> None:
-    fields = {"errors": [{"property": "city", "message": f"{cuid} is required"}], "note": written.text}
+    fields = {
+        "errors": [{"property": "city", "message": f"{cuid} is required"}],
+        "note": written.text,
+    }
     text = write({"cuid": cuid, **fields})
 
     parse_error(write({"cuid": "another-1", **fields}))
@@ -142,7 +174,9 @@ def test_a_cuid_within_a_name_or_message_is_read_as_it_is(error: dict[str, str])
 
 
 @given(st.from_regex(r"[0-9a-z.-]{1,8}", fullmatch=True), st.sampled_from(TEXTS), st.data())
-def test_a_cuid_in_the_place_of_another_changes_nothing_else(cuid: str, written: Written, data: st.DataObject) -> None:
+def test_a_cuid_in_the_place_of_another_changes_nothing_else(
+    cuid: str, written: Written, data: st.DataObject
+) -> None:
     if not written.cuid:
         return
     cut = data.draw(st.integers(0, len(written.text)))

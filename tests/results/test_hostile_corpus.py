@@ -1,4 +1,6 @@
-"""Hostile files by seed, dropped beside a good one: it is ingested in the same call, whatever they are."""
+"""Hostile files by seed, dropped beside a good one: it is ingested in the same call, whatever they
+are.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ MEMORY = 1 << 20  # kilobytes that the reading may add to the process
 
 
 def two_chunks(folder: Path) -> tuple[Bench, str, Path, bytes]:
-    """Return a night of two chunks, its run, the result of the first as dropped, and the content of the second."""
+    """Return a night of two chunks, its run, the result of the first as dropped, and the content of
+    the second.
+    """
     bench = local_bench(folder, portal={"rows_per_chunk": 20})
     run = bench.submit(bench.drop(40)).manifest.run
     bench.answer(fail_share=0.2, seed=3)
@@ -34,8 +38,12 @@ def settled(bench: Bench, run: str) -> tuple[list[bytes], ...]:
     return tuple([line for line in lines if any(cuid in line for cuid in cuids)] for lines in lists)
 
 
-def ingest_beside(bench: Bench, good: Path, content: bytes, seeds: Iterable[int]) -> tuple[int, list[str]]:
-    """Drop the good file anew with the hostile ones of these seeds, ingest all, and return files and breaks."""
+def ingest_beside(
+    bench: Bench, good: Path, content: bytes, seeds: Iterable[int]
+) -> tuple[int, list[str]]:
+    """Drop the good file anew with the hostile ones of these seeds, ingest all, and return files
+    and breaks.
+    """
     folder = good.parent
     good.touch()
     for seed in seeds:

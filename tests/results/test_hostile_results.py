@@ -1,4 +1,6 @@
-"""Result files are hostile until shown otherwise: bounded, harmless whatever they are named, caught when they lie."""
+"""Result files are hostile until shown otherwise: bounded, harmless whatever they are named, caught
+when they lie.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ NAMES = (
     "a'b\"c`d$(e).csv",
     "ünïcode \u202egpj.csv",
 )
-NO_KEYS = (b"two\nlines.csv", b"a\tb.csv", b"\xff\xfe.csv")  # names of files that no key can be made of
+# names of files that no key can be made of
+NO_KEYS = (b"two\nlines.csv", b"a\tb.csv", b"\xff\xfe.csv")
 
 
 @pytest.fixture
@@ -65,7 +68,11 @@ def test_a_result_too_large_is_named_and_not_read(bench: Bench, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "bomb", [gzip.compress(bytes(LIMIT + 1), mtime=0), gzip.compress(HEAD.encode() * (LIMIT // 38 + 9), mtime=0)]
+    "bomb",
+    [
+        gzip.compress(bytes(LIMIT + 1), mtime=0),
+        gzip.compress(HEAD.encode() * (LIMIT // 38 + 9), mtime=0),
+    ],
 )
 def test_what_unpacks_beyond_the_limit_is_named(bench: Bench, bomb: bytes) -> None:
     submitted(bench)
@@ -93,7 +100,9 @@ def test_a_name_is_only_a_name(bench: Bench, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NO_KEYS)
-def test_a_name_that_is_no_key_is_told_and_stops_nothing(bench: Bench, tmp_path: Path, name: bytes) -> None:
+def test_a_name_that_is_no_key_is_told_and_stops_nothing(
+    bench: Bench, tmp_path: Path, name: bytes
+) -> None:
     run, sent = submitted(bench)
     with open(os.fsencode(folder(tmp_path)) + b"/" + name, "wb") as file:  # noqa: PTH123 - no Path has such a name
         file.write(b"x")
@@ -163,12 +172,17 @@ NOT_ALLOWED = (
 
 def test_an_address_that_is_not_allowed_is_a_break_and_no_link(bench: Bench) -> None:
     run, sent = submitted(bench, len(NOT_ALLOWED))
-    lines = [f"{row['cuid']},{row['last_4']},{url},2027-01-20," for row, url in zip(sent, NOT_ALLOWED, strict=True)]
+    lines = [
+        f"{row['cuid']},{row['last_4']},{url},2027-01-20,"
+        for row, url in zip(sent, NOT_ALLOWED, strict=True)
+    ]
     bench.drop_result("\n".join([HEAD.strip(), *lines]).encode())
 
     report = bench.ingest().reports[0]
 
-    assert [("URL_NOT_ALLOWED", len(NOT_ALLOWED))] == [(found.name, found.rows) for found in report.breaks]
+    assert [("URL_NOT_ALLOWED", len(NOT_ALLOWED))] == [
+        (found.name, found.rows) for found in report.breaks
+    ]
     assert [] == report_rows(bench, run, "links.csv")
 
 
@@ -183,12 +197,17 @@ TAILS = (
 
 def test_an_address_with_an_identifier_is_a_link(bench: Bench) -> None:
     run, sent = submitted(bench, len(TAILS))
-    lines = [f"{row['cuid']},{row['last_4']},{LINK}/{tail},2027-01-20," for row, tail in zip(sent, TAILS, strict=True)]
+    lines = [
+        f"{row['cuid']},{row['last_4']},{LINK}/{tail},2027-01-20,"
+        for row, tail in zip(sent, TAILS, strict=True)
+    ]
     bench.drop_result("\n".join([HEAD.strip(), *lines]).encode())
 
     bench.ingest()
 
-    assert [f"{LINK}/{tail}" for tail in TAILS] == [row["url"] for row in report_rows(bench, run, "links.csv")]
+    assert [f"{LINK}/{tail}" for tail in TAILS] == [
+        row["url"] for row in report_rows(bench, run, "links.csv")
+    ]
 
 
 def test_another_cards_last_four_is_a_break_and_no_link(bench: Bench) -> None:
@@ -203,7 +222,9 @@ def test_another_cards_last_four_is_a_break_and_no_link(bench: Bench) -> None:
 
 def test_a_sealed_result_is_bounded_once_opened() -> None:
     key = keys.sound()
-    with GpgSealer([key.public], [key.fingerprint], armor=False, compression="zip", today=NOON.date()) as sealer:
+    with GpgSealer(
+        [key.public], [key.fingerprint], armor=False, compression="zip", today=NOON.date()
+    ) as sealer:
         message = sealer.seal([Plain("a.csv", bytes(4 << 20))])[0].data
 
     with GpgOpener([key.secret]) as opener, pytest.raises(SealedUnreadableError, match="too_large"):

@@ -31,7 +31,9 @@ def test_every_row_is_linked_in_error_or_awaiting_as_the_portals_books_say(tmp_p
     truth = {row.cuid: row.url for delivery in books.delivered for row in delivery.rows}
     links, errors = table(bench, run, "links.csv"), table(bench, run, "errors.csv")
     assert report.summary["verdict"] != OUT_OF_BALANCE
-    assert dict(links.select("cuid", "url").iter_rows()) == {c: url for c, url in truth.items() if url}
+    assert dict(links.select("cuid", "url").iter_rows()) == {
+        c: url for c, url in truth.items() if url
+    }
     assert set(errors["cuid"]) == {c for c, url in truth.items() if not url}
     assert report.summary["rows"]["awaiting"] == 0
 
@@ -72,7 +74,10 @@ def test_results_in_pieces_and_in_any_order_give_the_same_report(tmp_path: Path)
         pieces.drop_result(answers[key], key.rpartition("/")[2])
         pieces.ingest()
 
-    reports = [{name: bench.report(run, name) for name in ("links.csv", "errors.csv")} for bench in (whole, pieces)]
+    reports = [
+        {name: bench.report(run, name) for name in ("links.csv", "errors.csv")}
+        for bench in (whole, pieces)
+    ]
     assert reports[0] == reports[1]
 
 
@@ -96,12 +101,16 @@ def test_a_foreign_file_is_a_named_break_once_and_nothing_of_it_is_linked(tmp_pa
 
     first, second = bench.ingest(), bench.ingest()
 
-    assert [(4, 1, 1), (0, 0, 1)] == [(one.files, len(one.breaks), one.open_files) for one in (first, second)]
+    assert [(4, 1, 1), (0, 0, 1)] == [
+        (one.files, len(one.breaks), one.open_files) for one in (first, second)
+    ]
     assert "rows belong to no sent row" in first.breaks[0]
     assert table(bench, run, "links.csv").height == 60
 
 
-def test_a_result_dropped_before_its_run_was_committed_is_taken_up_afterwards(tmp_path: Path) -> None:
+def test_a_result_dropped_before_its_run_was_committed_is_taken_up_afterwards(
+    tmp_path: Path,
+) -> None:
     bench, run = sent(tmp_path)
     bench.answer()
     keys = keys_of(run)
@@ -136,7 +145,9 @@ def test_status_shows_every_run_with_its_figures(tmp_path: Path) -> None:
 
     answered = list(run_statuses(bench.store, "bank"))
 
-    assert [(one.run, one.state, one.awaiting) for one in committed] == [(run, "committed, to be uploaded", 60)]
+    assert [(one.run, one.state, one.awaiting) for one in committed] == [
+        (run, "committed, to be uploaded", 60)
+    ]
     assert [(one.run, one.state, one.linked) for one in answered] == [(run, "balanced", 60)]
 
 
@@ -156,7 +167,9 @@ def test_the_history_of_a_run_says_what_happened_and_by_whom(tmp_path: Path) -> 
     bench.answer()
     bench.ingest()
 
-    events = [json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key]
+    events = [
+        json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key
+    ]
 
     assert [event["what"] for event in events].count("answered") == 1
     assert {event["by"] for event in events} == {"tester:1"}
@@ -171,10 +184,14 @@ def test_a_run_of_another_issuer_is_not_touched(tmp_path: Path) -> None:
     bench.ingest()
 
     assert [one.run for one in run_statuses(bench.store, "bank")] == [run]
-    assert [one.state for one in run_statuses(bench.store, "other")] == ["committed, to be uploaded"]
+    assert [one.state for one in run_statuses(bench.store, "other")] == [
+        "committed, to be uploaded"
+    ]
 
 
-def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own_run(tmp_path: Path) -> None:
+def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own_run(
+    tmp_path: Path,
+) -> None:
     bench, run = sent(tmp_path)
     other = bench.submit(bench.drop(60, name="bank-20261119.csv", seed=7)).manifest.run
     bench.answer()
@@ -186,4 +203,6 @@ def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own
 
     report = bench.ingest().reports
 
-    assert [(run, True)] == [(one.summary["run"], one.summary["verdict"] != OUT_OF_BALANCE) for one in report]
+    assert [(run, True)] == [
+        (one.summary["run"], one.summary["verdict"] != OUT_OF_BALANCE) for one in report
+    ]

@@ -1,4 +1,6 @@
-"""Marks of result files that are taken up: one object for many files, beside those older versions left."""
+"""Marks of result files that are taken up: one object for many files, beside those older versions
+left.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def entries(bench: Bench) -> dict[str, Entry]:
     return {marker_key(entry, 0): entry for entry in bench.store.keys(results(BANK))}
 
 
-def test_an_ingest_leaves_one_mark_object_for_all_its_files_and_none_where_it_took_up_none(tmp_path: Path) -> None:
+def test_an_ingest_leaves_one_mark_object_for_all_its_files_and_none_where_it_took_up_none(
+    tmp_path: Path,
+) -> None:
     bench = night(tmp_path)
 
     taken = [bench.ingest().files, bench.ingest().files]

@@ -19,9 +19,13 @@ def test_a_card_number_is_masked_whatever_separates_its_digits(separator: str) -
     assert f"card {MASK} is invalid" == mask(f"card {card} is invalid")
 
 
-@pytest.mark.parametrize("text", ["cvv 123", "CVV: '007'", "security code is 1234", "cvc=999", 'cvv2 value "123"'])
+@pytest.mark.parametrize(
+    "text", ["cvv 123", "CVV: '007'", "security code is 1234", "cvc=999", 'cvv2 value "123"']
+)
 def test_a_cvv_is_masked_where_the_text_calls_it_one(text: str) -> None:
-    assert not any(character.isdigit() for character in mask(text).replace("cvv2", "").replace("CVV2", ""))
+    assert not any(
+        character.isdigit() for character in mask(text).replace("cvv2", "").replace("CVV2", "")
+    )
 
 
 def test_the_hash_of_a_cvv_is_masked_because_it_is_a_cvv() -> None:
@@ -40,7 +44,9 @@ def test_the_hash_of_a_cvv_is_masked_because_it_is_a_cvv() -> None:
         ("54154030364416235555555555554444", True),
     ],
 )
-def test_a_link_of_hexadecimal_digits_shows_a_card_only_where_it_can_hardly_be_chance(marker: str, shown: bool) -> None:
+def test_a_link_of_hexadecimal_digits_shows_a_card_only_where_it_can_hardly_be_chance(
+    marker: str, shown: bool
+) -> None:
     assert shown is shows_card(f"https://links.example.com/l/{marker}", "1111")
 
 

@@ -1,4 +1,6 @@
-"""Rows that were sent more than once: which of the runs a result file answers, told from ledgers and file alone."""
+"""Rows that were sent more than once: which of the runs a result file answers, told from ledgers
+and file alone.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def came(day: date | None, rows: list[Row] | None = None, name: str = "download.
 def answered(file: ResultRows, *runs: str, sizes: tuple[int, ...] = ()) -> set[str]:
     """Return the runs a file answers, each of which sent the same cardholders from the first on."""
     sent = pl.concat(
-        [sent_rows(1, size=size, run=run) for run, size in zip(runs, sizes or (5,) * len(runs), strict=True)]
+        [
+            sent_rows(1, size=size, run=run)
+            for run, size in zip(runs, sizes or (5,) * len(runs), strict=True)
+        ]
     )
     return set(attribute(file, sent, HOSTS).outcomes["run"])
 
@@ -61,7 +66,9 @@ def test_of_two_runs_of_one_day_the_one_made_again_is_the_newer() -> None:
 
 
 def test_a_file_that_carries_the_name_of_a_run_was_made_after_it_whatever_the_clocks_say() -> None:
-    assert answered(came(date(2026, 11, 19), name=f"{RENEWED}-00001.csv"), FIRST, RENEWED) == {RENEWED}
+    assert answered(came(date(2026, 11, 19), name=f"{RENEWED}-00001.csv"), FIRST, RENEWED) == {
+        RENEWED
+    }
 
 
 def test_a_later_day_decides_before_size_so_that_a_report_made_anew_says_the_same() -> None:
@@ -88,15 +95,27 @@ def test_where_nobody_knows_when_a_file_came_the_newest_run_is_meant() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9), st.integers(1, 8)), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.integers(1, 40), st.integers(0, 9), st.integers(1, 8)), min_size=1, max_size=5
+    ),
     st.randoms(use_true_random=False),
 )
-def test_files_say_the_same_together_alone_and_in_any_order(files: list[tuple[int, int, int]], chance: Random) -> None:
+def test_files_say_the_same_together_alone_and_in_any_order(
+    files: list[tuple[int, int, int]], chance: Random
+) -> None:
     sent = pl.concat(
-        [sent_rows(2, size=4, run=FIRST), sent_rows(1, size=6, run=RENEWED, first=2), sent_rows(1, size=4, run=AGAIN)]
+        [
+            sent_rows(2, size=4, run=FIRST),
+            sent_rows(1, size=6, run=RENEWED, first=2),
+            sent_rows(1, size=4, run=AGAIN),
+        ]
     )
     dropped = [
-        came(date(2026, 11, 1 + day % 30), [link(at) for at in range(first, first + size)], f"{at}.csv")
+        came(
+            date(2026, 11, 1 + day % 30),
+            [link(at) for at in range(first, first + size)],
+            f"{at}.csv",
+        )
         for at, (day, first, size) in enumerate(files)
     ]
     alone = {one.name: attribute(one, sent, HOSTS).outcomes for one in dropped}

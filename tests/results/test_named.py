@@ -1,4 +1,6 @@
-"""A file that is settled by its name is attributed as if every row ever sent had been looked through."""
+"""A file that is settled by its name is attributed as if every row ever sent had been looked
+through.
+"""
 
 import polars as pl
 from hypothesis import given
@@ -7,7 +9,17 @@ from hypothesis import strategies as st
 from flows.results.attribution import read_claims
 from flows.results.match import named_in, number_sent_rows, searched_elsewhere
 from flows.results.read import ResultRows
-from tests.results.outcomes import HOSTS, RUN, Row, attribute_all, error, link, refusal, result, sent_rows
+from tests.results.outcomes import (
+    HOSTS,
+    RUN,
+    Row,
+    attribute_all,
+    error,
+    link,
+    refusal,
+    result,
+    sent_rows,
+)
 
 LATER = RUN.replace("20261120", "20261121")
 NAME = f"card-links-{RUN}-00001-result.csv"
@@ -21,7 +33,9 @@ names = st.sampled_from([NAME, NAME.replace("00001", "00002"), NAME.replace(RUN,
 
 def settled(files: list[ResultRows], sent: pl.DataFrame) -> frozenset[int]:
     """Return the files, by number, that are looked for nowhere else."""
-    elsewhere = searched_elsewhere(read_claims(files), number_sent_rows(sent, [one.name for one in files]))
+    elsewhere = searched_elsewhere(
+        read_claims(files), number_sent_rows(sent, [one.name for one in files])
+    )
     return frozenset(range(len(files))) - frozenset(elsewhere["file"])
 
 
@@ -52,7 +66,9 @@ def test_what_is_settled_by_its_name_is_attributed_as_among_all_that_was_ever_se
 
 
 def test_a_cuid_of_two_cards_is_not_placed_by_the_name_alone() -> None:
-    twice = sent_rows(1).with_columns(cuid=pl.Series(["c-1", "c-1", "c-2", "c-3", "c-4"]), last_4=pl.lit("1111"))
+    twice = sent_rows(1).with_columns(
+        cuid=pl.Series(["c-1", "c-1", "c-2", "c-3", "c-4"]), last_4=pl.lit("1111")
+    )
     rows = [link(at, last_4="1111") for at in (1, 2, 3, 4)]
 
     assert not settled([result(rows, NAME)], twice)

@@ -1,4 +1,6 @@
-"""A file that cannot be used says what it looks like and what to do; each limit refuses the whole file."""
+"""A file that cannot be used says what it looks like and what to do; each limit refuses the whole
+file.
+"""
 
 from __future__ import annotations
 
@@ -39,20 +41,28 @@ def workbook(member: str) -> bytes:
         (b"", "it is empty"),
         (b"hello,world\n1,2\n", "it has no header of a result"),
         (b"<html><body>Please <a>log in</a></body></html>", "it looks like a login page"),
-        (b"<!DOCTYPE html><title>Session expired</title>" + b"x" * 200_000, "it looks like a login page"),
+        (
+            b"<!DOCTYPE html><title>Session expired</title>" + b"x" * 200_000,
+            "it looks like a login page",
+        ),
         (b"<html><p>Out of order</p></html>", "it looks like a web page or XML"),
         (workbook("result.csv"), "it looks like a ZIP archive"),
         (workbook("xl/workbook.xml"), "it looks like an Excel workbook"),
         (b"%PDF-1.7\n", "it looks like a PDF"),
         (b'[{"cuid":"c-1"}]', "it looks like JSON"),
         (b"\0\1\2\3" * 900, "it looks like binary data"),
-        (gzip.compress(gzip.compress(HEAD.encode(), mtime=0), mtime=0), "it looks like compressed twice"),
+        (
+            gzip.compress(gzip.compress(HEAD.encode(), mtime=0), mtime=0),
+            "it looks like compressed twice",
+        ),
         (b"cardholder.cuid,service_card.pan\n1,2\n", "it looks like an extract"),
         (gzip.compress(HEAD.encode() * 50, mtime=0)[:-20], "its gzip data is cut off or damaged"),
         (f"{HEAD}c-1,1111,https://li".encode(), "it ends in the middle of a row"),
     ],
 )
-def test_a_file_that_is_no_result_says_what_it_looks_like_and_what_to_do(content: bytes, words: str) -> None:
+def test_a_file_that_is_no_result_says_what_it_looks_like_and_what_to_do(
+    content: bytes, words: str
+) -> None:
     wrong, then = describe(read_result(content, "r.csv").problems)
 
     assert words in wrong
@@ -68,13 +78,20 @@ def test_a_file_that_is_no_result_says_what_it_looks_like_and_what_to_do(content
         (HEAD.encode() + b"\n" * opening.LINES, opening.LINES_MANY),
         (HEAD.encode() + b"\r\n" * (opening.LINES + 1), opening.LINES_MANY),
         (f'{HEAD},,,,"{"x" * opening.LINE}"\n'.encode(), opening.LINE_LONG),
-        (f"{HEAD}c-1,1111,https://links.example/{'x' * opening.CELL},,\n".encode(), opening.CELL_LONG),
+        (
+            f"{HEAD}c-1,1111,https://links.example/{'x' * opening.CELL},,\n".encode(),
+            opening.CELL_LONG,
+        ),
         (f"cuid,url,error{',x' * opening.COLUMNS}\n".encode(), opening.COLUMNS_MANY),
         (f"{HEAD}{',' * opening.COLUMNS}\n".encode(), opening.COLUMNS_MANY),
         (HEAD.encode() + (b"," * 999 + b"\n") * (opening.CELLS // 999 + 1), opening.WORK),
         (f"{HEAD}{',x' * opening.COLUMNS}".encode(), opening.COLUMNS_MANY),
-        ((HEAD + 'a",",x\n' * 20_000).encode(), opening.WORK),  # each line opens a quote that swallows all others
-        (HEAD.encode() + b"".join(b",,,,%d%s\n" % (at, b"x" * LONGEST) for at in range(450)), opening.WORK),
+        # each line opens a quote that swallows all others
+        ((HEAD + 'a",",x\n' * 20_000).encode(), opening.WORK),
+        (
+            HEAD.encode() + b"".join(b",,,,%d%s\n" % (at, b"x" * LONGEST) for at in range(450)),
+            opening.WORK,
+        ),
     ],
 )
 def test_a_file_beyond_a_limit_is_refused_whole(content: bytes, problem: str) -> None:
@@ -86,7 +103,8 @@ def test_a_file_beyond_a_limit_is_refused_whole(content: bytes, problem: str) ->
 @pytest.mark.parametrize(
     "content",
     [
-        gzip.compress(b"") * (opening.MEMBERS - 1) + gzip.compress(f"{HEAD}c-1,1111,,,no\n".encode()),
+        gzip.compress(b"") * (opening.MEMBERS - 1)
+        + gzip.compress(f"{HEAD}c-1,1111,,,no\n".encode()),
         f'{HEAD}c-1,1111,,,"{"x" * (opening.LINE - 30)}"\n'.encode(),
         f"{HEAD}c-1,1111,{'x' * opening.CELL},,\n".encode(),
         f"cuid,url,error{',x' * (opening.COLUMNS - 3)}\nc-1,,no\n".encode(),
@@ -115,7 +133,9 @@ def drop_good(bench: Bench, name: str) -> str:
     return run
 
 
-@pytest.mark.parametrize("kind", quick(1, [PanicException, RuntimeError, MemoryError, RecursionError]))
+@pytest.mark.parametrize(
+    "kind", quick(1, [PanicException, RuntimeError, MemoryError, RecursionError])
+)
 def test_a_file_whose_reading_fails_unforeseen_is_a_break_and_the_others_are_ingested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
@@ -131,9 +151,12 @@ def test_a_file_whose_reading_fails_unforeseen_is_a_break_and_the_others_are_ing
 
     done = bench.ingest()
 
-    assert {"linked": 3} == {name: rows for name, rows in done.reports[0].summary["rows"].items() if name == "linked"}
+    assert {"linked": 3} == {
+        name: rows for name, rows in done.reports[0].summary["rows"].items() if name == "linked"
+    }
     assert [True] == [
-        f"it could not be read (file.reading.failed {kind.__name__} at test_opening.py" in told for told in done.breaks
+        f"it could not be read (file.reading.failed {kind.__name__} at test_opening.py" in told
+        for told in done.breaks
     ]
     assert "4242" not in done.breaks[0]
     assert 0 == len(bench.ingest().breaks)
@@ -142,17 +165,25 @@ def test_a_file_whose_reading_fails_unforeseen_is_a_break_and_the_others_are_ing
 def sealed(content: bytes, name: str = "r.csv") -> bytes:
     """Return a message for our key."""
     key = keys.sound()
-    with GpgSealer([key.public], [key.fingerprint], armor=False, compression="zip", today=NOON.date()) as sealer:
+    with GpgSealer(
+        [key.public], [key.fingerprint], armor=False, compression="zip", today=NOON.date()
+    ) as sealer:
         return sealer.seal([Plain(name, content)])[0].data
 
 
 def ingest_with(bench: Bench, secret: bytes) -> Ingested:
     """Ingest with a private key."""
     with GpgOpener([secret]) as opener:
-        return ingest(bench.context._replace(opener=lambda: nullcontext(opener), opener_key=lambda: str(hash(secret))))
+        return ingest(
+            bench.context._replace(
+                opener=lambda: nullcontext(opener), opener_key=lambda: str(hash(secret))
+            )
+        )
 
 
-def test_an_encrypted_result_waits_for_its_key_and_is_ingested_once_that_is_there(tmp_path: Path) -> None:
+def test_an_encrypted_result_waits_for_its_key_and_is_ingested_once_that_is_there(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     drop_good(bench, "good.csv")
     bench.drop_result(sealed(bench.content("bank/results/good.csv")), "good.csv")
@@ -173,7 +204,9 @@ def test_an_encrypted_result_waits_for_its_key_and_is_ingested_once_that_is_ther
 def test_a_message_opens_although_the_agent_failed_once(tmp_path: Path) -> None:
     gpg = tmp_path / "gpg"
     fails = f"mkdir {tmp_path}/failed 2>/dev/null && echo '[GNUPG:] ERROR pkdecrypt_failed 16777419' >&2 && exit 2"
-    gpg.write_text(f'#!/bin/sh\ncase "$*" in *--decrypt*) {fails};; esac\nexec {shutil.which("gpg")} "$@"\n')
+    gpg.write_text(
+        f'#!/bin/sh\ncase "$*" in *--decrypt*) {fails};; esac\nexec {shutil.which("gpg")} "$@"\n'
+    )
     gpg.chmod(0o700)
 
     with GpgOpener([keys.sound().secret], gpg=str(gpg)) as opener:
@@ -182,7 +215,9 @@ def test_a_message_opens_although_the_agent_failed_once(tmp_path: Path) -> None:
     assert (tmp_path / "failed").is_dir()
 
 
-def test_a_message_that_opens_to_too_much_is_a_break_and_the_others_are_ingested(tmp_path: Path) -> None:
+def test_a_message_that_opens_to_too_much_is_a_break_and_the_others_are_ingested(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     drop_good(bench, "good.csv")
     bench.drop_result(sealed(bytes(opening.LIMIT + 1)), "bomb.pgp")
@@ -192,12 +227,18 @@ def test_a_message_that_opens_to_too_much_is_a_break_and_the_others_are_ingested
 
     assert 3 == done.reports[0].summary["rows"]["linked"]
     assert ["it opens to more than", "not a complete encrypted message"] == [
-        next(words for words in ("it opens to more than", "not a complete encrypted message") if words in told)
+        next(
+            words
+            for words in ("it opens to more than", "not a complete encrypted message")
+            if words in told
+        )
         for told in done.breaks
     ]
 
 
-def test_a_file_that_the_store_does_not_give_out_is_a_break_and_read_each_time(tmp_path: Path) -> None:
+def test_a_file_that_the_store_does_not_give_out_is_a_break_and_read_each_time(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     drop_good(bench, "good.csv")
     long = tmp_path / "store/bank/results" / ("x" * 230)

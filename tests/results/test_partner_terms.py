@@ -1,4 +1,6 @@
-"""The partner's words become reason codes, and every kind they can become has an action of its own."""
+"""The partner's words become reason codes, and every kind they can become has an action of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from schemas.reasons import ACTIONS, HINTS, reason
         ((), "computer says no", "partner.error.other"),
     ],
 )
-def test_the_partners_words_become_a_reason_code(path: tuple[str, ...], message: str, code: str) -> None:
+def test_the_partners_words_become_a_reason_code(
+    path: tuple[str, ...], message: str, code: str
+) -> None:
     assert code == partner_reason(path, message).code
 
 
@@ -43,6 +47,8 @@ def test_a_property_the_partner_names_has_our_hint() -> None:
 
 
 def test_messages_that_differ_in_numbers_and_quotes_only_have_one_shape() -> None:
-    shapes = {shape_of((partner_reason((), f"lookup {at} of 'holder {at}' broke"),)) for at in range(20)}
+    shapes = {
+        shape_of((partner_reason((), f"lookup {at} of 'holder {at}' broke"),)) for at in range(20)
+    }
 
     assert 1 == len(shapes)

@@ -70,7 +70,9 @@ def test_other_encodings_and_dialects_give_the_same_rows(content: bytes) -> None
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (4, 2, 5, 0, 1, 3)])
-def test_columns_are_found_by_name_under_any_delimiter(delimiter: str, order: tuple[int, ...]) -> None:
+def test_columns_are_found_by_name_under_any_delimiter(
+    delimiter: str, order: tuple[int, ...]
+) -> None:
     table = [["cuid", "last_4", "url", "expiration_date", "error", "batch"]]
     table += [[cell or "" for cell in (*row[:3], "2027-01-20", row[3], "7")] for row in ROWS]
     out = io.StringIO()
@@ -95,7 +97,9 @@ def test_columns_are_found_by_name_under_any_delimiter(delimiter: str, order: tu
         ("soon", None),
     ],
 )
-def test_every_spelling_of_an_expiration_date_is_read_and_its_text_kept(text: str, day: date | None) -> None:
+def test_every_spelling_of_an_expiration_date_is_read_and_its_text_kept(
+    text: str, day: date | None
+) -> None:
     read = read_result(FILE.replace("2027-01-20", text).encode(), "r.csv")
 
     assert (day, text) == read.rows.select("expires_on", "expires_raw").row(0)
@@ -106,7 +110,9 @@ def test_a_last_4_that_lost_its_zeros_in_a_spreadsheet_gets_them_back() -> None:
 
 
 def test_a_quoted_newline_inside_an_error_stays_inside_it() -> None:
-    read = read_result((HEADER + ",,,,\"{ cuid: 'c-2',\n  errors: [] }\"\n" + LINK).encode(), "r.csv")
+    read = read_result(
+        (HEADER + ",,,,\"{ cuid: 'c-2',\n  errors: [] }\"\n" + LINK).encode(), "r.csv"
+    )
 
     assert [1, 2] == read.rows["position"].to_list()
     assert "{ cuid: 'c-2',\n  errors: [] }" == read.rows["error"][0]
@@ -168,12 +174,18 @@ def test_a_bomb_is_not_unpacked_beyond_the_limit() -> None:
 CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12).map(str.strip)
 
 
-@given(st.lists(st.tuples(CELLS, CELLS), max_size=20), st.sampled_from([",", ";", "\t", "|"]), st.booleans())
+@given(
+    st.lists(st.tuples(CELLS, CELLS), max_size=20),
+    st.sampled_from([",", ";", "\t", "|"]),
+    st.booleans(),
+)
 def test_whatever_stands_in_the_cells_every_row_comes_through(
     cells: list[tuple[str, str]], delimiter: str, quoted: bool
 ) -> None:
     out = io.StringIO()
-    writer = csv.writer(out, delimiter=delimiter, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
+    writer = csv.writer(
+        out, delimiter=delimiter, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+    )
     writer.writerow(["cuid", "last_4", "url", "expiration_date", "error"])
     writer.writerows([["", "", "", "", json.dumps([left, right])] for left, right in cells])
 
@@ -188,7 +200,13 @@ def test_any_bytes_give_a_result_and_never_raise(content: bytes) -> None:
 
 
 def test_files_read_together_give_what_each_gives_alone() -> None:
-    contents = [FILE.encode(), b"", HEADER.encode(), FILE.replace("2027-01-20", "01/20/2027").encode(), LINK.encode()]
+    contents = [
+        FILE.encode(),
+        b"",
+        HEADER.encode(),
+        FILE.replace("2027-01-20", "01/20/2027").encode(),
+        LINK.encode(),
+    ]
 
     together = tabulate([read_cells(content, "r.csv") for content in contents])
 

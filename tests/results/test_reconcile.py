@@ -1,4 +1,6 @@
-"""Reconciling gives one answer a sent row, whatever the order and repetition of the result files."""
+"""Reconciling gives one answer a sent row, whatever the order and repetition of the result
+files.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from flows.runs.outcomes import Attributed
 from schemas import breaks
 from schemas.ledger import AWAITING
 from schemas.records import Closing
-from tests.results.outcomes import HOSTS, RUN, attribute_all, error, link, refusal, result, sent_rows
+from tests.results.outcomes import (
+    HOSTS,
+    RUN,
+    attribute_all,
+    error,
+    link,
+    refusal,
+    result,
+    sent_rows,
+)
 
 TODAY = date(2026, 11, 21)
 WHOLE = [link(1), refusal(2), link(3), link(4), link(5)]
@@ -57,7 +68,10 @@ def test_a_whole_answer_settles_its_chunk_and_leaves_the_other_open() -> None:
     told = reconciled(result(WHOLE))
 
     assert {"linked": 4, "error": 1, AWAITING: 5} == states(told)
-    assert [(1, 5, 5, 4, 4, 1, 0, "answered"), (2, 5, 0, 0, 0, 0, 5, "awaiting")] == told.chunks.select(
+    assert [
+        (1, 5, 5, 4, 4, 1, 0, "answered"),
+        (2, 5, 0, 0, 0, 0, 5, "awaiting"),
+    ] == told.chunks.select(
         "chunk", "sent", "answers", "links", "linked", "error", "awaiting", "state"
     ).rows()
     assert () == told.breaks
@@ -171,17 +185,23 @@ def test_swapped_and_merged_files_are_noticed_and_balance() -> None:
 def test_rows_of_another_run_are_left_to_that_run() -> None:
     later = "first-bank-20261121-aaaaaaaa"
     both = pl.concat([sent_rows(1), sent_rows(1, run=later, first=6)])
-    files = attributed([result([link(at) for at in range(1, 6)]), result([link(6), link(7)], "b.csv")], both)
+    files = attributed(
+        [result([link(at) for at in range(1, 6)]), result([link(6), link(7)], "b.csv")], both
+    )
 
     told = reconcile(both, files, TODAY)
 
-    assert {"linked": 5} == states(of_run(told, RUN)) == states(reconcile(sent_rows(1), files, TODAY))
+    assert (
+        {"linked": 5} == states(of_run(told, RUN)) == states(reconcile(sent_rows(1), files, TODAY))
+    )
     assert [] == names(of_run(told, RUN))
     assert [breaks.RESULT_SHORT] == names(of_run(told, later))
 
 
 def parts() -> list[ResultRows]:
-    """Return the files of a bad night: whole, half, shuffled, swapped, foreign, odd, conflicting."""
+    """Return the files of a bad night: whole, half, shuffled, swapped, foreign, odd,
+    conflicting.
+    """
     second = [link(at) for at in range(6, 10)]
     return [
         result(WHOLE, f"{RUN}-00001.csv"),
@@ -215,7 +235,9 @@ def test_every_sent_row_stands_exactly_once_whatever_comes_back(files: list[Attr
     told = reconcile(sent_rows(), files, TODAY)
 
     assert list(range(1, 11)) == told.rows["row"].to_list()
-    assert told.chunks.select((pl.col("sent") == pl.sum_horizontal("linked", "error", "awaiting")).all()).item()
+    assert told.chunks.select(
+        (pl.col("sent") == pl.sum_horizontal("linked", "error", "awaiting")).all()
+    ).item()
 
 
 def test_a_result_for_a_cancelled_chunk_is_a_break_and_its_rows_count_as_it_says() -> None:
@@ -231,20 +253,43 @@ def test_a_result_for_a_cancelled_chunk_is_a_break_and_its_rows_count_as_it_says
 
 def test_a_row_whose_answer_settled_nothing_names_its_break() -> None:
     late = attributed(
-        [result([link(1, day="2020-01-01"), link(2, last_4="9999"), link(3), link(4, host="evil.example")])]
+        [
+            result(
+                [
+                    link(1, day="2020-01-01"),
+                    link(2, last_4="9999"),
+                    link(3),
+                    link(4, host="evil.example"),
+                ]
+            )
+        ]
     )
     again = attributed([result([link(1)], "again.csv")])
 
-    first, second = reconcile(sent_rows(1), late, TODAY), reconcile(sent_rows(1), [*late, *again], TODAY)
+    first, second = (
+        reconcile(sent_rows(1), late, TODAY),
+        reconcile(sent_rows(1), [*late, *again], TODAY),
+    )
 
-    assert ["LINK_EXPIRED", "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == first.rows["trouble"].to_list()
-    assert [None, "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == second.rows["trouble"].to_list()
+    assert ["LINK_EXPIRED", "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == first.rows[
+        "trouble"
+    ].to_list()
+    assert [None, "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == second.rows[
+        "trouble"
+    ].to_list()
 
 
 def test_a_conflict_that_an_earlier_version_closed_keeps_its_link() -> None:
     files = attributed([result(WHOLE, "a.csv"), result([link(2)], "b.csv")])
-    record = {"what": "closed", "name": breaks.CONFLICTING_RESULT, "place": "chunk 1, rows 2", "rows": 1}
-    closing = Closing.model_validate({**record, "at": "2026-11-20T12:00:00Z", "by": "tester", "reason": "checked"})
+    record = {
+        "what": "closed",
+        "name": breaks.CONFLICTING_RESULT,
+        "place": "chunk 1, rows 2",
+        "rows": 1,
+    }
+    closing = Closing.model_validate(
+        {**record, "at": "2026-11-20T12:00:00Z", "by": "tester", "reason": "checked"}
+    )
 
     told = reconcile(sent_rows(), files, TODAY, closings=[closing])
 

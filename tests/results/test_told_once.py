@@ -1,4 +1,6 @@
-"""A file with open breaks is reported once, and read again only once something it depends on has changed."""
+"""A file with open breaks is reported once, and read again only once something it depends on has
+changed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def night(folder: Path, rows: int = 4) -> tuple[Bench, str, list[str]]:
 
 
 def lines_of(bench: Bench, run: str, host: str = LINK) -> list[str]:
-    return [f"{row['cuid']},{row['last_4']},{host}{row['row']},2027-01-20,\n" for row in bench.ledger(run).to_dicts()]
+    return [
+        f"{row['cuid']},{row['last_4']},{host}{row['row']},2027-01-20,\n"
+        for row in bench.ledger(run).to_dicts()
+    ]
 
 
 def file(*lines: str) -> bytes:
@@ -35,7 +40,9 @@ def answered(bench: Bench, run: str) -> int:
     return [event.what for event in history(bench.store, run)].count("answered")
 
 
-def test_a_file_with_an_unplaceable_row_is_reported_once_and_writes_nothing_more(tmp_path: Path) -> None:
+def test_a_file_with_an_unplaceable_row_is_reported_once_and_writes_nothing_more(
+    tmp_path: Path,
+) -> None:
     bench, run, lines = night(tmp_path)
     bench.drop_result(file(*lines, "ghost,1111,,,no\n"))
     first = bench.ingest()
@@ -43,13 +50,21 @@ def test_a_file_with_an_unplaceable_row_is_reported_once_and_writes_nothing_more
 
     second, third = bench.ingest(), bench.ingest()
 
-    assert (1, 5, 1, 1, 1) == (first.files, first.rows, len(first.breaks), len(first.reports), first.open_files)
+    assert (1, 5, 1, 1, 1) == (
+        first.files,
+        first.rows,
+        len(first.breaks),
+        len(first.reports),
+        first.open_files,
+    )
     assert (0, 0, (), (), 1, 0) == second == third
     assert before == bench.snapshot()
     assert 1 == answered(bench, run)
 
 
-def test_a_commit_that_changes_nothing_for_it_makes_it_read_again_but_not_reported(tmp_path: Path) -> None:
+def test_a_commit_that_changes_nothing_for_it_makes_it_read_again_but_not_reported(
+    tmp_path: Path,
+) -> None:
     bench, run, lines = night(tmp_path)
     bench.drop_result(file(*lines, "ghost,1111,,,no\n"))
     bench.ingest()
@@ -76,7 +91,9 @@ def test_a_row_is_placed_once_its_run_is_committed(tmp_path: Path) -> None:
 
     assert [(1, 1), (0, 0)] == [(one.files, len(one.breaks)) for one in early]
     assert ((), 0) == (placed.breaks, placed.open_files)
-    assert {run: 4, later: 6} == {one.summary["run"]: one.summary["rows"]["linked"] for one in placed.reports}
+    assert {run: 4, later: 6} == {
+        one.summary["run"]: one.summary["rows"]["linked"] for one in placed.reports
+    }
     assert 0 == bench.ingest().files
 
 
@@ -96,9 +113,13 @@ def test_links_to_a_host_that_is_allowed_later_are_taken_once_it_is(tmp_path: Pa
 
     after = Bench(bench.store, allowed).ingest()
 
-    assert [(1, "out of balance")] == [(first.files, one.summary["verdict"]) for one in first.reports]
+    assert [(1, "out of balance")] == [
+        (first.files, one.summary["verdict"]) for one in first.reports
+    ]
     assert (0, 0, (), (), 0, 0) == second
-    assert [(4, "balanced")] == [(one.summary["rows"]["linked"], one.summary["verdict"]) for one in after.reports]
+    assert [(4, "balanced")] == [
+        (one.summary["rows"]["linked"], one.summary["verdict"]) for one in after.reports
+    ]
     assert 0 == bench.ingest().files
 
 
@@ -156,7 +177,9 @@ def test_a_spoiled_record_of_what_waits_is_named(tmp_path: Path, spoiled: bytes)
 def test_fifty_broken_files_cost_an_idle_ingest_no_reading(tmp_path: Path) -> None:
     bench, _, lines = night(tmp_path)
     for at in range(50):
-        bench.drop_result(file(*lines, f"ghost-{at},1111,,,no\n") if at % 2 else b"<html></html>", f"{at}.csv")
+        bench.drop_result(
+            file(*lines, f"ghost-{at},1111,,,no\n") if at % 2 else b"<html></html>", f"{at}.csv"
+        )
     first = bench.ingest()
     opened: list[str] = []
 

@@ -113,11 +113,14 @@ def test_rows_of_a_cancelled_chunk_were_never_tried(tmp_path: Path) -> None:
     assert {"awaiting": 10} == states(bench)
 
 
-def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does_not(tmp_path: Path) -> None:
+def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does_not(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     busy = StoreBusyError(place="x", code="503")
     store = FailingStore(
-        bench.store, lambda does, key: busy if (does, key[-14:]) == ("create", "/manifest.json") else None
+        bench.store,
+        lambda does, key: busy if (does, key[-14:]) == ("create", "/manifest.json") else None,
     )
     with pytest.raises(StoreBusyError):
         replace(bench, store=store).submit(bench.drop(20))
@@ -131,20 +134,30 @@ def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does
     assert [] == list(attempts(bench.store, "bank", DAY, [link]))
 
 
-def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(tmp_path: Path) -> None:
+def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
+    tmp_path: Path,
+) -> None:
     bench = answered(tmp_path, fail_share=1.0)
     run = next(iter(commits_since(bench.store, "bank"))).run
-    row, cuid, last_4, expiration = bench.ledger(run).select("row", "cuid", "last_4", "expiration").row(0)
+    row, cuid, last_4, expiration = (
+        bench.ledger(run).select("row", "cuid", "last_4", "expiration").row(0)
+    )
     key, at = f"{keys_of(run).singles}{row}-1", datetime(2026, 11, 20, 13, tzinfo=UTC)
-    asked = SingleAsked(row=row, cuid=cuid, last_4=last_4, expiration=expiration, at=at, by="tester")
-    made = SingleAnswered(outcome="linked", at=at, url="https://links.example.com/1", expires_on=date(2027, 1, 20))
+    asked = SingleAsked(
+        row=row, cuid=cuid, last_4=last_4, expiration=expiration, at=at, by="tester"
+    )
+    made = SingleAnswered(
+        outcome="linked", at=at, url="https://links.example.com/1", expires_on=date(2027, 1, 20)
+    )
     bench.store.create(f"{key}.json", canonical(asked))
     bench.store.create(f"{key}-answer.json", canonical(made))
 
     mine = known(bench).filter(cuid=cuid)
 
     columns = ["state", "expiration", "expires_on"]
-    assert [("error", expiration), ("linked", expiration)] == [told[:2] for told in mine.select(columns).rows()]
+    assert [("error", expiration), ("linked", expiration)] == [
+        told[:2] for told in mine.select(columns).rows()
+    ]
     assert date(2027, 1, 20) == mine["expires_on"][1]
 
 

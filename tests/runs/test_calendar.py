@@ -45,7 +45,8 @@ def test_before_its_hour_the_last_business_day_is_due() -> None:
 
     found = due(OFFICE, monday_at_two, "UTC")
 
-    assert found == (date(2026, 11, 27), datetime(2026, 11, 25, 3, tzinfo=UTC))  # the 26th is a holiday
+    # the 26th is a holiday
+    assert found == (date(2026, 11, 27), datetime(2026, 11, 25, 3, tzinfo=UTC))
 
 
 def test_after_its_hour_today_is_due_and_counts_from_the_business_day_before() -> None:
@@ -68,8 +69,13 @@ def test_nothing_is_due_where_no_hour_is_set_or_no_day_is_left() -> None:
     assert found == [None, None]
 
 
-@given(st.datetimes(min_value=datetime(2026, 1, 1), max_value=datetime(2030, 1, 1)), st.sampled_from(WEEK))
-def test_what_is_due_lies_in_the_past_and_its_day_is_a_business_day(moment: datetime, off: Weekday) -> None:
+@given(
+    st.datetimes(min_value=datetime(2026, 1, 1), max_value=datetime(2030, 1, 1)),
+    st.sampled_from(WEEK),
+)
+def test_what_is_due_lies_in_the_past_and_its_day_is_a_business_day(
+    moment: datetime, off: Weekday
+) -> None:
     days = tuple(day for day in WEEK if day != off)
     schedule = Schedule(days=days, extract_by=time(3))
 

@@ -12,7 +12,10 @@ from schemas.manifest import ManifestChunk
 
 RUN = "bank-20261120-00000000"
 START = datetime(2026, 11, 20, 2, tzinfo=UTC)
-CHUNKS = [ManifestChunk(number=n, name=f"{RUN}-0000{n}.csv.pgp", rows=10, bytes=99, sha256="0" * 64) for n in (1, 2, 3)]
+CHUNKS = [
+    ManifestChunk(number=n, name=f"{RUN}-0000{n}.csv.pgp", rows=10, bytes=99, sha256="0" * 64)
+    for n in (1, 2, 3)
+]
 
 
 def after(*moves: ChunkEvent, answered: tuple[int, ...] = ()) -> list[Item]:
@@ -26,7 +29,9 @@ def moved(what: Move, hours: int, *chunks: int) -> ChunkEvent:
 def test_a_committed_chunk_waits_for_its_upload_since_the_commit() -> None:
     found = after()
 
-    assert [(item.state, item.since, item.clock) for item in found] == [("waiting", START, START)] * 3
+    assert [(item.state, item.since, item.clock) for item in found] == [
+        ("waiting", START, START)
+    ] * 3
 
 
 def test_the_clock_of_the_answer_starts_at_the_upload() -> None:
@@ -63,7 +68,9 @@ def test_held_and_cancelled_chunks_are_never_overdue() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(MOVES)), st.integers(1, 3)), max_size=8))
-def test_a_cancelled_chunk_stays_cancelled_and_order_is_by_time_alone(steps: list[tuple[Move, int]]) -> None:
+def test_a_cancelled_chunk_stays_cancelled_and_order_is_by_time_alone(
+    steps: list[tuple[Move, int]],
+) -> None:
     moves = [moved(what, hours, chunk) for hours, (what, chunk) in enumerate(steps)]
     later = [moved(what, 99) for what in MOVES]
 
@@ -71,4 +78,8 @@ def test_a_cancelled_chunk_stays_cancelled_and_order_is_by_time_alone(steps: lis
 
     assert after(*reversed(moves)) == found
     cancelled = [item.chunk.number for item in found if item.state == "cancelled"]
-    assert all(item.state == "cancelled" for item in after(*moves, *later) if item.chunk.number in cancelled)
+    assert all(
+        item.state == "cancelled"
+        for item in after(*moves, *later)
+        if item.chunk.number in cancelled
+    )

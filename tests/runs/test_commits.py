@@ -20,7 +20,10 @@ from tests.storms import LateStore
 
 def committed(bench: Bench, nights: int = 3) -> list[Manifest]:
     """Commit nights of 5, 6, 7 … cardholders, each holding those of the one before."""
-    return [bench.submit(bench.drop(5 + night, f"bank-202611{20 + night}.csv")).manifest for night in range(nights)]
+    return [
+        bench.submit(bench.drop(5 + night, f"bank-202611{20 + night}.csv")).manifest
+        for night in range(nights)
+    ]
 
 
 def twin(bench: Bench, manifest: Manifest) -> Manifest:
@@ -28,7 +31,8 @@ def twin(bench: Bench, manifest: Manifest) -> Manifest:
     again = manifest.model_copy(update={"run": f"{manifest.run}-r2"})
     for part in manifest.ledger:
         bench.store.create(
-            keys_of(again.run).ledger + part.name, bench.content(keys_of(manifest.run).ledger + part.name)
+            keys_of(again.run).ledger + part.name,
+            bench.content(keys_of(manifest.run).ledger + part.name),
         )
     return again
 
@@ -78,7 +82,9 @@ def test_what_was_known_before_the_look_or_shares_no_card_stands_in_nobodys_way(
 
 
 @pytest.mark.parametrize(("since", "cards"), [(0, 5), (1, 6)])
-def test_a_card_that_was_sent_since_the_look_stops_a_commit(tmp_path: Path, since: int, cards: int) -> None:
+def test_a_card_that_was_sent_since_the_look_stops_a_commit(
+    tmp_path: Path, since: int, cards: int
+) -> None:
     bench = local_bench(tmp_path)
     mine = committed(bench, 2)[1]
 
@@ -96,7 +102,9 @@ def test_of_many_at_once_each_gets_a_turn_of_its_own(tmp_path: Path) -> None:
     with ThreadPoolExecutor(5) as threads:
         list(threads.map(lambda rival: append_commit(bench.store, "bank", rival), rivals))
 
-    assert {first.run, *(rival.run for rival in rivals)} == {link.run for link in commits_since(bench.store, "bank")}
+    assert {first.run, *(rival.run for rival in rivals)} == {
+        link.run for link in commits_since(bench.store, "bank")
+    }
 
 
 def test_something_else_under_a_links_key_is_told_and_not_taken_for_one(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The packet made of a chunk before it is sealed is what any reader of RFC 4880 takes apart again."""
+"""The packet made of a chunk before it is sealed is what any reader of RFC 4880 takes apart
+again.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,25 @@ def _taken_apart(literal: bytes) -> tuple[int, bytes, bytes]:
 
 
 @given(NAMES, st.binary(max_size=5000))
-def test_a_chunk_not_compressed_is_a_literal_packet_of_its_name_and_bytes(name: str, data: bytes) -> None:
+def test_a_chunk_not_compressed_is_a_literal_packet_of_its_name_and_bytes(
+    name: str, data: bytes
+) -> None:
     assert (11, name.encode(), data) == _taken_apart(content(Plain(name, data), "none").data)
 
 
 @given(NAMES, st.binary(max_size=5000), st.integers(1, 200))
-def test_zlib_inflates_a_compressed_packet_to_the_same_literal_packet(name: str, data: bytes, times: int) -> None:
+def test_zlib_inflates_a_compressed_packet_to_the_same_literal_packet(
+    name: str, data: bytes, times: int
+) -> None:
     packet = packets(content(Plain(name, data * times), "zip").data)[0]
 
     inflate = zlib.decompressobj(-15)
     literal = inflate.decompress(bytes(packet.body[1:]))
 
-    assert (8, b"\x01", b"", True) == (packet.tag, bytes(packet.body[:1]), inflate.unused_data, inflate.eof)
+    assert (8, b"\x01", b"", True) == (
+        packet.tag,
+        bytes(packet.body[:1]),
+        inflate.unused_data,
+        inflate.eof,
+    )
     assert (11, name.encode(), data * times) == _taken_apart(literal)

@@ -1,4 +1,6 @@
-"""Of two runs of one extract one works and the other is told, whatever dies, races, comes late or sets its clock."""
+"""Of two runs of one extract one works and the other is told, whatever dies, races, comes late or
+sets its clock.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def give_back(lease: Lease, now: datetime) -> None:
 def test_a_second_holder_is_told_who_works_and_until_when(store: LocalStore) -> None:
     Lease.take(store, CHAIN, "night-1", NOW, TTL)
 
-    with pytest.raises(ClaimedError, match=r"night-1 has claimed .*/claims/ until 2026-11-20T02:10:00\+00:00") as told:
+    with pytest.raises(
+        ClaimedError, match=r"night-1 has claimed .*/claims/ until 2026-11-20T02:10:00\+00:00"
+    ) as told:
         Lease.take(store, CHAIN, "night-2", NOW + MINUTE, TTL)
 
     assert 75 == told.value.exit_code
@@ -60,7 +64,9 @@ def test_a_claim_that_was_given_back_is_free_at_once(store: LocalStore) -> None:
     assert ("night-2", 3, NOW + TTL) == (lease.holder, lease.number, lease.until)
 
 
-def test_a_dead_holder_s_claim_is_taken_over_when_it_has_run_out_and_not_before(store: LocalStore) -> None:
+def test_a_dead_holder_s_claim_is_taken_over_when_it_has_run_out_and_not_before(
+    store: LocalStore,
+) -> None:
     Lease.take(store, CHAIN, "dead", NOW, TTL)
 
     with pytest.raises(ClaimedError):
@@ -171,7 +177,9 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(not process_name(os.getpid()), reason="there is no /proc here")
-def test_a_killed_process_s_claim_is_free_at_once_and_a_living_one_s_is_not(store: LocalStore, tmp_path: Path) -> None:
+def test_a_killed_process_s_claim_is_free_at_once_and_a_living_one_s_is_not(
+    store: LocalStore, tmp_path: Path
+) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path), CHAIN, NOW.isoformat()]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -181,11 +189,15 @@ def test_a_killed_process_s_claim_is_free_at_once_and_a_living_one_s_is_not(stor
         with pytest.raises(ClaimedError, match="killed"):
             Lease.take(store, CHAIN, "next", NOW + MINUTE, TTL)
         process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # ended, and nobody has collected it yet
+        # ended, and nobody has collected it yet
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         lease = Lease.take(store, CHAIN, "next", NOW + MINUTE, TTL)
 
     assert ("next", 2) == (lease.holder, lease.number)
-    assert [is_gone(process_name(os.getpid())), is_gone(read(store, 1)["holder"].partition(" in process ")[2])] == [
+    assert [
+        is_gone(process_name(os.getpid())),
+        is_gone(read(store, 1)["holder"].partition(" in process ")[2]),
+    ] == [
         False,
         True,
     ]
@@ -230,8 +242,16 @@ def read(store: LocalStore, number: int) -> dict[str, str]:
 Move = tuple[str, int, int]  # what, by whom, after how many minutes
 
 
-@given(st.lists(st.tuples(st.sampled_from(["take", "renew", "release"]), st.integers(0, 2), st.integers(0, 7))))
-def test_at_any_time_at_most_one_holder_has_a_claim_that_would_be_renewed(moves: list[Move]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["take", "renew", "release"]), st.integers(0, 2), st.integers(0, 7)
+        )
+    )
+)
+def test_at_any_time_at_most_one_holder_has_a_claim_that_would_be_renewed(
+    moves: list[Move],
+) -> None:
     with tempfile.TemporaryDirectory() as root:
         store, held, now = LocalStore(Path(root)), dict[int, Lease](), NOW
         owner: int | None = None  # the model: who wrote the last link, and until when it holds

@@ -55,13 +55,25 @@ def message(key_ids: list[bytes], size: int = 700) -> bytes:
 def armored(data: bytes, kind: str = "MESSAGE", newline: str = "\n") -> bytes:
     """Write data as text, with a header line and a CRC that is not looked at."""
     body = textwrap.wrap(base64.b64encode(data).decode(), 64)
-    lines = [f"-----BEGIN PGP {kind}-----", "Comment: a test", "", *body, "=AAAA", f"-----END PGP {kind}-----", ""]
+    lines = [
+        f"-----BEGIN PGP {kind}-----",
+        "Comment: a test",
+        "",
+        *body,
+        "=AAAA",
+        f"-----END PGP {kind}-----",
+        "",
+    ]
     return newline.join(lines).encode()
 
 
 @given(KEY_IDS, st.integers(0, 20_000), st.sampled_from([new_packet, partial_packet]))
-def test_the_recipients_of_every_whole_message_are_found(key_ids: list[bytes], size: int, pack: Pack) -> None:
-    whole = b"".join(old_packet(1, session_key(key_id)) for key_id in key_ids) + pack(18, b"\x01" + bytes(size))
+def test_the_recipients_of_every_whole_message_are_found(
+    key_ids: list[bytes], size: int, pack: Pack
+) -> None:
+    whole = b"".join(old_packet(1, session_key(key_id)) for key_id in key_ids) + pack(
+        18, b"\x01" + bytes(size)
+    )
 
     found = inspect(whole)
 
@@ -69,7 +81,9 @@ def test_the_recipients_of_every_whole_message_are_found(key_ids: list[bytes], s
 
 
 @given(KEY_IDS, st.integers(0, 3_000), st.data())
-def test_a_message_cut_anywhere_is_malformed(key_ids: list[bytes], size: int, data: st.DataObject) -> None:
+def test_a_message_cut_anywhere_is_malformed(
+    key_ids: list[bytes], size: int, data: st.DataObject
+) -> None:
     whole = message(key_ids, size)
     kept = data.draw(st.integers(0, len(whole) - 1))
 
@@ -91,7 +105,9 @@ def test_noise_is_malformed_and_nothing_worse(noise: bytes) -> None:
         assert isinstance(inspect(noise), tuple)
 
 
-@given(KEY_IDS, st.sampled_from(["\n", "\r\n"]), st.sampled_from([b"", b"\xef\xbb\xbf", b"Hello,\n\n"]))
+@given(
+    KEY_IDS, st.sampled_from(["\n", "\r\n"]), st.sampled_from([b"", b"\xef\xbb\xbf", b"Hello,\n\n"])
+)
 def test_armor_changes_nothing(key_ids: list[bytes], newline: str, before: bytes) -> None:
     whole = message(key_ids)
 
@@ -115,7 +131,10 @@ def test_armor_changes_nothing(key_ids: list[bytes], newline: str, before: bytes
         (new_packet(9, b"sealed without protection against change"), "message.packets.unexpected"),
         (new_packet(20, b"\x01 the kind of gpg 2.4"), "message.aead.unsupported"),
         (new_packet(18, b"\x02 the newer kind few can read"), "message.version.unsupported"),
-        (new_packet(1, b"\x06 the newer kind") + new_packet(18, b"\x01"), "recipient.version.unsupported"),
+        (
+            new_packet(1, b"\x06 the newer kind") + new_packet(18, b"\x01"),
+            "recipient.version.unsupported",
+        ),
         (b"\x87\x03 runs to the end", "packet.length.indeterminate"),
         (new_packet(18, b"\x01") + b"text", "packet.header.malformed"),
         (b"\xd2\xff\x00", "packet.length.beyond_end"),

@@ -1,4 +1,6 @@
-"""What is kept of result files: taken up again in any company, the last word on each file counts."""
+"""What is kept of result files: taken up again in any company, the last word on each file
+counts.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_files_kept_together_come_back_one_by_one_as_they_were(tmp_path: Path) -
     for chunk, kept in enumerate(answers, start=1):
         (found,) = StoredOutcomes(store, KEYS).of([chunk])
         assert kept.one.outcomes.equals(found.outcomes)
-        assert kept.one._replace(arrived=kept.entry.modified) == found._replace(outcomes=kept.one.outcomes)
+        assert kept.one._replace(arrived=kept.entry.modified) == found._replace(
+            outcomes=kept.one.outcomes
+        )
 
 
 def test_a_file_taken_up_again_in_other_company_says_what_it_said_last(tmp_path: Path) -> None:
@@ -41,26 +45,36 @@ def test_a_file_taken_up_again_in_other_company_says_what_it_said_last(tmp_path:
 
     write_outcomes(store, KEYS, NOON, [answer("a.csv", 1), answer("b.csv", 6)])
 
-    assert [[1, 2, 3], [6]] == sorted(one.outcomes["row"].to_list() for one in StoredOutcomes(store, KEYS).of([1, 2]))
+    assert [[1, 2, 3], [6]] == sorted(
+        one.outcomes["row"].to_list() for one in StoredOutcomes(store, KEYS).of([1, 2])
+    )
 
 
 def test_the_same_files_taken_up_again_take_no_more_room(tmp_path: Path) -> None:
     store, answers = LocalStore(tmp_path), [answer("a.csv", 1), answer("b.csv", 6)]
 
     written = {
-        write_outcomes(store, KEYS, moment, files) for moment in (NOON, LATER) for files in (answers, answers[::-1])
+        write_outcomes(store, KEYS, moment, files)
+        for moment in (NOON, LATER)
+        for files in (answers, answers[::-1])
     }
 
     assert written == {entry.key for entry in store.keys(KEYS.outcomes)}
     assert 1 == len(written)
 
 
-def test_objects_of_an_older_version_with_the_facts_beside_every_row_are_read(tmp_path: Path) -> None:
+def test_objects_of_an_older_version_with_the_facts_beside_every_row_are_read(
+    tmp_path: Path,
+) -> None:
     store, answers = LocalStore(tmp_path), [answer("a.csv", 2, 1), answer("b.csv", 6, 7, 8)]
     key = write_outcomes(store, KEYS, NOON, answers)
     path = tmp_path / key
-    facts = pl.read_json(pl.read_parquet_metadata(path)[FILES].encode(), schema=FILE).with_row_index("number")
-    older = pl.read_parquet(path).join(facts.cast({"number": pl.UInt16}), on="number", maintain_order="left")
+    facts = pl.read_json(
+        pl.read_parquet_metadata(path)[FILES].encode(), schema=FILE
+    ).with_row_index("number")
+    older = pl.read_parquet(path).join(
+        facts.cast({"number": pl.UInt16}), on="number", maintain_order="left"
+    )
     older.drop("number").write_parquet(path)
 
     found = [StoredOutcomes(store, KEYS).of([chunk])[0] for chunk in (1, 2)]

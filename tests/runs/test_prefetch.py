@@ -1,4 +1,6 @@
-"""One item is made while the one before is used: in order, with its errors, and no further when nobody wants more."""
+"""One item is made while the one before is used: in order, with its errors, and no further when
+nobody wants more.
+"""
 
 from __future__ import annotations
 

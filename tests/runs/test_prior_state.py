@@ -105,7 +105,8 @@ def of(portfolio: Portfolio, as_of: date = TODAY) -> ResendPolicy:
 
 def frame(attempts: list[Tried]) -> pl.DataFrame:
     rows = [
-        (c.cuid, c.last_4, c.expiration, state, end, None, c.name, c.address, c.reissue) for c, state, end in attempts
+        (c.cuid, c.last_4, c.expiration, state, end, None, c.name, c.address, c.reissue)
+        for c, state, end in attempts
     ]
     return pl.DataFrame(rows, ATTEMPT, orient="row")
 
@@ -121,7 +122,9 @@ def test_a_card_rests_exactly_where_the_plain_rule_says_so(
 ) -> None:
     expected = [why_not(card, attempts, portfolio) for card in wanted]
 
-    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(asked(wanted), TODAY, of(portfolio))
+    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
+        asked(wanted), TODAY, of(portfolio)
+    )
 
     assert expected == found.to_list()
 
@@ -138,7 +141,10 @@ def why_seen(card: Card, attempts: list[Tried]) -> str | None:
 
 @settings(deadline=None)
 @given(
-    st.lists(tried, max_size=12), st.lists(cards, max_size=6), st.integers(0, 12), st.sampled_from([(None,), (1, 2, 3)])
+    st.lists(tried, max_size=12),
+    st.lists(cards, max_size=6),
+    st.integers(0, 12),
+    st.sampled_from([(None,), (1, 2, 3)]),
 )
 def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_rest(
     attempts: list[Tried], wanted: list[Card], cut: int, reissues: tuple[int | None, ...]
@@ -159,7 +165,10 @@ def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_rest(
 def test_a_card_whose_cuid_we_generated_is_known_by_name_and_address() -> None:
     ours = Card("cl-0123456789ab-7", "4242", "2712", 1, 1)
     known = PriorState([frame([Tried(ours, "awaiting", None)])])
-    wanted = [ours._replace(cuid="cl-ba9876543210-3"), ours._replace(cuid="cl-ba9876543210-4", name=2)]
+    wanted = [
+        ours._replace(cuid="cl-ba9876543210-3"),
+        ours._replace(cuid="cl-ba9876543210-4", name=2),
+    ]
 
     found = known.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
 
@@ -169,7 +178,14 @@ def test_a_card_whose_cuid_we_generated_is_known_by_name_and_address() -> None:
 def test_a_card_without_a_reissue_mark_is_the_card_that_had_one() -> None:
     card = Card("a", "4242", "2712", 1, 1, 7)
     known = PriorState(
-        [frame([Tried(card, "awaiting", None), Tried(card._replace(cuid="b", reissue=None), "awaiting", None)])]
+        [
+            frame(
+                [
+                    Tried(card, "awaiting", None),
+                    Tried(card._replace(cuid="b", reissue=None), "awaiting", None),
+                ]
+            )
+        ]
     )
     wanted = [card._replace(reissue=None), card._replace(cuid="b"), card._replace(reissue=8)]
 
@@ -185,16 +201,21 @@ def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
     late = TODAY - timedelta(days=1)
 
     found = [
-        PriorState(world, newest).suppressed(moved, late, of(Portfolio(), late)).to_list() for newest in (late, TODAY)
+        PriorState(world, newest).suppressed(moved, late, of(Portfolio(), late)).to_list()
+        for newest in (late, TODAY)
     ]
 
     assert [[None], [STANDING]] == found
 
 
-def test_a_row_that_was_corrected_on_its_way_is_no_change_neither_as_it_was_nor_as_it_became() -> None:
+def test_a_row_that_was_corrected_on_its_way_is_no_change_neither_as_it_was_nor_as_it_became() -> (
+    None
+):
     card = Card("a", "4242", "2712", 1, 1)
     ends = TODAY + timedelta(days=60)
-    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
+    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(
+        origin=pl.lit(7, pl.UInt32)
+    )
     wanted = asked([card, card._replace(address=2), card._replace(address=3)])
 
     known = PriorState([frame([Tried(card, "error", None)]), remediated])
@@ -205,17 +226,23 @@ def test_a_row_that_was_corrected_on_its_way_is_no_change_neither_as_it_was_nor_
 def test_what_a_later_night_sent_makes_an_earlier_correction_a_change_again() -> None:
     card = Card("a", "4242", "2712", 1, 1)
     ends = TODAY + timedelta(days=60)
-    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(origin=pl.lit(7, pl.UInt32))
+    remediated = frame([Tried(card._replace(address=2), "linked", ends)]).with_columns(
+        origin=pl.lit(7, pl.UInt32)
+    )
     later = frame([Tried(card._replace(address=3), "linked", ends)])
 
     known = PriorState([frame([Tried(card, "error", None)]), remediated, later])
 
-    found = known.suppressed(asked([card._replace(address=2), card._replace(address=3)]), TODAY, of(Portfolio()))
+    found = known.suppressed(
+        asked([card._replace(address=2), card._replace(address=3)]), TODAY, of(Portfolio())
+    )
     assert [None, STANDING] == found.to_list()
 
 
 def test_the_checks_of_name_and_address_are_the_same_in_every_version() -> None:
-    found = check_values(portal_rows({}, {FIRST_NAME: "Augusta"}, {ADDRESS1: "2 Main St"}, {POSTAL_CODE: None}))
+    found = check_values(
+        portal_rows({}, {FIRST_NAME: "Augusta"}, {ADDRESS1: "2 Main St"}, {POSTAL_CODE: None})
+    )
 
     assert [
         (3726195952, 2956981497),
@@ -226,7 +253,9 @@ def test_the_checks_of_name_and_address_are_the_same_in_every_version() -> None:
 
 
 def test_a_column_that_moves_into_the_next_is_a_change() -> None:
-    rows = portal_rows({ADDRESS1: "1 Main", "service_card.address.address2": "St"}, {ADDRESS1: "1 Main St"})
+    rows = portal_rows(
+        {ADDRESS1: "1 Main", "service_card.address.address2": "St"}, {ADDRESS1: "1 Main St"}
+    )
 
     first, second = check_values(rows)["address_check"]
 

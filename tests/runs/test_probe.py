@@ -60,7 +60,9 @@ class MayNotDelete(LocalStore):
 
 
 @pytest.mark.parametrize("kind", [ChecksFirst, WritesOver, SaysNoButWrites])
-def test_a_store_that_does_not_keep_the_promise_is_caught_every_time(tmp_path: Path, kind: type[LocalStore]) -> None:
+def test_a_store_that_does_not_keep_the_promise_is_caught_every_time(
+    tmp_path: Path, kind: type[LocalStore]
+) -> None:
     for attempt in range(5):
         with pytest.raises(StoreUnsafeError):
             race(kind(tmp_path), f"probe-{attempt}/")
@@ -68,7 +70,9 @@ def test_a_store_that_does_not_keep_the_promise_is_caught_every_time(tmp_path: P
     assert [] == list(LocalStore(tmp_path).keys(""))
 
 
-def test_a_store_whose_credentials_may_not_delete_passes_and_keeps_the_probe_s_objects(tmp_path: Path) -> None:
+def test_a_store_whose_credentials_may_not_delete_passes_and_keeps_the_probe_s_objects(
+    tmp_path: Path,
+) -> None:
     store = MayNotDelete(tmp_path)
 
     race(store, "probe/")
@@ -86,7 +90,8 @@ def test_a_store_that_fails_under_the_probe_says_its_own_error(tmp_path: Path) -
         race(Denies(tmp_path), "probe/")
 
 
-@pytest.mark.timeout(25)  # writers that were started wait half a minute for the others, unless they are told
+# writers that were started wait half a minute for the others, unless they are told
+@pytest.mark.timeout(25)
 def test_a_stop_signal_while_writers_are_started_leaves_none_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,6 @@
-"""A hardened process: no core file, files for its user only, frames without cells, logs redacted."""
+"""A hardened process: no core file, files for its user only, frames without cells, logs
+redacted.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def test_a_hardened_process_shows_and_leaves_nothing(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
 
     done = subprocess.run(
-        [sys.executable, "-c", CHILD], cwd=tmp_path, env={"PYTHONPATH": root}, capture_output=True, text=True
+        [sys.executable, "-c", CHILD],
+        cwd=tmp_path,
+        env={"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
     )
 
     assert (0, ["(0, 0) 600", "1 filter"]) == (done.returncode, done.stdout.splitlines()[-2:])
@@ -54,7 +60,11 @@ def test_whoever_wires_an_issuer_is_hardened_flows_included(tmp_path: Path) -> N
     root = str(Path(__file__).parents[2])
 
     done = subprocess.run(
-        [sys.executable, "-c", WIRED], cwd=tmp_path, env={"PYTHONPATH": root}, capture_output=True, text=True
+        [sys.executable, "-c", WIRED],
+        cwd=tmp_path,
+        env={"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
     )
 
     assert "(0, 0) 0o77 0" == done.stdout.strip(), done.stderr

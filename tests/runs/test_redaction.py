@@ -1,4 +1,6 @@
-"""The log filter: cards and CVV hashes masked wherever a record may hold them, digests and ids left to read."""
+"""The log filter: cards and CVV hashes masked wherever a record may hold them, digests and ids left
+to read.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +77,19 @@ def test_redacting_twice_is_redacting_once(text: str) -> None:
     assert redact(text) == redact(redact(text))
 
 
-@given(st.datetimes(datetime(2000, 1, 1), datetime(2099, 12, 31)), st.sampled_from(["%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f"]))
+@given(
+    st.datetimes(datetime(2000, 1, 1), datetime(2099, 12, 31)),
+    st.sampled_from(["%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f"]),
+)
 def test_the_moment_in_a_files_name_is_never_taken_for_a_card(moment: datetime, form: str) -> None:
     name = f"cards_{moment.strftime(form)}.csv {int(moment.timestamp() * 1000) % 10**12 + 10**12}"
 
     assert name == redact(name)
 
 
-@given(st.integers(13, 19).flatmap(lambda size: st.text("0123456789", min_size=size, max_size=size)))
+@given(
+    st.integers(13, 19).flatmap(lambda size: st.text("0123456789", min_size=size, max_size=size))
+)
 def test_a_run_of_13_to_19_digits_is_masked_exactly_where_it_passes_luhn(digits: str) -> None:
     assume(digits[:1] != "1" and digits[:2] != "20")  # moments begin so
     assert ("[masked]" if passes_luhn(digits) else digits) == redact(digits)
@@ -104,9 +111,12 @@ def test_a_record_whose_arguments_do_not_fit_is_logged_without_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "passes"), [("Task run failed; it is tried again", True), ("Engine execution exited with x", False)]
+    ("message", "passes"),
+    [("Task run failed; it is tried again", True), ("Engine execution exited with x", False)],
 )
-def test_an_error_of_ours_is_logged_without_its_trace_and_not_once_more_by_prefect(message: str, passes: bool) -> None:
+def test_an_error_of_ours_is_logged_without_its_trace_and_not_once_more_by_prefect(
+    message: str, passes: bool
+) -> None:
     try:
         raise StoreBusyError(place="cards", code="503")
     except StoreBusyError:

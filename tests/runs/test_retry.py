@@ -97,7 +97,10 @@ def test_it_ends_done_or_with_the_last_error_and_never_beyond_its_bounds(
     world = World(failures)
 
     try:
-        done = world.retry(random=random, budget=budget, attempts=attempts)(world.act, PassingError) == "done"
+        done = (
+            world.retry(random=random, budget=budget, attempts=attempts)(world.act, PassingError)
+            == "done"
+        )
     except PassingError:
         done = False
 

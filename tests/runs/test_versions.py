@@ -1,4 +1,6 @@
-"""Documents of other versions: what an older or a newer cardlink wrote, read and left alone by this one."""
+"""Documents of other versions: what an older or a newer cardlink wrote, read and left alone by this
+one.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from schemas.manifest import Counts, Document, version
 from tests.night import Bench, local_bench
 from tests.storms import FailingStore
 
-COUNTS = {"lines": 3, "read": 2, "submitted": 2, "rejected": 0, "duplicate": 0, "suppressed": 0, "trailer": None}
+COUNTS = {
+    "lines": 3,
+    "read": 2,
+    "submitted": 2,
+    "rejected": 0,
+    "duplicate": 0,
+    "suppressed": 0,
+    "trailer": None,
+}
 NEWER = {"format": 2, "witness": "unknown to us"}
 
 
@@ -46,7 +56,9 @@ def busy(bench: Bench, ending: str) -> Bench:
     trouble = StoreBusyError(place="x", code="503")
     return replace(
         bench,
-        store=FailingStore(bench.store, lambda does, key: trouble if does == "create" and ending in key else None),
+        store=FailingStore(
+            bench.store, lambda does, key: trouble if does == "create" and ending in key else None
+        ),
     )
 
 
@@ -67,9 +79,16 @@ def sent(bench: Bench) -> Counter[str]:
 
 
 def test_a_document_of_an_earlier_version_has_that_version_and_keeps_its_bytes() -> None:
-    first, second = parsed(ticket(), "t", Ticket), parsed(ticket(format=2, colour="red"), "t", Ticket)
+    first, second = (
+        parsed(ticket(), "t", Ticket),
+        parsed(ticket(format=2, colour="red"), "t", Ticket),
+    )
 
-    assert [1, 2, 2] == [first.format, second.format, Ticket(run="r", counts=Counts(**COUNTS)).format]
+    assert [1, 2, 2] == [
+        first.format,
+        second.format,
+        Ticket(run="r", counts=Counts(**COUNTS)).format,
+    ]
     assert [ticket(), ticket(format=2, colour="red")] == [canonical(first), canonical(second)]
     assert not first.newer
 
@@ -78,7 +97,9 @@ def test_a_newer_document_is_read_as_far_as_it_is_known_and_its_other_fields_are
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "cardlink"):
-        found = parsed(ticket(format=3, shape="round", counts={**COUNTS, "late": 1}), "bank/t.json", Ticket)
+        found = parsed(
+            ticket(format=3, shape="round", counts={**COUNTS, "late": 1}), "bank/t.json", Ticket
+        )
         parsed(ticket(format=3, shape="round", counts={**COUNTS, "late": 1}), "bank/t.json", Ticket)
 
     assert (True, 3, {"shape": "round"}, {"late": 1}) == (
@@ -124,7 +145,9 @@ def test_a_parquet_file_names_its_version_from_the_second_on_and_a_newer_one_wit
         from_parquet(second, "p", ["row", "fate"], None)
 
 
-def test_a_run_that_a_newer_version_has_begun_is_left_alone_and_other_extracts_are_submitted(tmp_path: Path) -> None:
+def test_a_run_that_a_newer_version_has_begun_is_left_alone_and_other_extracts_are_submitted(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(20)
     with pytest.raises(StoreBusyError):
@@ -140,7 +163,9 @@ def test_a_run_that_a_newer_version_has_begun_is_left_alone_and_other_extracts_a
     assert plan == bench.content(keys_of(begun).plan)
 
 
-def test_a_commit_of_a_newer_version_is_finished_by_it_and_its_cards_rest_meanwhile(tmp_path: Path) -> None:
+def test_a_commit_of_a_newer_version_is_finished_by_it_and_its_cards_rest_meanwhile(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     whole = bench.drop(25, "bank-20261121.csv")
     lines = bench.content(f"bank/extracts/{whole}").splitlines(keepends=True)

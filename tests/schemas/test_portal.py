@@ -36,15 +36,24 @@ def test_every_code_is_entity_property_kind_and_unique() -> None:
 
     assert len(set(codes)) == len(codes)
     assert [] == [
-        code for code in codes if not re.fullmatch(r"(cardholder|card|address)\.[a-z0-9_]+\.[a-z0-9_]+", code)
+        code
+        for code in codes
+        if not re.fullmatch(r"(cardholder|card|address)\.[a-z0-9_]+\.[a-z0-9_]+", code)
     ]
 
 
 @pytest.mark.parametrize(
     ("start", "months", "expected"),
-    [("2026-11-20", 0, "2611"), ("2026-11-30", 2, "2701"), ("2026-12-31", 0, "2612"), ("2026-01-01", 240, "4601")],
+    [
+        ("2026-11-20", 0, "2611"),
+        ("2026-11-30", 2, "2701"),
+        ("2026-12-31", 0, "2612"),
+        ("2026-01-01", 240, "4601"),
+    ],
 )
-def test_months_are_counted_over_the_turn_of_the_year(start: str, months: int, expected: str) -> None:
+def test_months_are_counted_over_the_turn_of_the_year(
+    start: str, months: int, expected: str
+) -> None:
     actual = yymm(date.fromisoformat(start), months)
 
     assert expected == actual
@@ -76,7 +85,12 @@ def test_every_state_and_province_has_a_place_and_its_own_spelling() -> None:
 
 @pytest.mark.parametrize(
     ("code", "action"),
-    [("address.postal_code.missing", FIX), ("row.content.repeated", NOTHING), ("a.b.unheard_of", ASK), ("", ASK)],
+    [
+        ("address.postal_code.missing", FIX),
+        ("row.content.repeated", NOTHING),
+        ("a.b.unheard_of", ASK),
+        ("", ASK),
+    ],
 )
 def test_a_reason_says_who_acts_even_for_a_code_never_heard_of(code: str, action: str) -> None:
     actual = reason(code)

@@ -25,15 +25,28 @@ def test_every_code_stands_once() -> None:
 
 
 def test_every_code_of_lines_and_rows_has_its_entry() -> None:
-    texts = [text for module in (grammar, prior_state, renewal, duplicates, rows) for text in vars(module).values()]
+    texts = [
+        text
+        for module in (grammar, prior_state, renewal, duplicates, rows)
+        for text in vars(module).values()
+    ]
 
-    codes = {text for text in texts if re.fullmatch(r"(line|row|card|cardholder)(\.[a-z_]+){2}", str(text))}
+    codes = {
+        text
+        for text in texts
+        if re.fullmatch(r"(line|row|card|cardholder)(\.[a-z_]+){2}", str(text))
+    }
 
     assert set() == codes - {entry.code for entry in (*LINES, *ROWS)}
 
 
 def test_a_reason_says_what_is_accepted_and_the_setting_that_would_let_it_pass() -> None:
-    codes = ("card.pan.luhn", "card.pan.other_cuid", "card.expiration_month.format", "line.odd.kind")
+    codes = (
+        "card.pan.luhn",
+        "card.pan.other_cuid",
+        "card.expiration_month.format",
+        "line.odd.kind",
+    )
 
     told = [reason(code).advice for code in codes]
 
@@ -47,7 +60,9 @@ def test_a_reason_says_what_is_accepted_and_the_setting_that_would_let_it_pass()
 
 
 def test_a_rule_that_is_added_has_its_line_action_and_hint() -> None:
-    long = Rule("made.up.long", NICKNAME, pl.lit(True), {NICKNAME: "x"}, hint="at most 20 characters")
+    long = Rule(
+        "made.up.long", NICKNAME, pl.lit(True), {NICKNAME: "x"}, hint="at most 20 characters"
+    )
 
     with added(long):
         line, told = reasons_page().splitlines(), reason(long.code)

@@ -1,4 +1,6 @@
-"""Every key of an issuer's TOML explains itself: its example is valid, editors know it, a wrong one is pointed at."""
+"""Every key of an issuer's TOML explains itself: its example is valid, editors know it, a wrong one
+is pointed at.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_the_example_sets_every_key_and_is_an_issuer() -> None:
     issuer = Issuer.model_validate(given)
 
     assert [] == [one.path for one in every_key() if not one.example or not one.meaning]
-    unset = [name for name, table in issuer if hasattr(table, "model_fields_set") and name not in given]
+    unset = [
+        name for name, table in issuer if hasattr(table, "model_fields_set") and name not in given
+    ]
     assert [] == unset
 
 
@@ -58,7 +62,11 @@ def test_an_editor_accepts_the_example_and_knows_every_key() -> None:
 def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> None:
     given = tomllib.loads(EXAMPLE)
     table = given[one.table] if one.table else given
-    table = next(cell for cell in table.values() if one.name in cell) if one.table == "columns" else table
+    table = (
+        next(cell for cell in table.values() if one.name in cell)
+        if one.table == "columns"
+        else table
+    )
     table[one.name + "x"] = copy.deepcopy(table[one.name])
 
     wrong = list(EDITOR.iter_errors(as_json(given)))
@@ -71,19 +79,59 @@ def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> N
 @pytest.mark.parametrize(
     ("right", "wrong", "sentence"),
     [
-        ('encoding = "cp1252"', 'encodng = "cp1252"', "line #, source.encodng: unknown key; did you mean encoding"),
-        ("test = true", 'encoding = "cp1252"', "line #, encoding: unknown key; did you mean source.encoding"),
+        (
+            'encoding = "cp1252"',
+            'encodng = "cp1252"',
+            "line #, source.encodng: unknown key; did you mean encoding",
+        ),
+        (
+            "test = true",
+            'encoding = "cp1252"',
+            "line #, encoding: unknown key; did you mean source.encoding",
+        ),
         ("[limits]", "[limit]", "line #, limit: unknown key; did you mean limits"),
-        ('quoting = "excel"', 'quoting = "exel"', 'takes "doubled", "excel", "backslash"; did you mean "excel"'),
-        ("width = 320", 'width = "wide"', "line #, source.width: takes number; for example: width = 320"),
-        ('["mon", "tue", "wed", "thu", "fri"]', '["monday"]', 'schedule.days.0: takes "mon", "tue"'),
-        ("pad = 5", "pda = 5", "line #, columns.service_card.address.postal_code.pda: unknown key; did you mean pad"),
-        ('CARD_STATUS = "A"', "CARD_STATUS = 1", "line #, filter.CARD_STATUS: Input should be a valid string"),
-        ('root = "s3', '# root = "s3', 'root: Field required; for example: root = "s3://first-bank-cards/cardlink"'),
+        (
+            'quoting = "excel"',
+            'quoting = "exel"',
+            'takes "doubled", "excel", "backslash"; did you mean "excel"',
+        ),
+        (
+            "width = 320",
+            'width = "wide"',
+            "line #, source.width: takes number; for example: width = 320",
+        ),
+        (
+            '["mon", "tue", "wed", "thu", "fri"]',
+            '["monday"]',
+            'schedule.days.0: takes "mon", "tue"',
+        ),
+        (
+            "pad = 5",
+            "pda = 5",
+            "line #, columns.service_card.address.postal_code.pda: unknown key; did you mean pad",
+        ),
+        (
+            'CARD_STATUS = "A"',
+            "CARD_STATUS = 1",
+            "line #, filter.CARD_STATUS: Input should be a valid string",
+        ),
+        (
+            'root = "s3',
+            '# root = "s3',
+            'root: Field required; for example: root = "s3://first-bank-cards/cardlink"',
+        ),
         ('"service_card.pan" =', '"service_card.pam" =', "did you mean 'service_card.pan'"),
-        ("lock_days = 400", "lock_days = 0", "greater than or equal to 1; for example: lock_days = 400"),
+        (
+            "lock_days = 400",
+            "lock_days = 0",
+            "greater than or equal to 1; for example: lock_days = 400",
+        ),
         ("s3://first", "s3://me:secret@first", "the file as a whole: root contains credentials"),
-        ("[service]", "[service]\ncolour = 1", "line @, service.colour: unknown key; did you mean "),
+        (
+            "[service]",
+            "[service]\ncolour = 1",
+            "line @, service.colour: unknown key; did you mean ",
+        ),
         ("strict = true", "strict = yes", "Invalid value (at line #, column 10)"),
         ("strict = true", "strict = true # caf\udce9", "line # is not in UTF-8"),
     ],
@@ -98,7 +146,10 @@ def test_a_wrong_key_or_value_gets_its_line_and_the_nearest_right_one(
         load_issuer(tmp_path, "first-bank")
 
     line = str(EXAMPLE[: EXAMPLE.index(right)].count("\n") + 1)
-    assert sentence.replace("#", line).replace("@", str(int(line) + 1)) in caught.value.fields["problems"]
+    assert (
+        sentence.replace("#", line).replace("@", str(int(line) + 1))
+        in caught.value.fields["problems"]
+    )
 
 
 def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
@@ -111,16 +162,26 @@ def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_lines(tmp_
 
 
 def test_a_wrong_value_is_never_repeated(tmp_path: Path) -> None:
-    secrets = ('encoding = "hunter2"', 'owner = "hunter2"', 'test = "hunter2"', 'cron = "hunter2"', 'width = "hunter2"')
+    secrets = (
+        'encoding = "hunter2"',
+        'owner = "hunter2"',
+        'test = "hunter2"',
+        'cron = "hunter2"',
+        'width = "hunter2"',
+    )
     text = EXAMPLE
     for secret in secrets:
         name = secret.partition(" ")[0]
-        text = "\n".join(secret if line.startswith(f"{name} =") else line for line in text.splitlines())
+        text = "\n".join(
+            secret if line.startswith(f"{name} =") else line for line in text.splitlines()
+        )
 
     problems = told(tmp_path, text)
 
     assert "hunter2" not in problems
-    assert all(f"{one}:" in problems for one in ("source.encoding", "store.owner", "test", "schedule.cron"))
+    assert all(
+        f"{one}:" in problems for one in ("source.encoding", "store.owner", "test", "schedule.cron")
+    )
 
 
 def test_a_toml_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
@@ -133,7 +194,9 @@ def test_a_toml_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> No
 
 VALUES = st.recursive(
     st.text(st.characters(exclude_categories=["Cs"])) | st.booleans() | st.integers(-9, 9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="ascii")), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="ascii")), inner)
+    ),
     max_leaves=5,
 )
 

@@ -13,8 +13,16 @@ from tests.results.outcomes import HOSTS, attribute_all, link, refusal, result, 
 
 
 def reconciled() -> Reconciled:
-    rows = [link(1), refusal(2), refusal(3, "=1+1 is no name, card 4111 1111 1111 1111"), link(4), link(5, day="soon")]
-    return reconcile(sent_rows(), attribute_all([result(rows)], sent_rows(), HOSTS), date(2026, 11, 21))
+    rows = [
+        link(1),
+        refusal(2),
+        refusal(3, "=1+1 is no name, card 4111 1111 1111 1111"),
+        link(4),
+        link(5, day="soon"),
+    ]
+    return reconcile(
+        sent_rows(), attribute_all([result(rows)], sent_rows(), HOSTS), date(2026, 11, 21)
+    )
 
 
 def test_links_hold_verified_links_only() -> None:

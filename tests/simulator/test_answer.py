@@ -23,11 +23,16 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
 
 
-def commit_run(store: Store, sizes: Sequence[int], day: date = DAY, contents: Sequence[bytes] = ()) -> RunKeys:
-    """Write a run as submit leaves it: sealed chunks of these sizes, and a manifest that names them."""
+def commit_run(
+    store: Store, sizes: Sequence[int], day: date = DAY, contents: Sequence[bytes] = ()
+) -> RunKeys:
+    """Write a run as submit leaves it: sealed chunks of these sizes, and a manifest that names
+    them.
+    """
     keys = RunKeys(RunId(ISSUER, day, "3f9c21aa"))
     sealed = contents or [
-        paper_seal(upload_csv(people(size, seed=day.day * 100 + at))) for at, size in enumerate(sizes)
+        paper_seal(upload_csv(people(size, seed=day.day * 100 + at)))
+        for at, size in enumerate(sizes)
     ]
     chunks = [
         ManifestChunk(number=at, name=keys.chunk_name(at), rows=size, bytes=len(data), sha256=sha256(data).hexdigest())
@@ -36,8 +41,12 @@ def commit_run(store: Store, sizes: Sequence[int], day: date = DAY, contents: Se
     for chunk, data in zip(chunks, sealed, strict=True):
         store.create(keys.chunks + chunk.name, data)
     rows = sum(sizes)
-    counts = Counts(lines=rows + 1, read=rows, submitted=rows, rejected=0, duplicate=0, suppressed=0)
-    source = SourceIdentity(key=f"{ISSUER}/extracts/a.csv", version="1", size=1, sha256="3f9c21aa" + "0" * 56)
+    counts = Counts(
+        lines=rows + 1, read=rows, submitted=rows, rejected=0, duplicate=0, suppressed=0
+    )
+    source = SourceIdentity(
+        key=f"{ISSUER}/extracts/a.csv", version="1", size=1, sha256="3f9c21aa" + "0" * 56
+    )
     manifest = Manifest(
         run=str(keys.run), source=source, as_of=day, settings_sha256="0" * 64, recipe=1, recipients=("A" * 40,),
         counts=counts, reasons={}, repairs={}, chunks=tuple(chunks), ledger=(),
@@ -85,12 +94,17 @@ def test_a_run_without_manifest_is_not_uploaded(store: LocalStore) -> None:
     assert Answered((), (), ()) == answered
 
 
-def test_what_the_portal_refuses_is_told_with_its_reason_and_the_others_go_on(store: LocalStore) -> None:
+def test_what_the_portal_refuses_is_told_with_its_reason_and_the_others_go_on(
+    store: LocalStore,
+) -> None:
     commit_run(store, [1, 1], contents=[b"\xc1not for this key", paper_seal(upload_csv(people(1)))])
 
     answered = answer_store(store, ISSUER, portal())
 
-    refusal = ("first-bank-20261120-3f9c21aa-00001.csv.pgp", "it cannot be decrypted with the portal's key")
+    refusal = (
+        "first-bank-20261120-3f9c21aa-00001.csv.pgp",
+        "it cannot be decrypted with the portal's key",
+    )
     assert (refusal,) == answered.refused
     assert 1 == len(answered.delivered)
 
@@ -113,7 +127,9 @@ def test_halves_come_one_call_after_another_and_join_to_the_whole(store: LocalSt
     first = answer_store(store, ISSUER, portal(), Habits(halves=1.0))
     second = answer_store(store, ISSUER, portal(), Habits(halves=1.0))
 
-    assert (["1of2.csv"], ["2of2.csv"]) == tuple([key[-8:] for key in names(call)] for call in (first, second))
+    assert (["1of2.csv"], ["2of2.csv"]) == tuple(
+        [key[-8:] for key in names(call)] for call in (first, second)
+    )
     joined = [row.row for call in (first, second) for file in call.delivered for row in file.rows]
     assert [1, 2, 3, 4, 5] == joined
 
@@ -128,12 +144,16 @@ def test_a_result_that_comes_twice_has_the_same_bytes_under_two_names(store: Loc
     assert ["result.csv", "result (1).csv"] == [name.rpartition("-")[2] for name in names(answered)]
 
 
-def test_swapped_results_bear_each_others_names_and_the_deliveries_say_so(store: LocalStore) -> None:
+def test_swapped_results_bear_each_others_names_and_the_deliveries_say_so(
+    store: LocalStore,
+) -> None:
     commit_run(store, [3, 2])
 
     answered = answer_store(store, ISSUER, portal(), Habits(swapped=True))
 
-    assert [("2", "1"), ("1", "2")] == [(file.key[-12], file.chunk[-9]) for file in answered.delivered]
+    assert [("2", "1"), ("1", "2")] == [
+        (file.key[-12], file.chunk[-9]) for file in answered.delivered
+    ]
     assert [3, 2] == [len(rows) for rows in result_rows(store, answered)]
 
 
@@ -166,7 +186,9 @@ def test_names_that_say_nothing_still_tell_what_is_answered(store: LocalStore) -
         Habits(late=0.3, twice=0.3, halves=0.3, swapped=True, nameless=True),
     ],
 )
-def test_over_a_week_every_row_is_delivered_whatever_the_habits(store: LocalStore, habits: Habits) -> None:
+def test_over_a_week_every_row_is_delivered_whatever_the_habits(
+    store: LocalStore, habits: Habits
+) -> None:
     handle: Portal = portal(fail_share=0.1, shuffle=True)
     delivered: set[tuple[str, int]] = set()
     for night in range(7):
@@ -175,7 +197,9 @@ def test_over_a_week_every_row_is_delivered_whatever_the_habits(store: LocalStor
             commit_run(store, [4, 1, 3], handle.today)
         delivered |= _rows(answer_store(store, ISSUER, handle, habits))
 
-    delivered |= _rows(answer_store(store, ISSUER, handle)) | _rows(answer_store(store, ISSUER, handle))
+    delivered |= _rows(answer_store(store, ISSUER, handle)) | _rows(
+        answer_store(store, ISSUER, handle)
+    )
 
     assert 3 * (4 + 1 + 3) == len(delivered)
 

@@ -17,7 +17,9 @@ from tests.simulator.uploads import DAY, paper_seal, people, upload_csv
 from tests.simulator.uploads import portal as desk
 
 
-def written(rows: int, *, bad: float = 0.0, seed: int = 0, dialect: Dialect | None = None) -> tuple[bytes, SampleTruth]:
+def written(
+    rows: int, *, bad: float = 0.0, seed: int = 0, dialect: Dialect | None = None
+) -> tuple[bytes, SampleTruth]:
     out = io.BytesIO()
     truth = write_sample(out, rows, as_of=DAY, bad=bad, seed=seed, dialect=dialect)
     return out.getvalue(), truth
@@ -62,7 +64,9 @@ def test_good_rows_pass_the_rules_without_even_a_warning() -> None:
 def test_bad_rows_are_refused_with_the_code_they_were_made_for_and_no_other_row_is() -> None:
     content, truth = written(5000, bad=0.3)
 
-    verdicts = validate(normalise(as_frame(content), RuleSettings()), DAY, RuleSettings()).filter(severity="reject")
+    verdicts = validate(normalise(as_frame(content), RuleSettings()), DAY, RuleSettings()).filter(
+        severity="reject"
+    )
 
     expected = set(truth.bad.select("row", "column", "code").iter_rows())
     assert expected <= set(verdicts.select("row", "column", "code").iter_rows())

@@ -66,7 +66,9 @@ def test_a_row_that_breaks_the_interface_gets_an_error_and_no_link(
     error = json.loads(first.pop("error"))
     assert {"cuid": "", "last_4": "", "url": "", "expiration_date": ""} == first
     assert cuid == error["cuid"]
-    assert [(name, kind)] == [(one["property"], one["name"]) for one in error["errors"][entity]["_errors"]]
+    assert [(name, kind)] == [
+        (one["property"], one["name"]) for one in error["errors"][entity]["_errors"]
+    ]
     assert second["url"]
 
 
@@ -88,7 +90,9 @@ def test_a_cuid_that_stands_twice_is_refused_the_second_time() -> None:
     handle = portal()
     handle.upload("a.csv.pgp", paper_seal(upload_csv(rows)))
 
-    assert [(), ("duplicate",)] == [tuple(one.kind for one in row.faults) for row in handle.books[0].rows]
+    assert [(), ("duplicate",)] == [
+        tuple(one.kind for one in row.faults) for row in handle.books[0].rows
+    ]
 
 
 def test_a_row_without_cuid_gets_one_that_the_portal_makes_up() -> None:
@@ -114,7 +118,9 @@ def test_a_row_without_cuid_gets_one_that_the_portal_makes_up() -> None:
         ("latin-1", upload_csv(people(1)) + b"\xe9\n", "it is not UTF-8"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_not_the_templates_is_refused_whole(name: str, content: bytes, why: str) -> None:
+def test_a_file_that_is_not_the_templates_is_refused_whole(
+    name: str, content: bytes, why: str
+) -> None:
     handle = portal()
 
     with pytest.raises(UploadRefusedError) as caught:
@@ -177,7 +183,9 @@ def test_shuffling_changes_the_order_and_nothing_else() -> None:
     content = paper_seal(upload_csv(people(200)))
 
     straight = portal(fail_share=0.1).upload("a.csv.pgp", content).decode().splitlines()
-    shuffled = portal(fail_share=0.1, shuffle=True).upload("a.csv.pgp", content).decode().splitlines()
+    shuffled = (
+        portal(fail_share=0.1, shuffle=True).upload("a.csv.pgp", content).decode().splitlines()
+    )
 
     assert straight != shuffled
     assert straight[0] == shuffled[0]
@@ -206,7 +214,11 @@ def test_every_error_shape_fills_the_error_column_alone(shape: str) -> None:
 
 def test_a_link_opens_for_who_knows_cvv_and_zip_and_for_nobody_else() -> None:
     handle = portal()
-    row = people(1)[0] | {interface.CVV: "007", interface.CVV_HASH: "", interface.POSTAL_CODE: "02108-1234"}
+    row = people(1)[0] | {
+        interface.CVV: "007",
+        interface.CVV_HASH: "",
+        interface.POSTAL_CODE: "02108-1234",
+    }
 
     (answer,) = answers(handle.upload("a.csv", upload_csv([row])))
 

@@ -1,4 +1,6 @@
-"""Uploads for the simulated portal: sample rows as CSV, and a seal that is none, for tests that are not about gpg."""
+"""Uploads for the simulated portal: sample rows as CSV, and a seal that is none, for tests that are
+not about gpg.
+"""
 
 from __future__ import annotations
 

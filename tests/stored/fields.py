@@ -1,4 +1,6 @@
-"""`python -m tests.stored.fields STORE`: add new versions of documents to documents.json, with their store."""
+"""`python -m tests.stored.fields STORE`: add new versions of documents to documents.json, with
+their store.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,16 @@ ROOT = Path(__file__).parents[2]
 PLACE = Path(__file__).parent / "documents.json"
 TABLE: dict[str, dict[str, dict[str, Any]]] = json.loads(PLACE.read_text())
 # Bases, and parts of others, whose fields are listed with those of the document that holds them.
-PARTS = {"Inputs", "Record", "Selection", "Counts", "ManifestChunk", "LedgerPart", "ColumnProfile", "Profile"}
+PARTS = {
+    "Inputs",
+    "Record",
+    "Selection",
+    "Counts",
+    "ManifestChunk",
+    "LedgerPart",
+    "ColumnProfile",
+    "Profile",
+}
 PARQUET: dict[str, Mapping[str, object]] = {
     "ledger": Ledger.dtypes(),
     "outcomes": OUTCOME,
@@ -34,13 +45,24 @@ PARQUET: dict[str, Mapping[str, object]] = {
 
 
 def documents() -> dict[str, tuple[int, list[str]]]:
-    """Return version and fields of every document as this version writes it; of Parquet files its columns."""
+    """Return version and fields of every document as this version writes it; of Parquet files its
+    columns.
+    """
     for file in (file for folder in ("flows", "schemas") for file in (ROOT / folder).rglob("*.py")):
-        if re.search(r"^class \w+\((Document|Record|Inputs)\)", file.read_text("utf-8"), re.MULTILINE):
+        if re.search(
+            r"^class \w+\((Document|Record|Inputs)\)", file.read_text("utf-8"), re.MULTILINE
+        ):
             import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
     kinds = [kind for kind in _below(Document) if kind.__name__ not in PARTS]
-    columns = [f"{name}.{column}: {kind}" for name, schema in PARQUET.items() for column, kind in schema.items()]
-    found = {kind.__name__: (int(kind.model_fields["format"].default), [*_fields(kind)]) for kind in kinds}
+    columns = [
+        f"{name}.{column}: {kind}"
+        for name, schema in PARQUET.items()
+        for column, kind in schema.items()
+    ]
+    found = {
+        kind.__name__: (int(kind.model_fields["format"].default), [*_fields(kind)])
+        for kind in kinds
+    }
     return {**found, "Parquet": (FORMAT, columns)}
 
 
@@ -54,7 +76,11 @@ def _below(base: type[Document]) -> Iterator[type[Document]]:
 def _fields(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, field in kind.model_fields.items():
         if name != "format":
-            spelled = getattr(field.annotation, "__name__", "") if not get_args(field.annotation) else field.annotation
+            spelled = (
+                getattr(field.annotation, "__name__", "")
+                if not get_args(field.annotation)
+                else field.annotation
+            )
             yield f"{prefix}{name}: {spelled}{'' if field.is_required() else ', optional'}"
             for part in _parts(field.annotation):
                 yield from _fields(part, f"{prefix}{name}.")
@@ -68,5 +94,7 @@ def _parts(hint: Any) -> list[type[BaseModel]]:
 
 if __name__ == "__main__":
     for kind, (version, fields) in documents().items():
-        TABLE.setdefault(kind, {}).setdefault(str(version), {"store": sys.argv[1], "fields": fields})
+        TABLE.setdefault(kind, {}).setdefault(
+            str(version), {"store": sys.argv[1], "fields": fields}
+        )
     PLACE.write_text(json.dumps(TABLE, indent=1) + "\n")

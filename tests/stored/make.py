@@ -1,7 +1,9 @@
-"""`python -m tests.stored.make ARCHIVE [CODE]`: write a store by the cardlink in the folder CODE (default: this one).
+"""`python -m tests.stored.make ARCHIVE [CODE]`: write a store by the cardlink in the folder CODE
+(default: this one).
 
-Every command runs in a process of its own, with the clock at the day of the run; README.md says what became of each
-run. Keys and the mapped extracts are those of `nights.tar.xz`, so that they stand once.
+Every command runs in a process of its own, with the clock at the day of the run; README.md says
+what became of each run. Keys and the mapped extracts are those of `nights.tar.xz`, so that they
+stand once.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from tempfile import TemporaryDirectory
 HERE = Path(__file__).parent
 FIRST, SECOND = "first-bank", "second-bank"
 SHARED = ("portal.asc", "portal-secret.asc", f"{SECOND}.toml")
-DELIVERED = {"20240110": 12, "20240401": 28, "20240403": 24, "20240404": 20, "20240405": 30, "20240406": 18}
+DELIVERED = {
+    "20240110": 12,
+    "20240401": 28,
+    "20240403": 24,
+    "20240404": 20,
+    "20240405": 30,
+    "20240406": 18,
+}
 LATER, DISMISSED = "20240407", "20240408"
 TOML = """issuer = "first-bank"
 root = "store"
@@ -37,7 +46,8 @@ rows_per_chunk = 8
 [retention]
 ledger_days = 63
 """
-# The command with its clock at argv[1]; it kills itself where it is about to create a key that fits argv[2].
+# The command with its clock at argv[1]; it kills itself where it is about to create a key that fits
+# argv[2].
 CHILD = """
 import os, re, signal, sys, time
 from datetime import datetime
@@ -58,7 +68,9 @@ main(sys.argv[3:])
 
 
 class Bank:
-    """A configuration folder with its store, driven by the command line of the cardlink in `code`."""
+    """A configuration folder with its store, driven by the command line of the cardlink in
+    `code`.
+    """
 
     def __init__(self, folder: Path, code: Path) -> None:
         self.folder, self.code = folder, code
@@ -71,7 +83,10 @@ class Bank:
 
     def type(self, *words: object, fatal: str = "", expected: tuple[int, ...] = (0,)) -> None:
         """Run a command; what it wrote is as old as its clock says."""
-        began, given = time.time() - 1, [self.now.isoformat(), fatal, "--config", self.folder, *words]
+        began, given = (
+            time.time() - 1,
+            [self.now.isoformat(), fatal, "--config", self.folder, *words],
+        )
         environment = {**os.environ, "PYTHONPATH": str(self.code), "CARDLINK_ACTOR": "ann"}
         done = subprocess.run(
             [sys.executable, "-c", CHILD, *map(str, given)],
@@ -94,21 +109,35 @@ class Bank:
         self.type("sample", extract, "--rows", rows, "--bad", 0.15, "--seed", int(day))
         with extract.open(encoding="utf-8", newline="") as file:
             header, *lines = csv.reader(file)
-        year, cuid = (header.index(f"{name}") for name in ("service_card.expiration_year", "cardholder.cuid"))
+        year, cuid = (
+            header.index(f"{name}") for name in ("service_card.expiration_year", "cardholder.cuid")
+        )
         for line in lines:
             line[year] = "42" if line[year].isdigit() else line[year]
-            line[cuid] = line[cuid] and f"{line[cuid]}-{day[4:]}"  # every extract has people of its own
+            # every extract has people of its own
+            line[cuid] = line[cuid] and f"{line[cuid]}-{day[4:]}"
         with extract.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([header, *lines])
         self.date(began)
 
     def run_of(self, issuer: str, day: str, which: int = -1) -> str:
         """Return the id of a run of that day."""
-        return sorted(path.name for path in (self.store / issuer / "runs").glob(f"{issuer}-{day}-*"))[which]
+        return sorted(
+            path.name for path in (self.store / issuer / "runs").glob(f"{issuer}-{day}-*")
+        )[which]
 
     def answer(self, issuer: str, fail: float) -> None:
         """Let the portal answer what is committed."""
-        self.type("simulate", issuer, "--secret-key", self.folder / "portal-secret.asc", "--fail", fail, "--seed", 7)
+        self.type(
+            "simulate",
+            issuer,
+            "--secret-key",
+            self.folder / "portal-secret.asc",
+            "--fail",
+            fail,
+            "--seed",
+            7,
+        )
 
 
 def write(bank: Bank) -> None:
@@ -136,7 +165,15 @@ def write(bank: Bank) -> None:
     bank.type("ingest", FIRST, expected=(4,))
     chunk = int(last.name.rpartition("-result")[0][-5:])
     bank.type(
-        "mend", "close", answered, "RESULT_SHORT", f"chunk {chunk}", "--decision", "lost", "--reason", "confirmed"
+        "mend",
+        "close",
+        answered,
+        "RESULT_SHORT",
+        f"chunk {chunk}",
+        "--decision",
+        "lost",
+        "--reason",
+        "confirmed",
     )
     bank.type("deliver", FIRST)
     bank.type("deliver", FIRST, "--confirm", 1, "--reason", "receipt 1")
@@ -151,11 +188,19 @@ def write(bank: Bank) -> None:
     bank.type("outbox", "uploaded", waiting, 1)
     bank.type("outbox", "hold", waiting, 2, "--reason", "the partner asked")
 
-    for day, fatal in (("20240404", "/seals/"), ("20240405", "/chunks/.*-00003"), ("20240406", "/manifest.json")):
+    for day, fatal in (
+        ("20240404", "/seals/"),
+        ("20240405", "/chunks/.*-00003"),
+        ("20240406", "/manifest.json"),
+    ):
         bank.at(f"{day[:4]}-{day[4:6]}-{day[6:]}")
         bank.type(*submit, f"{FIRST}-{day}.csv", fatal=fatal)
 
-    for day, extract in (("20240304", "2024-04-01"), ("20240305", "2024-04-02"), ("20240306", "2024-04-03")):
+    for day, extract in (
+        ("20240304", "2024-04-01"),
+        ("20240305", "2024-04-02"),
+        ("20240306", "2024-04-03"),
+    ):
         bank.at(extract, 5)
         last_night = {"fatal": "/seals/"} if day == "20240306" else {}
         bank.type("submit", SECOND, "--extract", f"cards-{day}.txt", **last_night)  # type: ignore[arg-type]
@@ -191,4 +236,7 @@ def make(archive: Path, code: Path) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]).absolute(), Path(sys.argv[2] if len(sys.argv) > 2 else HERE.parents[1]).absolute())
+    make(
+        Path(sys.argv[1]).absolute(),
+        Path(sys.argv[2] if len(sys.argv) > 2 else HERE.parents[1]).absolute(),
+    )

@@ -17,7 +17,9 @@ from tests.stored.fields import TABLE, documents
 from tests.stored.walk import FIXTURES, cardlink, fates, rows_to_upload, states, unpacked
 
 STORES = sorted({one["store"] for versions in TABLE.values() for one in versions.values()})
-CHANGED = "raise its version, write a store with tests.stored.make, and add both with tests.stored.fields"
+CHANGED = (
+    "raise its version, write a store with tests.stored.make, and add both with tests.stored.fields"
+)
 ANSWERED, AGAIN = ("20240401", "20240402")
 KILLED = {"20240404": 14, "20240405": 24, "20240406": 14}  # rows that are sent of each
 
@@ -33,7 +35,9 @@ def run_of(bank: Path, day: str, issuer: str = "first-bank") -> str:
 
 
 def sent(bank: Path) -> Counter[str]:
-    """Return how often each cardholder of first-bank went out, resubmissions apart, read from the files alone."""
+    """Return how often each cardholder of first-bank went out, resubmissions apart, read from the
+    files alone.
+    """
     found: Counter[str] = Counter()
     for manifest in bank.glob("store/first-bank/runs/*/manifest.json"):
         if json.loads(manifest.read_bytes())["selection"] is None:
@@ -42,7 +46,9 @@ def sent(bank: Path) -> Counter[str]:
     return found
 
 
-def test_results_that_wait_are_ingested_and_the_runs_are_reported_traced_sent_again_and_delivered(bank: Path) -> None:
+def test_results_that_wait_are_ingested_and_the_runs_are_reported_traced_sent_again_and_delivered(
+    bank: Path,
+) -> None:
     before = cardlink(bank, "report", run_of(bank, ANSWERED))
     ingested = cardlink(bank, "ingest", "first-bank")
     again = cardlink(bank, "ingest", "first-bank")
@@ -62,21 +68,31 @@ def test_results_that_wait_are_ingested_and_the_runs_are_reported_traced_sent_ag
     assert {
         AGAIN: ("balanced", (13, 12, 1, 0, 0, 0, 0)),
         ANSWERED: ("balanced", (28, 11, 13, 0, 4, 0, 0)),
-    } == {one["run"].split("-")[2]: (one["verdict"], fates(one["rows"])) for one in ingested["reports"]}
+    } == {
+        one["run"].split("-")[2]: (one["verdict"], fates(one["rows"]))
+        for one in ingested["reports"]
+    }
     assert (0, []) == (again["files"], again["reports"])
     assert 1 == resent["counts"]["submitted"]
     assert [("error", ANSWERED), ("linked", AGAIN)] == [
         (attempt["state"], attempt["run"].split("-")[2]) for attempt in traced["attempts"]
     ]
-    assert (2, 0, 11) == (delivered["number"], delivered["new"], delivered["withdrawn"])  # those of 2024 have expired
+    # those of 2024 have expired
+    assert (2, 0, 11) == (delivered["number"], delivered["new"], delivered["withdrawn"])
     assert "answers overdue" == across["verdict"]
-    assert TABLE["summary.json"][str(FACTS)]["fields"] == sorted(before.keys() - {"next", "exit_code"}), CHANGED
+    assert TABLE["summary.json"][str(FACTS)]["fields"] == sorted(
+        before.keys() - {"next", "exit_code"}
+    ), CHANGED
 
 
-def test_runs_that_were_begun_are_finished_or_planned_anew_and_nobody_goes_out_twice(bank: Path) -> None:
+def test_runs_that_were_begun_are_finished_or_planned_anew_and_nobody_goes_out_twice(
+    bank: Path,
+) -> None:
     for day in KILLED:
         cardlink(bank, "submit", "first-bank", "--extract", f"first-bank-{day}.csv")
-    portfolio = cardlink(bank, "submit", "second-bank", "--extract", "cards-20240306.txt")["runs"][0]["counts"]
+    portfolio = cardlink(bank, "submit", "second-bank", "--extract", "cards-20240306.txt")["runs"][
+        0
+    ]["counts"]
     refused = cardlink(bank, "submit", "first-bank", "--extract", "first-bank-20240408.csv")
     renewals = cardlink(bank, "renew", "second-bank", "--within", "14d", "--dry-run")
     purged = cardlink(bank, "purge", "second-bank")["issuers"][0]
@@ -91,24 +107,36 @@ def test_runs_that_were_begun_are_finished_or_planned_anew_and_nobody_goes_out_t
     assert [[], []] == [proof["findings"] for proof in proofs]
 
 
-def test_results_of_the_first_layout_which_named_no_file_are_read_and_joined_by_the_ledger(tmp_path: Path) -> None:
+def test_results_of_the_first_layout_which_named_no_file_are_read_and_joined_by_the_ledger(
+    tmp_path: Path,
+) -> None:
     bank = unpacked("first-layout", tmp_path)
 
-    before = cardlink(bank, "submit", "first-bank", "--extract", "first-bank-20240304.csv")  # asks for prior state
+    # asks for prior state
+    before = cardlink(bank, "submit", "first-bank", "--extract", "first-bank-20240304.csv")
     ingested = cardlink(bank, "ingest", "first-bank")
     report = cardlink(bank, "report", run_of(bank, "20240304"))
-    resent = cardlink(bank, "resubmit", run_of(bank, "20240304"), "--errors", "--reason", "once more")
+    resent = cardlink(
+        bank, "resubmit", run_of(bank, "20240304"), "--errors", "--reason", "once more"
+    )
 
     assert before["runs"][0]["already"] is True
-    assert (3, 29) == (ingested["files"], ingested["rows"])  # the copy's files are others, with the same rows
-    assert ("balanced", (30, 12, 8, 0, 10, 0, 0), []) == (report["verdict"], fates(report["rows"]), report["breaks"])
+    # the copy's files are others, with the same rows
+    assert (3, 29) == (ingested["files"], ingested["rows"])
+    assert ("balanced", (30, 12, 8, 0, 10, 0, 0), []) == (
+        report["verdict"],
+        fates(report["rows"]),
+        report["breaks"],
+    )
     assert 8 == resent["counts"]["submitted"]
 
 
 def test_a_document_that_is_changed_has_a_new_version_and_a_store_that_shows_it() -> None:
-    last = {kind: max(map(int, versions)) for kind, versions in TABLE.items() if kind != "summary.json"}
+    last = {
+        kind: max(map(int, versions)) for kind, versions in TABLE.items() if kind != "summary.json"
+    }
 
-    assert {kind: (version, TABLE[kind][str(version)]["fields"]) for kind, version in last.items()} == documents(), (
-        CHANGED
-    )
+    assert {
+        kind: (version, TABLE[kind][str(version)]["fields"]) for kind, version in last.items()
+    } == documents(), CHANGED
     assert [] == [store for store in STORES if not (FIXTURES / f"{store}.tar.xz").is_file()]

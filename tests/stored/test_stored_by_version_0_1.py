@@ -1,7 +1,9 @@
-"""A store written by version 0.1 is read, answered, reported, sent again and purged as it was by that version.
+"""A store written by version 0.1 is read, answered, reported, sent again and purged as it was by
+that version.
 
-Everything goes through the command line, so that these tests hold whatever becomes of the modules below it. Dates of
-the store are years ago, cards expire in 2042: what is expected here holds on any day until then.
+Everything goes through the command line, so that these tests hold whatever becomes of the modules
+below it. Dates of the store are years ago, cards expire in 2042: what is expected here holds on any
+day until then.
 """
 
 from __future__ import annotations
@@ -14,7 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.stored.walk import breaks, cardlink, fates, files, finish, rows_to_upload, states, table, unpacked
+from tests.stored.walk import (
+    breaks,
+    cardlink,
+    fates,
+    files,
+    finish,
+    rows_to_upload,
+    states,
+    table,
+    unpacked,
+)
 
 ANSWERED, AGAIN, WAITING = (
     "first-bank-20240304-5a9a3cf0",
@@ -50,8 +62,14 @@ def bank_in_parts(tmp_path: Path) -> Path:
 
 
 def test_every_run_stands_as_it_stood(bank: Path) -> None:
-    first = {run["run"]: (run["state"], fates(run)) for run in cardlink(bank, "status", "first-bank")["runs"]}
-    second = {run["run"]: (run["state"], fates(run)) for run in cardlink(bank, "status", "second-bank")["runs"]}
+    first = {
+        run["run"]: (run["state"], fates(run))
+        for run in cardlink(bank, "status", "first-bank")["runs"]
+    }
+    second = {
+        run["run"]: (run["state"], fates(run))
+        for run in cardlink(bank, "status", "second-bank")["runs"]
+    }
 
     assert {
         PURGED: ("balanced (purged)", (20, 18, 2, 0, 0, 0, 0)),
@@ -71,11 +89,14 @@ def test_every_run_stands_as_it_stood(bank: Path) -> None:
 
 
 @pytest.mark.slow
-def test_results_that_wait_are_ingested_and_those_of_before_are_not_ingested_again(bank: Path) -> None:
+def test_results_that_wait_are_ingested_and_those_of_before_are_not_ingested_again(
+    bank: Path,
+) -> None:
     first, second = cardlink(bank, "ingest", "first-bank"), cardlink(bank, "ingest", "second-bank")
     again = cardlink(bank, "ingest", "second-bank")
 
-    assert (3, 44, 4) == (first["files"], first["rows"], first["exit_code"])  # with the one that has an open break
+    # with the one that has an open break
+    assert (3, 44, 4) == (first["files"], first["rows"], first["exit_code"])
     assert {
         AGAIN: ("balanced", (15, 12, 3, 0, 0, 0, 0)),
         ANSWERED: ("out of balance", (70, 33, 14, 5, 18, 0, 0)),
@@ -97,14 +118,21 @@ def test_a_result_that_comes_later_joins_what_was_ingested_before(bank: Path) ->
     cardlink(bank, "ingest", "first-bank")
 
     report = cardlink(bank, "report", WAITING)
-    assert ("balanced, answers awaited", (60, 25, 5, 30, 0, 0, 0)) == (report["verdict"], fates(report["rows"]))
+    assert ("balanced, answers awaited", (60, 25, 5, 30, 0, 0, 0)) == (
+        report["verdict"],
+        fates(report["rows"]),
+    )
 
 
 @pytest.mark.slow
-def test_a_report_is_rebuilt_with_its_breaks_what_was_closed_and_what_was_sent_again(bank: Path) -> None:
+def test_a_report_is_rebuilt_with_its_breaks_what_was_closed_and_what_was_sent_again(
+    bank: Path,
+) -> None:
     cardlink(bank, "ingest", "first-bank")
     folder = bank / "store/first-bank/runs" / ANSWERED / "report"
-    before = {name: (folder / f"{name}.csv").read_bytes() for name in ("links", "errors", "rejects")}
+    before = {
+        name: (folder / f"{name}.csv").read_bytes() for name in ("links", "errors", "rejects")
+    }
     for name in before:
         (folder / f"{name}.csv").unlink()
     shutil.rmtree(folder / "rows")
@@ -122,14 +150,18 @@ def test_a_report_is_rebuilt_with_its_breaks_what_was_closed_and_what_was_sent_a
         (one["name"], one["rows"], one["reason"]) for one in report["closed"]
     ]
     assert {"linked": 45, "awaiting": 5, "error": 3, "refused": 17} == report["attempts"]["after"]
-    assert {"card.pan.unsupported": 7, "address.postal_code.other": 3, "cardholder.cuid.unavailable": 4} == {
-        one["code"]: one["rows"] for one in report["reasons"]["partner"]
-    }
+    assert {
+        "card.pan.unsupported": 7,
+        "address.postal_code.other": 3,
+        "cardholder.cuid.unavailable": 4,
+    } == {one["code"]: one["rows"] for one in report["reasons"]["partner"]}
     assert before == {name: (folder / f"{name}.csv").read_bytes() for name in before}
     assert [33, 14, 18] == [len(table(folder / f"{name}.csv")) for name in before]
 
 
-def test_a_run_whose_chunks_were_purged_is_reported_and_one_without_ledger_says_so(bank: Path) -> None:
+def test_a_run_whose_chunks_were_purged_is_reported_and_one_without_ledger_says_so(
+    bank: Path,
+) -> None:
     kept, gone = cardlink(bank, "report", CHUNKS_PURGED), cardlink(bank, "report", PURGED)
 
     assert ("balanced", (20, 18, 2, 0, 0, 0, 0)) == (kept["verdict"], fates(kept["rows"]))
@@ -138,12 +170,32 @@ def test_a_run_whose_chunks_were_purged_is_reported_and_one_without_ledger_says_
 
 
 def test_the_history_of_a_run_has_everything_that_was_done_to_it(bank: Path) -> None:
-    found = {run: cardlink(bank, "history", run)["history"] for run in (ANSWERED, AGAIN, WAITING, KILLED, PURGED)}
+    found = {
+        run: cardlink(bank, "history", run)["history"]
+        for run in (ANSWERED, AGAIN, WAITING, KILLED, PURGED)
+    }
 
     assert {
         ANSWERED: [
-            *("planned", "claimed", "claim given back", "committed", "opened", "manifest written", "held", "uploaded"),
-            *("released", "uploaded", "answered", "answered", "attributed by hand", "break closed", "single"),
+            *(
+                "planned",
+                "claimed",
+                "claim given back",
+                "committed",
+                "opened",
+                "manifest written",
+                "held",
+                "uploaded",
+            ),
+            *(
+                "released",
+                "uploaded",
+                "answered",
+                "answered",
+                "attributed by hand",
+                "break closed",
+                "single",
+            ),
             *("answered", "resubmitted", "overdue"),
         ],
         AGAIN: ["planned", "claimed", "claim given back", "committed", "manifest written"],
@@ -177,7 +229,10 @@ def test_a_cardholder_is_traced_over_resubmission_single_link_and_purged_runs(ba
 
 
 def test_the_look_across_runs_counts_what_is_outstanding(bank: Path) -> None:
-    first, second = cardlink(bank, "reconcile", "first-bank"), cardlink(bank, "reconcile", "second-bank")
+    first, second = (
+        cardlink(bank, "reconcile", "first-bank"),
+        cardlink(bank, "reconcile", "second-bank"),
+    )
 
     told, other = first["issuers"][0], second["issuers"][0]
     assert ("out of balance", (185, 68, 19, 80, 18, 0, 0)) == (told["verdict"], fates(told["rows"]))
@@ -188,7 +243,10 @@ def test_the_look_across_runs_counts_what_is_outstanding(bank: Path) -> None:
         "held or cancelled": (2, 30),
     } == {kind: (one["count"], one["rows"]) for kind, one in told["outstanding"]["missing"].items()}
     assert {"count": 5, "rows": 50} == told["outstanding"]["overdue"]
-    assert ("answers overdue", (105, 37, 8, 7, 0, 0, 53)) == (other["verdict"], fates(other["rows"]))
+    assert ("answers overdue", (105, 37, 8, 7, 0, 0, 53)) == (
+        other["verdict"],
+        fates(other["rows"]),
+    )
     assert [3, 4] == sorted([first["exit_code"], second["exit_code"]])
 
 
@@ -199,11 +257,15 @@ def test_the_outbox_lists_moves_and_gives_out_what_waits(bank: Path, tmp_path: P
     cardlink(bank, "outbox", "uploaded", WAITING, 3)
     after = cardlink(bank, "outbox", "list", "first-bank", "--run", WAITING)["chunks"]
 
-    assert [(AGAIN, 1, "waiting"), (WAITING, 1, "uploaded"), (WAITING, 2, "uploaded"), (WAITING, 3, "held")] == [
-        (chunk["run"], chunk["number"], chunk["state"]) for chunk in before
-    ]
+    assert [
+        (AGAIN, 1, "waiting"),
+        (WAITING, 1, "uploaded"),
+        (WAITING, 2, "uploaded"),
+        (WAITING, 3, "held"),
+    ] == [(chunk["run"], chunk["number"], chunk["state"]) for chunk in before]
     assert [fetched["chunks"][0]["sha256"]] == [
-        hashlib.sha256(path.read_bytes()).hexdigest() for path in (tmp_path / "upload").glob("*.pgp")
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (tmp_path / "upload").glob("*.pgp")
     ]
     assert ["uploaded", "uploaded", "uploaded", "cancelled"] == [chunk["state"] for chunk in after]
 
@@ -212,25 +274,46 @@ def test_the_outbox_lists_moves_and_gives_out_what_waits(bank: Path, tmp_path: P
 def test_breaks_are_closed_opened_again_and_attributions_withdrawn(bank: Path) -> None:
     result = f"card-links-{ANSWERED}-00003-result.csv"
 
-    closed = cardlink(bank, "mend", "close", ANSWERED, "RESULT_SHORT", "chunk 2", "--reason", "confirmed")
-    reopened = cardlink(bank, "mend", "reopen", ANSWERED, "RESULT_SHORT", "chunk 3", "--reason", "it came")
-    withdrawn = cardlink(bank, "mend", "withdraw", "first-bank", result, "--row", 11, "--reason", "wrong row")
+    closed = cardlink(
+        bank, "mend", "close", ANSWERED, "RESULT_SHORT", "chunk 2", "--reason", "confirmed"
+    )
+    reopened = cardlink(
+        bank, "mend", "reopen", ANSWERED, "RESULT_SHORT", "chunk 3", "--reason", "it came"
+    )
+    withdrawn = cardlink(
+        bank, "mend", "withdraw", "first-bank", result, "--row", 11, "--reason", "wrong row"
+    )
 
-    assert [("RESULT_SHORT", "chunk 2", 2)] == [(one["name"], one["place"], one["rows"]) for one in closed["breaks"]]
+    assert [("RESULT_SHORT", "chunk 2", 2)] == [
+        (one["name"], one["place"], one["rows"]) for one in closed["breaks"]
+    ]
     assert ("RESULT_SHORT", "chunk 2") not in breaks(closed["report"])
     assert 1 == breaks(reopened["report"])["RESULT_SHORT", "chunk 3"]
     assert {0, 4} >= {closed["exit_code"], reopened["exit_code"], withdrawn["exit_code"]}
     report = cardlink(bank, "report", ANSWERED)
-    assert ((70, 32, 14, 6, 18, 0, 0), 2) == (fates(report["rows"]), breaks(report)["UNKNOWN_CUID", "chunk 3"])
+    assert ((70, 32, 14, 6, 18, 0, 0), 2) == (
+        fates(report["rows"]),
+        breaks(report)["UNKNOWN_CUID", "chunk 3"],
+    )
 
 
 @pytest.mark.slow
 def test_rows_are_sent_again_once_and_what_is_awaited_only_with_an_override(bank: Path) -> None:
-    would = cardlink(bank, "resubmit", AGAIN, "--errors", "--dry-run")  # as the real one, it ingests first
+    # as the real one, it ingests first
+    would = cardlink(bank, "resubmit", AGAIN, "--errors", "--dry-run")
     refused = cardlink(bank, "resubmit", WAITING, "--missing", "--reason", "no answer")
     sent = cardlink(bank, "resubmit", AGAIN, "--errors", "--reason", "once more")
     repeated = cardlink(bank, "resubmit", AGAIN, "--errors", "--reason", "once more")
-    over = cardlink(bank, "resubmit", WAITING, "--missing", "--reason", "no answer", "--override", "they lost it")
+    over = cardlink(
+        bank,
+        "resubmit",
+        WAITING,
+        "--missing",
+        "--reason",
+        "no answer",
+        "--override",
+        "they lost it",
+    )
 
     assert sent["counts"]["read"] == would["rows"]
     assert (2, True) == (refused["exit_code"], "--override" in refused["message"])
@@ -241,7 +324,9 @@ def test_rows_are_sent_again_once_and_what_is_awaited_only_with_an_override(bank
 
 
 @pytest.mark.slow
-def test_rejects_are_corrected_by_a_template_but_for_those_that_went_out_already(bank: Path) -> None:
+def test_rejects_are_corrected_by_a_template_but_for_those_that_went_out_already(
+    bank: Path,
+) -> None:
     template, merged = bank / "wrong.csv", bank / "mended.csv"
     written = cardlink(bank, "corrections", ANSWERED, "--to", template)
     lines = table(template)
@@ -253,7 +338,9 @@ def test_rejects_are_corrected_by_a_template_but_for_those_that_went_out_already
         writer.writerows(lines)
 
     would = cardlink(bank, "resubmit", ANSWERED, "--corrections", merged, "--dry-run")
-    sent = cardlink(bank, "resubmit", ANSWERED, "--corrections", merged, "--reason", "the branch called")
+    sent = cardlink(
+        bank, "resubmit", ANSWERED, "--corrections", merged, "--reason", "the branch called"
+    )
 
     assert 18 == written["lines"]
     assert 3 == would["rows"] == sent["counts"]["submitted"]
@@ -282,8 +369,14 @@ def test_a_purge_takes_what_is_due_keeps_what_is_open_and_never_a_source(bank: P
     done = cardlink(bank, "purge")
 
     lots = {(lot["run"], lot["part"]) for issuer in would["issuers"] for lot in issuer["lots"]}
-    kept = {one["run"] for issuer in would["issuers"] for one in issuer["kept"] if one["until"] is None}
-    assert DUE == lots == {(lot["run"], lot["part"]) for issuer in done["issuers"] for lot in issuer["lots"]}
+    kept = {
+        one["run"] for issuer in would["issuers"] for one in issuer["kept"] if one["until"] is None
+    }
+    assert (
+        DUE
+        == lots
+        == {(lot["run"], lot["part"]) for issuer in done["issuers"] for lot in issuer["lots"]}
+    )
     assert {ANSWERED, AGAIN, WAITING, CHANGES} == kept
     assert not [key for issuer in would["issuers"] for key in issuer["unknown"]]
     assert sources == files(bank, "first-bank/extracts") | files(bank, "first-bank/results")
@@ -299,7 +392,12 @@ def test_a_run_killed_among_its_chunks_is_finished_with_every_row_once(bank: Pat
 
     assert (50, 39, 11) == tuple(run["counts"][fate] for fate in ("read", "submitted", "rejected"))
     assert {
-        **{"address.first_name.missing": 2, "card.pan.format": 2, "card.pan.missing": 2, "card.pan.luhn": 1},
+        **{
+            "address.first_name.missing": 2,
+            "card.pan.format": 2,
+            "card.pan.missing": 2,
+            "card.pan.luhn": 1,
+        },
         **{"address.country.unknown": 1, "address.postal_code.missing": 1, "card.cvv.format": 1},
         "card.expiration_month.format": 1,
     } == run["reasons"]
@@ -309,7 +407,8 @@ def test_a_run_killed_among_its_chunks_is_finished_with_every_row_once(bank: Pat
 def test_a_run_killed_between_its_turn_and_its_manifest_is_sent_once(bank: Path) -> None:
     run = finish(bank, TURN_TAKEN, "first-bank-20240308.csv")
 
-    assert (True, 49) == (run["run"].startswith(TURN_TAKEN), run["counts"]["submitted"])  # -r2 by another recipe
+    # -r2 by another recipe
+    assert (True, 49) == (run["run"].startswith(TURN_TAKEN), run["counts"]["submitted"])
     assert [15, 15, 15, 4] == rows_to_upload(bank, "first-bank", "20240308")
 
 
@@ -326,8 +425,12 @@ def test_a_run_that_was_planned_only_is_finished(bank: Path) -> None:
 def test_a_portfolio_that_was_planned_only_is_finished_with_what_is_known_now(bank: Path) -> None:
     run = finish(bank, BEGUN, "cards-20240306.txt")
 
-    assert {"card.cvv.missing": 5, "card.link.awaiting": 7, "row.filter.excluded": 6} == run["reasons"]
-    assert (60, 47, 13) == tuple(run["counts"][fate] for fate in ("read", "submitted", "suppressed"))
+    assert {"card.cvv.missing": 5, "card.link.awaiting": 7, "row.filter.excluded": 6} == run[
+        "reasons"
+    ]
+    assert (60, 47, 13) == tuple(
+        run["counts"][fate] for fate in ("read", "submitted", "suppressed")
+    )
     assert [15, 15, 15, 2] == rows_to_upload(bank, "second-bank", "20240306")
 
 
@@ -336,18 +439,30 @@ def test_the_nights_go_on_to_a_balance(bank: Path) -> None:
     missed = cardlink(bank, "backfill", "first-bank", "--from", "2024-03-10", "--to", "2024-03-10")
 
     sent = cardlink(
-        bank, "backfill", "first-bank", "--from", "2024-03-10", "--to", "2024-03-10", "--send", missed["digest"]
+        bank,
+        "backfill",
+        "first-bank",
+        "--from",
+        "2024-03-10",
+        "--to",
+        "2024-03-10",
+        "--send",
+        missed["digest"],
     )
-    answered = cardlink(bank, "simulate", "first-bank", "--secret-key", bank / "portal-secret.asc", "--fail", 0)
+    answered = cardlink(
+        bank, "simulate", "first-bank", "--secret-key", bank / "portal-secret.asc", "--fail", 0
+    )
     ingested = cardlink(bank, "ingest", "first-bank")
 
     assert [("first-bank-20240310.csv", 37, 3)] == [
-        (one["extract"], one["counts"]["submitted"], one["counts"]["rejected"]) for one in missed["missed"]
+        (one["extract"], one["counts"]["submitted"], one["counts"]["rejected"])
+        for one in missed["missed"]
     ]
     assert [] == answered["refused"]
     assert {
         sent["runs"][0]: ("balanced", (40, 37, 0, 0, 3, 0, 0)),
-        WAITING: ("out of balance", (60, 56, 4, 0, 0, 0, 0)),  # the portal was given its cancelled chunk too
+        # the portal was given its cancelled chunk too
+        WAITING: ("out of balance", (60, 56, 4, 0, 0, 0, 0)),
     } == {
         one["run"]: (one["verdict"], fates(one["rows"]))
         for one in ingested["reports"]
@@ -358,25 +473,33 @@ def test_the_nights_go_on_to_a_balance(bank: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_committed_in_parts_is_answered_and_one_begun_in_parts_is_finished(bank_in_parts: Path) -> None:
+def test_a_run_committed_in_parts_is_answered_and_one_begun_in_parts_is_finished(
+    bank_in_parts: Path,
+) -> None:
     ingested = cardlink(bank_in_parts, "ingest", "third-bank")
     run = finish(bank_in_parts, BEGUN_IN_PARTS, "third-bank-20240305.csv")
 
     assert [(IN_PARTS, "balanced", (200, 177, 16, 0, 7, 0, 0))] == [
         (one["run"], one["verdict"], fates(one["rows"])) for one in ingested["reports"]
     ]
-    assert (200, 189, 11) == tuple(run["counts"][fate] for fate in ("read", "submitted", "rejected"))
+    assert (200, 189, 11) == tuple(
+        run["counts"][fate] for fate in ("read", "submitted", "rejected")
+    )
     assert 4 == run["reasons"]["card.pan.format"]
     assert 189 == sum(rows_to_upload(bank_in_parts, "third-bank", "20240305"))
 
 
 def test_a_purge_takes_what_the_workers_of_parts_left_for_each_other(bank_in_parts: Path) -> None:
-    before = [files(bank_in_parts, f"third-bank/runs/{run}/exchanged") for run in (IN_PARTS, BEGUN_IN_PARTS)]
+    before = [
+        files(bank_in_parts, f"third-bank/runs/{run}/exchanged")
+        for run in (IN_PARTS, BEGUN_IN_PARTS)
+    ]
 
     done = cardlink(bank_in_parts, "purge", "third-bank")
 
     assert [4, 4] == [len(names) for names in before]
     assert [] == done["issuers"][0]["unknown"]
     assert [set(), set()] == [
-        files(bank_in_parts, f"third-bank/runs/{run}/exchanged") for run in (IN_PARTS, BEGUN_IN_PARTS)
+        files(bank_in_parts, f"third-bank/runs/{run}/exchanged")
+        for run in (IN_PARTS, BEGUN_IN_PARTS)
     ]

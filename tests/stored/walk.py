@@ -29,7 +29,9 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 def identity(folder: Path, key: str) -> str:
-    """Return the name version 0.1 gave a result file as it lies there: a copy lies under another inode."""
+    """Return the name version 0.1 gave a result file as it lies there: a copy lies under another
+    inode.
+    """
     status = (folder / "store" / key).stat()
     version = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
     return hashlib.sha256(f"{key}|{status.st_size}|{version}".encode()).hexdigest()[:32]
@@ -54,7 +56,10 @@ def fates(run: dict[str, Any]) -> tuple[int, ...]:
 
 def breaks(report: dict[str, Any]) -> dict[tuple[str, str], int]:
     """Return the rows of each break by name and place; notices have no place of their own here."""
-    return {(one["name"], "" if one["notice"] else one["place"]): one["rows"] for one in report["breaks"]}
+    return {
+        (one["name"], "" if one["notice"] else one["place"]): one["rows"]
+        for one in report["breaks"]
+    }
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -68,12 +73,16 @@ def files(folder: Path, below: str) -> set[str]:
 
 
 def finish(folder: Path, run: str, extract: str) -> dict[str, Any]:
-    """Submit the extract of a run that was begun; where that is refused, do what the refusal says."""
+    """Submit the extract of a run that was begun; where that is refused, do what the refusal
+    says.
+    """
     issuer = run.rpartition("-20")[0]
     done = cardlink(folder, "submit", issuer, "--extract", extract)
     if done["exit_code"] == 2:
         assert "--new-run" in done["message"]
-        done = cardlink(folder, "submit", issuer, "--extract", extract, "--new-run", "begun by another version")
+        done = cardlink(
+            folder, "submit", issuer, "--extract", extract, "--new-run", "begun by another version"
+        )
     assert done["exit_code"] == 0
     found: dict[str, Any] = done["runs"][0]
     return found

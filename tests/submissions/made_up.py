@@ -1,4 +1,6 @@
-"""Rules nobody wrote down: made up for a test, each with the same question in plain Python beside its expression."""
+"""Rules nobody wrote down: made up for a test, each with the same question in plain Python beside
+its expression.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ Cells = Mapping[str, str | None]
 LIKELY = (CUID, ADDRESS1, CITY, SUBNATIONAL, POSTAL_CODE, EMAIL, PHONE, FIRST_NAME, LAST_NAME)
 RARE = (NICKNAME, CUSTOMER_KEY, ADDRESS2)  # empty in most rows
 UNUSUAL = ("ß", "€", "Œ", "'", "#", "y")
-SEVERITIES = ("reject", "warn", "luhn", "email")  # the last two are settings: reject and warn unless the issuer says so
+# the last two are settings: reject and warn unless the issuer says so
+SEVERITIES = ("reject", "warn", "luhn", "email")
 LONG_NICKNAME = "a nickname of many words"
 
 
@@ -47,7 +50,9 @@ class MadeUp(NamedTuple):
 
 
 def made_up(seed: int) -> list[MadeUp]:
-    """Return some rules: of one column, of two, of text that is rarely there, and one that narrows another."""
+    """Return some rules: of one column, of two, of text that is rarely there, and one that narrows
+    another.
+    """
     chance = random.Random(seed)
     found = [chance.choice(KINDS)(f"made.up{at}", chance) for at in range(chance.randint(1, 4))]
     return [*found, *_narrowing(chance)] if chance.random() < 0.5 else found
@@ -86,7 +91,12 @@ class Asked:
         self.cuids += frame[CUID].to_list()
         if errors is not None:
             told = " ".join([str(errors), repr(errors.message), *map(str, errors.schema_errors)])
-            cells = {cell for name in columns() for cell in frame[name].to_list() if cell and len(cell) > 4}
+            cells = {
+                cell
+                for name in columns()
+                for cell in frame[name].to_list()
+                if cell and len(cell) > 4
+            }
             self.kept += errors.failure_cases.height
             self.leaked |= {cell for cell in cells if cell in told}
 
@@ -114,7 +124,13 @@ def watched() -> Iterator[Asked]:
 
 def _too_long(name: str, chance: random.Random) -> MadeUp:
     column, most = chance.choice(LIKELY + RARE), chance.randint(4, 24)
-    rule = Rule(f"{name}.long", column, pl.col(column).str.len_chars() <= most, _example(column), _severity(chance))
+    rule = Rule(
+        f"{name}.long",
+        column,
+        pl.col(column).str.len_chars() <= most,
+        _example(column),
+        _severity(chance),
+    )
     return MadeUp(rule, lambda cells: len(cells[column] or "") > most)
 
 
@@ -127,7 +143,9 @@ def _holding(name: str, chance: random.Random) -> MadeUp:
 
 def _there(name: str, chance: random.Random) -> MadeUp:
     column = chance.choice(RARE)
-    rule = Rule(f"{name}.unwanted", column, pl.col(column).is_null(), _example(column), _severity(chance))
+    rule = Rule(
+        f"{name}.unwanted", column, pl.col(column).is_null(), _example(column), _severity(chance)
+    )
     return MadeUp(rule, lambda cells: cells[column] is not None)
 
 
@@ -135,7 +153,9 @@ def _both(name: str, chance: random.Random) -> MadeUp:
     column, other = chance.sample(LIKELY + RARE, 2)
     holds = pl.col(column).is_null() | pl.col(other).is_null() | ~pl.col(other).str.ends_with("n")
     rule = Rule(f"{name}.both", column, holds, _example(column), _severity(chance))
-    return MadeUp(rule, lambda cells: cells[column] is not None and (cells[other] or "").endswith("n"))
+    return MadeUp(
+        rule, lambda cells: cells[column] is not None and (cells[other] or "").endswith("n")
+    )
 
 
 def _alike(name: str, chance: random.Random) -> MadeUp:
@@ -143,16 +163,29 @@ def _alike(name: str, chance: random.Random) -> MadeUp:
     first, second = (pl.col(one).str.slice(0, 1).str.to_lowercase() for one in (column, other))
     rule = Rule(f"{name}.alike", column, first != second, _example(column), _severity(chance))
     return MadeUp(
-        rule, lambda cells: _initial(cells[column]) is not None and _initial(cells[column]) == _initial(cells[other])
+        rule,
+        lambda cells: (
+            _initial(cells[column]) is not None
+            and _initial(cells[column]) == _initial(cells[other])
+        ),
     )
 
 
 def _narrowing(chance: random.Random) -> list[MadeUp]:
-    """Return two rules, the first of which only names some of what breaks the second more precisely."""
+    """Return two rules, the first of which only names some of what breaks the second more
+    precisely.
+    """
     column, most, severity = chance.choice(LIKELY + RARE), chance.randint(4, 12), _severity(chance)
     length = pl.col(column).str.len_chars()
     broad = Rule("made.broad.long", column, length <= most, _example(column), severity)
-    narrow = Rule("made.narrow.longer", column, length <= most + 4, _example(column), severity, narrows=broad.code)
+    narrow = Rule(
+        "made.narrow.longer",
+        column,
+        length <= most + 4,
+        _example(column),
+        severity,
+        narrows=broad.code,
+    )
     return [
         MadeUp(narrow, lambda cells: len(cells[column] or "") > most + 4),
         MadeUp(broad, lambda cells: len(cells[column] or "") > most),
@@ -171,4 +204,10 @@ def _example(column: str) -> dict[str, str | None]:
     return {column: LONG_NICKNAME}
 
 
-KINDS: tuple[Callable[[str, random.Random], MadeUp], ...] = (_too_long, _holding, _there, _both, _alike)
+KINDS: tuple[Callable[[str, random.Random], MadeUp], ...] = (
+    _too_long,
+    _holding,
+    _there,
+    _both,
+    _alike,
+)

@@ -1,4 +1,6 @@
-"""A name that was committed with other content is held, with what each way of going on would send."""
+"""A name that was committed with other content is held, with what each way of going on would
+send.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,18 @@ NAME = "bank-20261120.csv"
 
 
 def rows(*cuids: str, **changes: str) -> bytes:
-    """Return an extract of these cardholders, one card each; `changes` give another expiration year by cuid."""
+    """Return an extract of these cardholders, one card each; `changes` give another expiration year
+    by cuid.
+    """
     years = {cuid: {YEAR: changes[cuid]} if cuid in changes else {} for cuid in cuids}
     pans = ("4242424242424242", "4111111111111111", "5555555555554444")
     return portal_csv(
-        portal_rows(*({CUID: cuid, "service_card.pan": pans[ord(cuid) % 3], **years[cuid]} for cuid in cuids))
+        portal_rows(
+            *(
+                {CUID: cuid, "service_card.pan": pans[ord(cuid) % 3], **years[cuid]}
+                for cuid in cuids
+            )
+        )
     )
 
 
@@ -43,8 +52,12 @@ def test_it_tells_what_is_the_same_new_and_gone_and_what_each_way_on_sends(tmp_p
     error = held(bench, rows("b", "c", "d", "e", "f", d="31"))
 
     assert 3 == error.exit_code
-    assert f"run {run}, committed under that name: 2 rows are the same, 3 new, 2 gone." in str(error)
-    assert f"`cardlink submit bank --extract {NAME} --open changed-extract` sends 3 rows" in str(error)
+    assert f"run {run}, committed under that name: 2 rows are the same, 3 new, 2 gone." in str(
+        error
+    )
+    assert f"`cardlink submit bank --extract {NAME} --open changed-extract` sends 3 rows" in str(
+        error
+    )
     assert f"`cardlink dismiss bank {NAME} --reason WHY` sends none" in str(error)
 
 
@@ -59,7 +72,9 @@ def test_nothing_is_planned_or_sealed_of_an_extract_that_is_held(tmp_path: Path)
     assert before == bench.snapshot()
 
 
-def test_the_opened_gate_commits_it_and_the_next_change_is_compared_with_that(tmp_path: Path) -> None:
+def test_the_opened_gate_commits_it_and_the_next_change_is_compared_with_that(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     first = bench.submit(bench.drop_bytes(rows("a", "b"), NAME)).manifest.run
 
@@ -68,18 +83,25 @@ def test_the_opened_gate_commits_it_and_the_next_change_is_compared_with_that(tm
     back = bench.submit(bench.drop_bytes(rows("a", "b"), NAME))
 
     assert second.remarks == (f"bank/extracts/{NAME} had other content before, in run {first}",)
-    assert f"run {second.manifest.run}, committed under that name: 1 rows are the same, 1 new, 1 gone" in str(error)
+    assert (
+        f"run {second.manifest.run}, committed under that name: 1 rows are the same, 1 new, 1 gone"
+        in str(error)
+    )
     assert (True, first) == (back.already, back.manifest.run)
 
 
 @pytest.mark.parametrize("portfolio", [False, True])
-def test_an_issuer_whose_files_share_one_name_says_so_and_nothing_is_held(tmp_path: Path, portfolio: bool) -> None:
+def test_an_issuer_whose_files_share_one_name_says_so_and_nothing_is_held(
+    tmp_path: Path, portfolio: bool
+) -> None:
     bench = local_bench(tmp_path, full_portfolio=portfolio)
     bench.submit(bench.drop_bytes(rows("a", "b"), "cards.csv"))
     bench.drop_bytes(rows("a", "b", "c"), "cards.csv")
     with pytest.raises(ChangedExtractError):
         bench.submit("cards.csv")
-    settled = replace(bench, issuer=issuer(full_portfolio=portfolio, source={"same_name": "replace"}))
+    settled = replace(
+        bench, issuer=issuer(full_portfolio=portfolio, source={"same_name": "replace"})
+    )
 
     done = settled.submit("cards.csv")
 

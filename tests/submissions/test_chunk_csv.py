@@ -36,7 +36,9 @@ def test_the_header_is_interface_2_6_and_nulls_are_empty_not_quoted() -> None:
     written = write_chunk(lines(rows, columns()), default_header()).decode().split("\n")
 
     assert written[0] == ",".join(columns())
-    assert written[1].startswith("c-1,4242424242424242,29,11,Ada Byron,,123,,,1 Main St,,Boston,MA,US,02108,,,Ada")
+    assert written[1].startswith(
+        "c-1,4242424242424242,29,11,Ada Byron,,123,,,1 Main St,,Boston,MA,US,02108,,,Ada"
+    )
     assert written[2] == ""
 
 

@@ -47,14 +47,24 @@ def test_the_table_is_sha256_for_every_cvv(cvvs: list[str]) -> None:
 def test_a_missing_cvv_stays_empty_and_a_given_hash_stays() -> None:
     given_hash = hashed("042")
 
-    rows = hash_cvv(portal_rows({CVV: None}, {CVV: None, CVV_HASH: given_hash}, {CVV: "042", CVV_HASH: given_hash}))
+    rows = hash_cvv(
+        portal_rows(
+            {CVV: None}, {CVV: None, CVV_HASH: given_hash}, {CVV: "042", CVV_HASH: given_hash}
+        )
+    )
 
     assert [None, given_hash, given_hash] == rows[CVV_HASH].to_list()
     assert 3 == rows[CVV].null_count()
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.none() | st.text(max_size=4), st.none() | st.just(hashed("042"))), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.none() | st.text(max_size=4), st.none() | st.just(hashed("042"))),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_of_cvv_and_hash_at_most_one_leaves_us(cells: list[tuple[str | None, str | None]]) -> None:
     rows = hash_cvv(portal_rows(*({CVV: cvv, CVV_HASH: given_hash} for cvv, given_hash in cells)))
 
@@ -69,7 +79,11 @@ def test_what_is_no_cvv_is_never_hashed(cvv: str) -> None:
 
 
 def verdicts_on_hashes(rows: pl.DataFrame) -> pl.DataFrame:
-    return validate(rows, date(2026, 11, 20), RuleSettings()).filter(column=CVV_HASH).select("row", "column", "code")
+    return (
+        validate(rows, date(2026, 11, 20), RuleSettings())
+        .filter(column=CVV_HASH)
+        .select("row", "column", "code")
+    )
 
 
 DIGEST = sha256(b"918").digest()

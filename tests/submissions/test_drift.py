@@ -47,7 +47,9 @@ def extract(rows: int, seed: int = 0) -> pl.DataFrame:
     out = BytesIO()
     write_sample(out, rows, as_of=DAY, bad=seed % 4 / 100, seed=seed)
     cells = pl.read_csv(out.getvalue(), infer_schema=False).with_row_index("row", 1)
-    return cells.select(pl.col("row").cast(pl.UInt32), pl.col("row").alias("line"), pl.exclude("row"))
+    return cells.select(
+        pl.col("row").cast(pl.UInt32), pl.col("row").alias("line"), pl.exclude("row")
+    )
 
 
 def profile(rows: pl.DataFrame, block: int = 20_000) -> Profile:
@@ -61,7 +63,9 @@ def profile(rows: pl.DataFrame, block: int = 20_000) -> Profile:
 @cache
 def usual(rows: int = 1000) -> tuple[Night, ...]:
     """Return ten usual nights of that size."""
-    return tuple(Night(DAY + timedelta(seed), rows, profile(extract(rows, seed))) for seed in range(10, 20))
+    return tuple(
+        Night(DAY + timedelta(seed), rows, profile(extract(rows, seed))) for seed in range(10, 20)
+    )
 
 
 def half(column: str) -> list[pl.Expr]:
@@ -78,7 +82,8 @@ def odd(rows: int = 1000) -> Profile:
 
 
 @pytest.mark.parametrize(
-    "rows", [200, pytest.param(2000, marks=pytest.mark.slow), pytest.param(20_000, marks=pytest.mark.slow)]
+    "rows",
+    [200, pytest.param(2000, marks=pytest.mark.slow), pytest.param(20_000, marks=pytest.mark.slow)],
 )
 def test_thirty_usual_nights_of_half_to_one_and_a_half_the_size_raise_nothing(rows: int) -> None:
     nights: list[Night] = []
@@ -98,31 +103,57 @@ def test_thirty_usual_nights_of_half_to_one_and_a_half_the_size_raise_nothing(ro
     [
         (half(EMAIL), {EMAIL: "filled in 50% of the rows, usually 100%"}),
         (half(NICKNAME), {NICKNAME: "filled in 1[5-9]% of the rows, usually 3[2-5]%"}),
-        (exchanged(FIRST_NAME, LAST_NAME), {FIRST_NAME: ".*longer than", LAST_NAME: ".*longer than"}),
+        (
+            exchanged(FIRST_NAME, LAST_NAME),
+            {FIRST_NAME: ".*longer than", LAST_NAME: ".*longer than"},
+        ),
         (exchanged(CITY, ADDRESS1), {CITY: "", ADDRESS1: ""}),
         (
             exchanged(MONTH, YEAR),
-            {MONTH: "spread over about [45] values, usually 12", YEAR: "spread over about 12 values"},
+            {
+                MONTH: "spread over about [45] values, usually 12",
+                YEAR: "spread over about 12 values",
+            },
         ),
-        (exchanged(CUID, PHONE), {CUID: "100% .* form 9-9-9 .* usually 0%", PHONE: "0% .* form 9-9-9 .* usually 100%"}),
-        ([pl.concat_str(pl.lit("20"), YEAR).alias(YEAR)], {YEAR: "100% .* longer than [23] characters, usually 0%"}),
+        (
+            exchanged(CUID, PHONE),
+            {CUID: "100% .* form 9-9-9 .* usually 0%", PHONE: "0% .* form 9-9-9 .* usually 100%"},
+        ),
+        (
+            [pl.concat_str(pl.lit("20"), YEAR).alias(YEAR)],
+            {YEAR: "100% .* longer than [23] characters, usually 0%"},
+        ),
         ([pl.col(PHONE).str.replace_all("-", ".")], {PHONE: r".* form 9[.-]9[.-]9 "}),
         (
-            [pl.when(pl.col("row") % 10 < 3).then("555555" + pl.col(PAN).str.slice(6)).otherwise(PAN).alias(PAN)],
-            {PAN: "3[01]% of the cards begin with 555555, usually 0%|70% of the cards begin with 400000"},
+            [
+                pl.when(pl.col("row") % 10 < 3)
+                .then("555555" + pl.col(PAN).str.slice(6))
+                .otherwise(PAN)
+                .alias(PAN)
+            ],
+            {
+                PAN: "3[01]% of the cards begin with 555555, usually 0%|70% of the cards begin with 400000"
+            },
         ),
-        ([pl.concat_str(LAST_NAME, pl.lit("berg"), LAST_NAME).alias(LAST_NAME)], {LAST_NAME: ".*% .* longer than"}),
+        (
+            [pl.concat_str(LAST_NAME, pl.lit("berg"), LAST_NAME).alias(LAST_NAME)],
+            {LAST_NAME: ".*% .* longer than"},
+        ),
         ([pl.lit("Boston").alias(CITY)], {CITY: "spread over about 1 values, usually 36"}),
         ([], {}),
     ],
 )
-def test_a_night_that_departs_says_which_column_and_how(change: list[pl.Expr], named: dict[str, str]) -> None:
+def test_a_night_that_departs_says_which_column_and_how(
+    change: list[pl.Expr], named: dict[str, str]
+) -> None:
     rows = extract(1000, 20).with_columns(change)
 
     found = departures(profile(rows), usual(), LIMIT)
 
     assert {one.partition(": ")[0] for one in found} == named.keys()
-    assert all(re.match(named[column], how) for column, _, how in (one.partition(": ") for one in found))
+    assert all(
+        re.match(named[column], how) for column, _, how in (one.partition(": ") for one in found)
+    )
 
 
 def test_a_few_rows_prove_nothing() -> None:
@@ -172,15 +203,21 @@ def test_a_profile_is_the_same_however_the_extract_is_cut_into_blocks(block: int
 
 def test_a_profile_holds_no_cell() -> None:
     rows = extract(300).with_columns(exchanged(NICKNAME, PAN))
-    cells = {cell for column in rows.drop("row", "line") for cell in column.drop_nulls() if len(cell) > 3}
+    cells = {
+        cell for column in rows.drop("row", "line") for cell in column.drop_nulls() if len(cell) > 3
+    }
 
     found = profile(rows)
 
     text = canonical(found).decode()
     assert [cell for cell in cells if cell in text] == []
-    assert {sign for one in found.columns.values() for form in one.forms for sign in form if sign.isalnum()} == set(
-        "A9X"
-    )
+    assert {
+        sign
+        for one in found.columns.values()
+        for form in one.forms
+        for sign in form
+        if sign.isalnum()
+    } == set("A9X")
     assert found.bins == found.columns[CVV].forms == found.columns[CVV_HASH].forms == {}
 
 
@@ -198,7 +235,11 @@ def settled(bench: Bench) -> Bench:
 
 def told(bench: Bench) -> Sequence[tuple[str, bool]]:
     """Watch; return what opened and closed."""
-    return [(change.alert.text, change.opened) for change in watch(bench.context) if change.alert.kind == "drift"]
+    return [
+        (change.alert.text, change.opened)
+        for change in watch(bench.context)
+        if change.alert.kind == "drift"
+    ]
 
 
 def test_a_night_that_departs_is_told_and_closes_with_the_next_usual_one(tmp_path: Path) -> None:
@@ -218,7 +259,9 @@ def test_a_night_that_departs_is_told_and_closes_with_the_next_usual_one(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(tmp_path: Path) -> None:
+def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(
+    tmp_path: Path,
+) -> None:
     limits = {"max_reject_rate": 0.5, "drift": "refuse"}
     bench = settled(replace(local_bench(tmp_path), issuer=issuer(limits=limits)))
     name = drop(bench, 6, extract(80, 6).with_columns(half(EMAIL)))
@@ -229,6 +272,8 @@ def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(tmp
     committed = bench.submit(name, opened=["drift"])
 
     assert rehearsed.refused == str(refused.value)
-    assert f"{EMAIL}: filled in 50% of the rows, usually 100%. Nothing was committed." in str(refused.value)
+    assert f"{EMAIL}: filled in 50% of the rows, usually 100%. Nothing was committed." in str(
+        refused.value
+    )
     assert not committed.already
     assert told(bench) == []

@@ -1,4 +1,6 @@
-"""Duplicates: a repeat is found wherever it stands, the first of its kind is sent, memory stays small."""
+"""Duplicates: a repeat is found wherever it stands, the first of its kind is sent, memory stays
+small.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def read_markers(seen: Table, rows: pl.DataFrame, rules: RuleSettings = DEFAULT)
 
 
 def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> None:
-    rows = block({CUID: "a"}, {CUID: "a"}, {CUID: "a", CITY: "Salem"}, {CUID: "b"}, {CUID: "a", PAN: MASTER})
+    rows = block(
+        {CUID: "a"}, {CUID: "a"}, {CUID: "a", CITY: "Salem"}, {CUID: "b"}, {CUID: "a", PAN: MASTER}
+    )
 
     marks = read_markers(Table(0), rows)
 
@@ -57,11 +61,17 @@ def test_rows_whose_cuid_we_made_repeat_by_their_content() -> None:
 
     marks = read_markers(Table(0), rows)
 
-    assert [(2, "row.content.repeated"), (3, "card.pan.repeated")] == marks.select("row", "code").rows()
+    assert [(2, "row.content.repeated"), (3, "card.pan.repeated")] == marks.select(
+        "row", "code"
+    ).rows()
 
 
-@pytest.mark.parametrize(("severity", "expected"), [("reject", ["reject"]), ("warn", ["warn"]), ("off", [])])
-def test_a_setting_decides_about_a_card_under_another_cuid(severity: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("severity", "expected"), [("reject", ["reject"]), ("warn", ["warn"]), ("off", [])]
+)
+def test_a_setting_decides_about_a_card_under_another_cuid(
+    severity: str, expected: list[str]
+) -> None:
     rules = RuleSettings.model_validate({"other_cuid": severity})
 
     marks = read_markers(Table(0), block({CUID: "a"}, {CUID: "b"}), rules)
@@ -72,18 +82,26 @@ def test_a_setting_decides_about_a_card_under_another_cuid(severity: str, expect
 def test_a_block_without_rows_marks_nothing() -> None:
     marks = read_markers(Table(0), block())
 
-    assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(marks.schema)
+    assert {
+        "row": pl.UInt32,
+        "column": pl.String,
+        "code": pl.String,
+        "severity": pl.String,
+    } == dict(marks.schema)
     assert 0 == marks.height
 
 
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(
-        st.tuples(st.sampled_from("abc"), st.sampled_from([VISA, MASTER]), st.sampled_from("xy")), max_size=25
+        st.tuples(st.sampled_from("abc"), st.sampled_from([VISA, MASTER]), st.sampled_from("xy")),
+        max_size=25,
     ),
     cut=st.integers(0, 25),
 )
-def test_marks_are_what_a_plain_set_says_however_the_blocks_are_cut(rows: list[tuple[str, str, str]], cut: int) -> None:
+def test_marks_are_what_a_plain_set_says_however_the_blocks_are_cut(
+    rows: list[tuple[str, str, str]], cut: int
+) -> None:
     frame = block(*({CUID: cuid, PAN: pan, CITY: city} for cuid, pan, city in rows))
     seen = Table(0)
 
@@ -93,12 +111,16 @@ def test_marks_are_what_a_plain_set_says_however_the_blocks_are_cut(rows: list[t
 
 
 def by_hand(rows: list[tuple[str, str, str]]) -> list[tuple[int, str]]:
-    """Mark rows with dictionaries; a repeat's content is held against the first row of its cuid and card."""
+    """Mark rows with dictionaries; a repeat's content is held against the first row of its cuid and
+    card.
+    """
     first: dict[tuple[str, str], str] = {}
     marks = []
     for at, (cuid, pan, city) in enumerate(rows, 1):
         if (cuid, pan) in first:
-            marks.append((at, "row.content.repeated" if first[cuid, pan] == city else "card.pan.repeated"))
+            marks.append(
+                (at, "row.content.repeated" if first[cuid, pan] == city else "card.pan.repeated")
+            )
         elif any(pan == known for _, known in first):
             marks.append((at, "card.pan.other_cuid"))
         first.setdefault((cuid, pan), city)
@@ -114,7 +136,8 @@ def test_a_table_that_grows_forgets_nothing() -> None:
     keys, tags = keys_of(3 * BLOCK, 1), np.arange(3 * BLOCK, dtype=np.uint32)
 
     fresh = [
-        table.add(keys[at : at + BLOCK], tags[at : at + BLOCK]).repeated.sum() for at in range(0, len(keys), BLOCK)
+        table.add(keys[at : at + BLOCK], tags[at : at + BLOCK]).repeated.sum()
+        for at in range(0, len(keys), BLOCK)
     ]
     again = table.add(keys, tags)
 

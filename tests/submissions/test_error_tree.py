@@ -22,7 +22,11 @@ def below(kind: type[CardlinkError]) -> list[type[CardlinkError]]:
 def all_errors() -> dict[str, type[CardlinkError]]:
     for module in pkgutil.walk_packages(flows.__path__, "flows."):
         importlib.import_module(module.name)
-    return {one.__name__: one for one in below(CardlinkError) if one.__module__.startswith("flows.") and one.message}
+    return {
+        one.__name__: one
+        for one in below(CardlinkError)
+        if one.__module__.startswith("flows.") and one.message
+    }
 
 
 ERRORS = all_errors()
@@ -33,7 +37,9 @@ def example(kind: type[CardlinkError]) -> CardlinkError:
 
 
 @pytest.mark.parametrize("kind", ERRORS.values())
-def test_an_error_is_a_message_and_a_next_step_without_a_constructor_of_its_own(kind: type[CardlinkError]) -> None:
+def test_an_error_is_a_message_and_a_next_step_without_a_constructor_of_its_own(
+    kind: type[CardlinkError],
+) -> None:
     shown = str(example(kind))
 
     assert kind.message.endswith((".", "?"))
@@ -54,7 +60,12 @@ def test_an_error_survives_a_pickle_and_the_boundary_of_a_step(kind: type[Cardli
         guarded(step)()
 
     for one in (pickled, crossed.value):
-        assert (kind, error.fields, str(error), error.args) == (type(one), one.fields, str(one), one.args)
+        assert (kind, error.fields, str(error), error.args) == (
+            type(one),
+            one.fields,
+            str(one),
+            one.args,
+        )
     assert crossed.value is not error
 
 
@@ -71,7 +82,9 @@ def test_fields_too_many_or_too_few_are_refused_at_once(kind: type[CardlinkError
 
 
 def raised(path: Path) -> list[tuple[int, str, list[str | None]]]:
-    """Return line, class and keywords of every construction in a file; a positional argument counts as None."""
+    """Return line, class and keywords of every construction in a file; a positional argument counts
+    as None.
+    """
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     named = [(one, getattr(one.func, "id", getattr(one.func, "attr", ""))) for one in calls]
     return [
@@ -86,5 +99,9 @@ def test_every_place_that_makes_an_error_names_exactly_its_fields() -> None:
 
     made = [(file, *one) for file in files for one in raised(file)]
 
-    assert [(file.name, at, name) for file, at, name, words in made if {*words} != fields_of(ERRORS[name])] == []
+    assert [
+        (file.name, at, name)
+        for file, at, name, words in made
+        if {*words} != fields_of(ERRORS[name])
+    ] == []
     assert len(made) > 100

@@ -1,4 +1,6 @@
-"""Whole nights on extracts as issuers really send them: in every dialect, and damaged in every way."""
+"""Whole nights on extracts as issuers really send them: in every dialect, and damaged in every
+way.
+"""
 
 import gzip
 from collections.abc import Callable, Iterator
@@ -38,15 +40,21 @@ def sample(dialect: Dialect) -> bytes:
 
 def sealed(data: bytes) -> bytes:
     key = keys.sound(copy=2)
-    with GpgSealer([key.public], [key.fingerprint], armor=True, compression="zip", today=DAY) as sealer:
+    with GpgSealer(
+        [key.public], [key.fingerprint], armor=True, compression="zip", today=DAY
+    ) as sealer:
         return sealer.seal([Plain("extract.csv", data)])[0].data
 
 
 def in_other_columns(data: bytes) -> bytes:
-    """Return the extract under other header names, in another order, with one MMYY column for the expiry."""
+    """Return the extract under other header names, in another order, with one MMYY column for the
+    expiry.
+    """
     rows = pl.read_csv(BytesIO(data), infer_schema=False)
     expiry = (pl.col(MONTH) + pl.col(YEAR)).alias("EXP")
-    named = rows.select(expiry, *[pl.col(name).alias(theirs(name)) for name in reversed(rows.columns)])
+    named = rows.select(
+        expiry, *[pl.col(name).alias(theirs(name)) for name in reversed(rows.columns)]
+    )
     return named.drop(theirs(MONTH), theirs(YEAR)).write_csv().encode()
 
 
@@ -105,7 +113,8 @@ def test_the_same_extract_in_every_dialect_gives_the_same_chunks(tmp_path: Path)
     assert {name: chunks for name, chunks in found.items() if chunks != expected} == {}
 
 
-KINDS = sorted(damaged.every_kind(), key=lambda kind: crc32(kind.kind.encode()))  # some of every sort come first
+# some of every sort come first
+KINDS = sorted(damaged.every_kind(), key=lambda kind: crc32(kind.kind.encode()))
 
 
 def tried(context: IssuerContext, name: str) -> Checked | CardlinkError:
@@ -124,7 +133,9 @@ def cells(data: bytes) -> set[str]:
     """Return what of a damaged extract must never be said: its longer cells that are no header."""
     header = set(columns())
     text = data.decode("utf-8", "replace").replace("\x00", "")
-    return {cell for line in text.splitlines() for cell in line.split(",") if len(cell) > 7} - header
+    return {
+        cell for line in text.splitlines() for cell in line.split(",") if len(cell) > 7
+    } - header
 
 
 @pytest.mark.parametrize("kind", quick(40, KINDS), ids=lambda kind: kind.kind.replace(" ", "-"))
@@ -141,7 +152,8 @@ def test_a_damaged_extract_is_counted_row_by_row_or_refused_whole_and_no_cell_is
     if isinstance(told, Checked):
         assert (told.counts.read, fates(told)) == (kind.accepted + len(kind.refused),) * 2
     else:
-        assert isinstance(told, (kind.error or NotOurHeaders, TruncatedError))  # a message without its end is cut
+        # a message without its end is cut
+        assert isinstance(told, (kind.error or NotOurHeaders, TruncatedError))
     said = f"{told} {told!r}"
     assert [cell for cell in cells(kind.data) if cell in said] == []
 
@@ -153,7 +165,9 @@ def doubled(change: Callable[[pl.DataFrame], pl.DataFrame]) -> bytes:
 
 def test_an_extract_out_of_a_spreadsheet_is_refused_with_one_message(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
-    name = bench.drop_bytes(doubled(lambda rows: rows.with_columns(pl.lit("4.24242E+15").alias(PAN))))
+    name = bench.drop_bytes(
+        doubled(lambda rows: rows.with_columns(pl.lit("4.24242E+15").alias(PAN)))
+    )
 
     with pytest.raises(CardlinkError, match="spreadsheet") as error:
         bench.submit(name)
@@ -163,12 +177,16 @@ def test_an_extract_out_of_a_spreadsheet_is_refused_with_one_message(tmp_path: P
 
 def test_zips_that_lost_their_zeros_are_repaired_and_counted(tmp_path: Path) -> None:
     whole = local_bench(tmp_path / "whole")
-    with_zeros = doubled(lambda rows: rows.filter(pl.col("service_card.address.postal_code").str.starts_with("0")))
+    with_zeros = doubled(
+        lambda rows: rows.filter(pl.col("service_card.address.postal_code").str.starts_with("0"))
+    )
     sent = whole.submit(whole.drop_bytes(with_zeros)).manifest
     lost = local_bench(tmp_path / "lost")
     shorter = pl.col("service_card.address.postal_code").str.strip_chars_start("0")
     without = doubled(
-        lambda rows: rows.filter(pl.col("service_card.address.postal_code").str.starts_with("0")).with_columns(shorter)
+        lambda rows: rows.filter(
+            pl.col("service_card.address.postal_code").str.starts_with("0")
+        ).with_columns(shorter)
     )
 
     repaired = lost.submit(lost.drop_bytes(without)).manifest
@@ -178,18 +196,24 @@ def test_zips_that_lost_their_zeros_are_repaired_and_counted(tmp_path: Path) -> 
 
 
 def test_rows_the_filter_leaves_out_are_suppressed_and_counted(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, columns={name: name for name in columns()}, filter={COUNTRY: ["US", "us", "USA"]})
+    bench = local_bench(
+        tmp_path, columns={name: name for name in columns()}, filter={COUNTRY: ["US", "us", "USA"]}
+    )
     extract = bench.drop(100)
     source = pl.read_csv(BytesIO(bench.content(f"bank/extracts/{extract}")), infer_schema=False)
 
     counts = bench.submit(extract).manifest.counts
 
-    assert counts.suppressed == source.filter(~pl.col(COUNTRY).is_in(["US", "us", "USA"])).height > 0
+    assert (
+        counts.suppressed == source.filter(~pl.col(COUNTRY).is_in(["US", "us", "USA"])).height > 0
+    )
     assert counts.read == 100
 
 
 def test_a_missing_column_is_named_with_the_nearest_headers(tmp_path: Path) -> None:
-    changed = issuer(columns={**{name: name for name in columns()}, CITY: "service_card.address.town"})
+    changed = issuer(
+        columns={**{name: name for name in columns()}, CITY: "service_card.address.town"}
+    )
     bench = replace(local_bench(tmp_path), issuer=changed)
 
     with pytest.raises(CardlinkError) as error:

@@ -54,7 +54,9 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         (night(seen=100), None),
     ],
 )
-def test_a_gate_that_does_not_hold_refuses_the_run(tried: Built, refused: type[Exception] | None) -> None:
+def test_a_gate_that_does_not_hold_refuses_the_run(
+    tried: Built, refused: type[Exception] | None
+) -> None:
     found = next(refusals(tried, bank()), None)
 
     assert type(found) is (refused or type(None))
@@ -85,6 +87,9 @@ def test_an_opened_gate_lets_the_run_pass() -> None:
 def test_rows_seen_before_refuse_a_run_above_the_share_an_issuer_allows(
     settings: dict[str, Any], seen: int, refused: bool
 ) -> None:
-    found = [next(refusals(night(seen=seen), bank(**settings), opened), None) for opened in ((), ("seen-before",))]
+    found = [
+        next(refusals(night(seen=seen), bank(**settings), opened), None)
+        for opened in ((), ("seen-before",))
+    ]
 
     assert [SeenBeforeError if refused else type(None), type(None)] == [type(one) for one in found]

@@ -1,4 +1,6 @@
-"""Between ordinary extracts no card is sent twice: a row whose card has or awaits a link rests, and that is said."""
+"""Between ordinary extracts no card is sent twice: a row whose card has or awaits a link rests, and
+that is said.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,21 @@ from tests.submissions.test_publish import failing
 
 
 def bank(folder: Path, *cuids: str, **settings: Any) -> Population:
-    """Return an issuer of ordinary extracts, with one answered night of these cardholders behind it."""
-    place = town(folder, *cuids, settings={"full_portfolio": False, "limits": {"max_row_jump": 9.0}, **settings})
+    """Return an issuer of ordinary extracts, with one answered night of these cardholders behind
+    it.
+    """
+    place = town(
+        folder,
+        *cuids,
+        settings={"full_portfolio": False, "limits": {"max_row_jump": 9.0}, **settings},
+    )
     place.dated = True
     return place
 
 
-def test_a_row_of_an_earlier_night_rests_while_its_card_awaits_a_link_and_while_it_has_one(tmp_path: Path) -> None:
+def test_a_row_of_an_earlier_night_rests_while_its_card_awaits_a_link_and_while_it_has_one(
+    tmp_path: Path,
+) -> None:
     place = bank(tmp_path)
     place.settle("a", "b")
     first = place.night()
@@ -50,7 +60,9 @@ def test_a_row_of_an_earlier_night_rests_while_its_card_awaits_a_link_and_while_
     assert [({"a", "b"}, {}), ({"c"}, awaited), (set(), standing)] == found
 
 
-def test_a_card_goes_again_once_its_link_has_ended_and_not_on_the_day_before(tmp_path: Path) -> None:
+def test_a_card_goes_again_once_its_link_has_ended_and_not_on_the_day_before(
+    tmp_path: Path,
+) -> None:
     place = bank(tmp_path, "a")
     last_day = place.night(60)
     day_after = place.night()
@@ -67,7 +79,9 @@ def test_an_extract_of_an_older_date_is_judged_by_the_links_that_live_today(tmp_
     assert {"a"} == place.sent(place.bench.submit(name))
 
 
-def test_a_row_that_the_partner_refused_goes_again_and_so_does_one_whose_chunk_was_cancelled(tmp_path: Path) -> None:
+def test_a_row_that_the_partner_refused_goes_again_and_so_does_one_whose_chunk_was_cancelled(
+    tmp_path: Path,
+) -> None:
     place = bank(tmp_path)
     place.settle("a", "b")
     place.night()
@@ -105,12 +119,18 @@ def test_a_reissued_card_goes_out_where_a_column_tells_it(tmp_path: Path) -> Non
 
     def night(sequence: str) -> set[str]:
         place.day += timedelta(days=1)
-        head, *rows = portal_csv(portal_rows({CUID: "a", NICKNAME: str(place.day)})).decode().splitlines()
+        head, *rows = (
+            portal_csv(portal_rows({CUID: "a", NICKNAME: str(place.day)})).decode().splitlines()
+        )
         lines = [f"{head},SEQ", *(f"{row},{sequence}" for row in rows)]
-        name = place.bench.drop_bytes("\n".join([*lines, ""]).encode(), f"bank-{place.day:%Y%m%d}.csv")
+        name = place.bench.drop_bytes(
+            "\n".join([*lines, ""]).encode(), f"bank-{place.day:%Y%m%d}.csv"
+        )
         return place.sent(place.bench.submit(name))
 
-    assert [{"a"}, set(), {"a"}, set(), set()] == [night(sequence) for sequence in ("1", "1", "2", "2", "1")]
+    assert [{"a"}, set(), {"a"}, set(), set()] == [
+        night(sequence) for sequence in ("1", "1", "2", "2", "1")
+    ]
 
 
 def test_rows_without_a_cuid_are_known_by_what_they_say(tmp_path: Path) -> None:
@@ -174,7 +194,9 @@ def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_ac
 
     assert twice == facts["active_twice"]
     assert bool(twice) == ("active in 2 runs" in status.stands)
-    assert 1 + twice == len(place.bench.content("bank/reconciliation/active-twice.csv").splitlines())
+    assert 1 + twice == len(
+        place.bench.content("bank/reconciliation/active-twice.csv").splitlines()
+    )
 
 
 @pytest.mark.slow
@@ -186,7 +208,9 @@ def test_a_renewed_card_is_not_counted_as_sent_twice(tmp_path: Path) -> None:
     assert 0 == reconcile_runs(place.bench.context)["active_twice"]
 
 
-def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(tmp_path: Path) -> None:
+def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(
+    tmp_path: Path,
+) -> None:
     place = bank(tmp_path, "a")
     place.settle("b")
     place.day += timedelta(days=1)
@@ -204,18 +228,26 @@ def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(t
     assert 1 == len(place.bench.report(done.run, "rejects.csv").splitlines())
 
 
-def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_meanwhile(tmp_path: Path) -> None:
+def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_meanwhile(
+    tmp_path: Path,
+) -> None:
     place = bank(tmp_path)
     place.settle("a", "b")
     extract = place.drop()
     with pytest.raises(PartialRunError):
-        failing(place.bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
-    place.bench.submit(place.bench.drop_bytes(portal_csv(portal_rows({CUID: "b"})), "other-20261120.csv"))
+        failing(place.bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(
+            extract
+        )
+    place.bench.submit(
+        place.bench.drop_bytes(portal_csv(portal_rows({CUID: "b"})), "other-20261120.csv")
+    )
 
     done = place.bench.submit(extract)
 
     assert {"a"} == place.sent(done)
     assert 2 == len(committed(place.bench))
     states = {one.run: one.state for one in run_statuses(place.bench.store, "bank")}
-    assert {"replaced by a later run"} == {state for run, state in states.items() if run not in committed(place.bench)}
+    assert {"replaced by a later run"} == {
+        state for run, state in states.items() if run not in committed(place.bench)
+    }
     assert "what other runs have sent" in done.remarks[0]

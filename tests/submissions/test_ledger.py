@@ -54,7 +54,9 @@ def test_every_record_stands_in_one_part_and_a_rerun_adopts_them_all(
     parts, again = write(store, sizes), write(store, sizes)
 
     assert again == parts
-    assert [f"part-{number:05d}.parquet" for number in range(1, len(parts) + 1)] == [part.name for part in parts]
+    assert [f"part-{number:05d}.parquet" for number in range(1, len(parts) + 1)] == [
+        part.name for part in parts
+    ]
     assert all(part.rows >= PART_ROWS for part in parts[:-1])
     stored = list(read_ledger(store, KEYS, parts))
     assert [part.rows for part in parts] == [frame.height for frame in stored]
@@ -62,9 +64,13 @@ def test_every_record_stands_in_one_part_and_a_rerun_adopts_them_all(
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])
-def test_a_part_that_cannot_be_written_ends_the_pass_and_the_next_one_finishes_it(tmp_path: Path, part: int) -> None:
+def test_a_part_that_cannot_be_written_ends_the_pass_and_the_next_one_finishes_it(
+    tmp_path: Path, part: int
+) -> None:
     store, full = LocalStore(tmp_path), f"part-{part:05d}"
-    failing = FailingStore(store, lambda _, key: StoreFullError(place=key, code="ENOSPC") if full in key else None)
+    failing = FailingStore(
+        store, lambda _, key: StoreFullError(place=key, code="ENOSPC") if full in key else None
+    )
 
     with pytest.raises(StoreFullError, match=full):
         write(failing, [PART_ROWS, PART_ROWS, PART_ROWS])

@@ -1,4 +1,6 @@
-"""A rule is one entry of the table: one more is applied to every row, whatever the size, the form or the way."""
+"""A rule is one entry of the table: one more is applied to every row, whatever the size, the form
+or the way.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ Outcome = tuple[bool, tuple[str, ...]]  # whether the row is sent, and its "colu
 @given(st.integers(0, 10_000))
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows", [1, 500, 1_999, 2_000])
-def test_made_up_rules_are_applied_to_exactly_the_rows_that_break_them(rows: int, form: str, seed: int) -> None:
+def test_made_up_rules_are_applied_to_exactly_the_rows_that_break_them(
+    rows: int, form: str, seed: int
+) -> None:
     found, expected = outcomes(rows, form, seed)
 
     assert expected == found
@@ -60,7 +64,9 @@ def test_made_up_rules_are_applied_to_exactly_those_of_many_rows(form: str, seed
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("seed", range(3))
-def test_made_up_rules_are_applied_to_exactly_those_of_a_large_extract(form: str, seed: int) -> None:
+def test_made_up_rules_are_applied_to_exactly_those_of_a_large_extract(
+    form: str, seed: int
+) -> None:
     found, expected = outcomes(200_000, form, seed)
 
     assert expected == found
@@ -77,13 +83,20 @@ def outcomes(rows: int, form: str, seed: int) -> tuple[dict[int, Outcome], dict[
     severities = {rule.code: rule.severity_by(RuleSettings()) for rule in mixed}
     usual = usually(rows, form)
     broken = [[one.rule for one in made if one.broken(row)] for row in normalised(rows)]
-    return found, {row: _outcome(usual[row][1], broken[row - 1], ranks, severities) for row in usual}
+    return found, {
+        row: _outcome(usual[row][1], broken[row - 1], ranks, severities) for row in usual
+    }
 
 
 def _outcome(
-    usual: tuple[str, ...], broken: list[Rule], ranks: Mapping[str, int], severities: Mapping[str, str]
+    usual: tuple[str, ...],
+    broken: list[Rule],
+    ranks: Mapping[str, int],
+    severities: Mapping[str, str],
 ) -> Outcome:
-    """Return the outcome of a row: of each cell the first reason of the table, and warnings only where it is sent."""
+    """Return the outcome of a row: of each cell the first reason of the table, and warnings only
+    where it is sent.
+    """
     reasons = [*usual, *(f"{rule.column}|{rule.code}" for rule in broken)]
     first: dict[tuple[str, str], str] = {}
     for reason in sorted(reasons, key=lambda one: ranks[one.partition("|")[2]]):
@@ -102,9 +115,15 @@ def usually(rows: int, form: str) -> dict[int, Outcome]:
 def scanned(rows: int, form: str) -> dict[int, Outcome]:
     """Read an extract as every command does; return what becomes of each row."""
     content = extract(rows, form)
-    source = SourceIdentity(key="a.csv", version="", size=len(content), sha256="0" * 64, newlines=rows + 1)
+    source = SourceIdentity(
+        key="a.csv", version="", size=len(content), sha256="0" * 64, newlines=rows + 1
+    )
     pieces = list(Scan(bench(form).context, BytesIO(content), source, DAY))
-    sent = [chunk.select("row", "reasons", fate=pl.lit(ledger.SUBMITTED)) for one in pieces for chunk in one.chunks]
+    sent = [
+        chunk.select("row", "reasons", fate=pl.lit(ledger.SUBMITTED))
+        for one in pieces
+        for chunk in one.chunks
+    ]
     others = [one.others.select("row", "reasons", "fate") for one in pieces]
     return {
         row: (fate == ledger.SUBMITTED, tuple(sorted(reasons)))
@@ -132,7 +151,9 @@ def cells(rows: int) -> pl.DataFrame:
 
 @cache
 def extract(rows: int, form: str) -> bytes:
-    """Return them as the portal's own file, or under other names, in another order, and in cp1252."""
+    """Return them as the portal's own file, or under other names, in another order, and in
+    cp1252.
+    """
     if form == "portal":
         return cells(rows).write_csv().encode()
     renamed = cells(rows).rename(MAPPED).select(sorted(MAPPED.values()))
@@ -143,12 +164,20 @@ def extract(rows: int, form: str) -> bytes:
 def normalised(rows: int) -> list[dict[str, str | None]]:
     """Return the cells of every row as the portal spells them; the first is that of row 1."""
     frame = cells(rows).with_row_index("row", 1).with_columns(line=pl.col("row") + 1)
-    return normalise(frame.select("row", "line", *columns()), RuleSettings()).select(columns()).to_dicts()
+    return (
+        normalise(frame.select("row", "line", *columns()), RuleSettings())
+        .select(columns())
+        .to_dicts()
+    )
 
 
 def test_the_rules_that_are_made_up_are_of_every_kind_and_break_some_rows_but_not_all() -> None:
     made = [one for seed in range(20) for one in made_up(seed)]
 
-    telling = {one.rule.code.rpartition(".")[2] for one in made if 0 < sum(map(one.broken, normalised(500))) < 500}
+    telling = {
+        one.rule.code.rpartition(".")[2]
+        for one in made
+        if 0 < sum(map(one.broken, normalised(500))) < 500
+    }
 
     assert {"alike", "both", "character", "long", "longer", "unwanted"} == telling

@@ -34,7 +34,9 @@ from tests.builders import portal_rows, share_of
 CANADIAN = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
 
-def normalised(change: Mapping[str, str | None], rules: RuleSettings | None = None) -> dict[str, str | None]:
+def normalised(
+    change: Mapping[str, str | None], rules: RuleSettings | None = None
+) -> dict[str, str | None]:
     """Return the 20 cells of one good row with `change`, normalised."""
     return normalise(portal_rows(change), rules or RuleSettings()).row(0, named=True)
 
@@ -71,7 +73,9 @@ def normalised(change: Mapping[str, str | None], rules: RuleSettings | None = No
         (CVV, " 007 ", "007"),
     ],
 )
-def test_a_spelling_of_extracts_becomes_the_one_of_the_portal(column: str, written: str, expected: str | None) -> None:
+def test_a_spelling_of_extracts_becomes_the_one_of_the_portal(
+    column: str, written: str, expected: str | None
+) -> None:
     actual = normalised({column: written})[column]
 
     assert expected == actual
@@ -105,7 +109,10 @@ def test_a_cuid_is_trimmed_and_never_rewritten() -> None:
 def test_zip_plus_4_stays_where_the_issuer_wants_it() -> None:
     rules = RuleSettings(keep_zip_plus_4=True)
 
-    actual = [normalised({POSTAL_CODE: written}, rules)[POSTAL_CODE] for written in ("02108-1234", "021081234")]
+    actual = [
+        normalised({POSTAL_CODE: written}, rules)[POSTAL_CODE]
+        for written in ("02108-1234", "021081234")
+    ]
 
     assert ["02108-1234", "02108-1234"] == actual
 
@@ -113,7 +120,10 @@ def test_zip_plus_4_stays_where_the_issuer_wants_it() -> None:
 def test_an_absent_name_on_card_is_made_of_first_and_last_name() -> None:
     absent = {NAME_ON_CARD: None, FIRST_NAME: " Ada ", LAST_NAME: "Byron"}
 
-    actual = [normalised(absent, RuleSettings(fill_name_on_card=fill))[NAME_ON_CARD] for fill in (True, False)]
+    actual = [
+        normalised(absent, RuleSettings(fill_name_on_card=fill))[NAME_ON_CARD]
+        for fill in (True, False)
+    ]
 
     assert ["Ada Byron", None] == actual
 
@@ -156,13 +166,18 @@ SPELLINGS = st.sampled_from(
     ]
 )
 CELLS = (
-    st.none() | SPELLINGS | st.text(max_size=8) | st.text(alphabet=" \u00a0\u200b\u2000\u2028\u0301\te0-.", max_size=6)
+    st.none()
+    | SPELLINGS
+    | st.text(max_size=8)
+    | st.text(alphabet=" \u00a0\u200b\u2000\u2028\u0301\te0-.", max_size=6)
 )
 
 
 @settings(max_examples=share_of(1), deadline=None)
 @given(
-    rows=st.lists(st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=2),
+    rows=st.lists(
+        st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=2
+    ),
     rules=st.builds(RuleSettings, fill_name_on_card=st.booleans(), keep_zip_plus_4=st.booleans()),
 )
 def test_normalising_twice_is_normalising_once_and_leaves_no_line_break(
@@ -179,11 +194,19 @@ def test_normalising_twice_is_normalising_once_and_leaves_no_line_break(
 
 
 @settings(max_examples=share_of(1), deadline=None)
-@given(st.lists(st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=3))
-def test_a_cell_becomes_the_same_in_a_tidy_column_and_beside_another_script(rows: list[list[str | None]]) -> None:
+@given(
+    st.lists(
+        st.lists(CELLS, min_size=len(columns()), max_size=len(columns())), min_size=1, max_size=3
+    )
+)
+def test_a_cell_becomes_the_same_in_a_tidy_column_and_beside_another_script(
+    rows: list[list[str | None]],
+) -> None:
     changes = [dict(zip(columns(), cells, strict=True)) for cells in rows]
     cyrillic = dict.fromkeys(columns(), "Я")  # such a column is looked at cell by cell
 
-    alone, beside = (normalise(portal_rows(*some), RuleSettings()) for some in (changes, [*changes, cyrillic]))
+    alone, beside = (
+        normalise(portal_rows(*some), RuleSettings()) for some in (changes, [*changes, cyrillic])
+    )
 
     assert alone.equals(beside.head(len(rows)))

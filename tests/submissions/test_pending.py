@@ -1,4 +1,6 @@
-"""What is pending goes by name and content: what was done stays done, wherever the store was copied to."""
+"""What is pending goes by name and content: what was done stays done, wherever the store was copied
+to.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def states(bench: Bench) -> dict[str, str]:
 
 
 def three_nights(bench: Bench) -> Bench:
-    """Return the bench after three nights, the last of them committed by a gate that was opened, one abandoned."""
+    """Return the bench after three nights, the last of them committed by a gate that was opened,
+    one abandoned.
+    """
     for at, name in enumerate(NAMES):
         bench.submit(bench.drop(8 + at, name=name, seed=at))
     strict = replace(bench, issuer=issuer(limits={"max_reject_rate": 0.01}))
@@ -74,7 +78,9 @@ def restored_directory(folder: Path) -> Bench:
 
 
 @pytest.mark.slow
-def test_a_directory_restored_from_a_backup_after_a_key_rotation_has_nothing_to_do(tmp_path: Path) -> None:
+def test_a_directory_restored_from_a_backup_after_a_key_rotation_has_nothing_to_do(
+    tmp_path: Path,
+) -> None:
     restored = rotated(restored_directory(tmp_path))
 
     again = [restored.submit(name) for name in NAMES]
@@ -86,28 +92,37 @@ def test_a_directory_restored_from_a_backup_after_a_key_rotation_has_nothing_to_
 
 
 @pytest.mark.slow
-def test_a_bucket_copied_to_another_after_a_key_rotation_has_nothing_to_do(moto_server: servers.S3Server) -> None:
+def test_a_bucket_copied_to_another_after_a_key_rotation_has_nothing_to_do(
+    moto_server: servers.S3Server,
+) -> None:
     store, client = servers.store(moto_server, "copied"), servers.client(moto_server.endpoint)
     bench = three_nights(Bench(store, issuer()))
     client.create_bucket(Bucket="restored")
-    for entry in list(store.keys("")):  # in parts, as large objects are copied: their ETags are others
+    # in parts, as large objects are copied: their ETags are others
+    for entry in list(store.keys("")):
         target = {"Bucket": "restored", "Key": f"copied/{entry.key}"}
         upload = client.create_multipart_upload(**target)["UploadId"]
         part = {"PartNumber": 1}
-        part["ETag"] = client.upload_part(**target, UploadId=upload, PartNumber=1, Body=bench.content(entry.key))[
-            "ETag"
-        ]
-        client.complete_multipart_upload(**target, UploadId=upload, MultipartUpload={"Parts": [part]})
+        part["ETag"] = client.upload_part(
+            **target, UploadId=upload, PartNumber=1, Body=bench.content(entry.key)
+        )["ETag"]
+        client.complete_multipart_upload(
+            **target, UploadId=upload, MultipartUpload={"Parts": [part]}
+        )
     restored = rotated(replace(bench, store=S3Store("restored", "copied", client)))
 
     again = [restored.submit(name) for name in NAMES]
 
-    assert {entry.version for entry in store.keys("")}.isdisjoint(entry.version for entry in restored.store.keys(""))
+    assert {entry.version for entry in store.keys("")}.isdisjoint(
+        entry.version for entry in restored.store.keys("")
+    )
     assert [] == waiting(restored)
     assert [True] * 3 == [one.already for one in again]
 
 
-def test_what_was_read_once_to_be_recognised_is_remembered_and_a_dry_look_writes_nothing(tmp_path: Path) -> None:
+def test_what_was_read_once_to_be_recognised_is_remembered_and_a_dry_look_writes_nothing(
+    tmp_path: Path,
+) -> None:
     restored = restored_directory(tmp_path)
     counting = Reading(restored.store, lambda *_: None)
     before = restored.snapshot()
@@ -119,7 +134,9 @@ def test_what_was_read_once_to_be_recognised_is_remembered_and_a_dry_look_writes
         before |= {} if remember else {"": b"", **restored.snapshot()}
 
     assert [4, 8, 8] == looks
-    assert {"", *restored.snapshot()} - before.keys() == {entry.key for entry in restored.store.keys(identified(BANK))}
+    assert {"", *restored.snapshot()} - before.keys() == {
+        entry.key for entry in restored.store.keys(identified(BANK))
+    }
 
 
 def test_an_ordinary_new_extract_is_not_read_to_know_that_it_is_pending(tmp_path: Path) -> None:
@@ -147,7 +164,9 @@ def test_the_same_bytes_under_a_second_name_stay_pending_and_are_refused_with_th
     assert {"bank-20261120.csv": "committed", copy: "repeated"} == states(bench)
 
 
-def test_a_renamed_extract_whose_run_was_never_committed_is_submitted_under_its_new_name(tmp_path: Path) -> None:
+def test_a_renamed_extract_whose_run_was_never_committed_is_submitted_under_its_new_name(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
     first = bench.drop(40, bad=0.3)
     with pytest.raises(RejectRateError):
@@ -162,7 +181,9 @@ def test_a_renamed_extract_whose_run_was_never_committed_is_submitted_under_its_
 
 
 @pytest.mark.slow
-def test_two_names_of_the_same_bytes_that_fail_every_night_get_no_run_a_night(tmp_path: Path) -> None:
+def test_two_names_of_the_same_bytes_that_fail_every_night_get_no_run_a_night(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
     names = [bench.drop(40, bad=0.3, name=name) for name in ("a.csv", "b.csv")]
 
@@ -174,7 +195,9 @@ def test_two_names_of_the_same_bytes_that_fail_every_night_get_no_run_a_night(tm
     assert 2 == len(run_ids(bench.store, BANK))
 
 
-def test_a_corrected_file_of_a_name_that_was_never_committed_passes_without_a_gate(tmp_path: Path) -> None:
+def test_a_corrected_file_of_a_name_that_was_never_committed_passes_without_a_gate(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.01})
     with pytest.raises(CardlinkError):
         bench.submit(bench.drop(40, bad=0.3))
@@ -190,7 +213,9 @@ def test_an_unchanged_portfolio_is_a_new_run_on_another_date_and_done_on_its_own
     tmp_path: Path, same_name: str
 ) -> None:
     place = town(tmp_path, "a", "b")
-    place.bench = replace(place.bench, issuer=issuer(full_portfolio=True, source={"same_name": same_name}))
+    place.bench = replace(
+        place.bench, issuer=issuer(full_portfolio=True, source={"same_name": same_name})
+    )
     first = place.drop()
     place.day += timedelta(days=1)
 

@@ -1,4 +1,6 @@
-"""Whole nights of an issuer that repeats everybody: only the new, the changed and those whose link ends soon go out."""
+"""Whole nights of an issuer that repeats everybody: only the new, the changed and those whose link
+ends soon go out.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def test_each_kind_of_change_is_sent_where_the_setting_counts_it(
     tmp_path: Path, kind: str, change: dict[str, str | None]
 ) -> None:
     found = []
-    for changes in ([kind], [other for other in ("name", "address", "expiration") if other != kind]):
+    for changes in (
+        [kind],
+        [other for other in ("name", "address", "expiration") if other != kind],
+    ):
         place = town(tmp_path / changes[0] / str(len(changes)), "a", "b", changes=changes)
         place.people["a"] |= change
         found.append(place.sent(place.night()))
@@ -90,7 +95,9 @@ def test_who_was_refused_goes_again_only_where_the_setting_says_so(
     done = place.night()
 
     assert sent == place.sent(done)
-    assert {"a": STANDING, "b": REFUSED} | dict.fromkeys(sent, "") == place.rested(done) | dict.fromkeys(sent, "")
+    assert {"a": STANDING, "b": REFUSED} | dict.fromkeys(sent, "") == place.rested(
+        done
+    ) | dict.fromkeys(sent, "")
 
 
 def test_who_was_refused_goes_again_once_mended(tmp_path: Path) -> None:
@@ -106,7 +113,9 @@ def test_who_was_refused_goes_again_once_mended(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_ago(tmp_path: Path) -> None:
+def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_ago(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path)
     place.settle("a", "b")
     first = place.bench.submit(place.drop()).manifest.run
@@ -124,7 +133,9 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
 
 
 @pytest.mark.slow
-def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp_path: Path) -> None:
+def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
     place.night(50)
     renewed = renew(place.bench.context, 14)[1]
@@ -142,13 +153,21 @@ def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(tmp
 def correct(place: Population, run: str) -> None:
     """Send the rows of a run that the partner refused again, with another street."""
     (asked,) = correction_template(place.bench.context, run)
-    filled = asked.with_columns(column=pl.lit(ADDRESS1), correction=pl.lit("3 Side St")).write_csv().encode()
+    filled = (
+        asked.with_columns(column=pl.lit(ADDRESS1), correction=pl.lit("3 Side St"))
+        .write_csv()
+        .encode()
+    )
     resubmit(
-        place.bench.context, Resubmission(run, RowSelection(), "corrected", corrections=f"{run}.csv"), content=filled
+        place.bench.context,
+        Resubmission(run, RowSelection(), "corrected", corrections=f"{run}.csv"),
+        content=filled,
     )
 
 
-def test_a_row_without_a_cuid_is_refused_since_nobody_could_tell_it_was_sent(tmp_path: Path) -> None:
+def test_a_row_without_a_cuid_is_refused_since_nobody_could_tell_it_was_sent(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path, "a", "b")
     place.people["?"] = {CUID: None}
 
@@ -212,7 +231,9 @@ def test_a_portfolio_that_halves_is_refused_though_almost_nobody_is_sent(tmp_pat
     assert 4 == len(committed(place.bench))
 
 
-def test_a_portfolio_to_which_nothing_happened_is_another_night_all_the_same(tmp_path: Path) -> None:
+def test_a_portfolio_to_which_nothing_happened_is_another_night_all_the_same(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path, "a")
     first, second = place.night(), place.night(50)
 
@@ -223,7 +244,9 @@ def test_a_portfolio_to_which_nothing_happened_is_another_night_all_the_same(tmp
 
 
 class Last(NamedTuple):
-    """The last attempt at a card in a plain model: what came of it, when its link ends, and as what it was sent."""
+    """The last attempt at a card in a plain model: what came of it, when its link ends, and as what
+    it was sent.
+    """
 
     state: str
     until: date
@@ -231,14 +254,18 @@ class Last(NamedTuple):
 
 
 @pytest.mark.parametrize("nights", [5, pytest.param(40, marks=pytest.mark.slow)])
-def test_over_many_nights_a_card_goes_out_exactly_when_a_plain_model_says_so(tmp_path: Path, nights: int) -> None:
+def test_over_many_nights_a_card_goes_out_exactly_when_a_plain_model_says_so(
+    tmp_path: Path, nights: int
+) -> None:
     chance = random.Random(5)
     place = town(tmp_path, renew_within_days=5)
     model: dict[str, dict[str, Last]] = {}  # by cuid and year of expiration
     for night in range(nights):
         live_a_day(place, chance, night)
         place.day += timedelta(days=1)
-        expected = {cuid for cuid, row in place.people.items() if goes(model.get(cuid, {}), row, place.day)}
+        expected = {
+            cuid for cuid, row in place.people.items() if goes(model.get(cuid, {}), row, place.day)
+        }
 
         done = place.bench.submit(place.drop(), opened=["row-jump"])
 
@@ -258,12 +285,17 @@ def live_a_day(place: Population, chance: random.Random, night: int) -> None:
         place.people[f"n{night}-{number}"] = {CUID: f"n{night}-{number}", YEAR: "29"}
     for row in place.people.values():
         if chance.random() < 0.1:
-            moved, married = {ADDRESS1: f"{night} Main St"}, {FIRST_NAME: f"Ada{'abcdefgh'[night % 8]}"}
+            moved, married = (
+                {ADDRESS1: f"{night} Main St"},
+                {FIRST_NAME: f"Ada{'abcdefgh'[night % 8]}"},
+            )
             row |= chance.choice([moved, married, {YEAR: str(28 + night % 4)}])
 
 
 def goes(known: dict[str, Last], row: dict[str, str | None], day: date) -> bool:
-    """Say whether a card goes out: new, or changed since it was last sent, or its link about to end."""
+    """Say whether a card goes out: new, or changed since it was last sent, or its link about to
+    end.
+    """
     if not known:
         return True
     last = known.get(row[YEAR] or "") or known[min(known)]

@@ -1,4 +1,6 @@
-"""Nights that die, come late or overtake each other, of an issuer that repeats everybody: no card goes out twice."""
+"""Nights that die, come late or overtake each other, of an issuer that repeats everybody: no card
+goes out twice.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_a_rerun_without_news_goes_on_with_the_same_plan(tmp_path: Path) -> None
     assert {"b"} == place.sent(done)
 
 
-def test_a_run_that_died_between_its_turn_and_its_manifest_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_a_run_that_died_between_its_turn_and_its_manifest_is_finished_by_the_next(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path, "a")
     place.settle("b")
     place.day += timedelta(days=1)
@@ -81,7 +85,9 @@ def test_a_dry_run_tells_a_run_that_died_right_before_its_manifest_as_done(tmp_p
     assert (True, done.manifest.run) == (done.already, told.already)
 
 
-def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_first_sent(tmp_path: Path) -> None:
+def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_first_sent(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path, "a")
     place.settle("b")
     first = place.drop("bank-20261121.csv")
@@ -125,7 +131,9 @@ def test_a_night_that_comes_late_sends_its_newcomers_and_no_outdated_change(tmp_
     assert (set(), {"a": STANDING}) == (place.sent(done), place.rested(done))
 
 
-def test_an_extract_that_is_committed_is_not_planned_again_when_more_is_known(tmp_path: Path) -> None:
+def test_an_extract_that_is_committed_is_not_planned_again_when_more_is_known(
+    tmp_path: Path,
+) -> None:
     place = town(tmp_path, "a")
     place.settle("b")
     place.day += timedelta(days=1)
@@ -141,7 +149,10 @@ def test_an_extract_that_is_committed_is_not_planned_again_when_more_is_known(tm
 def dying(bench: Bench, operation: str, ending: str) -> Bench:
     """Return the bench with a store that fails at keys of that ending."""
     trouble = StoreBusyError(place="x", code="503")
-    store = FailingStore(bench.store, lambda does, key: trouble if does == operation and key.endswith(ending) else None)
+    store = FailingStore(
+        bench.store,
+        lambda does, key: trouble if does == operation and key.endswith(ending) else None,
+    )
     return replace(bench, store=store)
 
 

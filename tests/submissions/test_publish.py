@@ -44,7 +44,9 @@ def of_chunks(tmp_path: Path, chunks: int) -> tuple[Bench, str]:
     return bench, bench.drop(2 * chunks)
 
 
-def failing(bench: Bench, operation: str, part: str, error: CardlinkError, times: int = 1 << 30) -> Bench:
+def failing(
+    bench: Bench, operation: str, part: str, error: CardlinkError, times: int = 1 << 30
+) -> Bench:
     """Return the bench with an error at so many of the operations on keys that hold `part`."""
     left = [times]
 
@@ -58,7 +60,11 @@ def failing(bench: Bench, operation: str, part: str, error: CardlinkError, times
 
 
 def uploaded(bench: Bench) -> list[str]:
-    return [entry.key.rpartition("/")[2][-13:-8] for entry in bench.store.keys("bank/runs/") if "/chunks/" in entry.key]
+    return [
+        entry.key.rpartition("/")[2][-13:-8]
+        for entry in bench.store.keys("bank/runs/")
+        if "/chunks/" in entry.key
+    ]
 
 
 def committed(bench: Bench) -> bool:
@@ -66,7 +72,9 @@ def committed(bench: Bench) -> bool:
 
 
 @pytest.mark.parametrize("operation", ["create", "open"])
-@pytest.mark.parametrize("error", [StoreBusyError(place="x", code="503"), ObjectDamagedError(key="x")])
+@pytest.mark.parametrize(
+    "error", [StoreBusyError(place="x", code="503"), ObjectDamagedError(key="x")]
+)
 def test_a_chunk_that_cannot_be_published_leaves_the_others_standing(
     tmp_path: Path, operation: str, error: CardlinkError
 ) -> None:
@@ -75,7 +83,11 @@ def test_a_chunk_that_cannot_be_published_leaves_the_others_standing(
     with pytest.raises(PartialRunError) as partial:
         failing(bench, operation, "-00007.csv.pgp", error).submit(extract)
 
-    assert (partial.value.fields["count"], partial.value.fields["reason"], partial.value.fields["published"]) == (
+    assert (
+        partial.value.fields["count"],
+        partial.value.fields["reason"],
+        partial.value.fields["published"],
+    ) == (
         1,
         f"1 {type(error).__name__}",
         39,
@@ -90,17 +102,30 @@ def test_a_partial_run_names_the_command_that_finishes_it(tmp_path: Path) -> Non
     broken = failing(bench, "create", "-00001.csv.pgp", StoreBusyError(place="x", code="503"))
 
     with pytest.raises(PartialRunError) as partial:
-        broken.submit("2026/the extract of 20261120.csv", new_run="lost it", opened=["row-jump", "reject-rate"])
+        broken.submit(
+            "2026/the extract of 20261120.csv",
+            new_run="lost it",
+            opened=["row-jump", "reject-rate"],
+        )
 
     words = ["--open", "reject-rate", "--open", "row-jump", "--new-run", "lost it"]
-    expected = ["cardlink", "submit", "bank", "--extract", "2026/the extract of 20261120.csv", *words]
+    expected = [
+        "cardlink",
+        "submit",
+        "bank",
+        "--extract",
+        "2026/the extract of 20261120.csv",
+        *words,
+    ]
     assert expected == shlex.split(str(partial.value).partition("To finish it: ")[2])
 
 
 def test_a_run_that_repeats_a_partial_one_keeps_what_stands(tmp_path: Path) -> None:
     bench, extract = of_chunks(tmp_path, 5)
     with pytest.raises(PartialRunError):
-        failing(bench, "create", "-00003.csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
+        failing(bench, "create", "-00003.csv.pgp", StoreBusyError(place="x", code="503")).submit(
+            extract
+        )
     standing = {key: data for key, data in bench.snapshot().items() if "/chunks/" in key}
 
     manifest = bench.submit(extract).manifest
@@ -193,7 +218,9 @@ PLACES = [
 @pytest.mark.parametrize(
     ("operation", "part", "error"),
     [
-        pytest.param(*place, error, marks=[] if number == at % len(FOR_OPERATORS) else [pytest.mark.slow])
+        pytest.param(
+            *place, error, marks=[] if number == at % len(FOR_OPERATORS) else [pytest.mark.slow]
+        )
         for at, place in enumerate(PLACES)
         for number, error in enumerate(FOR_OPERATORS)
     ],
@@ -211,7 +238,9 @@ def test_what_only_an_operator_can_mend_ends_the_run_as_itself_and_a_rerun_compl
     assert committed(bench)
 
 
-def test_a_store_that_is_down_ends_the_run_before_every_chunk_was_waited_for(tmp_path: Path) -> None:
+def test_a_store_that_is_down_ends_the_run_before_every_chunk_was_waited_for(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 1})
     extract = bench.drop(400)
     down = failing(bench, "create", "/chunks/", StoreBusyError(place="x", code="503"))
@@ -223,11 +252,15 @@ def test_a_store_that_is_down_ends_the_run_before_every_chunk_was_waited_for(tmp
     assert 400 == len(bench.submit(extract).manifest.chunks)
 
 
-def test_a_seal_record_that_cannot_be_written_publishes_nothing_of_its_group(tmp_path: Path) -> None:
+def test_a_seal_record_that_cannot_be_written_publishes_nothing_of_its_group(
+    tmp_path: Path,
+) -> None:
     bench, extract = of_chunks(tmp_path, 40)
 
     with pytest.raises(PartialRunError) as partial:
-        failing(bench, "create", "/seals/00001-", StoreBusyError(place="x", code="503")).submit(extract)
+        failing(bench, "create", "/seals/00001-", StoreBusyError(place="x", code="503")).submit(
+            extract
+        )
 
     assert (8, "8 StoreBusyError", 32) == (
         partial.value.fields["count"],
@@ -255,7 +288,9 @@ def test_a_gpg_that_is_killed_once_is_asked_again(tmp_path: Path) -> None:
         LIES,
     ],
 )
-def test_a_gpg_that_dies_or_lies_ends_the_run_as_partial_and_a_sound_one_finishes_it(tmp_path: Path, odd: str) -> None:
+def test_a_gpg_that_dies_or_lies_ends_the_run_as_partial_and_a_sound_one_finishes_it(
+    tmp_path: Path, odd: str
+) -> None:
     bench, extract = of_chunks(tmp_path, 3)
     gpg = gpg_that(tmp_path, f'case "$*" in *--encrypt*) {odd}; exit;; esac')
 
@@ -272,7 +307,11 @@ def test_a_refusal_is_told_as_itself_where_it_cannot_even_be_noted(tmp_path: Pat
     bench, extract = of_chunks(tmp_path, 2)
 
     def full(operation: str, key: str) -> CardlinkError | None:
-        return StoreFullError(place=key, code="ENOSPC") if operation == "create" and "/claims/" not in key else None
+        return (
+            StoreFullError(place=key, code="ENOSPC")
+            if operation == "create" and "/claims/" not in key
+            else None
+        )
 
     with pytest.raises(StoreFullError) as error:
         replace(bench, store=FailingStore(bench.store, full)).submit(extract)

@@ -1,4 +1,6 @@
-"""Ledger records are checked as their model declares them; the error names columns and shows no cell."""
+"""Ledger records are checked as their model declares them; the error names columns and shows no
+cell.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +57,19 @@ def refused(frame: pl.DataFrame) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("name", "cell"), [(name, cell) for name, cells in GOOD.items() for cell in cells])
+@pytest.mark.parametrize(
+    ("name", "cell"), [(name, cell) for name, cells in GOOD.items() for cell in cells]
+)
 def test_a_record_as_the_model_declares_it_passes(name: str, cell: object) -> None:
     assert not refused(records({}, {name: cell}))
 
 
-@pytest.mark.parametrize(("name", "cell"), [(name, cell) for name, cells in BAD.items() for cell in cells])
-def test_a_cell_that_the_model_does_not_allow_is_refused_by_the_name_of_its_column(name: str, cell: object) -> None:
+@pytest.mark.parametrize(
+    ("name", "cell"), [(name, cell) for name, cells in BAD.items() for cell in cells]
+)
+def test_a_cell_that_the_model_does_not_allow_is_refused_by_the_name_of_its_column(
+    name: str, cell: object
+) -> None:
     with pytest.raises(BugError) as error:
         check_records(records({}, {name: cell}))
 

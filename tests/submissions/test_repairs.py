@@ -1,4 +1,6 @@
-"""Repairs: decided on the evidence of all rows, counted, and prevented by one row that speaks against them."""
+"""Repairs: decided on the evidence of all rows, counted, and prevented by one row that speaks
+against them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,18 @@ from flows.submissions.rows import Route, RowScope
 from flows.submissions.validate import validate
 from schemas.issuer import Repairs, RuleSettings
 from schemas.manifest import SourceIdentity
-from schemas.portal import ADDRESS2, COUNTRY, CUID, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR, columns
+from schemas.portal import (
+    ADDRESS2,
+    COUNTRY,
+    CUID,
+    CVV,
+    MONTH,
+    PAN,
+    POSTAL_CODE,
+    SUBNATIONAL,
+    YEAR,
+    columns,
+)
 from tests.builders import portal_rows
 from tests.night import DAY, issuer, local_bench, portal_csv
 
@@ -43,7 +56,9 @@ def test_a_sound_block_needs_no_repair() -> None:
 
 
 def test_zips_that_lost_their_zeros_get_them_back_and_are_counted() -> None:
-    rows = portal_rows({POSTAL_CODE: "2108"}, TEXAN, {SUBNATIONAL: "PR", POSTAL_CODE: "601"}, {POSTAL_CODE: None})
+    rows = portal_rows(
+        {POSTAL_CODE: "2108"}, TEXAN, {SUBNATIONAL: "PR", POSTAL_CODE: "601"}, {POSTAL_CODE: None}
+    )
 
     decided = decide(rows)
     remediated, counts = repair(rows, decided)
@@ -54,9 +69,13 @@ def test_zips_that_lost_their_zeros_get_them_back_and_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{POSTAL_CODE: "02139"}, {SUBNATIONAL: "TX", POSTAL_CODE: "7500"}], ids=["a zero was kept", "elsewhere"]
+    "other",
+    [{POSTAL_CODE: "02139"}, {SUBNATIONAL: "TX", POSTAL_CODE: "7500"}],
+    ids=["a zero was kept", "elsewhere"],
 )
-def test_short_zips_stay_where_the_column_does_not_show_it_lost_zeros(other: Mapping[str, str | None]) -> None:
+def test_short_zips_stay_where_the_column_does_not_show_it_lost_zeros(
+    other: Mapping[str, str | None],
+) -> None:
     rows = portal_rows({POSTAL_CODE: "2108"}, other)
 
     decided = decide(rows)
@@ -65,7 +84,9 @@ def test_short_zips_stay_where_the_column_does_not_show_it_lost_zeros(other: Map
 
 
 def test_a_canadian_postal_code_is_no_evidence_and_is_not_touched() -> None:
-    rows = portal_rows({POSTAL_CODE: "2108"}, {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "123"})
+    rows = portal_rows(
+        {POSTAL_CODE: "2108"}, {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "123"}
+    )
 
     remediated, counts = repair(rows, decide(rows))
 
@@ -96,7 +117,9 @@ def test_short_cvvs_stay_without_evidence(cvvs: list[str]) -> None:
 
 
 def test_yymm_read_as_mmyy_is_turned_where_only_that_fits_every_value() -> None:
-    rows = portal_rows({MONTH: "29", YEAR: "11"}, {MONTH: "12", YEAR: "05"}, {MONTH: None, YEAR: None})
+    rows = portal_rows(
+        {MONTH: "29", YEAR: "11"}, {MONTH: "12", YEAR: "05"}, {MONTH: None, YEAR: None}
+    )
 
     remediated, counts = repair(rows, decide(rows))
 
@@ -105,7 +128,10 @@ def test_yymm_read_as_mmyy_is_turned_where_only_that_fits_every_value() -> None:
 
 
 def test_an_expiration_that_fits_as_read_or_not_at_all_stays() -> None:
-    fits_both, fits_none = portal_rows({MONTH: "10", YEAR: "11"}), portal_rows({MONTH: "13", YEAR: "29"})
+    fits_both, fits_none = (
+        portal_rows({MONTH: "10", YEAR: "11"}),
+        portal_rows({MONTH: "13", YEAR: "29"}),
+    )
 
     decided = ["expiration_order" in decide(rows) for rows in (fits_both, fits_none)]
 
@@ -194,9 +220,12 @@ def test_neither_the_order_of_rows_nor_blocks_change_what_becomes_of_a_row(
 
 
 def sent(blocks: list[pl.DataFrame]) -> tuple[dict[str, str | None], dict[str, int]]:
-    """Take blocks along the route; return each row's line in a chunk, None where it is refused, and the repairs."""
+    """Take blocks along the route; return each row's line in a chunk, None where it is refused, and
+    the repairs.
+    """
     read = [
-        Block(block, pl.DataFrame(schema={"row": pl.UInt32, "line": pl.UInt32, "code": pl.String})) for block in blocks
+        Block(block, pl.DataFrame(schema={"row": pl.UInt32, "line": pl.UInt32, "code": pl.String}))
+        for block in blocks
     ]
     source = SourceIdentity(key=NAME, version="", size=0, sha256="0" * 64, newlines=0)
     mapping = plan_mapping(columns(), issuer(), NAME, {})
@@ -209,7 +238,9 @@ def sent(blocks: list[pl.DataFrame]) -> tuple[dict[str, str | None], dict[str, i
     return found, dict(route.repairs)
 
 
-def test_a_later_block_shows_that_zips_lost_their_zeros_and_the_extract_is_read_a_second_time(tmp_path: Path) -> None:
+def test_a_later_block_shows_that_zips_lost_their_zeros_and_the_extract_is_read_a_second_time(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, rules={"max_length": {ADDRESS2: 20_000}})
     large = portal_rows(*({**TEXAN, CUID: f"c{at}", ADDRESS2: "x y " * 4000} for at in range(300)))
     last = portal_rows(*({CUID: f"d{at}", POSTAL_CODE: "2108"} for at in range(3)))

@@ -1,4 +1,6 @@
-"""Rerun is the recovery: the same run for the same extract, found without a listing, and never sent twice."""
+"""Rerun is the recovery: the same run for the same extract, found without a listing, and never sent
+twice.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ from tests.storms import FailingStore, LateStore
 from tests.submissions.test_publish import failing
 
 
-def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(tmp_path: Path) -> None:
+def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 2})
     extract = bench.drop(80)
     late = replace(bench, store=LateStore(bench.store))
     with pytest.raises(PartialRunError):
-        failing(late, "create", "-00035.csv.pgp", StoreBusyError(place="x", code="503")).submit(extract)
+        failing(late, "create", "-00035.csv.pgp", StoreBusyError(place="x", code="503")).submit(
+            extract
+        )
 
     done = late.submit(extract)
     again = late.submit(extract)
@@ -34,7 +40,9 @@ def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(
     assert 1 == len([key for key in bench.snapshot() if key.endswith("plan.json")])
 
 
-def test_another_business_date_for_a_committed_run_changes_nothing_and_is_named(tmp_path: Path) -> None:
+def test_another_business_date_for_a_committed_run_changes_nothing_and_is_named(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
     first = bench.submit(extract).manifest
@@ -73,14 +81,18 @@ def test_a_new_run_that_died_is_gone_on_with_by_the_same_command(tmp_path: Path)
     extract = bench.drop(5)
     bench.submit(extract)
     with pytest.raises(PartialRunError):
-        failing(bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(extract, new_run="lost")
+        failing(bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(
+            extract, new_run="lost"
+        )
 
     done = bench.submit(extract, new_run="lost")
 
     assert (False, True) == (done.already, done.manifest.run.endswith("-r2"))
 
 
-def test_a_plan_that_died_before_it_was_written_keeps_the_date_it_was_begun_with(tmp_path: Path) -> None:
+def test_a_plan_that_died_before_it_was_written_keeps_the_date_it_was_begun_with(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5, name="no-date.csv")
     with pytest.raises(StoreBusyError):
@@ -143,7 +155,9 @@ def test_a_claim_survives_a_store_that_is_away_for_a_beat(tmp_path: Path) -> Non
         while len(list(bench.store.keys("claims/"))) < 3:
             claim.check()
 
-    assert ["claims/000001.json", "claims/000002.json"] == [e.key for e in bench.store.keys("claims/")][:2]
+    assert ["claims/000001.json", "claims/000002.json"] == [
+        e.key for e in bench.store.keys("claims/")
+    ][:2]
 
 
 class Stopped(BaseException):
@@ -169,7 +183,9 @@ def test_a_claim_that_was_taken_the_moment_a_signal_came_is_given_back(tmp_path:
         pass
 
 
-def test_a_submit_that_was_stopped_right_after_its_commit_has_left_its_lists(tmp_path: Path) -> None:
+def test_a_submit_that_was_stopped_right_after_its_commit_has_left_its_lists(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(40, bad=0.2)
 
@@ -187,11 +203,19 @@ def test_a_submit_that_was_stopped_right_after_its_commit_has_left_its_lists(tmp
     assert [key for key in bench.snapshot() if key.endswith("report/rejects.csv")]
 
 
-def test_a_clock_set_back_while_a_run_works_and_after_it_died_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_clock_set_back_while_a_run_works_and_after_it_died_keeps_nobody_waiting(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
     ahead = replace(bench, now=lambda: NOON + timedelta(days=30), actor="dead:1")
-    Lease.take(bench.store, keys_of(_planned(bench, extract)).claims, "dead:1", ahead.now(), timedelta(minutes=3))
+    Lease.take(
+        bench.store,
+        keys_of(_planned(bench, extract)).claims,
+        "dead:1",
+        ahead.now(),
+        timedelta(minutes=3),
+    )
 
     done = bench.submit(extract)
 
@@ -213,7 +237,9 @@ def test_a_store_is_proved_once_and_remembered(tmp_path: Path) -> None:
     assert ["bank/probe/"] == asked
 
 
-def test_a_store_that_fails_its_proof_is_refused_each_time_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_store_that_fails_its_proof_is_refused_each_time_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
     context, _ = proving(tmp_path, StoreUnsafeError(place="store", problem="two writers won"))
 
     for _ in range(2):

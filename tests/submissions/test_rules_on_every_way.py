@@ -1,4 +1,6 @@
-"""Whatever sends a row: it was validated by pandera in that command, by the rules as they are at that moment."""
+"""Whatever sends a row: it was validated by pandera in that command, by the rules as they are at
+that moment.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def of_run(bench: Bench, run: str) -> Sent:
     """Return what the ledger of a run says; c-1 and c-3 keep the rule, c-2 breaks it."""
     found = bench.ledger(run)
     refused = found.filter(pl.col("fate") != "submitted")
-    reasons = {cuid: one[0].rpartition("|")[2] for cuid, one in refused.select("cuid", "reasons").rows()}
+    reasons = {
+        cuid: one[0].rpartition("|")[2] for cuid, one in refused.select("cuid", "reasons").rows()
+    }
     return Sent(set(found.filter(fate="submitted")["cuid"]), reasons)
 
 
@@ -88,7 +92,10 @@ def a_bench(folder: Path, **settings: Any) -> Bench:
 
 def people(broken: Cells, every: Cells = NOTHING) -> bytes:
     """Return an extract of three, each with a card of their own; the second breaks the rule."""
-    rows = [{PAN: pan, **REACHED, **every, **cells} for pan, cells in zip(PANS, [{}, broken, {}], strict=False)]
+    rows = [
+        {PAN: pan, **REACHED, **every, **cells}
+        for pan, cells in zip(PANS, [{}, broken, {}], strict=False)
+    ]
     return portal_csv(portal_rows(*rows))
 
 
@@ -147,15 +154,22 @@ def resubmit(bench: Bench, broken: Cells) -> Sent:
 
 def resubmit_a_corrected_extract(bench: Bench, broken: Cells) -> Sent:
     name = correct(bench, people(broken))
-    return of_run(bench, again(bench, first_run(bench), RowSelection(rejects=True), extract=name).manifest.run)
+    return of_run(
+        bench, again(bench, first_run(bench), RowSelection(rejects=True), extract=name).manifest.run
+    )
 
 
 def resubmit_with_corrections(bench: Bench, broken: Cells) -> Sent:
     run = first_run(bench)
     template = pl.concat(correction_template(bench.context, run))
     cities = template.filter(column=CITY).with_columns(correction=pl.lit("Boston"))
-    wrong = [{"run": run, "row": 2, "column": column, "correction": cell} for column, cell in broken.items()]
-    more = pl.DataFrame(wrong, {name: cities.schema[name] for name in ("run", "row", "column", "correction")})
+    wrong = [
+        {"run": run, "row": 2, "column": column, "correction": cell}
+        for column, cell in broken.items()
+    ]
+    more = pl.DataFrame(
+        wrong, {name: cities.schema[name] for name in ("run", "row", "column", "correction")}
+    )
     name = correct(bench, pl.concat([cities, more], how="diagonal").write_csv().encode())
     return of_run(bench, again(bench, run, RowSelection(), corrections=name).manifest.run)
 
@@ -173,11 +187,16 @@ def portfolio_night(bench: Bench, broken: Cells) -> Sent:
 
 def single_links(bench: Bench, broken: Cells) -> Sent:
     run = first_run(bench)
-    return asked_for(lambda linker, row: link_row(bench.context, linker, run, row, override="for a test"))
+    return asked_for(
+        lambda linker, row: link_row(bench.context, linker, run, row, override="for a test")
+    )
 
 
 def typed_links(bench: Bench, broken: Cells) -> Sent:
-    typed = [{**TYPED, PAN: PANS[at - 1], CUID: f"c-{at}", **(broken if at == 2 else {})} for at in (1, 2, 3)]
+    typed = [
+        {**TYPED, PAN: PANS[at - 1], CUID: f"c-{at}", **(broken if at == 2 else {})}
+        for at in (1, 2, 3)
+    ]
     cells = [{name: cell or "" for name, cell in one.items()} for one in typed]
     return asked_for(lambda linker, row: link_typed(bench.context, linker, cells[row - 1]))
 
@@ -189,7 +208,9 @@ def asked_for(link: Callable[[Linker, int], object]) -> Sent:
         try:
             link(linker, row)
         except LinkRequestError as error:
-            refused[f"c-{row}"] = next(rule.code for rule in (LONG, TWICE) if rule.code in str(error))
+            refused[f"c-{row}"] = next(
+                rule.code for rule in (LONG, TWICE) if rule.code in str(error)
+            )
     return Sent({str(request.cardholder.cuid) for request in linker.asked}, refused)
 
 
@@ -249,11 +270,15 @@ def test_no_value_stays_in_what_pandera_says_or_logs(way: str) -> None:
     found = outcome(way)
 
     assert (0, set()) == (found.asked.kept, found.asked.leaked)
-    assert [] == [text for text in (*PANS, *WAYS[way].rule.example.values()) if text and text in found.log]
+    assert [] == [
+        text for text in (*PANS, *WAYS[way].rule.example.values()) if text and text in found.log
+    ]
 
 
 @pytest.mark.parametrize("rule", [LONG, SNOWMAN], ids=lambda rule: rule.code)
-def test_a_row_that_no_longer_passes_is_not_sealed_anew_and_named(tmp_path: Path, rule: Rule) -> None:
+def test_a_row_that_no_longer_passes_is_not_sealed_anew_and_named(
+    tmp_path: Path, rule: Rule
+) -> None:
     bench = rotated(submitted(tmp_path, rule.example))
     before = bench.snapshot()
 

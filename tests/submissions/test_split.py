@@ -7,8 +7,12 @@ from schemas.portal import CUID, MAX_ROWS
 from tests.builders import share_of
 
 
-def cut(cuids: list[str], limit: int, blocks: list[int], patience: int = 50) -> list[list[tuple[int, str]]]:
-    rows = pl.DataFrame({"row": range(len(cuids)), CUID: cuids}, schema={"row": pl.UInt32, CUID: pl.String})
+def cut(
+    cuids: list[str], limit: int, blocks: list[int], patience: int = 50
+) -> list[list[tuple[int, str]]]:
+    rows = pl.DataFrame(
+        {"row": range(len(cuids)), CUID: cuids}, schema={"row": pl.UInt32, CUID: pl.String}
+    )
     splitter = Splitter(limit, patience)
     chunks: list[pl.DataFrame] = []
     start = 0

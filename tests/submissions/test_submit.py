@@ -13,7 +13,12 @@ from flows.extracts.errors import EmptyExtractError
 from flows.runs.claim import ClaimedError, Lease
 from flows.runs.documents import keys_of, read_manifest, run_ids
 from flows.runs.sealing import KeyNotPinnedError
-from flows.submissions.gates import RejectRateError, RowJumpError, TrailerMismatchError, WrongCardsError
+from flows.submissions.gates import (
+    RejectRateError,
+    RowJumpError,
+    TrailerMismatchError,
+    WrongCardsError,
+)
 from flows.submissions.plan import DuplicateExtractError, ExtractNotFoundError
 from flows.submissions.publish import ForeignChunkError
 from schemas.portal import COUNTRY, CUID, PAN, columns
@@ -22,10 +27,16 @@ from tests.night import NOON, Bench, issuer, local_bench, portal_csv, uncommit
 
 
 def rows_of(chunks: list[bytes]) -> list[list[str]]:
-    return [row for chunk in chunks for row in list(csv.reader(StringIO(chunk.decode(), newline="")))[1:]]
+    return [
+        row
+        for chunk in chunks
+        for row in list(csv.reader(StringIO(chunk.decode(), newline="")))[1:]
+    ]
 
 
-def test_every_good_row_of_an_extract_stands_once_in_a_sealed_chunk_of_at_most_1000(tmp_path: Path) -> None:
+def test_every_good_row_of_an_extract_stands_once_in_a_sealed_chunk_of_at_most_1000(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(2500, bad=0.1)
 
@@ -34,7 +45,9 @@ def test_every_good_row_of_an_extract_stands_once_in_a_sealed_chunk_of_at_most_1
     chunks = bench.chunks(manifest.run)
     cuids = [row[0] for row in rows_of(chunks)]
     ledger = bench.ledger(manifest.run)
-    assert [chunk.rows for chunk in manifest.chunks] == [len(chunk.splitlines()) - 1 for chunk in chunks]
+    assert [chunk.rows for chunk in manifest.chunks] == [
+        len(chunk.splitlines()) - 1 for chunk in chunks
+    ]
     assert max(chunk.rows for chunk in manifest.chunks) <= 1000
     assert sorted(cuids) == sorted(ledger.filter(fate="submitted")["cuid"])
     assert ledger["row"].to_list() == list(range(1, 2501))
@@ -62,11 +75,16 @@ def test_the_ledger_says_where_every_row_stands_in_its_chunk(tmp_path: Path) -> 
         assert rows_of([chunks[chunk - 1]])[position - 1][0] == cuid
 
 
-def test_a_row_without_cuid_gets_one_that_is_the_same_when_the_run_is_repeated(tmp_path: Path) -> None:
+def test_a_row_without_cuid_gets_one_that_is_the_same_when_the_run_is_repeated(
+    tmp_path: Path,
+) -> None:
     content = portal_csv(portal_rows({CUID: None}, {CUID: None, PAN: "4111111111111111"}))
     first, second = local_bench(tmp_path / "1"), local_bench(tmp_path / "2")
 
-    made = [bench.ledger(bench.submit(bench.drop_bytes(content)).manifest.run) for bench in (first, second)]
+    made = [
+        bench.ledger(bench.submit(bench.drop_bytes(content)).manifest.run)
+        for bench in (first, second)
+    ]
 
     assert made[0].equals(made[1])
     assert made[0]["cuid_made"].to_list() == [True, True]
@@ -103,7 +121,9 @@ def test_what_a_dead_run_published_is_adopted_and_the_outcome_is_the_same(tmp_pa
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda _: b"something else"])
-def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(tmp_path: Path, damage: object) -> None:
+def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(
+    tmp_path: Path, damage: object
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     keys = keys_of(bench.submit(extract).manifest.run)
@@ -131,7 +151,9 @@ def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Pat
     assert (again.run, again.as_of) == (done.run, date(2026, 11, 19))
 
 
-def test_a_committed_run_stays_what_it_is_under_changed_settings_which_are_named(tmp_path: Path) -> None:
+def test_a_committed_run_stays_what_it_is_under_changed_settings_which_are_named(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     first = bench.submit(extract).manifest
@@ -143,7 +165,9 @@ def test_a_committed_run_stays_what_it_is_under_changed_settings_which_are_named
     assert ("changed since that run: portal.rows_per_chunk, rules.luhn",) == again.remarks
 
 
-def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now(tmp_path: Path) -> None:
+def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     first = bench.submit(extract, business_date=date(2026, 11, 19)).manifest
@@ -152,13 +176,19 @@ def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now
 
     done = changed.submit(extract)
 
-    assert (f"{first.run}-r2", first.as_of, 2) == (done.manifest.run, done.manifest.as_of, len(done.manifest.chunks))
+    assert (f"{first.run}-r2", first.as_of, 2) == (
+        done.manifest.run,
+        done.manifest.as_of,
+        len(done.manifest.chunks),
+    )
     [remark] = done.remarks
     assert f"run {first.run} was never committed: planned anew" in remark
     assert "portal.rows_per_chunk" in remark
 
 
-def test_a_run_that_died_within_its_commit_is_finished_and_never_planned_anew(tmp_path: Path) -> None:
+def test_a_run_that_died_within_its_commit_is_finished_and_never_planned_anew(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     first = bench.submit(extract).manifest
@@ -197,7 +227,9 @@ def test_other_content_under_the_same_name_is_a_new_run_said_aloud(tmp_path: Pat
     second = bench.submit(bench.drop(11), opened=["changed-extract"])
 
     assert second.manifest.run != first
-    assert second.remarks == (f"bank/extracts/bank-20261120.csv had other content before, in run {first}",)
+    assert second.remarks == (
+        f"bank/extracts/bank-20261120.csv had other content before, in run {first}",
+    )
 
 
 def test_of_two_runs_of_one_extract_the_second_is_told_who_works(tmp_path: Path) -> None:
@@ -225,7 +257,11 @@ def content(rows: int, bad: int = 0, count: int | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "extract", "refused"),
     [
-        ({"source": {"trailer": r"^#TRAILER,([0-9]+)$"}}, content(10, count=11), TrailerMismatchError),
+        (
+            {"source": {"trailer": r"^#TRAILER,([0-9]+)$"}},
+            content(10, count=11),
+            TrailerMismatchError,
+        ),
         ({}, content(0), EmptyExtractError),
         ({}, content(10, bad=6), RejectRateError),
         ({"test": False}, content(10), WrongCardsError),
@@ -254,7 +290,9 @@ def test_an_opened_gate_lets_the_run_pass_and_is_recorded(tmp_path: Path) -> Non
 
     manifest = bench.submit(name, opened=["reject-rate"]).manifest
 
-    events = [json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key]
+    events = [
+        json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key
+    ]
     assert manifest.counts.rejected == 6
     assert [event["gates"] for event in events if event["what"] == "opened"] == [["reject-rate"]]
 
@@ -265,7 +303,9 @@ def test_a_refused_run_has_its_rejects_listed_for_the_issuer(tmp_path: Path) -> 
     with pytest.raises(RejectRateError):
         bench.submit(bench.drop_bytes(content(10, bad=6)))
 
-    listed = next(data for key, data in bench.snapshot().items() if key.endswith("report/rejects.csv"))
+    listed = next(
+        data for key, data in bench.snapshot().items() if key.endswith("report/rejects.csv")
+    )
     rejects = pl.read_csv(BytesIO(listed), infer_schema=False)
     assert rejects["row"].to_list() == ["1", "2", "3", "4", "5", "6"]
     assert rejects["reason"].unique().to_list() == ["address.country.unknown"]
@@ -288,10 +328,16 @@ def test_a_run_that_sends_nothing_has_its_whole_report_at_once(tmp_path: Path) -
     run = bench.submit(bench.drop_bytes(content(3, bad=3)), opened=["reject-rate"]).manifest.run
 
     summary = json.loads(bench.report(run, "summary.json"))
-    assert (summary["rows"]["rejected"], summary["rows"]["awaiting"], summary["chunks"]["sent"]) == (3, 0, 0)
+    assert (
+        summary["rows"]["rejected"],
+        summary["rows"]["awaiting"],
+        summary["chunks"]["sent"],
+    ) == (3, 0, 0)
 
 
-def test_a_run_that_sends_nothing_and_died_before_its_report_has_it_from_the_next_run(tmp_path: Path) -> None:
+def test_a_run_that_sends_nothing_and_died_before_its_report_has_it_from_the_next_run(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path)
     run = bench.submit(bench.drop_bytes(content(3, bad=3)), opened=["reject-rate"]).manifest.run
     whole = bench.report(run, "summary.json")
@@ -311,7 +357,9 @@ def test_an_extract_half_the_usual_size_is_refused_once_there_is_a_habit(tmp_pat
         bench.submit(bench.drop(19, seed=19))
 
 
-def test_a_key_that_is_not_the_pinned_one_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_key_that_is_not_the_pinned_one_is_refused_before_anything_is_read(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, portal={"fingerprints": ["A" * 40]})
     extract = bench.drop(10)
     before = bench.snapshot()
@@ -329,7 +377,11 @@ def test_an_extract_that_is_not_there_is_named_with_those_that_are(tmp_path: Pat
     with pytest.raises(ExtractNotFoundError) as error:
         bench.submit("other.csv")
 
-    assert error.value.fields == {"name": "other.csv", "prefix": "bank/extracts/", "available": "bank-20261120.csv"}
+    assert error.value.fields == {
+        "name": "other.csv",
+        "prefix": "bank/extracts/",
+        "available": "bank-20261120.csv",
+    }
 
 
 def test_repeats_of_a_cuid_go_to_a_later_chunk(tmp_path: Path) -> None:
@@ -344,8 +396,14 @@ def test_repeats_of_a_cuid_go_to_a_later_chunk(tmp_path: Path) -> None:
 def test_a_store_holds_no_card_number_outside_the_extract(tmp_path: Path) -> None:
     bench: Bench = local_bench(tmp_path)
     bench.submit(bench.drop(200, bad=0.3))
-    pans = [row[1] for row in csv.reader(StringIO(bench.content("bank/extracts/bank-20261120.csv").decode())) if row]
+    pans = [
+        row[1]
+        for row in csv.reader(StringIO(bench.content("bank/extracts/bank-20261120.csv").decode()))
+        if row
+    ]
 
     rest = [data for key, data in bench.snapshot().items() if "/extracts/" not in key]
 
-    assert [pan for pan in pans[1:] if len(pan) > 12 and any(pan.encode() in data for data in rest)] == []
+    assert [
+        pan for pan in pans[1:] if len(pan) > 12 and any(pan.encode() in data for data in rest)
+    ] == []

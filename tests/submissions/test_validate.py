@@ -46,12 +46,15 @@ from tests.builders import portal_rows, share_of
 DAY = date(2026, 11, 20)
 OF_ROWS = RuleSettings.model_fields.keys() - {"other_cuid"}  # a rule of a row among others
 SEVERITIES = sorted(
-    name for name in OF_ROWS if get_args(RuleSettings.model_fields[name].annotation) == get_args(Severity)
+    name
+    for name in OF_ROWS
+    if get_args(RuleSettings.model_fields[name].annotation) == get_args(Severity)
 )
 HASH_007 = "Yp9M+TN7DQx28wXYYPmIlM+ownlRa0JXR1FMqHEN65c="
 ONTARIO = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
-# One way to break each rule: the change to a good row, then column, code and severity of the verdict.
+# One way to break each rule: the change to a good row, then column, code and severity of the
+# verdict.
 BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
     *(
         ({column: None}, column, f"{stem}.missing", "reject")
@@ -121,7 +124,9 @@ def test_a_row_that_breaks_a_rule_gets_its_verdict_and_the_good_row_none() -> No
 
     assert [] == verdicts.filter(row=1).rows()
     for row, (_, column, code, severity) in enumerate(BREAKS, 2):
-        assert [(row, column, code, severity)] == verdicts.filter(row=row, column=column, severity=severity).rows()
+        assert [(row, column, code, severity)] == verdicts.filter(
+            row=row, column=column, severity=severity
+        ).rows()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,8 @@ def test_a_card_is_good_to_the_end_of_its_month() -> None:
     rows = portal_rows({YEAR: "26", MONTH: "11"})
 
     last_day, day_after = (
-        validate(rows, day, RuleSettings(expires_soon="off")) for day in (date(2026, 11, 30), date(2026, 12, 1))
+        validate(rows, day, RuleSettings(expires_soon="off"))
+        for day in (date(2026, 11, 30), date(2026, 12, 1))
     )
 
     assert [] == last_day["code"].to_list()
@@ -170,9 +176,14 @@ def test_a_card_is_good_to_the_end_of_its_month() -> None:
 
 
 def test_soon_is_as_long_as_a_link_lives() -> None:
-    rows = portal_rows({YEAR: "26", MONTH: "12"}, {YEAR: "27", MONTH: "01"}, {YEAR: "27", MONTH: "02"})
+    rows = portal_rows(
+        {YEAR: "26", MONTH: "12"}, {YEAR: "27", MONTH: "01"}, {YEAR: "27", MONTH: "02"}
+    )
 
-    warned = [validate(rows, DAY, RuleSettings(link_life_months=life))["row"].to_list() for life in (0, 2, 3)]
+    warned = [
+        validate(rows, DAY, RuleSettings(link_life_months=life))["row"].to_list()
+        for life in (0, 2, 3)
+    ]
 
     assert [[], [1], [1, 2]] == warned
 
@@ -195,7 +206,9 @@ def test_a_setting_decides_whether_a_rule_rejects_warns_or_is_off(
     rows = portal_rows(change)
 
     told = [
-        validate(rows, DAY, RuleSettings.model_validate({setting: way})).select("code", "severity").rows()
+        validate(rows, DAY, RuleSettings.model_validate({setting: way}))
+        .select("code", "severity")
+        .rows()
         for way in ("reject", "warn", "off")
     ]
 
@@ -212,7 +225,9 @@ def test_a_cell_has_one_reason_the_first_it_breaks() -> None:
 
 
 def test_a_placeholder_is_called_so_whatever_shape_its_column_wants() -> None:
-    wanting = dict.fromkeys((PAN, YEAR, MONTH, SUBNATIONAL, COUNTRY, POSTAL_CODE, IS_PRIMARY), "N/A")
+    wanting = dict.fromkeys(
+        (PAN, YEAR, MONTH, SUBNATIONAL, COUNTRY, POSTAL_CODE, IS_PRIMARY), "N/A"
+    )
     rows = portal_rows(wanting, {PAN: "0000000000000000", POSTAL_CODE: "00000"})
 
     verdicts = validate(rows, DAY, RuleSettings())
@@ -240,7 +255,12 @@ def test_verdicts_come_in_the_order_of_rows() -> None:
 def test_a_block_without_rows_has_no_verdicts() -> None:
     verdicts = validate(portal_rows(), DAY, RuleSettings())
 
-    assert {"row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String} == dict(verdicts.schema)
+    assert {
+        "row": pl.UInt32,
+        "column": pl.String,
+        "code": pl.String,
+        "severity": pl.String,
+    } == dict(verdicts.schema)
     assert 0 == verdicts.height
 
 
@@ -256,7 +276,11 @@ def test_the_environment_cannot_switch_the_rules_off(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("spoil", ["column missing", "wrong type"])
 def test_a_frame_of_the_wrong_shape_is_our_bug_and_shows_no_cell(spoil: str) -> None:
     rows = portal_rows({})
-    wrong = rows.drop(CITY) if spoil == "column missing" else rows.with_columns(pl.col(PAN).cast(pl.Int64))
+    wrong = (
+        rows.drop(CITY)
+        if spoil == "column missing"
+        else rows.with_columns(pl.col(PAN).cast(pl.Int64))
+    )
 
     with pytest.raises(BugError) as caught:
         validate(wrong, DAY, RuleSettings())
@@ -301,10 +325,14 @@ def test_luhn_by_table_is_luhn_by_hand(numbers: list[str]) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.none() | st.text(max_size=20), min_size=len(columns()), max_size=len(columns())))
-def test_no_cell_makes_checking_stumble_and_each_row_is_judged_alone(cells: list[str | None]) -> None:
+def test_no_cell_makes_checking_stumble_and_each_row_is_judged_alone(
+    cells: list[str | None],
+) -> None:
     odd = dict(zip(columns(), cells, strict=True))
 
-    alone, among = (validate(portal_rows(*changes), DAY, RuleSettings()) for changes in ([odd], [odd, {}]))
+    alone, among = (
+        validate(portal_rows(*changes), DAY, RuleSettings()) for changes in ([odd], [odd, {}])
+    )
 
     assert alone.equals(among)
 
@@ -333,7 +361,9 @@ def test_a_row_that_breaks_a_narrow_rule_breaks_the_rule_it_narrows(broken: list
 
     for rule in RULES:
         if rule.narrows:
-            narrow, broad = (rows.select(by_code[code]).to_series() for code in (rule.code, rule.narrows))
+            narrow, broad = (
+                rows.select(by_code[code]).to_series() for code in (rule.code, rule.narrows)
+            )
             assert not (~narrow & broad).any()
 
 
@@ -426,10 +456,15 @@ def test_letters_of_any_alphabet_are_neither_garbled_nor_invisible(name: str) ->
 def test_damaged_text_is_warned_of_or_refused_as_the_settings_say(text: str, kind: str) -> None:
     rows = portal_rows({CITY: text})
 
-    found = [validate(rows, DAY, RuleSettings.model_validate({kind: how})) for how in ("warn", "reject", "off")]
+    found = [
+        validate(rows, DAY, RuleSettings.model_validate({kind: how}))
+        for how in ("warn", "reject", "off")
+    ]
 
     code = f"address.city.{kind}"
-    assert [[(1, CITY, code, "warn")], [(1, CITY, code, "reject")], []] == [one.rows() for one in found]
+    assert [[(1, CITY, code, "warn")], [(1, CITY, code, "reject")], []] == [
+        one.rows() for one in found
+    ]
 
 
 def test_the_length_of_a_column_is_a_setting() -> None:
@@ -437,14 +472,17 @@ def test_the_length_of_a_column_is_a_setting() -> None:
 
     verdicts = validate(rows, DAY, RuleSettings(max_length={CITY: 30}))
 
-    assert [(2, CITY, "address.city.length", "reject"), (3, ADDRESS1, "address.address1.length", "reject")] == (
-        verdicts.rows()
-    )
+    assert [
+        (2, CITY, "address.city.length", "reject"),
+        (3, ADDRESS1, "address.address1.length", "reject"),
+    ] == (verdicts.rows())
 
 
 def test_a_card_number_in_a_text_is_refused_and_a_phone_number_is_none() -> None:
     rows = portal_rows(
-        {NICKNAME: "my 4111-1111-1111-1111"}, {PHONE: "+1 (617) 555-0123"}, {ADDRESS1: "Apt 4111111111111111"}
+        {NICKNAME: "my 4111-1111-1111-1111"},
+        {PHONE: "+1 (617) 555-0123"},
+        {ADDRESS1: "Apt 4111111111111111"},
     )
 
     verdicts = validate(rows, DAY, RuleSettings())
@@ -455,11 +493,24 @@ def test_a_card_number_in_a_text_is_refused_and_a_phone_number_is_none() -> None
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"example": {}}, {"column": "nickname"}, {"example": {"nickname": "x"}}, {"severity": "nickname"}]
+    "wrong",
+    [
+        {"example": {}},
+        {"column": "nickname"},
+        {"example": {"nickname": "x"}},
+        {"severity": "nickname"},
+    ],
 )
 def test_a_rule_that_could_not_work_is_an_error_at_its_entry(wrong: dict[str, Any]) -> None:
-    entry: dict[str, Any] = {"column": CITY, "holds": pl.lit(value=True), "example": {CITY: "x"}, "severity": "luhn"}
+    entry: dict[str, Any] = {
+        "column": CITY,
+        "holds": pl.lit(value=True),
+        "example": {CITY: "x"},
+        "severity": "luhn",
+    }
     Rule("made.up.right", **entry)
 
-    with pytest.raises(ValueError, match=r"made\.up\.wrong: (a rule needs an example|no such column .*: nickname)"):
+    with pytest.raises(
+        ValueError, match=r"made\.up\.wrong: (a rule needs an example|no such column .*: nickname)"
+    ):
         Rule("made.up.wrong", **entry | wrong)

@@ -1,4 +1,6 @@
-"""`python -m tests.torture N SEED`: N kills and signals, races and faults in proportion, on both storages."""
+"""`python -m tests.torture N SEED`: N kills and signals, races and faults in proportion, on both
+storages.
+"""
 
 import sys
 

@@ -31,7 +31,10 @@ def torture(size: int, folder: Path, seed: int) -> list[Tally]:
     whole systems.
     """
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        sides = [pool.submit(side, size, folder / side.__name__, seed) for side in (_on_directories, _on_s3)]
+        sides = [
+            pool.submit(side, size, folder / side.__name__, seed)
+            for side in (_on_directories, _on_s3)
+        ]
         return [tally for side in sides for tally in side.result()]
 
 

@@ -1,4 +1,6 @@
-"""What a child process does: one submit or one ingest, on real gpg and a real store, until it is done or killed."""
+"""What a child process does: one submit or one ingest, on real gpg and a real store, until it is
+done or killed.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,10 @@ def command(job: dict[str, Any]) -> int:
     boundaries = Boundaries(Crash(*job["crash"]) if job["crash"] else None)
     code: Any = 1
     try:
-        with patch("flows.wiring.open_store", lambda *_: CrashingStore(Place(*job["place"]).open(), boundaries)):
+        with patch(
+            "flows.wiring.open_store",
+            lambda *_: CrashingStore(Place(*job["place"]).open(), boundaries),
+        ):
             run()
     except SystemExit as end:
         code = end.code

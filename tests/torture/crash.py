@@ -1,4 +1,6 @@
-"""A store and a sealer that end their process at a chosen moment: by SIGKILL nothing after it runs."""
+"""A store and a sealer that end their process at a chosen moment: by SIGKILL nothing after it
+runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Put faults between the steps and their store: the night ends right or in an error of ours, and a rerun ends it."""
+"""Put faults between the steps and their store: the night ends right or in an error of ours, and a
+rerun ends it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ from tests.torture.tally import Tally
 
 T = TypeVar("T")
 
-EVERY = tuple(fault for fault in Fault if fault is not Fault.NO_CONDITIONS)  # those stores are refused by the probe
+# those stores are refused by the probe
+EVERY = tuple(fault for fault in Fault if fault is not Fault.NO_CONDITIONS)
 ERRORS: tuple[Callable[[str], CardlinkError], ...] = (
     lambda key: ObjectChangedError(key=key),
     lambda key: ObjectDamagedError(key=key),
@@ -53,7 +56,9 @@ ERRORS: tuple[Callable[[str], CardlinkError], ...] = (
 
 
 class MoodyStore:
-    """A store that raises an error of ours now and then, before or after it has done what was asked."""
+    """A store that raises an error of ours now and then, before or after it has done what was
+    asked.
+    """
 
     def __init__(self, store: Store, chance: random.Random, share: float, tally: Tally) -> None:
         self._store = store
@@ -87,7 +92,9 @@ class MoodyStore:
         return done
 
 
-def fault_directories(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+def fault_directories(
+    night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0
+) -> Tally:
     """Let a directory fail in every way an error is known for."""
     tally = Tally("faults directory")
     for number in range(nights):
@@ -99,14 +106,18 @@ def fault_directories(night: GateFacts, places: Iterator[Place], nights: int, se
 
 
 def fault_s3(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
-    """Put a proxy with faults between boto3 and an S3 server: passing ones in plenty, or all kinds, rarely."""
+    """Put a proxy with faults between boto3 and an S3 server: passing ones in plenty, or all kinds,
+    rarely.
+    """
     tally = Tally("faults S3")
     for number in range(nights):
         place, chance = next(places), random.Random(seed + number)
         bench = night.dropped(place)
         kinds: Sequence[Fault] = chance.choice((PASSING, EVERY))
         share = chance.choice((0.05, 0.2) if kinds is PASSING else (0.005, 0.02))
-        with fault_proxy.between(place.endpoint, fault_proxy.at_random(seed + number, share, kinds)) as proxy:
+        with fault_proxy.between(
+            place.endpoint, fault_proxy.at_random(seed + number, share, kinds)
+        ) as proxy:
             client = servers.client(proxy.endpoint, read_timeout=1.0)
             _through(night, bench, S3Store("cards", place.name, client, impatient()), tally)
         tally.done.update({fault.name.lower(): times for fault, times in proxy.injected.items()})

@@ -1,4 +1,6 @@
-"""Kill submits and ingests at every boundary and at random moments, run them again, compare with the quiet night."""
+"""Kill submits and ingests at every boundary and at random moments, run them again, compare with
+the quiet night.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,18 @@ MOMENTS = {
 
 
 class Kill(NamedTuple):
-    """One process to be killed: what it does, and where; without a boundary at a share of the time it takes."""
+    """One process to be killed: what it does, and where; without a boundary at a share of the time
+    it takes.
+    """
 
     do: str
     crash: Crash | None
     share: float = 0.0
 
 
-def kill_many(night: GateFacts, children: Children, places: Iterator[Place], kills: int, seed: int = 0) -> Tally:
+def kill_many(
+    night: GateFacts, children: Children, places: Iterator[Place], kills: int, seed: int = 0
+) -> Tally:
     """Kill until `kills` processes were killed, at boundaries in turn with random moments."""
     chance = random.Random(seed)
     usual = {do: _undisturbed(night, children, next(places), do) for do in ("submit", "ingest")}
@@ -69,7 +75,9 @@ def _losses(night: GateFacts, bench: Bench, do: str, tally: Tally) -> list[str]:
     """Let the last rerun finish; name what is lost."""
     if do == "ingest":
         return night.report_losses(bench)
-    tally.ended["committed before its end" if bench.submit(EXTRACT).already else "finished by a rerun"] += 1
+    tally.ended[
+        "committed before its end" if bench.submit(EXTRACT).already else "finished by a rerun"
+    ] += 1
     return night.submit_losses(bench) + night.report_losses(bench)
 
 
@@ -81,7 +89,9 @@ def _kill(children: Children, place: Place, kill: Kill, usual: float, now: datet
     return children.nursery.wait(process) == -signal.SIGKILL
 
 
-def _undisturbed(night: GateFacts, children: Children, place: Place, do: str) -> tuple[float, dict[str, int]]:
+def _undisturbed(
+    night: GateFacts, children: Children, place: Place, do: str
+) -> tuple[float, dict[str, int]]:
     """Return how long a child takes when nobody kills it, and how often it passes each boundary."""
     night.dropped(place) if do == "submit" else night.until_answered(place)
     begin = time.monotonic()
@@ -101,6 +111,8 @@ def _planned(passed: dict[str, dict[str, int]], chance: random.Random) -> Iterat
     while True:
         chance.shuffle(boundaries)
         for number, (do, boundary, moment, times) in enumerate(boundaries):
-            yield Kill(do, Crash(boundary, moment, chance.choice((1, times, chance.randint(1, times)))))
+            yield Kill(
+                do, Crash(boundary, moment, chance.choice((1, times, chance.randint(1, times))))
+            )
             if number % 2:
                 yield Kill(chance.choice(("submit", "submit", "ingest")), None, chance.random())

@@ -1,6 +1,8 @@
-"""One night, undisturbed, as the measure; and what a disturbed one must have in common with it: everything.
+"""One night, undisturbed, as the measure; and what a disturbed one must have in common with it:
+everything.
 
-Lost, doubled or moved rows, objects that belong to nobody, reports that differ: `losses` names them all.
+Lost, doubled or moved rows, objects that belong to nobody, reports that differ: `losses` names them
+all.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from tests.torture.places import Place
 EXTRACT = "bank-20261120.csv"
 ROWS, PER_CHUNK = 110, 3  # 34 chunks, so that there are two sealing groups
 BEGIN = datetime.now(UTC).replace(microsecond=0)
-LATER = BEGIN + timedelta(hours=12)  # when what died at the beginning is run again: its claim has run out
+# when what died at the beginning is run again: its claim has run out
+LATER = BEGIN + timedelta(hours=12)
 REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv", "summary.json")
 
 
@@ -56,7 +59,9 @@ class Remembering:
 
 @dataclass(frozen=True)
 class GateFacts:
-    """The undisturbed night: its objects before and after the answers were taken up, and its chunks in the clear."""
+    """The undisturbed night: its objects before and after the answers were taken up, and its chunks
+    in the clear.
+    """
 
     opener: Opener
     extract: bytes
@@ -89,7 +94,10 @@ class GateFacts:
 
     def drop_results(self, bench: Bench) -> None:
         """Drop the partner's answers, unless they are there."""
-        _put(bench.store, {key: data for key, data in self.answered.items() if key.startswith(results(BANK))})
+        _put(
+            bench.store,
+            {key: data for key, data in self.answered.items() if key.startswith(results(BANK))},
+        )
 
     def submit_losses(self, bench: Bench) -> list[str]:
         """Name what differs from the undisturbed night in what stands for upload."""
@@ -99,7 +107,9 @@ class GateFacts:
         sealed = [bench.content(path) for path in paths]
         if [entry.key for entry in bench.store.keys(keys_.chunks)] != paths:
             found.append("an object that is no chunk of the run, or a chunk that is gone")
-        if [hashlib.sha256(data).hexdigest() for data in sealed] != [chunk.sha256 for chunk in manifest.chunks]:
+        if [hashlib.sha256(data).hexdigest() for data in sealed] != [
+            chunk.sha256 for chunk in manifest.chunks
+        ]:
             found.append("a chunk that is not the one its manifest names")
         if tuple(self.opener.open(data, 1 << 24) for data in sealed) != self.chunks:
             found.append("rows of a chunk")
@@ -107,7 +117,16 @@ class GateFacts:
             found.append("the ledger")
         if _facts(bench.content(keys_.manifest)) != _facts(self.answered[keys_.manifest]):
             found.append("the manifest's counts")
-        if len([entry for entry in bench.store.keys(f"{BANK}/runs/") if entry.key.endswith("/manifest.json")]) != 1:
+        if (
+            len(
+                [
+                    entry
+                    for entry in bench.store.keys(f"{BANK}/runs/")
+                    if entry.key.endswith("/manifest.json")
+                ]
+            )
+            != 1
+        ):
             found.append("a second commit")
         return found
 
@@ -118,7 +137,8 @@ class GateFacts:
         found = [
             f"report/{name}"
             for name in REPORTS
-            if _same(name, bench.report(self.run, name)) != _same(name, self.reported[keys_of(self.run).report(name)])
+            if _same(name, bench.report(self.run, name))
+            != _same(name, self.reported[keys_of(self.run).report(name)])
         ]
         if bench.ingest().files or len(read_markers(bench.store, BANK)) != len(self.chunks):
             found.append("a result that is not marked as taken up, or twice")
@@ -140,7 +160,13 @@ class Children:
     )
 
     def start(
-        self, do: str, place: Place, *, crash: Any = None, now: datetime = BEGIN, actor: str = "first:1"
+        self,
+        do: str,
+        place: Place,
+        *,
+        crash: Any = None,
+        now: datetime = BEGIN,
+        actor: str = "first:1",
     ) -> tuple[int, Path]:
         """Start a child; return its process id and the file it will tell in what it came to."""
         job = self.job(do, place, crash=crash, now=now, actor=actor)
@@ -149,22 +175,39 @@ class Children:
         return self.nursery.start(job), answer
 
     def job(
-        self, do: str, place: Place, *, crash: Any = None, now: datetime = BEGIN, actor: str = "first:1"
+        self,
+        do: str,
+        place: Place,
+        *,
+        crash: Any = None,
+        now: datetime = BEGIN,
+        actor: str = "first:1",
     ) -> dict[str, Any]:
         """Return what a child is told to do."""
         settings, answer = _issuer().model_dump(mode="json"), str(self.folder / f"{actor}.json")
-        job = {"do": do, "place": place, "crash": crash, "now": now.isoformat(), "actor": actor, "extract": EXTRACT}
+        job = {
+            "do": do,
+            "place": place,
+            "crash": crash,
+            "now": now.isoformat(),
+            "actor": actor,
+            "extract": EXTRACT,
+        }
         return {**job, "key": self.key, "issuer": settings, "answer": answer}
 
     def command(self, argv: list[str], place: Place, *, crash: Any = None) -> tuple[int, Path]:
-        """Start a command line on a store; return its process id and the folder of what it prints."""
+        """Start a command line on a store; return its process id and the folder of what it
+        prints.
+        """
         folder = self.folder / "command"
         folder.mkdir(exist_ok=True)
         (folder / f"{BANK}.toml").write_text(_TOML.format(keys.sound().fingerprint, PER_CHUNK))
         (folder / "portal.asc").write_text(self.key[0])
         for left in ("passed.json", "stdout", "stderr"):
             (folder / left).unlink(missing_ok=True)
-        return self.nursery.start({"argv": argv, "place": place, "crash": crash, "folder": str(folder)}), folder
+        return self.nursery.start(
+            {"argv": argv, "place": place, "crash": crash, "folder": str(folder)}
+        ), folder
 
     def passed(self, folder: Path) -> dict[str, int]:
         """Return the boundaries that a command passed."""
@@ -202,7 +245,9 @@ def undisturbed(place: Place) -> Iterator[GateFacts]:
         bench.ingest()
         names = [keys_of(manifest.run).chunks + chunk.name for chunk in manifest.chunks]
         opened = tuple(opener.open(answered[name], 1 << 24) for name in names)
-        yield replace(night, run=manifest.run, answered=answered, reported=bench.snapshot(), chunks=opened)
+        yield replace(
+            night, run=manifest.run, answered=answered, reported=bench.snapshot(), chunks=opened
+        )
 
 
 def _issuer() -> Any:
@@ -217,18 +262,40 @@ def _put(store: Store, objects: Mapping[str, bytes]) -> None:
 def _facts(manifest: bytes) -> bytes:
     """Return a manifest without what sealing and storing make different each time."""
     plain = json.loads(manifest)
-    chunks = [{name: chunk[name] for name in ("number", "name", "rows")} for chunk in plain["chunks"]]
-    same = ("run", "as_of", "settings_sha256", "recipe", "recipients", "counts", "reasons", "repairs")
+    chunks = [
+        {name: chunk[name] for name in ("number", "name", "rows")} for chunk in plain["chunks"]
+    ]
+    same = (
+        "run",
+        "as_of",
+        "settings_sha256",
+        "recipe",
+        "recipients",
+        "counts",
+        "reasons",
+        "repairs",
+    )
     return canonical({**{name: plain[name] for name in same}, "chunks": chunks})
 
 
 def _same(name: str, report: bytes) -> bytes:
-    """Return a report without the identities that sealing and storing make different each time, and the hour of it."""
+    """Return a report without the identities that sealing and storing make different each time, and
+    the hour of it.
+    """
     if name == "chunks.csv":
-        return pl.read_csv(report, infer_schema=False).drop("bytes", "sha256", strict=False).write_csv().encode()
+        return (
+            pl.read_csv(report, infer_schema=False)
+            .drop("bytes", "sha256", strict=False)
+            .write_csv()
+            .encode()
+        )
     if name == "summary.json":
         facts = json.loads(report)
-        timeless = {"source": {**facts["source"], "version": ""}, "open": {**facts["open"], "sent": ""}, "seen": ""}
+        timeless = {
+            "source": {**facts["source"], "version": ""},
+            "open": {**facts["open"], "sent": ""},
+            "seen": "",
+        }
         timeless["hours"] = facts["hours"]["links"]
         return canonical({**facts, **timeless})
     return report

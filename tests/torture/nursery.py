@@ -1,7 +1,9 @@
-"""Child processes that begin at once: a parent that has imported the libraries, but nothing of ours, forks them.
+"""Child processes that begin at once: a parent that has imported the libraries, but nothing of
+ours, forks them.
 
-Polars starts its threads with the first frame, and a fork does not take threads along: so nothing of ours is
-imported before the fork. Run as a module it reads jobs from stdin; `Forkserver` is the other end.
+Polars starts its threads with the first frame, and a fork does not take threads along: so nothing
+of ours is imported before the fork. Run as a module it reads jobs from stdin; `Forkserver` is the
+other end.
 """
 
 from __future__ import annotations
@@ -45,7 +47,12 @@ def forkserver() -> Iterator[Forkserver]:
     """Run a nursery; its children have ended when the context ends, whatever state they were in."""
     command = [sys.executable, "-m", "tests.torture.nursery"]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     with ended(process):
         assert process.stdin

@@ -24,7 +24,9 @@ class Place(NamedTuple):
     def open(self) -> Store:
         """Open the store; each process gets connections of its own."""
         if self.endpoint:
-            return S3Store("cards", self.name, servers.client(self.endpoint, read_timeout=60.0), impatient())
+            return S3Store(
+                "cards", self.name, servers.client(self.endpoint, read_timeout=60.0), impatient()
+            )
         Path(self.name).mkdir(parents=True, exist_ok=True)
         return LocalStore(Path(self.name))
 
@@ -41,4 +43,6 @@ def prefixes(server: servers.S3Server, name: str) -> Iterator[Place]:
 
 def impatient(attempts: int = 25) -> Retry:
     """Try again without waiting long, so that faults cost no time."""
-    return Retry(time.monotonic, lambda _: time.sleep(0.001), random.random, budget=300, attempts=attempts)
+    return Retry(
+        time.monotonic, lambda _: time.sleep(0.001), random.random, budget=300, attempts=attempts
+    )

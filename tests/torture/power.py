@@ -1,7 +1,9 @@
-"""Power lost at any moment of a submit or an ingest: what was not synced is forgotten, the rerun loses nothing.
+"""Power lost at any moment of a submit or an ingest: what was not synced is forgotten, the rerun
+loses nothing.
 
-The system calls of a real process on a directory are recorded, and replayed up to a moment into a file system that
-forgets: file contents as they were when the file was last synced, names as they were when the folder was last synced.
+The system calls of a real process on a directory are recorded, and replayed up to a moment into a
+file system that forgets: file contents as they were when the file was last synced, names as they
+were when the folder was last synced.
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ from tests.torture.tally import Tally
 
 ROOT = Path(__file__).parents[2]
 CALLS = "openat,write,fsync,link,linkat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat"
-CHILD = "import json, sys; from tests.torture.child import work; sys.exit(work(json.load(sys.stdin)))"
+CHILD = (
+    "import json, sys; from tests.torture.child import work; sys.exit(work(json.load(sys.stdin)))"
+)
 _CALL = re.compile(r"(?P<name>\w+)\((?P<given>.*)\) += (?P<result>\d+)")
 _DESCRIPTOR, _TEXT = re.compile(r"<([^>]*)>"), re.compile(r'"([^"]*)"')
-Memory = Literal["names and data", "data", "at random"]  # what is forgotten, where it was not synced
+# what is forgotten, where it was not synced
+Memory = Literal["names and data", "data", "at random"]
 
 
 class Call(NamedTuple):
@@ -113,9 +118,16 @@ class Forgetful:
 
 
 def lose_power(
-    night: GateFacts, children: Children, places: Iterator[Place], losses: int, seed: int = 0, *, synced: bool = True
+    night: GateFacts,
+    children: Children,
+    places: Iterator[Place],
+    losses: int,
+    seed: int = 0,
+    *,
+    synced: bool = True,
 ) -> Tally:
-    """Lose power at so many moments, half of them of a submit, half of an ingest; the rerun must lose nothing.
+    """Lose power at so many moments, half of them of a submit, half of an ingest; the rerun must
+    lose nothing.
 
     With `synced` False the disk only says that it has synced, so that much must be lost.
     """
@@ -152,9 +164,23 @@ def _losses(night: GateFacts, bench: Bench, do: str, *, done: bool) -> list[str]
 
 
 def _recorded(children: Children, place: Place, do: str) -> list[Call]:
-    """Let a process do a submit or an ingest; return its calls below the place, in the order of their ends."""
+    """Let a process do a submit or an ingest; return its calls below the place, in the order of
+    their ends.
+    """
     trace = children.folder / "power.trace"
-    strace = ["strace", "-f", "-qq", "-y", "-xx", "-s", "10000000", "-o", str(trace), "-e", f"trace={CALLS}"]
+    strace = [
+        "strace",
+        "-f",
+        "-qq",
+        "-y",
+        "-xx",
+        "-s",
+        "10000000",
+        "-o",
+        str(trace),
+        "-e",
+        f"trace={CALLS}",
+    ]
     subprocess.run(
         [*strace, sys.executable, "-c", CHILD],
         input=json.dumps(children.job(do, place)),
@@ -179,7 +205,9 @@ def _calls(trace: Path, root: Path) -> Iterator[Call]:
         if rest.startswith("<... "):
             rest = begun.pop(thread) + rest.partition("resumed>")[2]
         found = _CALL.match(rest)
-        if found and (call := _call(found["name"], found["given"], int(found["result"]), str(root))):
+        if found and (
+            call := _call(found["name"], found["given"], int(found["result"]), str(root))
+        ):
             yield call
 
 
@@ -190,7 +218,9 @@ def _call(name: str, given: str, result: int, root: str) -> Call | None:
     paths = tuple(os.fsdecode(one) for one in ([_plain(opened[0])] if by_descriptor else texts))
     if not all(f"{path}/".startswith(f"{root}/") for path in paths):
         return None
-    return Call(name, paths, b"".join(texts)[:result] if name == "write" else b"", "O_CREAT" in given)
+    return Call(
+        name, paths, b"".join(texts)[:result] if name == "write" else b"", "O_CREAT" in given
+    )
 
 
 def _plain(text: str) -> bytes:
@@ -207,7 +237,9 @@ def _read(folder: Path) -> Folder:
 
 
 def _write(folder: Folder, target: Path, memory: Memory, chance: random.Random) -> None:
-    """Write what is left of a folder; forgotten at random, each name and content may have survived unsynced."""
+    """Write what is left of a folder; forgotten at random, each name and content may have survived
+    unsynced.
+    """
     target.mkdir(exist_ok=True, parents=True)
     for name in sorted(folder.names.keys() | folder.synced.keys()):
         kept = {"names and data": folder.synced, "data": folder.names}.get(memory)
@@ -215,7 +247,10 @@ def _write(folder: Folder, target: Path, memory: Memory, chance: random.Random) 
         if isinstance(found, Folder):
             _write(found, target / name, memory, chance)
         elif found and found.origin:
-            os.link(found.origin, target / name)  # the same file to those who look at more than its content
+            # the same file to those who look at more than its content
+            os.link(found.origin, target / name)
         elif found:
-            data = chance.choice((found.data, found.synced)) if memory == "at random" else found.synced
+            data = (
+                chance.choice((found.data, found.synced)) if memory == "at random" else found.synced
+            )
             (target / name).write_bytes(data)

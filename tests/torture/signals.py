@@ -1,4 +1,6 @@
-"""Send stop signals to commands at every boundary and at random moments, run them again, compare with quiet ones."""
+"""Send stop signals to commands at every boundary and at random moments, run them again, compare
+with quiet ones.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ COUNTS = (
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit code, what it said on stderr, the boundaries it passed, and its seconds."""
+    """How a command ended: its exit code, what it said on stderr, the boundaries it passed, and its
+    seconds.
+    """
 
     code: int
     said: list[str]
@@ -39,7 +43,9 @@ class Ended(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One signal: to which command, at which boundary, or without one at a share of the time that it takes."""
+    """One signal: to which command, at which boundary, or without one at a share of the time that
+    it takes.
+    """
 
     command: str
     number: int
@@ -60,8 +66,12 @@ def commands(run: str) -> dict[str, list[str]]:
     }
 
 
-def signal_many(night: GateFacts, children: Children, places: Iterator[Place], signals: int, seed: int = 0) -> Tally:
-    """Send signals until so many commands have got one, at boundaries in turn with random moments."""
+def signal_many(
+    night: GateFacts, children: Children, places: Iterator[Place], signals: int, seed: int = 0
+) -> Tally:
+    """Send signals until so many commands have got one, at boundaries in turn with random
+    moments.
+    """
     chance = random.Random(seed)
     tally = Tally(f"signals {'S3' if next(places).endpoint else 'directory'}")
     quiet: dict[str, tuple[Ended, set[str]]] = {}
@@ -94,14 +104,26 @@ def _planned(command: str, usual: Ended, chance: random.Random) -> Plan:
     number, crash = chance.choice(SIGNALS), None
     if usual.passed and chance.random() < 0.5:
         boundary = chance.choice(sorted(usual.passed))
-        crash = Crash(boundary, chance.choice((BEFORE, AFTER)), chance.randint(1, usual.passed[boundary]), number)
+        crash = Crash(
+            boundary,
+            chance.choice((BEFORE, AFTER)),
+            chance.randint(1, usual.passed[boundary]),
+            number,
+        )
     return Plan(command, number, crash, chance.random())
 
 
 def _stopped(
-    children: Children, place: Place, night: GateFacts, plan: Plan, usual: Ended, chance: random.Random
+    children: Children,
+    place: Place,
+    night: GateFacts,
+    plan: Plan,
+    usual: Ended,
+    chance: random.Random,
 ) -> tuple[Ended, list[Path]]:
-    """Start a command, stop it, now and then twice; return how it ended and the gpg homes that it left."""
+    """Start a command, stop it, now and then twice; return how it ended and the gpg homes that it
+    left.
+    """
     process, folder = children.command(commands(night.run)[plan.command], place, crash=plan.crash)
     began = time.monotonic()
     if plan.crash is None:
@@ -114,7 +136,11 @@ def _stopped(
                 os.kill(process, chance.choice(SIGNALS))
     code = children.nursery.wait(process)
     ended = Ended(code, _said(folder), {}, time.monotonic() - began)
-    return ended, [home for root in ("/dev/shm", "/tmp") for home in Path(root).glob(f"cardlink-gpg-{process}-*")]
+    return ended, [
+        home
+        for root in ("/dev/shm", "/tmp")
+        for home in Path(root).glob(f"cardlink-gpg-{process}-*")
+    ]
 
 
 def _ended(children: Children, place: Place, night: GateFacts, command: str) -> Ended:
@@ -130,7 +156,11 @@ def _said(folder: Path) -> list[str]:
 
 
 def _outcome(ended: Ended, plan: Plan) -> str:
-    names = {DONE: "done", AGAIN: "75", -plan.number: f"ended by {signal.Signals(plan.number).name} before it began"}
+    names = {
+        DONE: "done",
+        AGAIN: "75",
+        -plan.number: f"ended by {signal.Signals(plan.number).name} before it began",
+    }
     return names.get(ended.code, f"exit {ended.code}")
 
 
@@ -146,10 +176,16 @@ def _wrong(ended: Ended, plan: Plan, homes: list[Path]) -> list[str]:
     return found
 
 
-def _losses(night: GateFacts, bench: Bench, command: str, ran: tuple[Ended, Ended], kept: set[str]) -> list[str]:
+def _losses(
+    night: GateFacts, bench: Bench, command: str, ran: tuple[Ended, Ended], kept: set[str]
+) -> list[str]:
     """Name what differs after the rerun."""
     usual, again = ran
-    found = [] if again.code == usual.code else [f"the rerun ended with {again.code}: {again.said[-2:]}"]
+    found = (
+        []
+        if again.code == usual.code
+        else [f"the rerun ended with {again.code}: {again.said[-2:]}"]
+    )
     if _kept(bench) != kept:
         found.append(f"other objects: {sorted(_kept(bench) ^ kept)[:3]}")
     if command == "submit":
@@ -159,4 +195,6 @@ def _losses(night: GateFacts, bench: Bench, command: str, ran: tuple[Ended, Ende
 
 def _kept(bench: Bench) -> set[str]:
     """Return the keys of the objects that make a difference."""
-    return {entry.key for entry in bench.store.keys("") if any(part in entry.key for part in COUNTS)}
+    return {
+        entry.key for entry in bench.store.keys("") if any(part in entry.key for part in COUNTS)
+    }

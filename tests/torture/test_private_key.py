@@ -1,4 +1,6 @@
-"""Our private key while `cardlink ingest` lives, and after it was killed: real processes, real agents."""
+"""Our private key while `cardlink ingest` lives, and after it was killed: real processes, real
+agents.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def with_sealed_results(folder: Path) -> Path:
     dropped = folder / "store" / results("bank")
     dropped.mkdir(parents=True)
     with sealer_to(keys.sound(copy=2)) as sealer:
-        for one in sealer.seal([Plain(f"result-{at:05d}.csv", b"nothing of ours\n") for at in range(FILES)]):
+        for one in sealer.seal(
+            [Plain(f"result-{at:05d}.csv", b"nothing of ours\n") for at in range(FILES)]
+        ):
             (dropped / f"{one.name}.pgp").write_bytes(one.data)
     return folder
 
@@ -51,7 +55,9 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 @contextmanager
 def ingesting(folder: Path, temporary: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """Start an ingest and stop it while an agent holds our private key; give it and its gpg home."""
+    """Start an ingest and stop it while an agent holds our private key; give it and its gpg
+    home.
+    """
     process = subprocess.Popen(
         [*COMMAND, "ingest", "bank"],
         env=environment(folder, TMPDIR=str(temporary)),
@@ -72,7 +78,11 @@ def another_command(folder: Path) -> None:
 
 def links_to(home: Path) -> list[Path]:
     """Return the links by which other processes find a home."""
-    return [root / home.name for root in map(Path, ("/dev/shm", "/tmp")) if (root / home.name).is_symlink()]
+    return [
+        root / home.name
+        for root in map(Path, ("/dev/shm", "/tmp"))
+        if (root / home.name).is_symlink()
+    ]
 
 
 def test_the_private_key_of_a_killed_ingest_is_gone_with_its_agent_at_the_start_of_the_next_command(

@@ -1,4 +1,6 @@
-"""Real `cardlink submit` processes that are told to end, or killed: what they leave, and what the next one does."""
+"""Real `cardlink submit` processes that are told to end, or killed: what they leave, and what the
+next one does.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def configured(folder: Path, chunks: int = CHUNKS) -> Path:
 
 @pytest.fixture(autouse=True)
 def heard() -> Iterator[None]:
-    """Let children hear SIGHUP where these tests themselves run under nohup: what is ignored is inherited."""
+    """Let children hear SIGHUP where these tests themselves run under nohup: what is ignored is
+    inherited.
+    """
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -98,12 +102,18 @@ def found(folder: Path, pattern: str) -> list[Path]:
 
 def homes(process: int) -> list[Path]:
     """Return the private gpg homes of a process."""
-    return [home for root in ("/dev/shm", "/tmp") for home in Path(root).glob(f"cardlink-gpg-{process}-*")]
+    return [
+        home
+        for root in ("/dev/shm", "/tmp")
+        for home in Path(root).glob(f"cardlink-gpg-{process}-*")
+    ]
 
 
 def children(session: int) -> list[str]:
     """Return the command lines of what still runs in a session."""
-    listed = subprocess.run(["ps", "-s", str(session), "-o", "args="], capture_output=True, check=False)
+    listed = subprocess.run(
+        ["ps", "-s", str(session), "-o", "args="], capture_output=True, check=False
+    )
     return listed.stdout.decode().splitlines()
 
 
@@ -133,23 +143,35 @@ def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(
     assert (0, CHUNKS) == (code, told["runs"][0]["chunks"])
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc tells what a process hears")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="/proc tells what a process hears"
+)
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_command_told_to_end_before_it_has_loaded_its_libraries_says_one_sentence(stop: signal.Signals) -> None:
+def test_a_command_told_to_end_before_it_has_loaded_its_libraries_says_one_sentence(
+    stop: signal.Signals,
+) -> None:
     command = [sys.executable, "-m", "flows.cli", "status"]
-    with ended(subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)) as process:
+    with ended(
+        subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    ) as process:
         once(lambda: hears(process.pid, signal.SIGHUP))  # the last one that it begins to hear
 
         process.send_signal(stop)
         _, said = process.communicate(timeout=PATIENCE)
 
     assert 75 == process.returncode
-    assert [f"cardlink: Stopped by {stop.name}"] == [line.partition(". ")[0] for line in said.decode().splitlines()]
+    assert [f"cardlink: Stopped by {stop.name}"] == [
+        line.partition(". ")[0] for line in said.decode().splitlines()
+    ]
 
 
 def hears(process: int, wanted: signal.Signals) -> bool:
     """Return whether a process has a handler for a signal."""
-    caught = next(line for line in Path(f"/proc/{process}/status").read_text().splitlines() if "SigCgt" in line)
+    caught = next(
+        line
+        for line in Path(f"/proc/{process}/status").read_text().splitlines()
+        if "SigCgt" in line
+    )
     return bool(int(caught.split()[1], 16) >> (wanted - 1) & 1)
 
 
@@ -182,6 +204,8 @@ def test_everything_a_submit_writes_is_for_its_owner_only(tmp_path: Path) -> Non
 
     submitted(folder)
 
-    written = [path for path in (folder / "store" / "bank").rglob("*") if "extracts" not in path.parts]
+    written = [
+        path for path in (folder / "store" / "bank").rglob("*") if "extracts" not in path.parts
+    ]
     modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in written}
     assert {(True, 0o700), (False, 0o600)} == modes

@@ -13,7 +13,8 @@ from tests.torture.power import lose_power
 from tests.torture.whole_system import live_many
 
 
-@pytest.mark.slow  # its small size: whole systems below, and kills of single commands in test_signals
+# its small size: whole systems below, and kills of single commands in test_signals
+@pytest.mark.slow
 def test_nothing_is_lost_and_nothing_is_doubled_whatever_ends_a_night(tmp_path: Path) -> None:
     tallies = torture(12, tmp_path, seed=1)
 

@@ -1,4 +1,6 @@
-"""Submits, answers, deaths, copies, late and swapped results in any order: after each step the books balance."""
+"""Submits, answers, deaths, copies, late and swapped results in any order: after each step the
+books balance.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,25 @@ from tests.memory import KilledError, MemoryOpener, MemorySealer, MemoryStore
 from tests.night import BANK, NOON, Bench, issuer
 from tests.torture.tally import Tally
 
-SUBMITTING = ("submissions/", "plan.json", "claims/", "seals/", "chunks/", "ledger/", "manifest.json", "events/")
-INGESTING = ("results/", "outcomes/", "events/", "links.csv", "summary.json", "report/", "ingested/")
+SUBMITTING = (
+    "submissions/",
+    "plan.json",
+    "claims/",
+    "seals/",
+    "chunks/",
+    "ledger/",
+    "manifest.json",
+    "events/",
+)
+INGESTING = (
+    "results/",
+    "outcomes/",
+    "events/",
+    "links.csv",
+    "summary.json",
+    "report/",
+    "ingested/",
+)
 
 
 def deaths(places: Sequence[str]) -> st.SearchStrategy[tuple[str, int, bool] | None]:
@@ -78,9 +97,13 @@ class WholeSystem(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.moment = NOON
-        settings_of = issuer(portal={"fingerprints": ["A" * 40], "rows_per_chunk": 3}, limits={"max_row_jump": 1000})
+        settings_of = issuer(
+            portal={"fingerprints": ["A" * 40], "rows_per_chunk": 3}, limits={"max_row_jump": 1000}
+        )
         self.bench = MemoryBench(MemoryStore(), settings_of, self._now)
-        self.portal = Portal(MemoryOpener(), fail_share=0.2, shuffle=True, seed=3, today=NOON.date())
+        self.portal = Portal(
+            MemoryOpener(), fail_share=0.2, shuffle=True, seed=3, today=NOON.date()
+        )
         self.rows: dict[str, int] = {}
         self.seen: dict[str, Manifest] = {}  # by run, as it was when it was first seen and checked
 
@@ -140,7 +163,9 @@ class WholeSystem(RuleBasedStateMachine):
             self._check_report(run)
 
     def teardown(self) -> None:
-        """In the end everything is submitted, answered and taken up, once, and no report is out of date."""
+        """In the end everything is submitted, answered and taken up, once, and no report is out of
+        date.
+        """
         self.moment += timedelta(days=3)
         for key in self.rows:
             self.bench.submit(key, opened=["reject-rate"])
@@ -156,7 +181,9 @@ class WholeSystem(RuleBasedStateMachine):
         assert len(self.seen) == len(self.rows)
 
     def _living(self, death: tuple[str, int, bool] | None, act: Callable[[], object]) -> None:
-        """Do something that may die; what died is not missed by the next one, whose claims have run out."""
+        """Do something that may die; what died is not missed by the next one, whose claims have run
+        out.
+        """
         self.moment += timedelta(minutes=5)
         if death is not None:
             self.bench.store.die_at(*death[:2], late=death[2])
@@ -174,21 +201,35 @@ class WholeSystem(RuleBasedStateMachine):
     def _check(self, manifest: Manifest) -> None:
         counts, ledger = manifest.counts, self.bench.ledger(manifest.run)
         assert ledger["row"].to_list() == list(range(1, self.rows[manifest.source.key] + 1))
-        assert counts.read == counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
-        keys, sent = keys_of(manifest.run), ledger.filter(fate="submitted").sort("chunk", "position")
-        plain = [MemoryOpener().open(self.bench.content(keys.chunks + one.name), 1 << 20) for one in manifest.chunks]
-        cuids = [line.partition(b",")[0].decode() for chunk in plain for line in chunk.splitlines()[1:]]
+        assert (
+            counts.read == counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
+        )
+        keys, sent = (
+            keys_of(manifest.run),
+            ledger.filter(fate="submitted").sort("chunk", "position"),
+        )
+        plain = [
+            MemoryOpener().open(self.bench.content(keys.chunks + one.name), 1 << 20)
+            for one in manifest.chunks
+        ]
+        cuids = [
+            line.partition(b",")[0].decode() for chunk in plain for line in chunk.splitlines()[1:]
+        ]
         assert cuids == sent["cuid"].to_list()
         assert len(cuids) == counts.submitted == sum(chunk.rows for chunk in manifest.chunks)
 
     def _check_report(self, run: str, bench: Bench | None = None) -> dict[str, int]:
-        """Check the report of a run as it stands on a bench, or else as a rebuild elsewhere makes it."""
+        """Check the report of a run as it stands on a bench, or else as a rebuild elsewhere makes
+        it.
+        """
         if bench is None:
             bench = replace(self.bench, store=self.bench.store.copy())
             rebuild(bench.context, run)
         rows: dict[str, int] = json.loads(bench.report(run, "summary.json"))["rows"]
         links = pl.read_csv(BytesIO(bench.report(run, "links.csv")), infer_schema=False)
-        made = {(row.cuid, row.url) for upload in self.portal.books for row in upload.rows if row.url}
+        made = {
+            (row.cuid, row.url) for upload in self.portal.books for row in upload.rows if row.url
+        }
         assert rows["linked"] + rows["error"] + rows["awaiting"] == self.seen[run].counts.submitted
         assert set(links.select("cuid", "url").iter_rows()) <= made
         assert max(Counter(links["cuid"]).values(), default=1) == 1
@@ -197,7 +238,9 @@ class WholeSystem(RuleBasedStateMachine):
 
 
 def live_many(systems: int, steps: int = 12) -> Tally:
-    """Live through so many whole systems of so many steps each; an AssertionError shows the shortest that fails."""
+    """Live through so many whole systems of so many steps each; an AssertionError shows the
+    shortest that fails.
+    """
     chosen = settings(
         max_examples=systems,
         stateful_step_count=steps,

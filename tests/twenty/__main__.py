@@ -1,4 +1,6 @@
-"""`python -m tests.twenty --nights 20 --rows 60 --seed 1`: the nights, the operator's commands, and what is wrong."""
+"""`python -m tests.twenty --nights 20 --rows 60 --seed 1`: the nights, the operator's commands, and
+what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def main() -> int:
         findings = recount(story)
         for line in shown(story, findings):
             _print_line(line)
-    _print_line(f"{plan.nights} nights, CPU {sum(os.times()[:4]):.0f} s, wrong: {len(findings.wrong)} kinds")
+    _print_line(
+        f"{plan.nights} nights, CPU {sum(os.times()[:4]):.0f} s, wrong: {len(findings.wrong)} kinds"
+    )
     return int(bool(findings.wrong))
 
 

@@ -1,4 +1,6 @@
-"""The operator: acts by the worklist alone. It pastes its commands, does what they say next, and asks who is to act."""
+"""The operator: acts by the worklist alone. It pastes its commands, does what they say next, and
+asks who is to act.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ class Operator:
     closed: list[Closed] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)  # commands that ended as none should
     stuck: list[str] = field(default_factory=list)  # lines that stay on the list, done as they say
-    asked: dict[str, date] = field(default_factory=dict)  # the day the issuer was asked about a run's rows
+    # the day the issuer was asked about a run's rows
+    asked: dict[str, date] = field(default_factory=dict)
 
     def give(self, *words: str, by: Counter[str] | None = None) -> Line:
         """Give one command; return what it reports."""
@@ -63,7 +66,11 @@ class Operator:
         counted[" ".join(words[: 2 if words[0] in ("outbox", "mend") else 1])] += 1
         done = CliRunner().invoke(main, ["--config", str(self.folder), "--json", *words])
         if done.exit_code not in FORESEEN.get(words[0], (0,)):
-            self.odd.append(f"{self.day} {shlex.join(words)}: exit {done.exit_code}: {done.stdout}{done.stderr}"[:600])
+            self.odd.append(
+                f"{self.day} {shlex.join(words)}: exit {done.exit_code}: {done.stdout}{done.stderr}"[
+                    :600
+                ]
+            )
         told: Line = json.loads(done.stdout) if done.stdout.startswith("{") else {}
         return told
 
@@ -75,12 +82,14 @@ class Operator:
         for _ in range(PASSES):
             left = self.give("worklist", portal.issuer)["worklist"]
             todo = [one for one in left if _key(one) not in waits]
-            sent = set[str]()  # runs whose rows were sent again in this pass: another line may mean the same rows
+            # runs whose rows were sent again in this pass: another line may mean the same rows
+            sent = set[str]()
             for one in todo:
                 if "resubmit" in one["command"] and one["run"] in sent:
                     continue
                 sent |= {one["run"]} if "resubmit" in one["command"] else set()
-                if given[_key(one)] > 1:  # once may have been about other rows, by a decision in between
+                # once may have been about other rows, by a decision in between
+                if given[_key(one)] > 1:
                     self.stuck.append(f"{self.day}: {_key(one)}")
                     waits.add(_key(one))
                     continue
@@ -94,10 +103,13 @@ class Operator:
         return left
 
     def _act(self, line: Line, portal: Portal) -> bool | None:
-        """Do what a line says; False where only others can do something today, None where a result file came."""
+        """Do what a line says; False where only others can do something today, None where a result
+        file came.
+        """
         kind, words = line["kind"], _filled(line["command"])
         chunk = f"{line['run']}-{line['chunk']:05d}.csv.pgp" if line["chunk"] else ""
-        if kind in ("results awaited", "links to confirm"):  # the receiving side confirms in its own time
+        # the receiving side confirms in its own time
+        if kind in ("results awaited", "links to confirm"):
             return False
         if kind == "chunks to upload":
             self._upload(words, portal)
@@ -139,7 +151,10 @@ class Operator:
         if word.decision != words[at]:
             offered = self.give("report", line["run"])["breaks"]
             ways = {
-                way["decision"] for one in offered for way in one["decide"] if line["kind"] == f"break {one['name']}"
+                way["decision"]
+                for one in offered
+                for way in one["decide"]
+                if line["kind"] == f"break {one['name']}"
             }
             words[at] = word.decision if word.decision in ways else words[at]
         self.give(*words)
@@ -168,7 +183,9 @@ class Operator:
         return bool(tried.get("next"))
 
     def _ask(self, line: Line, words: list[str], portal: Portal) -> bool:
-        """Ask about the refused cards of a run; where the partner takes some now, do what the line says."""
+        """Ask about the refused cards of a run; where the partner takes some now, do what the line
+        says.
+        """
         if not portal.take_now(line["run"]):
             return False
         self.give(*words)
@@ -189,7 +206,9 @@ class Operator:
 
 
 def _key(line: Line) -> str:
-    return ", ".join(str(line[name]) for name in ("kind", "issuer", "run", "chunk", "rows", "command"))
+    return ", ".join(
+        str(line[name]) for name in ("kind", "issuer", "run", "chunk", "rows", "command")
+    )
 
 
 def _filled(command: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""Twenty nights of two issuers: deliveries, uploads, answers, an operator's day, links delivered; then some days."""
+"""Twenty nights of two issuers: deliveries, uploads, answers, an operator's day, links delivered;
+then some days.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,10 @@ class Bank:
     chance: random.Random
     known: int = 0
     owed: bytes = b""  # an extract that was cut: it comes whole the next night
-    unfit: dict[str, str | None] = field(default_factory=dict)  # the cities that are missing, by cuid
-    delivered: dict[str, dict[str, str]] = field(default_factory=dict)  # what the receiving side has, by URL
+    # the cities that are missing, by cuid
+    unfit: dict[str, str | None] = field(default_factory=dict)
+    # what the receiving side has, by URL
+    delivered: dict[str, dict[str, str]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)  # deliveries it took
     left: list[Line] = field(default_factory=list)  # of the last worklist
     cancelled: set[str] = field(default_factory=set)  # chunks
@@ -70,7 +74,11 @@ class Bank:
         """Return tonight's extract: new people and some of the known ones, or everybody."""
         new = [] if last else self.everybody[self.known : self.known + rows]
         known = self.everybody[: self.known]
-        old = known if self.portfolio else self.chance.sample(known, min(len(known), round(rows * AGAIN)))
+        old = (
+            known
+            if self.portfolio
+            else self.chance.sample(known, min(len(known), round(rows * AGAIN)))
+        )
         self.known += len(new)
         for one in new:
             if self.chance.random() < UNFIT:
@@ -92,7 +100,9 @@ class Story:
 
     def now(self) -> datetime:
         """Return the moment by the story's clock."""
-        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(hours=self.hour)
+        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(
+            hours=self.hour
+        )
 
     def bank(self, name: str) -> Bank:
         """Return an issuer by its name."""
@@ -100,8 +110,12 @@ class Story:
 
 
 @contextmanager
-def lived(folder: Path, plan: Plan, on_progress: Callable[[str], None] = lambda _: None) -> Iterator[Story]:
-    """Live through the nights and the days after them, until the worklist has nothing that could still be done."""
+def lived(
+    folder: Path, plan: Plan, on_progress: Callable[[str], None] = lambda _: None
+) -> Iterator[Story]:
+    """Live through the nights and the days after them, until the worklist has nothing that could
+    still be done.
+    """
     (folder / "store").mkdir(parents=True)
     clock: list[Story] = []
     store = ClockedStore(folder / "store", lambda: clock[0].now())
@@ -125,8 +139,14 @@ def lived(folder: Path, plan: Plan, on_progress: Callable[[str], None] = lambda 
                 _upset(story, bank, night)
                 bank.left = story.operator.work(bank.portal)
                 _deliver(story, bank, last=night >= plan.nights)
-            on_progress(f"{story.day}: {sum(story.operator.gave.values())} commands, {_left(story)} left")
-            if night > plan.nights and not any(bank.portal.coming for bank in story.banks) and not _open(story):
+            on_progress(
+                f"{story.day}: {sum(story.operator.gave.values())} commands, {_left(story)} left"
+            )
+            if (
+                night > plan.nights
+                and not any(bank.portal.coming for bank in story.banks)
+                and not _open(story)
+            ):
                 break
         for bank in story.banks:
             operator = story.operator
@@ -153,13 +173,19 @@ def _begin(folder: Path, plan: Plan, store: ClockedStore, opener: Opener) -> Sto
     answer = deck()
     for at, issuer in enumerate(ISSUERS):
         text = TOML.format(
-            issuer=issuer, source="", fingerprint=keys.sound().fingerprint, per_chunk=plan.per_chunk, more=""
+            issuer=issuer,
+            source="",
+            fingerprint=keys.sound().fingerprint,
+            per_chunk=plan.per_chunk,
+            more="",
         )
         portfolio = issuer == "south"
         (folder / f"{issuer}.toml").write_text(f"full_portfolio = {str(portfolio).lower()}\n{text}")
         luck = random.Random(f"{plan.seed} {issuer}")
         portal = Portal(issuer, opener, luck, answer, FIRST)
-        story[0].banks.append(Bank(issuer, portfolio, people.everybody[at * more : (at + 1) * more], portal, luck))
+        story[0].banks.append(
+            Bank(issuer, portfolio, people.everybody[at * more : (at + 1) * more], portal, luck)
+        )
     north, south = story[0].banks
     north.portal.other, south.portal.other = south.portal, north.portal
     return story[0]
@@ -193,7 +219,9 @@ def _upset(story: Story, bank: Bank, night: int) -> None:
     give = partial(story.operator.give, by=story.operator.scheduled)
     if night % 3 == 1 or night >= story.plan.nights:
         return
-    waiting = [one for one in give("outbox", "list", bank.name)["chunks"] if one["state"] == "waiting"]
+    waiting = [
+        one for one in give("outbox", "list", bank.name)["chunks"] if one["state"] == "waiting"
+    ]
     if not waiting:
         return
     one = waiting[0]
@@ -209,7 +237,9 @@ def _upset(story: Story, bank: Bank, night: int) -> None:
 
 
 def _deliver(story: Story, bank: Bank, *, last: bool) -> None:
-    """Deliver links; the receiving side takes each delivery once, and does not always confirm it."""
+    """Deliver links; the receiving side takes each delivery once, and does not always confirm
+    it.
+    """
     told = story.operator.give("deliver", bank.name, by=story.operator.scheduled)
     number = told.get("number")
     if not told.get("next") or not number:
@@ -226,7 +256,9 @@ def _deliver(story: Story, bank: Bank, *, last: bool) -> None:
 
 
 def _fill_in(bank: Bank, rows: list[dict[str, str]]) -> bool:
-    """Fill in what the issuer knows by now: a city that was missing, another postal code; False where it is nothing."""
+    """Fill in what the issuer knows by now: a city that was missing, another postal code; False
+    where it is nothing.
+    """
     by_cuid = {str(one[CUID]): one for one in bank.everybody}
     some = False
     for row in rows:
@@ -237,7 +269,9 @@ def _fill_in(bank: Bank, rows: list[dict[str, str]]) -> bool:
         elif row["column"] == POSTAL_CODE:
             code = str(person[POSTAL_CODE])
             at = max(at for at, one in enumerate(code) if one.isdigit())
-            row["correction"] = person[POSTAL_CODE] = f"{code[:at]}{(int(code[at]) + 1) % 10}{code[at + 1 :]}"
+            row["correction"] = person[POSTAL_CODE] = (
+                f"{code[:at]}{(int(code[at]) + 1) % 10}{code[at + 1 :]}"
+            )
         some = some or bool(row["correction"])
     return some
 
@@ -247,7 +281,9 @@ def _left(story: Story) -> int:
 
 
 def _open(story: Story) -> bool:
-    """Return whether a worklist has anything but what only a cardholder's data or the partner could settle."""
+    """Return whether a worklist has anything but what only a cardholder's data or the partner could
+    settle.
+    """
     final = ("rows to correct", "errors to ask about", "links to confirm")
     return any(
         one["kind"] not in final and not one["kind"].startswith("links end")

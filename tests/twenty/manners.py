@@ -1,4 +1,6 @@
-"""How the portal answers a chunk: every way that was ever seen, each a function, drawn from a deck."""
+"""How the portal answers a chunk: every way that was ever seen, each a function, drawn from a
+deck.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def holes(portal: Portal, chunk: str, made: list[Made]) -> None:
 def half_now(portal: Portal, chunk: str, made: list[Made]) -> None:
     """Answer half of the rows, and all of them where somebody asks."""
     portal.send(name_of(chunk), made[::2])
-    portal.words[chunk] = Word(again=Letter(portal.day, name_of(chunk, "-all"), result(made), tuple(made)))
+    portal.words[chunk] = Word(
+        again=Letter(portal.day, name_of(chunk, "-all"), result(made), tuple(made))
+    )
 
 
 def two_halves(portal: Portal, chunk: str, made: list[Made]) -> None:
@@ -120,7 +124,9 @@ def one_more(portal: Portal, chunk: str, made: list[Made]) -> None:
 def link_and_error(portal: Portal, chunk: str, made: list[Made]) -> None:
     """Give some rows a link and an error; one of the two counts."""
     some = _disputed(portal, chunk, made)
-    content = _broken(made, some, lambda one: (*_cells(one)[:4], f"Error: {TEMPORARY.replace(',', ';')}"))
+    content = _broken(
+        made, some, lambda one: (*_cells(one)[:4], f"Error: {TEMPORARY.replace(',', ';')}")
+    )
     portal.send(name_of(chunk), [one for one in made if one not in some], content=content)
 
 
@@ -128,7 +134,9 @@ def contradicted(portal: Portal, chunk: str, made: list[Made]) -> None:
     """Answer some rows with a link, and two days later with an error."""
     some = _disputed(portal, chunk, made)
     portal.send(name_of(chunk), [one for one in made if one not in some], content=result(made))
-    portal.send(name_of(chunk, "-2"), [one.refused(TEMPORARY) for one in some], after=3, plain=False)
+    portal.send(
+        name_of(chunk, "-2"), [one.refused(TEMPORARY) for one in some], after=3, plain=False
+    )
 
 
 def expired(portal: Portal, chunk: str, made: list[Made]) -> None:
@@ -141,21 +149,35 @@ def expired(portal: Portal, chunk: str, made: list[Made]) -> None:
 def elsewhere(portal: Portal, chunk: str, made: list[Made]) -> None:
     """Give some rows a link to another host."""
     some = _some(portal, made, 2)
-    content = _broken(made, some, lambda one: (*_cells(one)[:2], f"https://evil.example.net/{one.position}", "", ""))
+    content = _broken(
+        made,
+        some,
+        lambda one: (*_cells(one)[:2], f"https://evil.example.net/{one.position}", "", ""),
+    )
     _troubled(portal, chunk, made, some, content)
 
 
 def other_card(portal: Portal, chunk: str, made: list[Made]) -> None:
     """Give some rows the last four digits of another card."""
     some = _some(portal, made, 1)
-    content = _broken(made, some, lambda one: (one.cuid, f"{(int(one.last_4) + 1) % 10_000:04d}", *_cells(one)[2:]))
+    content = _broken(
+        made,
+        some,
+        lambda one: (one.cuid, f"{(int(one.last_4) + 1) % 10_000:04d}", *_cells(one)[2:]),
+    )
     _troubled(portal, chunk, made, some, content)
 
 
 def nothing_said(portal: Portal, chunk: str, made: list[Made]) -> None:
     """Give some rows neither a link nor an error."""
     some = _some(portal, made, 2)
-    _troubled(portal, chunk, made, some, _broken(made, some, lambda one: (one.cuid, one.last_4, "", "", "")))
+    _troubled(
+        portal,
+        chunk,
+        made,
+        some,
+        _broken(made, some, lambda one: (one.cuid, one.last_4, "", "", "")),
+    )
 
 
 def unnamed(portal: Portal, chunk: str, made: list[Made]) -> None:
@@ -181,7 +203,9 @@ def cut(portal: Portal, chunk: str, made: list[Made]) -> None:
     """Cut the file in the middle of a row; it is whole where somebody asks."""
     content = result(made)
     portal.send(name_of(chunk), made, content=content[: len(content) * 2 // 3], plain=False)
-    portal.words[chunk] = Word(again=Letter(portal.day, name_of(chunk, "-whole"), content, tuple(made)))
+    portal.words[chunk] = Word(
+        again=Letter(portal.day, name_of(chunk, "-whole"), content, tuple(made))
+    )
 
 
 def astray(portal: Portal, chunk: str, made: list[Made]) -> None:
@@ -247,7 +271,9 @@ def _cells(one: Made) -> tuple[str, str, str, str, str]:
     return (one.cuid, one.last_4, one.url, f"{one.ends}", "")
 
 
-def _broken(made: Sequence[Made], some: Sequence[Made], cells: Callable[[Made], tuple[str, ...]]) -> bytes:
+def _broken(
+    made: Sequence[Made], some: Sequence[Made], cells: Callable[[Made], tuple[str, ...]]
+) -> bytes:
     """Return the result of these rows, some of them with other cells."""
     lines = result(made).splitlines()
     for one in some:
@@ -256,7 +282,12 @@ def _broken(made: Sequence[Made], some: Sequence[Made], cells: Callable[[Made], 
 
 
 def _troubled(
-    portal: Portal, chunk: str, made: Sequence[Made], some: Sequence[Made], content: bytes, word: str = LOST
+    portal: Portal,
+    chunk: str,
+    made: Sequence[Made],
+    some: Sequence[Made],
+    content: bytes,
+    word: str = LOST,
 ) -> None:
     """Bring a result in which some rows need a decision, by which their links are void."""
     portal.void |= {one.url for one in some}
@@ -275,4 +306,7 @@ def _disputed(portal: Portal, chunk: str, made: Sequence[Made]) -> list[Made]:
 
 def _strangers(portal: Portal, count: int) -> list[Made]:
     names = [f"stranger-{portal.chance.getrandbits(32):08x}" for _ in range(count)]
-    return [Made("", at, name, "0" * 20, f"https://links.example.com/c/{name}") for at, name in enumerate(names)]
+    return [
+        Made("", at, name, "0" * 20, f"https://links.example.com/c/{name}")
+        for at, name in enumerate(names)
+    ]

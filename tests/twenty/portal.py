@@ -1,7 +1,9 @@
-"""The partner's portal, written from its interface alone: takes chunks, makes links, answers with every bad habit.
+"""The partner's portal, written from its interface alone: takes chunks, makes links, answers with
+every bad habit.
 
-It shares no code with the simulator. It remembers what it did with every row, so that it can be asked, and what of it
-came plainly: the truth the pipeline is held against. How a chunk is answered (`manners.py`) is drawn from a deck.
+It shares no code with the simulator. It remembers what it did with every row, so that it can be
+asked, and what of it came plainly: the truth the pipeline is held against. How a chunk is answered
+(`manners.py`) is drawn from a deck.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ LIFE, SHORT_LIFE = 61, 9  # days of a link
 TEMPORARY = "the service is temporarily unavailable, try again later"
 UNDELIVERABLE = "postal_code is not a valid postal code"
 UNSUPPORTED = "this card product is not supported"
-FATES = {TEMPORARY: 0.05, UNDELIVERABLE: 0.04, UNSUPPORTED: 0.03}  # of the cards, at their first upload
+# of the cards, at their first upload
+FATES = {TEMPORARY: 0.05, UNDELIVERABLE: 0.04, UNSUPPORTED: 0.03}
 GRANTED = 0.7  # of the unsupported cards are taken, once somebody asked about them
 SHORT = 0.02  # of the links
 
@@ -53,7 +56,9 @@ class Made(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A result file that will come; `plain`: the rows it answers in a way that needs nobody's decision."""
+    """A result file that will come; `plain`: the rows it answers in a way that needs nobody's
+    decision.
+    """
 
     day: date
     name: str
@@ -64,7 +69,9 @@ class Letter(NamedTuple):
 
 @dataclass
 class Word:
-    """What the partner says of a chunk when asked: a decision, to wait until a day, or the file once more."""
+    """What the partner says of a chunk when asked: a decision, to wait until a day, or the file
+    once more.
+    """
 
     decision: str = LOST
     until: date = date.min
@@ -79,24 +86,31 @@ class Portal:
     issuer: str
     opener: Opener
     chance: random.Random
-    answer: Callable[[Portal, str, list[Made]], None]  # how a chunk is answered, and what is said of it
+    # how a chunk is answered, and what is said of it
+    answer: Callable[[Portal, str, list[Made]], None]
     day: date
     other: Portal | None = None  # of the other issuer
     received: list[tuple[date, Made]] = field(default_factory=list)  # every row of every upload
     coming: list[Letter] = field(default_factory=list)
     words: dict[str, Word] = field(default_factory=dict)
-    plain: dict[tuple[str, int], date] = field(default_factory=dict)  # the day a row's answer came, needing no decision
+    # the day a row's answer came, needing no decision
+    plain: dict[tuple[str, int], date] = field(default_factory=dict)
     links: dict[str, Made] = field(default_factory=dict)  # by URL, whatever came of them
     void: set[str] = field(default_factory=set)  # URLs that do not count
     errors: list[Made] = field(default_factory=list)
-    wrong_code: dict[str, str] = field(default_factory=dict)  # postal codes that were refused, by card
+    # postal codes that were refused, by card
+    wrong_code: dict[str, str] = field(default_factory=dict)
     unsupported: set[str] = field(default_factory=set)
     never: set[str] = field(default_factory=set)  # cards that are refused for good
     did: Counter[str] = field(default_factory=Counter)
 
     def upload(self, name: str, content: bytes) -> None:
         """Take a chunk (interface.md 2.6), and promise its answer."""
-        rows = list(csv.DictReader(io.StringIO(self.opener.open(content, 1 << 24).decode(), newline=""), strict=True))
+        rows = list(
+            csv.DictReader(
+                io.StringIO(self.opener.open(content, 1 << 24).decode(), newline=""), strict=True
+            )
+        )
         assert 1 <= len(rows) <= MOST
         short = [{key.partition(".")[2]: value for key, value in row.items()} for row in rows]
         made = [self._make(name, at, row) for at, row in enumerate(short, 1)]
@@ -108,7 +122,11 @@ class Portal:
         made = Made(chunk, at, row["cuid"], card)
         first = card not in {one.card for _, one in self.received}
         self.received.append((self.day, made))
-        fate = self.chance.choices([*FATES, ""], [*FATES.values(), 1 - sum(FATES.values())])[0] if first else ""
+        fate = (
+            self.chance.choices([*FATES, ""], [*FATES.values(), 1 - sum(FATES.values())])[0]
+            if first
+            else ""
+        )
         if fate == UNDELIVERABLE or self.wrong_code.get(card) == row["address.postal_code"]:
             self.wrong_code[card] = row["address.postal_code"]
             return made.refused(UNDELIVERABLE)
@@ -134,9 +152,15 @@ class Portal:
         plain: bool = True,
         way: str = "",
     ) -> Letter:
-        """Promise a result file of these rows in some days; without `plain` they need a decision first."""
+        """Promise a result file of these rows in some days; without `plain` they need a decision
+        first.
+        """
         letter = Letter(
-            self.day + timedelta(days=after), name, content or result(made), tuple(made) if plain else (), way
+            self.day + timedelta(days=after),
+            name,
+            content or result(made),
+            tuple(made) if plain else (),
+            way,
         )
         self.coming.append(letter)
         return letter
@@ -181,9 +205,15 @@ class Portal:
         return letter
 
     def take_now(self, run: str) -> bool:
-        """Decide about the refused cards of a run when asked about them, each once; True where some are taken now."""
+        """Decide about the refused cards of a run when asked about them, each once; True where some
+        are taken now.
+        """
         last = {made.card: made.chunk for _, made in self.received}
-        refused = [one for one in self.errors if last[one.card] == one.chunk and one.chunk.startswith(f"{run}-")]
+        refused = [
+            one
+            for one in self.errors
+            if last[one.card] == one.chunk and one.chunk.startswith(f"{run}-")
+        ]
         for card in sorted({one.card for one in refused} & self.unsupported - self.never):
             if self.chance.random() < GRANTED:
                 self.unsupported.remove(card)
@@ -198,7 +228,9 @@ def result(made: Sequence[Made], errors: Callable[[Made], str] = lambda one: spo
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(HEADER)
     writer.writerows(
-        ("", "", "", "", errors(one)) if one.error else (one.cuid, one.last_4, one.url, f"{one.ends}", "")
+        ("", "", "", "", errors(one))
+        if one.error
+        else (one.cuid, one.last_4, one.url, f"{one.ends}", "")
         for one in made
     )
     return out.getvalue().encode()

@@ -32,7 +32,9 @@ def test_nobody_is_without_a_link_or_a_reason(findings: Findings) -> None:
     assert [] == findings.hopeful
 
 
-def test_no_card_is_sent_again_without_an_error_an_end_or_a_decision(story: Story, findings: Findings) -> None:
+def test_no_card_is_sent_again_without_an_error_an_end_or_a_decision(
+    story: Story, findings: Findings
+) -> None:
     assert [] == findings.twice
     assert story.operator.closed
 
@@ -42,7 +44,9 @@ def test_the_living_links_are_delivered_each_once_and_no_other(findings: Finding
     assert [] == findings.doubled
 
 
-def test_every_break_is_closed_by_the_commands_of_the_worklist_alone(story: Story, findings: Findings) -> None:
+def test_every_break_is_closed_by_the_commands_of_the_worklist_alone(
+    story: Story, findings: Findings
+) -> None:
     assert [] == findings.open
     assert [] == findings.stuck
     assert [] == findings.odd
@@ -91,7 +95,9 @@ def test_the_oracle_finds_a_link_that_does_not_count_and_one_too_many(story: Sto
 
 def test_the_oracle_finds_a_break_that_is_left(story: Story) -> None:
     north = _copy(story, "north")
-    north.banks[0].left.append({"kind": "break RESULT_SHORT", "run": "north-1", "command": "cardlink mend close"})
+    north.banks[0].left.append(
+        {"kind": "break RESULT_SHORT", "run": "north-1", "command": "cardlink mend close"}
+    )
 
     assert ["north: break RESULT_SHORT, north-1, cardlink mend close"] == recount(north).open
 
@@ -100,7 +106,10 @@ def _copy(story: Story, issuer: str) -> Story:
     """Return the story of one issuer, of which what was delivered and booked may be changed."""
     bank = story.bank(issuer)
     portal = replace(bank.portal, void=set(bank.portal.void), links=dict(bank.portal.links))
-    return replace(story, banks=[replace(bank, portal=portal, delivered=deepcopy(bank.delivered), left=[*bank.left])])
+    return replace(
+        story,
+        banks=[replace(bank, portal=portal, delivered=deepcopy(bank.delivered), left=[*bank.left])],
+    )
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""`python -m tests.year --nights 365 --rows 200 --seed 1`: a year of nights, and what its oracle finds."""
+"""`python -m tests.year --nights 365 --rows 200 --seed 1`: a year of nights, and what its oracle
+finds.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def main() -> int:
         findings = recount(year)
         for line in shown(findings):
             _print_line(line)
-    _print_line(f"{plan.nights} nights, CPU {sum(os.times()[:4]):.0f} s, wrong: {len(findings.wrong)} kinds")
+    _print_line(
+        f"{plan.nights} nights, CPU {sum(os.times()[:4]):.0f} s, wrong: {len(findings.wrong)} kinds"
+    )
     return int(bool(findings.wrong))
 
 

@@ -1,6 +1,8 @@
-"""What an issuer delivers night by night: delta files, and everything that goes wrong with files on their way.
+"""What an issuer delivers night by night: delta files, and everything that goes wrong with files on
+their way.
 
-The truth about every file stands beside it: whose rows it holds, which of them can be sent, and whether it is whole.
+The truth about every file stands beside it: whose rows it holds, which of them can be sent, and
+whether it is whole.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ UNFIT = 0.06  # of the new rows: their city is missing until they come again
 CHANGES = {"moved": 0.04, "reissued": 0.04, "replaced": 0.02}  # of the rows that come again
 REPEATED = 0.03  # of the rows stand twice in their file
 REGULAR = {"delta": 5, "cut": 2, "none": 1}  # of eight nights
-ODD = {"renamed": 1, "changed": 2, "reordered": 1, "dropped again": 1, "second file": 1, "none": 2}  # of eight nights
+# of eight nights
+ODD = {"renamed": 1, "changed": 2, "reordered": 1, "dropped again": 1, "second file": 1, "none": 2}
 ZIPPED = 0.15  # of the files
 BACK = 8  # files back that a copy or a change may reach
 
-Whole = Literal["whole", "cut", "cut behind a record"]  # the last: where nothing in the file can prove it
+# the last: where nothing in the file can prove it
+Whole = Literal["whole", "cut", "cut behind a record"]
 
 
 class Card(NamedTuple):
@@ -40,7 +44,9 @@ class Card(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row as it was delivered: whose it is, the how-manieth card and address of theirs, and whether it is fit."""
+    """One row as it was delivered: whose it is, the how-manieth card and address of theirs, and
+    whether it is fit.
+    """
 
     person: int
     version: int = 0
@@ -62,9 +68,11 @@ class Drop(NamedTuple):
 
 @dataclass
 class People:
-    """Everybody's row, and the cards that replace lost ones; two issuers share them, and change them each for itself.
+    """Everybody's row, and the cards that replace lost ones; two issuers share them, and change
+    them each for itself.
 
-    A card of an odd version is a reissue of the one before, with a later year; one of an even version is a new number.
+    A card of an odd version is a reissue of the one before, with a later year; one of an even
+    version is a new number.
     """
 
     everybody: list[dict[str, str | None]]
@@ -105,11 +113,13 @@ class Deliverer:
     rows: int
     chance: random.Random
     trailer: bool = False
-    known: list[int] = field(default_factory=list)  # who stood in a file, in the order they first did
+    # who stood in a file, in the order they first did
+    known: list[int] = field(default_factory=list)
     latest: dict[int, Line] = field(default_factory=dict)
     whole: list[Drop] = field(default_factory=list)  # what arrived whole
     decks: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    late: list[Drop] = field(default_factory=list)  # what was cut, as it ought to have been: it comes the next night
+    # what was cut, as it ought to have been: it comes the next night
+    late: list[Drop] = field(default_factory=list)
 
     def owed(self, night: int) -> list[Drop]:
         """Return whole what was cut the night before."""
@@ -152,7 +162,9 @@ class Deliverer:
             return self._file(night, f"{stem}-reordered.csv", lines, kind)
         kept = [line for line in before.lines if self.chance.random() > 0.2]
         there = {line.person for line in kept}
-        more = [line for line in self._lines(len(before.lines) // 5 + 1) if line.person not in there]
+        more = [
+            line for line in self._lines(len(before.lines) // 5 + 1) if line.person not in there
+        ]
         return self._file(night, before.name, [*kept, *more], kind)
 
     def _delta(self, night: int, name: str, kind: str) -> Drop:
@@ -169,20 +181,32 @@ class Deliverer:
         ]
         self.known += new
         lines = [Line(person, fit=self.chance.random() >= UNFIT) for person in new]
-        lines += [self._again(self.latest[person]) for person in dict.fromkeys(old) if person in self.latest]
+        lines += [
+            self._again(self.latest[person])
+            for person in dict.fromkeys(old)
+            if person in self.latest
+        ]
         self.latest |= {line.person: line for line in lines}
         return self.chance.sample(lines, len(lines))
 
     def _again(self, line: Line) -> Line:
-        """Return somebody's row as it comes again: put right if it was unfit, now and then changed."""
-        change = self.chance.choices([*CHANGES, ""], [*CHANGES.values(), 1 - sum(CHANGES.values())])[0]
+        """Return somebody's row as it comes again: put right if it was unfit, now and then
+        changed.
+        """
+        change = self.chance.choices(
+            [*CHANGES, ""], [*CHANGES.values(), 1 - sum(CHANGES.values())]
+        )[0]
         if change == "moved":
             return line._replace(address=line.address + 1, fit=True)
-        ahead = {"reissued": line.version | 1, "replaced": line.version // 2 * 2 + 2}.get(change, line.version)
+        ahead = {"reissued": line.version | 1, "replaced": line.version // 2 * 2 + 2}.get(
+            change, line.version
+        )
         return line._replace(version=min(ahead, 5), fit=True)
 
     def _file(self, night: int, name: str, lines: Sequence[Line], kind: str) -> Drop:
-        lines = [one for line in lines for one in (line, *[line] * (self.chance.random() < REPEATED))]
+        lines = [
+            one for line in lines for one in (line, *[line] * (self.chance.random() < REPEATED))
+        ]
         text = pl.DataFrame(
             [self.people.fields(line) for line in lines], dict.fromkeys(columns(), pl.String)
         ).write_csv()
@@ -192,16 +216,23 @@ class Deliverer:
         return Drop(night, self.issuer, name, content, tuple(lines), kind)
 
     def _cut(self, drop: Drop, other: str) -> Drop:
-        """Cut a file somewhere; the whole of it comes the next night, under the same or another name."""
+        """Cut a file somewhere; the whole of it comes the next night, under the same or another
+        name.
+        """
         zipped, content = drop.name.endswith(".gz"), drop.content
         name = drop.name if self.chance.random() < 0.5 else other + ".gz" * zipped
         self.late.append(drop._replace(name=name, kind="whole after a cut"))
-        ends = [at for at, byte in enumerate(content) if byte == 0x0A][:-1]  # of records, or anything where zipped
+        # of records, or anything where zipped
+        ends = [at for at, byte in enumerate(content) if byte == 0x0A][:-1]
         at = self.chance.randrange(1, len(content))
-        if self.chance.random() < 0.5 and not zipped:  # where it is hardest to see: around the end of a record
+        # where it is hardest to see: around the end of a record
+        if self.chance.random() < 0.5 and not zipped:
             at = self.chance.choice(ends) + self.chance.choice((-2, -1, 0, 1, 1))
         hidden = not zipped and not self.trailer and content[at - 1] == 0x0A
         lines = drop.lines[: content[:at].count(b"\n") - 1] if hidden else drop.lines
         return drop._replace(
-            content=content[:at], lines=lines, kind="cut", whole="cut behind a record" if hidden else "cut"
+            content=content[:at],
+            lines=lines,
+            kind="cut",
+            whole="cut behind a record" if hidden else "cut",
         )

@@ -1,4 +1,6 @@
-"""The operator's desk: the real command line, a refusal read and acted on by nothing but what the output says."""
+"""The operator's desk: the real command line, a refusal read and acted on by nothing but what the
+output says.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Said(NamedTuple):
 
 @dataclass
 class Desk:
-    """Gives commands, some of which are killed and given again, and decides what is done with a file that is held."""
+    """Gives commands, some of which are killed and given again, and decides what is done with a
+    file that is held.
+    """
 
     folder: Path
     reaper: Reaper
@@ -54,7 +58,8 @@ class Desk:
 
     def _once(self, words: tuple[str, ...]) -> Said:
         done = CliRunner().invoke(main, ["--config", str(self.folder), *words])
-        if self.reaper.store.life.over:  # the command line turns whatever ends a command into an exit code
+        # the command line turns whatever ends a command into an exit code
+        if self.reaper.store.life.over:
             raise KilledError
         said = Said(words, done.exit_code, done.stdout + done.stderr)
         if done.exit_code not in FORESEEN[words[0]]:
@@ -62,18 +67,29 @@ class Desk:
         return said
 
     def submit(self, issuer: str) -> list[Said]:
-        """Submit what is new, and settle every file that is refused or held; return what was printed."""
+        """Submit what is new, and settle every file that is refused or held; return what was
+        printed.
+        """
         said = [self.give("submit", issuer)]
         for refusal in REFUSED.findall(said[0].text):
             said += self._settle(refusal)
         return said
 
     def _settle(self, refusal: str) -> Iterator[Said]:
-        """Open or dismiss a file that is held, dismiss one that is refused, by the line that the refusal offers."""
+        """Open or dismiss a file that is held, dismiss one that is refused, by the line that the
+        refusal offers.
+        """
         held = HELD in refusal
         verb = "submit" if held and self.chance.random() < self.opens else "dismiss"
         offered = [shlex.split(line) for line in PASTE.findall(refusal)]
-        words = next((line for line in offered if line[0] == verb and (verb == "dismiss" or "--open" in line)), None)
+        words = next(
+            (
+                line
+                for line in offered
+                if line[0] == verb and (verb == "dismiss" or "--open" in line)
+            ),
+            None,
+        )
         if words is None:  # the issuer sends it again, it says; another night it must be gone
             self.asked[refusal] += 1
             if held or self.asked[refusal] > 1:

@@ -1,4 +1,6 @@
-"""A year of nights of two issuers who have the same cards: deliveries, submits, refusals settled, answers, deaths."""
+"""A year of nights of two issuers who have the same cards: deliveries, submits, refusals settled,
+answers, deaths.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ TOLD = re.compile(r"([\d,]+) of ([\d,]+) (?:rows |cards )?already have or await 
 
 
 class Plan(NamedTuple):
-    """How long and how large: nights, days between them, rows a file, rows a chunk, the share of steps killed."""
+    """How long and how large: nights, days between them, rows a file, rows a chunk, the share of
+    steps killed.
+    """
 
     nights: int = 365
     stride: int = 1
@@ -77,7 +81,9 @@ class Sent(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One committed run, the night it was committed, and the line its submit printed, where it lived to print it."""
+    """One committed run, the night it was committed, and the line its submit printed, where it
+    lived to print it.
+    """
 
     night: int
     manifest: Manifest
@@ -99,7 +105,9 @@ class Recording:
 
 @dataclass
 class Bank:
-    """One issuer: who delivers, its partner, and everything that was dropped, committed, sent and answered."""
+    """One issuer: who delivers, its partner, and everything that was dropped, committed, sent and
+    answered.
+    """
 
     deliverer: Deliverer
     bench: Bench
@@ -108,7 +116,8 @@ class Bank:
     drops: list[Drop] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
-    answered: dict[tuple[str, int], int] = field(default_factory=dict)  # the night before which a row was answered
+    # the night before which a row was answered
+    answered: dict[tuple[str, int], int] = field(default_factory=dict)
     dismissed: set[str] = field(default_factory=set)  # SHA-256 of files
     last_word: Said | None = None
 
@@ -131,7 +140,9 @@ class Year:
 
     def now(self) -> datetime:
         """Return the moment by the year's clock."""
-        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(hours=self.hour)
+        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(
+            hours=self.hour
+        )
 
     def wait(self) -> None:
         """Let an hour go by."""
@@ -151,7 +162,9 @@ def lived(
     source: str = "",
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Year]:
-    """Live through the year and give it after its last night; `more` and `source`: settings of both issuers."""
+    """Live through the year and give it after its last night; `more` and `source`: settings of both
+    issuers.
+    """
     (folder / "store").mkdir(parents=True)
     clock: list[Year] = []
     store = MortalStore(folder / "store", lambda: clock[0].now())
@@ -166,7 +179,12 @@ def lived(
             clock[0].day, clock[0].hour = FIRST + timedelta(days=night * plan.stride), 1.5
             for bank in clock[0].banks:  # in the last night only what is owed comes
                 owed = bank.deliverer.owed(night) if night == plan.nights else None
-                _night(clock[0], bank, night, bank.deliverer.tonight(night, clock[0].day) if owed is None else owed)
+                _night(
+                    clock[0],
+                    bank,
+                    night,
+                    bank.deliverer.tonight(night, clock[0].day) if owed is None else owed,
+                )
             clock[0].hour = max(clock[0].hour, 9)
             for bank in clock[0].banks:
                 _day(clock[0], bank, night)
@@ -186,7 +204,9 @@ def _begin(folder: Path, plan: Plan, store: MortalStore) -> Year:
     return year[0]
 
 
-def _bank(year: Year, issuer: str, store: MortalStore, opener: Opener, source: str, more: str) -> Bank:
+def _bank(
+    year: Year, issuer: str, store: MortalStore, opener: Opener, source: str, more: str
+) -> Bank:
     """Configure an issuer; the files of the second have a trailer."""
     trailer, folder, plan = issuer == "south", year.desk.folder, year.plan
     text = TOML.format(
@@ -201,7 +221,9 @@ def _bank(year: Year, issuer: str, store: MortalStore, opener: Opener, source: s
     reader = Recording(opener)
     keyring = Keyring([reader])
     portal = Portal(keyring, today=FIRST, fail_share=0.04, seed=plan.seed)
-    deliverer = Deliverer(issuer, year.people, plan.rows, random.Random(f"{plan.seed} {issuer}"), trailer)
+    deliverer = Deliverer(
+        issuer, year.people, plan.rows, random.Random(f"{plan.seed} {issuer}"), trailer
+    )
     bench = Bench(store, load_issuer(folder, issuer), year.now)
     return Bank(deliverer, bench, Partner(portal, keyring, delay=1), reader)
 
@@ -215,7 +237,9 @@ def _night(year: Year, bank: Bank, night: int, drops: list[Drop]) -> None:
     said = year.desk.submit(bank.name)
     text = "\n".join(one.text for one in said)
     for run in _new_runs(year, bank):
-        bank.runs[run.run] = Run(night, run, text if f"{run.run}: {run.counts.read:,} read" in text else "")
+        bank.runs[run.run] = Run(
+            night, run, text if f"{run.run}: {run.counts.read:,} read" in text else ""
+        )
     content = {drop.name: hashlib.sha256(drop.content).hexdigest() for drop in bank.drops}
     bank.dismissed |= {content[name] for name in year.desk.dismissed}
     year.desk.dismissed.clear()
@@ -232,10 +256,18 @@ def _day(year: Year, bank: Bank, night: int) -> None:
     """Upload what waits, read what the portal opened, bring what it answers, and ingest it."""
     uploads, opened = len(bank.partner.portal.books), len(bank.reader.opened)
     bank.partner.take(bank.bench, year.day)
-    for upload, plain in zip(bank.partner.portal.books[uploads:], bank.reader.opened[opened:], strict=True):
+    for upload, plain in zip(
+        bank.partner.portal.books[uploads:], bank.reader.opened[opened:], strict=True
+    ):
         run = upload.name.partition(".")[0][:-6]
-        rows = pl.read_csv(BytesIO(plain), infer_schema=False).select(PAN, pl.col(YEAR) + pl.col(MONTH)).rows()
-        bank.sent += [Sent(night, run, upload.name, at, Card(*row)) for at, row in enumerate(rows, 1)]
+        rows = (
+            pl.read_csv(BytesIO(plain), infer_schema=False)
+            .select(PAN, pl.col(YEAR) + pl.col(MONTH))
+            .rows()
+        )
+        bank.sent += [
+            Sent(night, run, upload.name, at, Card(*row)) for at, row in enumerate(rows, 1)
+        ]
     bank.partner.answer(bank.bench, year.day)
     year.desk.give("ingest", bank.name)
     bank.answered |= dict.fromkeys(bank.partner.delivered.keys() - bank.answered.keys(), night + 1)

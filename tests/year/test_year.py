@@ -35,14 +35,19 @@ def test_no_card_is_sent_twice_without_anybodys_word(findings: Findings) -> None
     assert {"sent again: error", "sent again: ended", "rows: suppressed"} <= findings.figures.keys()
 
 
-def test_every_cardholder_of_a_whole_file_is_sent_or_refused_or_rightly_held(findings: Findings) -> None:
+def test_every_cardholder_of_a_whole_file_is_sent_or_refused_or_rightly_held(
+    findings: Findings,
+) -> None:
     assert [] == findings.lost
     assert [] == findings.unfit
 
 
 def test_no_cut_file_passes_that_could_be_told(findings: Findings) -> None:
     assert [] == findings.cut
-    assert findings.figures["files: cut"] > findings.figures["cut files that passed, and nothing could prove it"]
+    assert (
+        findings.figures["files: cut"]
+        > findings.figures["cut files that passed, and nothing could prove it"]
+    )
 
 
 def test_every_run_balances_with_the_partners_books(findings: Findings) -> None:
@@ -57,17 +62,24 @@ def test_every_file_is_settled_by_nothing_but_what_the_output_offers(findings: F
     assert [] == findings.stuck
     assert [] == findings.odd
     assert [] == findings.left
-    assert {"settled: held, submit: exit 0", "settled: refused, dismiss: exit 0"} <= findings.figures.keys()
+    assert {
+        "settled: held, submit: exit 0",
+        "settled: refused, dismiss: exit 0",
+    } <= findings.figures.keys()
 
 
 def test_the_year_had_every_kind_of_file_and_processes_were_killed(findings: Findings) -> None:
-    kinds = {f"files: {kind}" for kind in (*ODD, "delta", "cut", "whole after a cut") if kind != "none"}
+    kinds = {
+        f"files: {kind}" for kind in (*ODD, "delta", "cut", "whole after a cut") if kind != "none"
+    }
 
     assert kinds <= findings.figures.keys()
     assert findings.figures["commands: killed: submit"] > 0
 
 
-def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(year: Year, findings: Findings) -> None:
+def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(
+    year: Year, findings: Findings
+) -> None:
     north = year.banks[0]
     first = north.sent[0]
     without = replace(north, sent=[one for one in north.sent if one.card != first.card])

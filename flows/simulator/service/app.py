@@ -1,4 +1,6 @@
-"""The service as a FastAPI application: routes joined, refusals written as JSON that never repeats a value."""
+"""The service as a FastAPI application: routes joined, refusals written as JSON that never repeats
+a value.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from flows.simulator.validation import Fault
 from schemas.partner_api.service import ServiceSettings
 
 
-def create_app(state: ServiceState, settings: ServiceSettings, clock: Callable[[], datetime]) -> FastAPI:
+def create_app(
+    state: ServiceState, settings: ServiceSettings, clock: Callable[[], datetime]
+) -> FastAPI:
     """Return the application over these books; every request first brings them up to `clock`."""
     handle = ServiceHandle(state, settings, clock)
     app = FastAPI(
@@ -43,7 +47,14 @@ def create_app(state: ServiceState, settings: ServiceSettings, clock: Callable[[
         client = Client(login.app_name, login.app_key, login.username, login.password)
         return {settings.session_field: state.login(client)}
 
-    for routes in (link_routes, job_routes, message_routes, broadcast_routes, page_routes, portal_routes):
+    for routes in (
+        link_routes,
+        job_routes,
+        message_routes,
+        broadcast_routes,
+        page_routes,
+        portal_routes,
+    ):
         app.include_router(routes(handle))
     return app
 
@@ -73,7 +84,12 @@ def _fault(found: dict[str, Any]) -> Fault:
 
 def _body(status: int, faults: Iterable[Fault]) -> JSONResponse:
     body = [
-        {"name": fault.kind, "message": fault.message, "entity_name": fault.entity, "property_name": fault.property}
+        {
+            "name": fault.kind,
+            "message": fault.message,
+            "entity_name": fault.entity,
+            "property_name": fault.property,
+        }
         for fault in faults
     ]
     return JSONResponse({"_errors": body}, status)

@@ -1,4 +1,6 @@
-"""Everything the service knows, and its one clock: uploads, links, jobs, messages; no network, no time of its own."""
+"""Everything the service knows, and its one clock: uploads, links, jobs, messages; no network, no
+time of its own.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Client(NamedTuple):
 class Habits:
     """What a service of this kind may do otherwise, and what an institution configures."""
 
-    host: str = "links.example.com"  # of the links: a URL is https://<host>/l/<id>, its page <address>/l/<id>
+    # of the links: a URL is https://<host>/l/<id>, its page <address>/l/<id>
+    host: str = "links.example.com"
     challenges: tuple[str, ...] = USUAL
     fi_key: str = ""  # empty: any
     fail_share: float = 0.0  # of bulk rows, for reasons only the partner knows
@@ -46,10 +49,16 @@ class Habits:
 
 
 class ServiceState:
-    """The service's whole state; what it may not do is refused by a RefusedRequestError that changes nothing."""
+    """The service's whole state; what it may not do is refused by a RefusedRequestError that
+    changes nothing.
+    """
 
     def __init__(
-        self, opener: Opener, now: datetime, habits: Habits | None = None, header: Sequence[str] | None = None
+        self,
+        opener: Opener,
+        now: datetime,
+        habits: Habits | None = None,
+        header: Sequence[str] | None = None,
     ) -> None:
         self.now = now
         self.habits = habits or Habits()
@@ -74,7 +83,9 @@ class ServiceState:
         self._counter: Counter[str] = Counter()
 
     def advance(self, to: datetime) -> None:
-        """Let happen, in order, everything that is due up to a moment; the clock never goes back."""
+        """Let happen, in order, everything that is due up to a moment; the clock never goes
+        back.
+        """
         while self._due and self._due[0][0] <= to:
             when, job_id = heapq.heappop(self._due)
             job = self.jobs[job_id]
@@ -96,7 +107,9 @@ class ServiceState:
         return session in self._sessions and self.now < self._sessions[session]
 
     def upload(self, name: str, content: bytes) -> int:
-        """Take a bulk file (interface.md 2.6) and return the upload's id; UploadRefusedError takes nothing."""
+        """Take a bulk file (interface.md 2.6) and return the upload's id; UploadRefusedError takes
+        nothing.
+        """
         self.portal.today = self.now.date()
         again = sum(upload.name.partition(" (")[0] == name for upload in self.portal.books)
         self._results.append(self.portal.upload(f"{name} ({again})" if again else name, content))
@@ -109,7 +122,9 @@ class ServiceState:
         return self._results[upload_id - 1]
 
     def create_link(self, request: Mapping[str, Any], fi_key: str) -> Link:
-        """Make a single link (interface.md 2.8) of a request whose required objects and strings are there."""
+        """Make a single link (interface.md 2.8) of a request whose required objects and strings are
+        there.
+        """
         if self.habits.fi_key and fi_key != self.habits.fi_key:
             raise refused(422, "financial_institution", "unknown", "is not configured", "key")
         service = request["service"]
@@ -121,13 +136,21 @@ class ServiceState:
         if referred:
             card, cardholder_id = referred, referred.cardholder_id
         else:
-            cardholder = self.links.cardholder(fields["cuid"] or f"made-{self._made('cuid')[:12]}", fields)
+            cardholder = self.links.cardholder(
+                fields["cuid"] or f"made-{self._made('cuid')[:12]}", fields
+            )
             card, cardholder_id = self.links.card(cardholder, fields), cardholder.id
         link_id = self._made("link")
-        return self._link(link_id, f"https://{self.habits.host}/l/{link_id}", cardholder_id, card.id, expires)
+        return self._link(
+            link_id, f"https://{self.habits.host}/l/{link_id}", cardholder_id, card.id, expires
+        )
 
-    def place(self, link_id: str, sites: Sequence[str], credentials: Mapping[str, Mapping[str, str]]) -> list[Job]:
-        """Start a placement job at each site for the cardholder of a verified link; credentials are by site."""
+    def place(
+        self, link_id: str, sites: Sequence[str], credentials: Mapping[str, Mapping[str, str]]
+    ) -> list[Job]:
+        """Start a placement job at each site for the cardholder of a verified link; credentials are
+        by site.
+        """
         link = self.links.find(link_id)
         if link.authenticated_on is None:
             raise refused(403, "verification", "missing", "comes before the choice of sites")
@@ -142,7 +165,9 @@ class ServiceState:
         return self.jobs[job_id]
 
     def job_record(self, job_id: int, *, hydrate: bool = False) -> dict[str, Any]:
-        """Return a job record (interface.md 2.2); with its credential requests only where they are asked for."""
+        """Return a job record (interface.md 2.2); with its credential requests only where they are
+        asked for.
+        """
         job = self.job(job_id)
         snapshot = job.snapshot(self.now)._asdict()
         del snapshot["job_timeout"]
@@ -157,7 +182,9 @@ class ServiceState:
             "created_on": job.created_on.isoformat(),
             "last_updated_on": job.last_updated_on.isoformat(),
         }
-        return record | ({"credential_requests": self._pending(job, polled=True)} if hydrate else {})
+        return record | (
+            {"credential_requests": self._pending(job, polled=True)} if hydrate else {}
+        )
 
     def answer(self, job_id: int, envelope_id: str, answers: Mapping[str, str]) -> None:
         """Take the answer of a credential request; the job goes on."""
@@ -165,11 +192,15 @@ class ServiceState:
         self._tell(job, job.answer(envelope_id, answers, self.now))
 
     def update_account(self, job_id: int) -> None:
-        """Take an ordinary account update, which answers nothing (interface.md 4 rule 2); the values are not kept."""
+        """Take an ordinary account update, which answers nothing (interface.md 4 rule 2); the
+        values are not kept.
+        """
         self.job(job_id).last_updated_on = self.now
 
     def messages(self, job_id: int) -> list[Message]:
-        """Read a job's main channel: status messages once, then the credential request that waits."""
+        """Read a job's main channel: status messages once, then the credential request that
+        waits.
+        """
         job = self.job(job_id)
         return self._channels[job_id].read() + self._pending(job)
 
@@ -204,7 +235,9 @@ class ServiceState:
             return None
         card = self.links.cards.get(reference["id"])
         if card is None or (cuid and cuid != self.links.cardholders[card.cardholder_id].cuid):
-            raise refused(422, "card", "unknown", "reference is not a card of this cardholder", "reference")
+            raise refused(
+                422, "card", "unknown", "reference is not a card of this cardholder", "reference"
+            )
         return card
 
     def _start(self, link: Link, site: str, with_credentials: bool) -> Job:
@@ -218,7 +251,9 @@ class ServiceState:
         return job
 
     def _tell(self, job: Job, snapshot: Snapshot | None) -> None:
-        """Put a status into the job's channels, unless a request of the job says it, and note what comes next."""
+        """Put a status into the job's channels, unless a request of the job says it, and note what
+        comes next.
+        """
         if snapshot and not job.request:
             self._channels[job.id].tell(status_message(self._written(job), snapshot))
         if job.due:
@@ -238,7 +273,9 @@ class ServiceState:
         card = self.links.card(cardholder, fields)
         self._link(url.rpartition("/")[2], url, cardholder.id, card.id, expires)
 
-    def _link(self, link_id: str, url: str, cardholder_id: int, card_id: int, expires: date) -> Link:
+    def _link(
+        self, link_id: str, url: str, cardholder_id: int, card_id: int, expires: date
+    ) -> Link:
         long_token = token(self.habits.seed, "long", link_id)
         link = Link(link_id, url, long_token, cardholder_id, card_id, self.now, expires)
         self.links.links[link_id] = link

@@ -1,4 +1,6 @@
-"""Where a job's messages wait until they are read (interface.md 2.1 rule 2, 4, 6): each channel tells each one once."""
+"""Where a job's messages wait until they are read (interface.md 2.1 rule 2, 4, 6): each channel
+tells each one once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ Message = dict[str, Any]
 
 
 class Channels:
-    """The channels of one job: the main one, which its cardholder's messages drain too, and registered broadcasts."""
+    """The channels of one job: the main one, which its cardholder's messages drain too, and
+    registered broadcasts.
+    """
 
     def __init__(self) -> None:
         self._main: deque[Message] = deque()
@@ -35,17 +39,25 @@ class Channels:
         """Take what a broadcast channel holds."""
         channel = self._broadcasts.get(access_key)
         if channel is None:
-            raise refused(403, "broadcast", "unregistered", "needs an access key of this job's registration")
+            raise refused(
+                403, "broadcast", "unregistered", "needs an access key of this job's registration"
+            )
         return _drain(channel)
 
 
 def status_message(job_id: int | str, snapshot: Snapshot) -> Message:
-    """Return a job status message (interface.md 2.1); `termination_type` stands on the final one only."""
+    """Return a job status message (interface.md 2.1); `termination_type` stands on the final one
+    only.
+    """
     return {"type": "job_status", "job_id": job_id, "message": _data(snapshot, final=True)}
 
 
-def credential_request(job: Job, job_id: int | str, snapshot: Snapshot, *, polled: bool = False) -> Message:
-    """Return the pending credential request of a job (interface.md 2.4) as messages, or as polling, tell it."""
+def credential_request(
+    job: Job, job_id: int | str, snapshot: Snapshot, *, polled: bool = False
+) -> Message:
+    """Return the pending credential request of a job (interface.md 2.4) as messages, or as polling,
+    tell it.
+    """
     assert job.request  # noqa: S101 - for the type checker: callers ask only jobs that wait
     ask = job.request.ask
     return {
@@ -58,8 +70,13 @@ def credential_request(job: Job, job_id: int | str, snapshot: Snapshot, *, polle
 
 
 def flat_request(request: Message) -> Message:
-    """Return the "slightly different format" of GET .../credential_requests: status data beside, not in `message`."""
-    return {**{name: value for name, value in request.items() if name != "message"}, **request["message"]}
+    """Return the "slightly different format" of GET .../credential_requests: status data beside,
+    not in `message`.
+    """
+    return {
+        **{name: value for name, value in request.items() if name != "message"},
+        **request["message"],
+    }
 
 
 def _data(snapshot: Snapshot, *, final: bool = False) -> Message:

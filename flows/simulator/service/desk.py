@@ -1,4 +1,6 @@
-"""What every route of the service shares: the books, the settings both sides speak by, the clock, the session."""
+"""What every route of the service shares: the books, the settings both sides speak by, the clock,
+the session.
+"""
 
 from __future__ import annotations
 
@@ -40,5 +42,7 @@ class ServiceHandle:
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of refusals: these, 400 (no JSON at all) and 422 (a value that does not fit)."""
+    """Return the OpenAPI responses of refusals: these, 400 (no JSON at all) and 422 (a value that
+    does not fit).
+    """
     return {status: {"model": wire.Faults} for status in (400, *statuses, 422)}

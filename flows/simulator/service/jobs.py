@@ -1,4 +1,6 @@
-"""One placement job as the interface tells it (interface.md 2.1 to 2.5, 3, 8): moved by the moments it is given."""
+"""One placement job as the interface tells it (interface.md 2.1 to 2.5, 3, 8): moved by the moments
+it is given.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ WRONG_BEFORE = "The site did not take that. "
 
 
 class Pace(NamedTuple):
-    """How long things take, in seconds; `timeout` and that time is added come from interface.md 2.1."""
+    """How long things take, in seconds; `timeout` and that time is added come from interface.md
+    2.1.
+    """
 
     auth: float = 6  # after each answer, until the site asks more or has authenticated
     update: float = 12
@@ -50,7 +54,9 @@ class Snapshot(NamedTuple):
 
 @dataclass
 class Job:
-    """A job from its start to its end; `due` says when something happens next, `step` lets it happen."""
+    """A job from its start to its end; `due` says when something happens next, `step` lets it
+    happen.
+    """
 
     id: int
     cardholder_id: int
@@ -73,8 +79,10 @@ class Job:
         self._beat = self._after(self.pace.heartbeat)
         self._done: datetime | None = None  # when the work in hand is done
         self._passed = 0  # asks that are answered right
-        self._wrong: Request | None = None  # answered wrong, and asked again when the site has noticed
-        self._signed_in = self._whole = 0.0  # shares of the account-link phase and of the placement: they never fall
+        # answered wrong, and asked again when the site has noticed
+        self._wrong: Request | None = None
+        # shares of the account-link phase and of the placement: they never fall
+        self._signed_in = self._whole = 0.0
 
     def begin(self, *, with_credentials: bool = False) -> Snapshot:
         """Start; without credentials the job asks for them first (interface.md 6)."""
@@ -96,7 +104,9 @@ class Job:
         return min(self._deadline, self._beat, self._done or self._deadline)
 
     def step(self, at: datetime) -> Snapshot | None:
-        """Let happen what is due; return the status message it gives rise to, None where a request speaks instead."""
+        """Let happen what is due; return the status message it gives rise to, None where a request
+        speaks instead.
+        """
         self.last_updated_on = at
         if at >= self._deadline:
             self._end(IDLE if self.site.end is IDLE else TIMEOUT)
@@ -107,12 +117,18 @@ class Job:
         return None if self.request else self.snapshot(at)
 
     def answer(self, envelope_id: str, answers: Mapping[str, str], at: datetime) -> Snapshot:
-        """Take the answer of a credential request and go on (interface.md 2.4 rule 1); return the new status."""
+        """Take the answer of a credential request and go on (interface.md 2.4 rule 1); return the
+        new status.
+        """
         request = self.request
         if envelope_id in self.answered:
-            raise refused(409, "credential_request", "answered", "was answered or has run out", "envelope_id")
+            raise refused(
+                409, "credential_request", "answered", "was answered or has run out", "envelope_id"
+            )
         if request is None or request.envelope_id != envelope_id:
-            raise refused(404, "credential_request", "unknown", "is not known to this job", "envelope_id")
+            raise refused(
+                404, "credential_request", "unknown", "is not known to this job", "envelope_id"
+            )
         for key in request.ask.lacks(answers):
             raise refused(422, "account_link", "missing", f"{key} is required", key)
         self.answered.add(envelope_id)
@@ -133,10 +149,14 @@ class Job:
         self._whole = 1.0 if self.termination_type == BILLABLE else max(self._whole, whole)
         left = 0 if self.termination_type else max(0, int((self._deadline - at).total_seconds()))
         percent, auth_percent = int(100 * self._whole), int(100 * self._signed_in)
-        return Snapshot(self.status, percent, auth_percent, left, self.status_message, self.termination_type)
+        return Snapshot(
+            self.status, percent, auth_percent, left, self.status_message, self.termination_type
+        )
 
     def _progress(self, at: datetime) -> float:
-        """Return how much of the account-link phase is done: the questions passed, and the work after the last one."""
+        """Return how much of the account-link phase is done: the questions passed, and the work
+        after the last one.
+        """
         if self.authenticated or not self._passed:
             return float(self.authenticated)
         working = self.request is None and self._wrong is None
@@ -188,7 +208,11 @@ class Job:
         if self.request:
             self.answered.add(self.request.envelope_id)  # too late for it now
         self.request = self._done = None
-        self.status, self.termination_type, self.status_message = end.status, end.termination_type, end.says
+        self.status, self.termination_type, self.status_message = (
+            end.status,
+            end.termination_type,
+            end.says,
+        )
 
     def _after(self, seconds: float) -> datetime:
         return self.last_updated_on + timedelta(seconds=seconds)

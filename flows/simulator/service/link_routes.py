@@ -1,5 +1,8 @@
-"""Card links over HTTP: on demand, their records, and the page a cardholder opens (interface.md 2.8 to 2.10, 4)."""
-# No postponed annotations: FastAPI reads them, and they name headers and a model made from the settings.
+"""Card links over HTTP: on demand, their records, and the page a cardholder opens (interface.md 2.8
+to 2.10, 4).
+"""
+# No postponed annotations: FastAPI reads them, and they name headers and a model made from the
+# settings.
 
 import json
 from typing import Annotated, Any
@@ -41,7 +44,9 @@ def link_routes(handle: ServiceHandle) -> APIRouter:
     async def read_link(
         link_id: str, hydration: Annotated[str, Header(alias=settings.hydration_header)] = "[]"
     ) -> dict[str, Any]:
-        """Return a link's record; the hydration header is a JSON array of `card`, `card.cardholder`."""
+        """Return a link's record; the hydration header is a JSON array of `card`,
+        `card.cardholder`.
+        """
         return books.links.record(books.links.find(link_id), _hydrated(hydration))
 
     return routes
@@ -92,6 +97,10 @@ def _hydrated(header: str) -> list[str]:
         parts = json.loads(header)
     except ValueError:
         parts = None
-    if not isinstance(parts, list) or not all(isinstance(part, str) and part in HYDRATED for part in parts):
-        raise refused(422, "header", "invalid", "is a JSON array of card, card.cardholder", "hydration")
+    if not isinstance(parts, list) or not all(
+        isinstance(part, str) and part in HYDRATED for part in parts
+    ):
+        raise refused(
+            422, "header", "invalid", "is a JSON array of card, card.cardholder", "hydration"
+        )
     return parts

@@ -1,4 +1,6 @@
-"""Cardholders, cards and card links, however they were made, and the verification at a link (interface.md 2.10)."""
+"""Cardholders, cards and card links, however they were made, and the verification at a link
+(interface.md 2.10).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Card:
     name_on_card: str
     last_4: str
     expiration: str  # MM/YY
-    known: Mapping[str, str] = field(repr=False)  # the right answer of each challenge, the CVV as its hash
+    # the right answer of each challenge, the CVV as its hash
+    known: Mapping[str, str] = field(repr=False)
 
     def answers(self, challenge: str, answer: str) -> bool:
         """Say whether `answer` is what the cardholder was asked for."""
@@ -87,7 +90,9 @@ class Links:
         self._of_cuid: dict[str, int] = {}
 
     def cardholder(self, cuid: str, fields: Mapping[str, str]) -> Cardholder:
-        """Return the cardholder of a cuid, made or brought up to date from the fields of interface.md 2.6."""
+        """Return the cardholder of a cuid, made or brought up to date from the fields of
+        interface.md 2.6.
+        """
         number = self._of_cuid.setdefault(cuid, len(self.cardholders) + 1)
         names = (fields["address.first_name"], fields["address.last_name"], fields["address.email"])
         self.cardholders[number] = Cardholder(number, cuid, *names)
@@ -98,7 +103,14 @@ class Links:
         expiration = f"{fields['expiration_month']}/{fields['expiration_year']}"
         names = (fields["nickname"], fields["name_on_card"])
         pan = fields["pan"]
-        card = Card(len(self.cards) + 1, cardholder.id, *names, pan[-4:], expiration, _known(fields, expiration))
+        card = Card(
+            len(self.cards) + 1,
+            cardholder.id,
+            *names,
+            pan[-4:],
+            expiration,
+            _known(fields, expiration),
+        )
         self.cards[card.id] = card
         return card
 
@@ -109,7 +121,9 @@ class Links:
         return self.links[link_id]
 
     def open(self, link_id: str, now: datetime) -> Link:
-        """Let a cardholder open the verification page; refused with 410 when the link has expired."""
+        """Let a cardholder open the verification page; refused with 410 when the link has
+        expired.
+        """
         link = self.find(link_id)
         if now.date() > link.expires:
             raise refused(410, "card_link", "expired", "has expired", "expiration_date")
@@ -117,16 +131,22 @@ class Links:
         return link
 
     def verify(self, link_id: str, answers: Mapping[str, str], now: datetime) -> Link:
-        """Let a cardholder answer the challenges; refused with 403, which does not say which one was wrong."""
+        """Let a cardholder answer the challenges; refused with 403, which does not say which one
+        was wrong.
+        """
         link = self.open(link_id, now)
         card = self.cards[link.card_id]
-        if not all(card.answers(challenge, answers.get(challenge, "")) for challenge in self.challenges):
+        if not all(
+            card.answers(challenge, answers.get(challenge, "")) for challenge in self.challenges
+        ):
             raise refused(403, "verification", "refused", "the answers do not fit the card")
         link.authenticated_on = link.authenticated_on or now
         return link
 
     def record(self, link: Link, hydrate: Sequence[str] = ()) -> dict[str, Any]:
-        """Return a card link record (interface.md 2.9) with what `hydrate` asks for: card, card.cardholder."""
+        """Return a card link record (interface.md 2.9) with what `hydrate` asks for: card,
+        card.cardholder.
+        """
         record = dict(vars(link))
         record["expiration_date"] = record.pop("expires").isoformat()
         for moment in ("created_on", "opened_on", "authenticated_on"):

@@ -1,4 +1,6 @@
-"""Simulated cardholders: some open their link, some get past it, choose sites and answer right, wrong, or never."""
+"""Simulated cardholders: some open their link, some get past it, choose sites and answer right,
+wrong, or never.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,13 @@ def let_cardholders_act(
     wallet: Wallet | None = None,
     until_ended: bool = True,
 ) -> None:
-    """Let the cardholder of every link that nobody opened yet act, and the clock run until all their jobs have ended.
+    """Let the cardholder of every link that nobody opened yet act, and the clock run until all
+    their jobs have ended.
 
     `chance` draws a number from 0 to 1 for the names it is given, so the same one gives the same night. People
-    read their screen, not the messages: those are left to be read. Without `until_ended` jobs are only started.
-    With a `wallet` people answer the challenges by what it says; without one they are believed to know their card.
+    read their screen, not the messages: those are left to be read. Without `until_ended` jobs are
+    only started. With a `wallet` people answer the challenges by what it says; without one they are
+    believed to know their card.
     """
     shares = shares or Shares()
     untouched = [link for link in state.links.links.values() if link.opened_on is None]
@@ -53,7 +57,11 @@ def let_cardholders_act(
 
 
 def _verified(
-    state: ServiceState, link: Link, chance: Callable[..., float], shares: Shares, wallet: Wallet | None
+    state: ServiceState,
+    link: Link,
+    chance: Callable[..., float],
+    shares: Shares,
+    wallet: Wallet | None,
 ) -> bool:
     """Open a link and answer its challenges; say whether its cardholder got past it."""
     if chance("open", link.id) >= shares.open:
@@ -73,7 +81,11 @@ def _verified(
 
 
 def _placed(
-    state: ServiceState, link: Link, chance: Callable[..., float], shares: Shares, sites: Sequence[str]
+    state: ServiceState,
+    link: Link,
+    chance: Callable[..., float],
+    shares: Shares,
+    sites: Sequence[str],
 ) -> list[Job]:
     """Choose a site or two; return the jobs that start."""
     first = int(chance("site", link.id) * len(sites))
@@ -96,6 +108,8 @@ def _answers(request: Request, *, wrong: bool) -> Mapping[str, str]:
 
 
 def _next_look(state: ServiceState, jobs: Sequence[Job]) -> datetime:
-    """Return the moment of the next look: after a while, or when something happens where all are silent."""
+    """Return the moment of the next look: after a while, or when something happens where all are
+    silent.
+    """
     dues = [job.due for job in jobs if job.due]
     return max(state.now + timedelta(seconds=LOOK_SECONDS), min(dues, default=state.now))

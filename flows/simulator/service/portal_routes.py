@@ -1,4 +1,6 @@
-"""The portal over HTTP (interface.md 2.6, 2.7), and the simulator's own recount: no session, nothing of the API."""
+"""The portal over HTTP (interface.md 2.6, 2.7), and the simulator's own recount: no session,
+nothing of the API.
+"""
 
 from typing import Annotated, Any
 
@@ -11,19 +13,29 @@ from flows.simulator.service.recount import recount
 from flows.simulator.service.refusals import refused
 
 BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
-BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": BINARY}}}}
+BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": BINARY}}}
+}
 
 
 def portal_routes(handle: ServiceHandle) -> APIRouter:
-    """Return the routes of the person who uploads chunks and downloads results, and of the recount."""
+    """Return the routes of the person who uploads chunks and downloads results, and of the
+    recount.
+    """
     routes = APIRouter()
     books = handle.books
 
     @routes.post(
-        "/portal/uploads", status_code=201, response_model=wire.Uploaded, responses=refusals(), openapi_extra=BODY
+        "/portal/uploads",
+        status_code=201,
+        response_model=wire.Uploaded,
+        responses=refusals(),
+        openapi_extra=BODY,
     )
     async def upload(request: Request, name: Annotated[str, Query(min_length=1)]) -> dict[str, int]:
-        """Upload a bulk file, sealed for the portal's key, or in the clear with published test cards only."""
+        """Upload a bulk file, sealed for the portal's key, or in the clear with published test
+        cards only.
+        """
         try:
             number = books.upload(name, await request.body())
         except UploadRefusedError as error:
@@ -43,7 +55,9 @@ def portal_routes(handle: ServiceHandle) -> APIRouter:
 
     @routes.get("/__books")
     async def read_books() -> dict[str, Any]:
-        """Return the simulator's own recount: links, opened, authenticated, jobs and ends, for each cardholder."""
+        """Return the simulator's own recount: links, opened, authenticated, jobs and ends, for each
+        cardholder.
+        """
         return recount(books)
 
     return routes

@@ -1,4 +1,6 @@
-"""The independent recount a funnel is held against: who came how far, by the service's own books."""
+"""The independent recount a funnel is held against: who came how far, by the service's own
+books.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from flows.simulator.service.jobs import Job
 
 
 def recount(state: ServiceState) -> dict[str, Any]:
-    """Return links, opened, authenticated, jobs and ends: the sums, and one entry for each cardholder; no card data."""
+    """Return links, opened, authenticated, jobs and ends: the sums, and one entry for each
+    cardholder; no card data.
+    """
     entries = _by_cardholder(state)
     links = state.links.links.values()
     return {

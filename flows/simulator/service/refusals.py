@@ -1,4 +1,6 @@
-"""How the service says no: a status and faults, which `app` turns into an answer (interface.md 7 leaves both open)."""
+"""How the service says no: a status and faults, which `app` turns into an answer (interface.md 7
+leaves both open).
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,10 @@ class RefusedRequestError(Exception):
         self.faults = tuple(faults)
 
 
-def refused(status: int, entity: str, name: str, message: str, field: str = "") -> RefusedRequestError:
-    """Return the refusal with one fault: what `entity` (and `field`) is wrong with, without any value."""
+def refused(
+    status: int, entity: str, name: str, message: str, field: str = ""
+) -> RefusedRequestError:
+    """Return the refusal with one fault: what `entity` (and `field`) is wrong with, without any
+    value.
+    """
     return RefusedRequestError(status, (Fault(entity, field, name, message),))

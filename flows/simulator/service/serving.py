@@ -32,12 +32,15 @@ def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
     if not _loopback(host):
         raise NotLoopbackError(host=host)
     try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except OSError:
         listener = None
     if listener is None:
         raise PortTakenError(port=port)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it every answer takes 40 ms
+    # inherited; without it every answer takes 40 ms
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
@@ -50,7 +53,9 @@ def address(listener: socket.socket) -> str:
 def server(app: FastAPI) -> uvicorn.Server:
     """Return a server that writes no access log: paths and headers are secrets."""
     return uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=2)
+        uvicorn.Config(
+            app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=2
+        )
     )
 
 
@@ -58,7 +63,10 @@ def serve_until_stopped(app: FastAPI, listener: socket.socket) -> None:
     """Serve until SIGTERM or Ctrl-C, and end as cleanly from either."""
     serving = server(app)
     reported = (signal.SIGTERM, signal.SIGINT)
-    before = {one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True)) for one in reported}
+    before = {
+        one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True))
+        for one in reported
+    }
     try:  # uvicorn raises the signal again when it has ended; ours takes it for what it is
         asyncio.run(serving.serve([listener]))
     finally:

@@ -1,6 +1,8 @@
-"""The merchant sites of the practice service: what each asks a cardholder, and how a placement there ends.
+"""The merchant sites of the practice service: what each asks a cardholder, and how a placement
+there ends.
 
-An answer is right unless it is the word `wrong`; an acknowledgement is right only as `ack` (interface.md 2.5).
+An answer is right unless it is the word `wrong`; an acknowledgement is right only as `ack`
+(interface.md 2.5).
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ class Field(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """One credential request of a site: its type in messages and in polling, what is said and what is collected."""
+    """One credential request of a site: its type in messages and in polling, what is said and what
+    is collected.
+    """
 
     type: str
     polled: str
@@ -43,7 +47,9 @@ class Ask(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a job ends: status, termination type, what is said, and whether that is after authentication."""
+    """How a job ends: status, termination type, what is said, and whether that is after
+    authentication.
+    """
 
     status: str
     termination_type: str
@@ -52,7 +58,9 @@ class End(NamedTuple):
 
 
 class Site(NamedTuple):
-    """A merchant site: what it asks, the initial credentials first, and how a placement ends there."""
+    """A merchant site: what it asks, the initial credentials first, and how a placement ends
+    there.
+    """
 
     name: str
     asks: tuple[Ask, ...]
@@ -60,12 +68,21 @@ class Site(NamedTuple):
 
 
 SUCCESSFUL: Final = End("SUCCESSFUL", "BILLABLE", "Your card has been placed.", True)
-DUPLICATE: Final = End("DUPLICATE_CARD", "USER_DATA_FAILURE", "This card is on the site already.", True)
-SITE_FAILURE: Final = End("UNSUCCESSFUL", "SITE_INTERACTION_FAILURE", "The site did not take the card.", True)
-PROCESS_FAILURE: Final = End("PROCESS_FAILURE", "PROCESS_FAILURE", "Something went wrong on our side.")
-IDLE: Final = End(NEVER_STARTED, NEVER_STARTED, "The placement was never started.")  # a fifth type, seen in the wild
+DUPLICATE: Final = End(
+    "DUPLICATE_CARD", "USER_DATA_FAILURE", "This card is on the site already.", True
+)
+SITE_FAILURE: Final = End(
+    "UNSUCCESSFUL", "SITE_INTERACTION_FAILURE", "The site did not take the card.", True
+)
+PROCESS_FAILURE: Final = End(
+    "PROCESS_FAILURE", "PROCESS_FAILURE", "Something went wrong on our side."
+)
+# a fifth type, seen in the wild
+IDLE: Final = End(NEVER_STARTED, NEVER_STARTED, "The placement was never started.")
 TIMEOUT: Final = End("TIMEOUT_TFA", "USER_DATA_FAILURE", "The time to answer has run out.")
-TOO_MANY_TRIES: Final = End("TOO_MANY_TRIES", "USER_DATA_FAILURE", "The site refused the answers too often.")
+TOO_MANY_TRIES: Final = End(
+    "TOO_MANY_TRIES", "USER_DATA_FAILURE", "The site refused the answers too often."
+)
 
 USERNAME: Final = Field("username", "User name", secret=False)
 EMAIL: Final = Field("email", "E-mail address", secret=False)

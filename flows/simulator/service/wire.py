@@ -1,4 +1,6 @@
-"""The JSON bodies of the service, for reading requests and for its OpenAPI description (interface.md 2, 4)."""
+"""The JSON bodies of the service, for reading requests and for its OpenAPI description
+(interface.md 2, 4).
+"""
 
 from __future__ import annotations
 
@@ -172,7 +174,9 @@ class Envelope(BaseModel):
 
 
 class FlatRequest(Status):
-    """A credential request as GET .../credential_requests tells it: the status data beside the rest."""
+    """A credential request as GET .../credential_requests tells it: the status data beside the
+    rest.
+    """
 
     type: str
     job_id: int | str
@@ -228,7 +232,9 @@ class AccessKey(BaseModel):
 
 
 class Verification(BaseModel):
-    """A cardholder's answers by challenge name: CVV, ZIP Code, PAN Last 4, PAN Last 5, Expiration Date (MM/YY)."""
+    """A cardholder's answers by challenge name: CVV, ZIP Code, PAN Last 4, PAN Last 5, Expiration
+    Date (MM/YY).
+    """
 
     answers: dict[str, str] = Field(repr=False)
 
@@ -242,7 +248,9 @@ class Page(BaseModel):
 
 
 class Choice(BaseModel):
-    """The merchant sites a cardholder chose; credentials by site where they were typed in at once."""
+    """The merchant sites a cardholder chose; credentials by site where they were typed in at
+    once.
+    """
 
     merchant_sites: list[str] = Field(min_length=1)
     credentials: dict[str, dict[str, str]] = Field(default_factory=dict, repr=False)

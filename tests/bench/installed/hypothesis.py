@@ -1,3 +1,5 @@
-"""In place of the test tool, which pandera imports where it finds it: where nights run it is not installed."""
+"""In place of the test tool, which pandera imports where it finds it: where nights run it is not
+installed.
+"""
 
 raise ImportError("not installed where nights run")

@@ -1,4 +1,6 @@
-"""One practice service for all tests of a module; each test visits it with cardholders of its own."""
+"""One practice service for all tests of a module; each test visits it with cardholders of its
+own.
+"""
 
 from __future__ import annotations
 

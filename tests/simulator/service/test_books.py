@@ -52,7 +52,9 @@ def test_the_clock_never_goes_back() -> None:
 def test_nothing_of_the_books_shows_a_card_or_what_it_is_known_by() -> None:
     books = started()
 
-    shown = repr([books.links.cards, books.links.cardholders, books.links.links, books.jobs, recount(books)])
+    shown = repr(
+        [books.links.cards, books.links.cardholders, books.links.links, books.jobs, recount(books)]
+    )
 
     hashes = {card.known["CVV"] for card in books.links.cards.values()}
     assert {44} == {len(one) for one in hashes}

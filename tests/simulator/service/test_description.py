@@ -1,4 +1,6 @@
-"""The service held to its own OpenAPI description by schemathesis: whatever is sent, the answer is a described one."""
+"""The service held to its own OpenAPI description by schemathesis: whatever is sent, the answer is
+a described one.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,17 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-FREE_TEXT = {"GET /card_links/{link_id}", "GET /l/{link_id}", "GET /__books"}  # no request to them is a wrong one
+# no request to them is a wrong one
+FREE_TEXT = {"GET /card_links/{link_id}", "GET /l/{link_id}", "GET /__books"}
 
 
 def lived_in() -> ServiceState:
     """Return books with links and waiting jobs, whose ids guessing finds."""
     books = ServiceState(PaperOpener(), NOON, Habits(pace=Pace(timeout=1e6)))
     books.upload("night.csv", upload_csv(people(7)))
-    let_cardholders_act(books, lambda *_: 0.5, shares=Shares(open=1, forget=0, second=1), until_ended=False)
+    let_cardholders_act(
+        books, lambda *_: 0.5, shares=Shares(open=1, forget=0, second=1), until_ended=False
+    )
     return books
 
 
@@ -57,16 +62,26 @@ def description(state: ServiceState) -> BaseSchema:
 
 
 def explore(
-    description: BaseSchema, mode: GenerationMode, headers: Callable[[], dict[str, str]], examples: int
+    description: BaseSchema,
+    mode: GenerationMode,
+    headers: Callable[[], dict[str, str]],
+    examples: int,
 ) -> None:
-    """Send made-up requests to every operation, fitting its description or not, and hold the answers to it."""
+    """Send made-up requests to every operation, fitting its description or not, and hold the
+    answers to it.
+    """
     for found in description.get_all_operations():
         assert isinstance(found, Ok)
         if mode is GenerationMode.NEGATIVE and found.ok().label in FREE_TEXT:
             continue
 
         @given(found.ok().as_strategy(generation_mode=mode))
-        @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
         def answered_as_described(case: Case[Any]) -> None:
             case.validate_response(case.call(headers=headers()), checks=CHECKS)
 
@@ -78,8 +93,18 @@ def explore(
 def test_every_answer_to_a_client_is_one_the_description_knows(
     state: ServiceState, description: BaseSchema, mode: GenerationMode, examples: int
 ) -> None:
-    explore(description, mode, lambda: {"Authorization": f"Bearer {state.login(state.habits.client)}"}, examples)
+    explore(
+        description,
+        mode,
+        lambda: {"Authorization": f"Bearer {state.login(state.habits.client)}"},
+        examples,
+    )
 
 
 def test_every_answer_to_a_stranger_is_one_the_description_knows(description: BaseSchema) -> None:
-    explore(description, GenerationMode.POSITIVE, lambda: {"Authorization": "Bearer made-up"}, examples=3)
+    explore(
+        description,
+        GenerationMode.POSITIVE,
+        lambda: {"Authorization": "Bearer made-up"},
+        examples=3,
+    )

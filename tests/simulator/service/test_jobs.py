@@ -13,7 +13,9 @@ from tests.service import NOON
 
 SECONDS = st.integers(1, 60)
 JOBS = st.builds(
-    lambda site, auth, update, heartbeat: Job(1, 1, 1, 1, SITES[site], NOON, Pace(auth, update, heartbeat)),
+    lambda site, auth, update, heartbeat: Job(
+        1, 1, 1, 1, SITES[site], NOON, Pace(auth, update, heartbeat)
+    ),
     *(st.sampled_from(sorted(SITES)), SECONDS, SECONDS, SECONDS),
 )
 STEPS = st.lists(st.sampled_from(["known", WRONG, "pass over"]), max_size=40)
@@ -21,7 +23,9 @@ STEPS = st.lists(st.sampled_from(["known", WRONG, "pass over"]), max_size=40)
 
 def answers(job: Job, value: str) -> dict[str, str]:
     assert job.request
-    return dict.fromkeys([field.key_name for field in job.request.ask.fields], value) | {"tfa_message": ACK}
+    return dict.fromkeys([field.key_name for field in job.request.ask.fields], value) | {
+        "tfa_message": ACK
+    }
 
 
 @given(JOBS, st.booleans(), STEPS)
@@ -32,14 +36,18 @@ def test_a_job_waits_exactly_while_it_is_pending_and_its_percentages_never_fall(
 
     for value in steps:
         if job.request and value != "pass over":
-            seen.append(job.answer(job.request.envelope_id, answers(job, value), job.last_updated_on))
+            seen.append(
+                job.answer(job.request.envelope_id, answers(job, value), job.last_updated_on)
+            )
         elif job.due:
             job.step(job.due)
             seen.append(job.snapshot(job.last_updated_on))
         assert bool(job.request) == job.status.startswith("PENDING")
 
     assert [one.percent_complete for one in seen] == sorted(one.percent_complete for one in seen)
-    assert [one.auth_percent_complete for one in seen] == sorted(one.auth_percent_complete for one in seen)
+    assert [one.auth_percent_complete for one in seen] == sorted(
+        one.auth_percent_complete for one in seen
+    )
     assert {True} == {0 <= one.percent_complete <= 100 and one.job_timeout >= 0 for one in seen}
 
 
@@ -59,7 +67,9 @@ def test_every_job_ends_with_a_termination_type_and_in_bounded_time(
 
     questions = len(job.site.asks) * job.pace.tries
     assert job.termination_type
-    assert job.last_updated_on <= NOON + timedelta(seconds=job.pace.timeout + questions * job.pace.added)
+    assert job.last_updated_on <= NOON + timedelta(
+        seconds=job.pace.timeout + questions * job.pace.added
+    )
 
 
 @given(JOBS)
@@ -86,5 +96,11 @@ def test_every_kind_of_end_has_a_site_and_each_site_a_name_of_its_own() -> None:
 
     ends = {site.end.termination_type for site in sites}
 
-    assert {"BILLABLE", "USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE", "NEVER_STARTED"} == ends
+    assert {
+        "BILLABLE",
+        "USER_DATA_FAILURE",
+        "SITE_INTERACTION_FAILURE",
+        "PROCESS_FAILURE",
+        "NEVER_STARTED",
+    } == ends
     assert [site.name for site in sites] == list(SITES)

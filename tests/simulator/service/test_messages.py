@@ -14,7 +14,9 @@ def test_a_status_message_has_the_fields_of_the_document(visit: Visit) -> None:
 
     (message,) = visit.messages(job)
 
-    assert {"type": "job_status", "job_id": job} == {name: message[name] for name in ("type", "job_id")}
+    assert {"type": "job_status", "job_id": job} == {
+        name: message[name] for name in ("type", "job_id")
+    }
     expected = {
         "status": "AUTH",
         "percent_complete": 0,
@@ -50,7 +52,11 @@ def test_only_the_final_message_carries_a_termination_type(visit: Visit) -> None
 
     *earlier, last = [one["message"] for one in visit.messages(job)]
     assert [] == [one for one in earlier if "termination_type" in one]
-    assert ("SUCCESSFUL", "BILLABLE", 0) == (last["status"], last["termination_type"], last["job_timeout"])
+    assert ("SUCCESSFUL", "BILLABLE", 0) == (
+        last["status"],
+        last["termination_type"],
+        last["job_timeout"],
+    )
 
 
 def test_a_credential_request_has_the_fields_of_the_document(visit: Visit) -> None:
@@ -58,7 +64,11 @@ def test_a_credential_request_has_the_fields_of_the_document(visit: Visit) -> No
 
     (request,) = visit.messages(job)
 
-    assert ("initial_account_link", job, 36) == (request["type"], request["job_id"], len(request["envelope_id"]))
+    assert ("initial_account_link", job, 36) == (
+        request["type"],
+        request["job_id"],
+        len(request["envelope_id"]),
+    )
     assert [
         {"key_name": "username", "label": "User name", "secret": False},
         {"key_name": "password", "label": "Password", "secret": True},
@@ -83,7 +93,9 @@ def test_a_credential_request_stays_until_it_is_answered(visit: Visit) -> None:
     assert [] == [one for one in visit.messages(job) if "envelope_id" in one]
 
 
-def test_a_credential_request_that_is_read_again_tells_the_seconds_left_by_then(visit: Visit) -> None:
+def test_a_credential_request_that_is_read_again_tells_the_seconds_left_by_then(
+    visit: Visit,
+) -> None:
     job = visit.job()
 
     visit.service.advance(100)
@@ -137,7 +149,9 @@ def test_a_service_may_write_the_job_id_of_messages_as_text() -> None:
     assert [str(job), str(started)] == [message["job_id"] for message in found]
 
 
-def test_credential_requests_can_be_read_alone_with_their_status_data_beside_the_rest(visit: Visit) -> None:
+def test_credential_requests_can_be_read_alone_with_their_status_data_beside_the_rest(
+    visit: Visit,
+) -> None:
     job = visit.job()
 
     (alone,) = visit.requests(job)
@@ -146,13 +160,19 @@ def test_credential_requests_can_be_read_alone_with_their_status_data_beside_the
     assert request.pop("message") | request == alone
 
 
-def test_a_registered_channel_reads_every_status_message_once_whoever_else_has_read_it(visit: Visit) -> None:
+def test_a_registered_channel_reads_every_status_message_once_whoever_else_has_read_it(
+    visit: Visit,
+) -> None:
     job = visit.job(credentials=True)
     one, other = visit.register(job), visit.register(job)
 
     visit.service.advance(60)
     heard = visit.messages(job)
-    first, second, again = visit.broadcasts(job, one), visit.broadcasts(job, other), visit.broadcasts(job, one)
+    first, second, again = (
+        visit.broadcasts(job, one),
+        visit.broadcasts(job, other),
+        visit.broadcasts(job, one),
+    )
 
     assert heard[1:] == first == second  # the first one was told before anybody had registered
     assert [] == again
@@ -169,7 +189,9 @@ def test_a_broadcast_never_holds_a_credential_request(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"service-messaging-access-key": "made-up"}])
-def test_a_broadcast_query_needs_the_access_key_of_a_registration(visit: Visit, headers: dict[str, str]) -> None:
+def test_a_broadcast_query_needs_the_access_key_of_a_registration(
+    visit: Visit, headers: dict[str, str]
+) -> None:
     job = visit.job()
 
     answer = visit.http.get(f"{JOB_MESSAGES}/{job}/broadcasts", headers=headers)

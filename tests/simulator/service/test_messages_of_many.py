@@ -1,4 +1,6 @@
-"""Several clients at once, in any order: nothing is read twice, nothing is lost, a job waits until it is answered."""
+"""Several clients at once, in any order: nothing is read twice, nothing is lost, a job waits until
+it is answered.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from flows.simulator.service.books import ServiceState
 from flows.simulator.service.refusals import RefusedRequestError
@@ -23,7 +32,9 @@ FAST = (Phase.generate,)  # a failure is expected, so it need not be made small
 
 
 class Clients(RuleBasedStateMachine):
-    """Two cardholders, any number of jobs, three clients that read and answer, two ways to read, broadcasts."""
+    """Two cardholders, any number of jobs, three clients that read and answer, two ways to read,
+    broadcasts.
+    """
 
     jobs: Bundle[int] = Bundle("jobs")
     requests: Bundle[tuple[int, Message]] = Bundle("requests")
@@ -38,8 +49,10 @@ class Clients(RuleBasedStateMachine):
         self.links = list(self.books.links.links.values())
         for link in self.links:
             link.authenticated_on = NOON
-        self.read: dict[int, list[Message]] = defaultdict(list)  # status messages, whoever read them
-        self.witness: dict[int, str] = {}  # a channel of each job that hears everything but its first message
+        # status messages, whoever read them
+        self.read: dict[int, list[Message]] = defaultdict(list)
+        # a channel of each job that hears everything but its first message
+        self.witness: dict[int, str] = {}
         self.told: dict[int, list[Message]] = defaultdict(list)  # what the witness has heard
         self.first: dict[int, int] = {}  # how many messages came before the witness
         self.heard: dict[str, list[Message]] = defaultdict(list)  # by broadcast channel
@@ -47,9 +60,16 @@ class Clients(RuleBasedStateMachine):
         self.answered: Counter[str] = Counter()
         self.asked: set[str] = set()
 
-    @rule(target=jobs, whose=st.integers(0, 1), site=st.sampled_from(sorted(SITES)), at_once=st.booleans())
+    @rule(
+        target=jobs,
+        whose=st.integers(0, 1),
+        site=st.sampled_from(sorted(SITES)),
+        at_once=st.booleans(),
+    )
     def start(self, whose: int, site: str, at_once: bool) -> int:
-        (job,) = self.books.place(self.links[whose].id, [site], {site: {"username": "u"}} if at_once else {})
+        (job,) = self.books.place(
+            self.links[whose].id, [site], {site: {"username": "u"}} if at_once else {}
+        )
         self.witness[job.id] = self.books.register(job.id)
         self.first[job.id] = 0 if job.request else 1
         return job.id
@@ -60,7 +80,9 @@ class Clients(RuleBasedStateMachine):
 
         self.books.advance(self.books.now + timedelta(seconds=seconds))
 
-        assert [] == [job for job in waiting if job.termination_type is None and job.request is None]
+        assert [] == [
+            job for job in waiting if job.termination_type is None and job.request is None
+        ]
 
     @rule(reader=READERS, job=jobs)
     def read_messages(self, reader: str, job: int) -> None:
@@ -69,7 +91,10 @@ class Clients(RuleBasedStateMachine):
     @rule(reader=READERS, whose=st.integers(0, 1))
     def read_cardholder(self, reader: str, whose: int) -> None:
         cardholder = self.links[whose].cardholder_id
-        self._take(self.books.cardholder_messages(cardholder), {job.id for job in self.books.jobs_of(cardholder)})
+        self._take(
+            self.books.cardholder_messages(cardholder),
+            {job.id for job in self.books.jobs_of(cardholder)},
+        )
 
     @rule(target=requests, reader=READERS, job=jobs)
     def look_at_requests(self, reader: str, job: int) -> tuple[int, Message]:
@@ -130,11 +155,15 @@ class Clients(RuleBasedStateMachine):
         assert [] == [envelope for envelope, times in self.answered.items() if times > 1]
 
     def teardown(self) -> None:
-        """Read what is left: every message a job ever told was read exactly once, in its order, on every channel."""
+        """Read what is left: every message a job ever told was read exactly once, in its order, on
+        every channel.
+        """
         for job in self.books.jobs:
             self._take(self.books.messages(job), {job})
             assert self._witnessed(job) == self.read[job][self.first[job] :]
-        for job, key in [(job, key) for job in self.books.jobs for key in self.since if self._hears(job, key)]:
+        for job, key in [
+            (job, key) for job in self.books.jobs for key in self.since if self._hears(job, key)
+        ]:
             assert self.told[job][self.since[key] :] == self.heard[key]
 
     def _hears(self, job: int, key: str) -> bool:
@@ -150,7 +179,9 @@ class Clients(RuleBasedStateMachine):
         return self.told[job]
 
     def _take(self, messages: list[Message], of: set[int]) -> None:
-        """Route messages by their job id; requests are kept by the service, status messages are ours now."""
+        """Route messages by their job id; requests are kept by the service, status messages are
+        ours now.
+        """
         for message in messages:
             assert message["job_id"] in of
             if message["type"] == "job_status":
@@ -184,7 +215,9 @@ class Impatient(ServiceState):
         request = self.job(job_id).request
         if request:
             self.answer(
-                job_id, request.envelope_id, {"tfa": ACK, **{one.key_name: "known" for one in request.ask.fields}}
+                job_id,
+                request.envelope_id,
+                {"tfa": ACK, **{one.key_name: "known" for one in request.ask.fields}},
             )
 
 

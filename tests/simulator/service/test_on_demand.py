@@ -15,7 +15,12 @@ def request(visit: Visit, **changes: Any) -> dict[str, Any]:
     """Return a whole request; `changes` replace objects, or single fields as `card__pan`."""
     whole: dict[str, Any] = {
         "service": {"service_server": "https://api.example.com", **visit.service.client._asdict()},
-        "cardholder": {"cuid": "c-1", "first_name": "Ada", "last_name": "Byron", "email": "ada@example.com"},
+        "cardholder": {
+            "cuid": "c-1",
+            "first_name": "Ada",
+            "last_name": "Byron",
+            "email": "ada@example.com",
+        },
         "address": {
             "address1": "1 Main St",
             "city": "Boston",
@@ -63,13 +68,18 @@ def test_a_link_on_demand_is_returned_whole_and_can_be_looked_up(visit: Visit) -
 def test_a_link_on_demand_opens_with_what_its_cardholder_knows(visit: Visit) -> None:
     record = visit.http.post("/card_links", json=request(visit)).json()
 
-    answer = visit.http.post(f"/l/{record['id']}/challenges", json={"answers": {"CVV": "007", "ZIP Code": "02108"}})
+    answer = visit.http.post(
+        f"/l/{record['id']}/challenges", json={"answers": {"CVV": "007", "ZIP Code": "02108"}}
+    )
 
     assert 200 == answer.status_code
 
 
 def test_a_link_without_expiration_ends_two_months_after_its_creation(visit: Visit) -> None:
-    assert "2027-01-20" == visit.http.post("/card_links", json=request(visit)).json()["expiration_date"]
+    assert (
+        "2027-01-20"
+        == visit.http.post("/card_links", json=request(visit)).json()["expiration_date"]
+    )
 
 
 def test_a_link_ends_on_the_day_that_is_asked_for(visit: Visit) -> None:
@@ -99,7 +109,9 @@ def test_a_day_that_is_none_or_has_gone_by_is_refused(
     assert (422, [named]) == refusal(answer)
 
 
-@pytest.mark.parametrize("missing", ["service", "cardholder", "address", "card", "financial_institution_key"])
+@pytest.mark.parametrize(
+    "missing", ["service", "cardholder", "address", "card", "financial_institution_key"]
+)
 def test_every_required_object_must_be_there(visit: Visit, missing: str) -> None:
     whole = request(visit)
     del whole[missing]
@@ -131,20 +143,26 @@ def test_every_required_object_must_be_there(visit: Visit, missing: str) -> None
         ("card", "nickname"),
     ],
 )
-def test_a_required_field_that_is_missing_is_named_with_its_object(visit: Visit, entity: str, field: str) -> None:
+def test_a_required_field_that_is_missing_is_named_with_its_object(
+    visit: Visit, entity: str, field: str
+) -> None:
     answer = visit.http.post("/card_links", json=without(request(visit), entity, field))
 
     assert (422, [(entity, field)]) == refusal(answer)
 
 
-@pytest.mark.parametrize(("entity", "field"), [("cardholder", "cuid"), ("cardholder", "email"), ("card", "cvv")])
+@pytest.mark.parametrize(
+    ("entity", "field"), [("cardholder", "cuid"), ("cardholder", "email"), ("card", "cvv")]
+)
 def test_an_optional_field_may_be_missing(visit: Visit, entity: str, field: str) -> None:
     answer = visit.http.post("/card_links", json=without(request(visit), entity, field))
 
     assert 201 == answer.status_code
 
 
-@pytest.mark.parametrize(("field", "value"), [("address2", "Apt 4"), ("is_primary", False), ("email", "a@example.com")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("address2", "Apt 4"), ("is_primary", False), ("email", "a@example.com")]
+)
 def test_optional_fields_of_the_address_are_taken(visit: Visit, field: str, value: object) -> None:
     answer = visit.http.post("/card_links", json=request(visit, **{f"address__{field}": value}))
 
@@ -153,7 +171,10 @@ def test_optional_fields_of_the_address_are_taken(visit: Visit, field: str, valu
 
 @pytest.mark.parametrize("country", ["usa", "USA", "us", "US", "canada", "Canada", "ca", "CA"])
 def test_each_of_the_eight_country_values_is_taken(visit: Visit, country: str) -> None:
-    assert 201 == visit.http.post("/card_links", json=request(visit, address__country=country)).status_code
+    assert (
+        201
+        == visit.http.post("/card_links", json=request(visit, address__country=country)).status_code
+    )
 
 
 @pytest.mark.parametrize(
@@ -189,13 +210,17 @@ def test_all_faults_of_a_request_are_told_at_once(visit: Visit) -> None:
 def test_a_card_is_referred_to_instead_of_sent_again(visit: Visit) -> None:
     first = visit.http.post("/card_links", json=request(visit)).json()
 
-    answer = visit.http.post("/card_links", json=request(visit, card={"reference": {"id": first["card_id"]}}))
+    answer = visit.http.post(
+        "/card_links", json=request(visit, card={"reference": {"id": first["card_id"]}})
+    )
 
     assert (201, first["card_id"]) == (answer.status_code, answer.json()["card_id"])
 
 
 def test_a_reference_to_no_card_is_refused(visit: Visit) -> None:
-    answer = visit.http.post("/card_links", json=request(visit, card={"reference": {"id": 999_999}}))
+    answer = visit.http.post(
+        "/card_links", json=request(visit, card={"reference": {"id": 999_999}})
+    )
 
     assert (422, [("card", "reference")]) == refusal(answer)
 
@@ -233,18 +258,28 @@ def test_the_safe_key_may_be_null_or_a_string(visit: Visit, value: str | None) -
 def test_a_financial_institution_that_is_not_configured_is_refused() -> None:
     with running_service(fi_key="bank") as service, visiting(service) as visit:
         right = visit.http.post("/card_links", json=request(visit))
-        wrong = visit.http.post("/card_links", json=request(visit, financial_institution_key="other"))
+        wrong = visit.http.post(
+            "/card_links", json=request(visit, financial_institution_key="other")
+        )
 
     assert 201 == right.status_code
     assert (422, [("financial_institution", "key")]) == refusal(wrong)
 
 
 def test_the_property_names_the_document_leaves_open_are_settings() -> None:
-    spoken = {"fi_key_property": "fi", "safe_key_property": "safe", "service_property": "integrator"}
+    spoken = {
+        "fi_key_property": "fi",
+        "safe_key_property": "safe",
+        "service_property": "integrator",
+    }
 
     with running_service(settings=spoken) as service, visiting(service) as visit:
         whole = request(visit)
-        renamed = {"integrator": whole.pop("service"), "fi": whole.pop("financial_institution_key"), "safe": None}
+        renamed = {
+            "integrator": whole.pop("service"),
+            "fi": whole.pop("financial_institution_key"),
+            "safe": None,
+        }
         answer = visit.http.post("/card_links", json=whole | renamed)
 
     assert 201 == answer.status_code

@@ -1,4 +1,6 @@
-"""Simulated cardholders at their links: the same chance gives the same night, and what they do is in the books."""
+"""Simulated cardholders at their links: the same chance gives the same night, and what they do is
+in the books.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,13 @@ def test_a_night_holds_every_way_a_cardholder_and_a_job_can_go() -> None:
 
     count = recount(night)
     assert count["links"] > count["opened"] > count["authenticated"] > 0
-    ends = {"BILLABLE", "USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE", "NEVER_STARTED"}
+    ends = {
+        "BILLABLE",
+        "USER_DATA_FAILURE",
+        "SITE_INTERACTION_FAILURE",
+        "PROCESS_FAILURE",
+        "NEVER_STARTED",
+    }
     assert ends == count["ends"].keys()
     statuses = Counter(job.status for job in night.jobs.values())
     assert {"TIMEOUT_TFA", "TOO_MANY_TRIES", "DUPLICATE_CARD", "SUCCESSFUL"} <= statuses.keys()
@@ -59,9 +67,13 @@ def test_where_all_answer_right_all_cards_are_placed() -> None:
 def test_where_nobody_answers_all_jobs_time_out() -> None:
     night = books()
 
-    let_cardholders_act(night, partial(chance, 7), shares=EVERYBODY._replace(silent=1), sites=["video.example.com"])
+    let_cardholders_act(
+        night, partial(chance, 7), shares=EVERYBODY._replace(silent=1), sites=["video.example.com"]
+    )
 
-    assert {("TIMEOUT_TFA", "USER_DATA_FAILURE")} == {(job.status, job.termination_type) for job in night.jobs.values()}
+    assert {("TIMEOUT_TFA", "USER_DATA_FAILURE")} == {
+        (job.status, job.termination_type) for job in night.jobs.values()
+    }
 
 
 def test_who_acted_is_not_let_act_again() -> None:
@@ -82,11 +94,16 @@ def test_people_with_a_wallet_get_past_the_link_only_by_what_it_says() -> None:
         row = rows[night.links.cardholders[link.cardholder_id].cuid]
         return {"CVV": row[portal.CVV], "ZIP Code": row[portal.POSTAL_CODE]}
 
-    let_cardholders_act(night, partial(chance, 7), shares=EVERYBODY, wallet=wallet, until_ended=False)
+    let_cardholders_act(
+        night, partial(chance, 7), shares=EVERYBODY, wallet=wallet, until_ended=False
+    )
 
-    raw = sum(bool(row[portal.CVV]) for row in ROWS)  # the rows with a hash alone do not say the CVV
+    # the rows with a hash alone do not say the CVV
+    raw = sum(bool(row[portal.CVV]) for row in ROWS)
     assert 0 < raw < len(ROWS)
-    assert (len(ROWS), raw, raw) == tuple(recount(night)[name] for name in ("opened", "authenticated", "jobs"))
+    assert (len(ROWS), raw, raw) == tuple(
+        recount(night)[name] for name in ("opened", "authenticated", "jobs")
+    )
 
 
 @pytest.mark.parametrize("until_ended", [True, False])
@@ -94,7 +111,11 @@ def test_people_read_no_messages(until_ended: bool) -> None:
     night = books()
 
     let_cardholders_act(
-        night, partial(chance, 7), shares=EVERYBODY, sites=["shop.example.com"], until_ended=until_ended
+        night,
+        partial(chance, 7),
+        shares=EVERYBODY,
+        sites=["shop.example.com"],
+        until_ended=until_ended,
     )
 
     kinds = Counter(one["type"] for job in night.jobs for one in night.messages(job))

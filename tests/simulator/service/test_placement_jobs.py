@@ -1,4 +1,6 @@
-"""Sections 2.1 to 2.5, 3, 4 and 8 of interface.md: the job record, its answers, its time and its ends."""
+"""Sections 2.1 to 2.5, 3, 4 and 8 of interface.md: the job record, its answers, its time and its
+ends.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ def test_the_record_of_a_job_has_the_fields_of_the_document(visit: Visit) -> Non
     assert started == record
     ids = [record[name] for name in ("id", "cardholder_id", "card_id", "account_id")]
     assert [int] * 4 == [type(one) for one in ids]
-    assert ("CARD_PLACEMENT", "PENDING", None) == (record["type"], record["status"], record["termination_type"])
+    assert ("CARD_PLACEMENT", "PENDING", None) == (
+        record["type"],
+        record["status"],
+        record["termination_type"],
+    )
     assert (0, 0, "Sign in to the site.") == (
         record["percent_complete"],
         record["auth_percent_complete"],
@@ -57,10 +63,14 @@ def test_a_job_waits_as_long_as_its_question_is_not_answered(visit: Visit) -> No
 
     visit.service.advance(400)
 
-    assert ("PENDING", None) == tuple(visit.record(job)[name] for name in ("status", "termination_type"))
+    assert ("PENDING", None) == tuple(
+        visit.record(job)[name] for name in ("status", "termination_type")
+    )
 
 
-def test_an_update_with_the_envelope_id_answers_the_request_and_the_job_goes_on(visit: Visit) -> None:
+def test_an_update_with_the_envelope_id_answers_the_request_and_the_job_goes_on(
+    visit: Visit,
+) -> None:
     job = visit.job()
     request = visit.waiting(job)
 
@@ -70,7 +80,9 @@ def test_an_update_with_the_envelope_id_answers_the_request_and_the_job_goes_on(
     assert [] == visit.record(job, poll=True)["credential_requests"]
 
 
-def test_an_update_without_the_envelope_id_is_an_ordinary_update_and_answers_nothing(visit: Visit) -> None:
+def test_an_update_without_the_envelope_id_is_an_ordinary_update_and_answers_nothing(
+    visit: Visit,
+) -> None:
     job = visit.job()
     before = visit.waiting(job)
 
@@ -85,7 +97,8 @@ def test_a_posted_response_does_the_same_as_the_update(visit: Visit) -> None:
     given = {"job_id": job, "envelope_id": visit.waiting(job)["envelope_id"]}
 
     answer = visit.http.post(
-        f"{JOB_MESSAGES}/{job}/credential_responses", json=given | {"account_link": {"username": "u", "password": "p"}}
+        f"{JOB_MESSAGES}/{job}/credential_responses",
+        json=given | {"account_link": {"username": "u", "password": "p"}},
     )
 
     assert (200, "AUTH") == (answer.status_code, answer.json()["status"])
@@ -93,7 +106,11 @@ def test_a_posted_response_does_the_same_as_the_update(visit: Visit) -> None:
 
 def test_a_posted_response_for_another_job_than_the_paths_is_refused(visit: Visit) -> None:
     job, other = visit.job(), visit.job()
-    given = {"job_id": other, "envelope_id": visit.waiting(other)["envelope_id"], "account_link": {}}
+    given = {
+        "job_id": other,
+        "envelope_id": visit.waiting(other)["envelope_id"],
+        "account_link": {},
+    }
 
     answer = visit.http.post(f"{JOB_MESSAGES}/{job}/credential_responses", json=given)
 
@@ -143,11 +160,16 @@ def test_a_wrong_password_is_asked_for_again_with_a_new_envelope(visit: Visit) -
     assert first["envelope_id"] != again["envelope_id"]
 
 
-@pytest.mark.parametrize("site", ["shop.example.com", "video.example.com", "music.example.com", "travel.example.com"])
-def test_answers_that_stay_wrong_end_the_job_with_user_data_failure(visit: Visit, site: str) -> None:
+@pytest.mark.parametrize(
+    "site", ["shop.example.com", "video.example.com", "music.example.com", "travel.example.com"]
+)
+def test_answers_that_stay_wrong_end_the_job_with_user_data_failure(
+    visit: Visit, site: str
+) -> None:
     record = visit.to_the_end(visit.job(site, credentials=site != "shop.example.com"), "wrong")
 
-    expected = "BILLABLE" if site == "music.example.com" else "USER_DATA_FAILURE"  # `ack` is never wrong
+    # `ack` is never wrong
+    expected = "BILLABLE" if site == "music.example.com" else "USER_DATA_FAILURE"
     assert expected == record["termination_type"]
 
 
@@ -180,14 +202,20 @@ def test_a_message_to_the_user_comes_with_a_status_text_and_a_label_to_show(visi
     request = visit.waiting(job)
 
     assert "The site has sent you a message." == request["message"]["status_message"]
-    assert ["Open the link in the message sent to your phone"] == [one["label"] for one in request["account_link"]]
+    assert ["Open the link in the message sent to your phone"] == [
+        one["label"] for one in request["account_link"]
+    ]
 
 
-def test_an_acknowledgement_is_answered_with_tfa_ack_and_the_job_goes_on_after_a_while(visit: Visit) -> None:
+def test_an_acknowledgement_is_answered_with_tfa_ack_and_the_job_goes_on_after_a_while(
+    visit: Visit,
+) -> None:
     job = visit.job("music.example.com", credentials=True)
     visit.service.advance(6)
 
-    updated = visit.put(job, visit.waiting(job)["envelope_id"], {"tfa": "ack"}).raise_for_status().json()
+    updated = (
+        visit.put(job, visit.waiting(job)["envelope_id"], {"tfa": "ack"}).raise_for_status().json()
+    )
     visit.service.advance(6)
 
     assert ("AUTH", "UPDATING") == (updated["status"], visit.record(job)["status"])

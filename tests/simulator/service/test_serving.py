@@ -1,4 +1,6 @@
-"""`cardlink practice`: loopback only, its address on stdout, a clean end, and a clock that can hurry."""
+"""`cardlink practice`: loopback only, its address on stdout, a clean end, and a clock that can
+hurry.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,14 @@ def bank(tmp_path: Path) -> Path:
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    command = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "practice", "bank", *options]
+    command = [
+        sys.executable,
+        "-c",
+        "from flows.cli.__main__ import run; run()",
+        "practice",
+        "bank",
+        *options,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command,
@@ -55,19 +64,29 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
     )
     with ended(process):
         assert process.stdout
-        with httpx.Client(base_url=process.stdout.readline().strip(), timeout=300, trust_env=False) as http:
+        with httpx.Client(
+            base_url=process.stdout.readline().strip(), timeout=300, trust_env=False
+        ) as http:
             yield process, http
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_served_portal_takes_a_night_gives_its_links_and_ends_cleanly(bank: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_a_served_portal_takes_a_night_gives_its_links_and_ends_cleanly(
+    bank: Path, how: signal.Signals
+) -> None:
     with serving(bank, "--fail", "0") as (process, http):
-        http.post("/portal/uploads", params={"name": "a.csv"}, content=upload_csv(people(3))).raise_for_status()
+        http.post(
+            "/portal/uploads", params={"name": "a.csv"}, content=upload_csv(people(3))
+        ).raise_for_status()
         links = answers(http.get("/portal/uploads/1/result").content)
         process.send_signal(how)
         out, talk = process.communicate(timeout=300)
 
-    assert {"https://cards.example.org/l/"} == {one["url"].rpartition("/")[0] + "/" for one in links}
+    assert {"https://cards.example.org/l/"} == {
+        one["url"].rpartition("/")[0] + "/" for one in links
+    }
     assert 0 == process.returncode
     assert "ended: 3 links, 0 opened, 0 authenticated, 0 jobs\n" == out
     assert "[service]" in talk

@@ -24,7 +24,9 @@ from tests.simulator.service.visits import Visit, refusal, visiting
         ("GET", f"{JOB_MESSAGES}/1/broadcasts/registrations"),
     ],
 )
-def test_without_a_session_every_endpoint_of_the_api_is_closed(visit: Visit, method: str, path: str) -> None:
+def test_without_a_session_every_endpoint_of_the_api_is_closed(
+    visit: Visit, method: str, path: str
+) -> None:
     del visit.http.headers["Authorization"]
 
     answer = visit.http.request(method, path)
@@ -44,7 +46,9 @@ def test_a_session_ends_and_a_new_login_opens_another(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["app_name", "app_key", "username", "password"])
-def test_a_login_with_one_wrong_value_is_refused_and_does_not_say_which(visit: Visit, wrong: str) -> None:
+def test_a_login_with_one_wrong_value_is_refused_and_does_not_say_which(
+    visit: Visit, wrong: str
+) -> None:
     answer = visit.http.post("/session", json=visit.service.client._asdict() | {wrong: "other"})
 
     assert (401, [("session", "")]) == refusal(answer)
@@ -59,30 +63,46 @@ def test_a_login_needs_all_four_values(visit: Visit, missing: str) -> None:
 
 
 def test_names_the_document_leaves_open_come_from_the_same_settings_the_client_reads() -> None:
-    spoken = {"prefix": "acme", "login_path": "/login", "session_field": "token", "link_path": "/links/new"}
+    spoken = {
+        "prefix": "acme",
+        "login_path": "/login",
+        "session_field": "token",
+        "link_path": "/links/new",
+    }
 
     with running_service(settings=spoken) as service, visiting(service) as visit:
         paths = visit.http.get("/openapi.json").raise_for_status().json()["paths"]
 
     assert {"/login", "/links/new", "/card_links/{link_id}"} <= paths.keys()
-    headers = {one["name"] for path in paths.values() for act in path.values() for one in act.get("parameters", [])}
+    headers = {
+        one["name"]
+        for path in paths.values()
+        for act in path.values()
+        for one in act.get("parameters", [])
+    }
     assert {"x-acme-envelope-id", "x-acme-hydration", "acme-messaging-access-key"} <= headers
 
 
 def test_a_refusal_never_repeats_what_was_sent(visit: Visit) -> None:
-    answer = visit.http.post("/session", json={"app_name": {"pan": "4242424242424242"}, "password": 4242424242424242})
+    answer = visit.http.post(
+        "/session", json={"app_name": {"pan": "4242424242424242"}, "password": 4242424242424242}
+    )
 
     assert 422 == answer.status_code
     assert "4242" not in answer.text
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/session", 405)])
-def test_what_is_no_endpoint_is_refused_in_the_same_form(visit: Visit, path: str, status: int) -> None:
+def test_what_is_no_endpoint_is_refused_in_the_same_form(
+    visit: Visit, path: str, status: int
+) -> None:
     assert (status, [("request", "")]) == refusal(visit.http.get(path))
 
 
 def test_a_body_that_is_no_json_is_refused_and_not_repeated(visit: Visit) -> None:
-    answer = visit.http.post("/session", content=b"\xff4242", headers={"Content-Type": "application/json"})
+    answer = visit.http.post(
+        "/session", content=b"\xff4242", headers={"Content-Type": "application/json"}
+    )
 
     assert (400, [("request", "")]) == refusal(answer)
     assert "4242" not in answer.text

@@ -1,4 +1,6 @@
-"""A client, a person at the portal and a cardholder in one: what the tests of the practice service do over HTTP."""
+"""A client, a person at the portal and a cardholder in one: what the tests of the practice service
+do over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Visit:
 
     def log_in(self) -> None:
         spoken = self.service.settings
-        answer = self.http.post(spoken.login_path, json=self.service.client._asdict()).raise_for_status()
+        answer = self.http.post(
+            spoken.login_path, json=self.service.client._asdict()
+        ).raise_for_status()
         self.http.headers["Authorization"] = f"Bearer {answer.json()[spoken.session_field]}"
 
     def upload(self, content: bytes, name: str = "night-00001.csv.pgp") -> httpx.Response:
@@ -59,10 +63,16 @@ class Visit:
         return answers(self.http.get(f"/portal/uploads/{number}/result").raise_for_status().content)
 
     def link(self, **changes: str) -> ClaimHolder:
-        """Get a link through a bulk file; `changes` are of the row, by the last part of a column's name."""
+        """Get a link through a bulk file; `changes` are of the row, by the last part of a column's
+        name.
+        """
         (row,) = people(1)
         row |= {portal.CUID: f"visitor-{next(_SERIAL)}", portal.CVV: "007", portal.CVV_HASH: ""}
-        row |= {name: changes[name.rpartition(".")[2]] for name in row if name.rpartition(".")[2] in changes}
+        row |= {
+            name: changes[name.rpartition(".")[2]]
+            for name in row
+            if name.rpartition(".")[2] in changes
+        }
         (result,) = self.results(self.upload(paper_seal(upload_csv([row]))))
         return ClaimHolder(result["url"].rpartition("/")[2], result["url"], row)
 
@@ -72,9 +82,15 @@ class Visit:
         self.http.post(f"/l/{held.id}/challenges", json={"answers": held.known}).raise_for_status()
         return held
 
-    def place(self, held: ClaimHolder, *sites: str, credentials: bool = False) -> list[dict[str, Any]]:
+    def place(
+        self, held: ClaimHolder, *sites: str, credentials: bool = False
+    ) -> list[dict[str, Any]]:
         """Choose sites at a verified link; return the job records."""
-        given = {site: {"username": "u", "email": "e", "password": "p"} for site in sites} if credentials else {}
+        given = (
+            {site: {"username": "u", "email": "e", "password": "p"} for site in sites}
+            if credentials
+            else {}
+        )
         choice = {"merchant_sites": sites, "credentials": given}
         started: list[dict[str, Any]] = (
             self.http.post(f"/l/{held.id}/placements", json=choice).raise_for_status().json()
@@ -87,7 +103,9 @@ class Visit:
         return int(record["id"])
 
     def record(self, job: int, *, poll: bool = False) -> dict[str, Any]:
-        found: dict[str, Any] = self.http.get(f"{JOBS}/{job}", headers=POLL if poll else {}).raise_for_status().json()
+        found: dict[str, Any] = (
+            self.http.get(f"{JOBS}/{job}", headers=POLL if poll else {}).raise_for_status().json()
+        )
         return found
 
     def messages(self, job: int) -> list[dict[str, Any]]:
@@ -104,7 +122,9 @@ class Visit:
         return str(found.json()["access_key"])
 
     def broadcasts(self, job: int, access_key: str) -> list[dict[str, Any]]:
-        return self._read(f"{JOB_MESSAGES}/{job}/broadcasts", {"service-messaging-access-key": access_key})
+        return self._read(
+            f"{JOB_MESSAGES}/{job}/broadcasts", {"service-messaging-access-key": access_key}
+        )
 
     def waiting(self, job: int) -> dict[str, Any]:
         """Return the one credential request a job waits for."""
@@ -114,14 +134,18 @@ class Visit:
 
     def put(self, job: int, envelope: str | None, given: Mapping[str, str]) -> httpx.Response:
         headers = {} if envelope is None else {"x-service-envelope-id": envelope}
-        return self.http.put(f"{JOBS}/{job}", headers=headers, json={"account": {"account_link": given}})
+        return self.http.put(
+            f"{JOBS}/{job}", headers=headers, json={"account": {"account_link": given}}
+        )
 
     def answer(self, job: int, value: str = "known") -> dict[str, Any]:
         """Answer what a job waits for; return the updated record."""
         request = self.waiting(job)
         keys = [field["key_name"] for field in request["account_link"]]
         given = {"tfa": ACK} if keys == ["tfa_message"] else dict.fromkeys(keys, value)
-        updated: dict[str, Any] = self.put(job, request["envelope_id"], given).raise_for_status().json()
+        updated: dict[str, Any] = (
+            self.put(job, request["envelope_id"], given).raise_for_status().json()
+        )
         return updated
 
     def to_the_end(self, job: int, value: str = "known") -> dict[str, Any]:
