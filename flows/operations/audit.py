@@ -31,7 +31,7 @@ from flows.runs.keys import RunKeys, approvals, dismissed, extracts, purged, tra
 from flows.runs.store import ConflictError, Store, concurrently, read, read_if_stored
 from flows.runs.versions import parsed, read_events
 from flows.submissions.plan import dismissals
-from flows.submissions.publish import GROUP, SealRecords
+from flows.submissions.seal_records import GROUP, SealRecords
 from schemas.manifest import Manifest
 from schemas.records import PARTS, Abandoned, Approval, AuditEntry, Closing, Reseal
 

@@ -25,15 +25,10 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Entry, prefetch
 from flows.submissions.drift import departures
 from flows.submissions.gates import Built, out_of_sequence, sequence_number
-from flows.submissions.publish import (
-    LedgerWriter,
-    Outcome,
-    PartialRunError,
-    Publisher,
-    Splitter,
-    sent_records,
-)
+from flows.submissions.ledger import LedgerWriter, sent_records
+from flows.submissions.publisher import Outcome, PartialRunError, Publisher
 from flows.submissions.rows import EVERY_ROW, Route, RowScope, Validated
+from flows.submissions.splitter import Splitter
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.issuer import SourceSettings

@@ -19,10 +19,11 @@ from flows.errors import CardlinkError
 from flows.extracts.mapping import REISSUE, Mapping, Note, map_rows, stop, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, PriorState, check_values, crc, resend_policy
+from flows.submissions.chunk_csv import lines
 from flows.submissions.drift import Sample, shapes
 from flows.submissions.duplicates import Table, keyed, mark
+from flows.submissions.ledger import unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import EVIDENCE, Evidence, normalise, refuse_scientific, repair
-from flows.submissions.publish import lines, unread_records, unsent_records, with_reasons
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv

@@ -19,7 +19,7 @@ from flows.runs.documents import NotFoundError, keys_of, manifests
 from flows.runs.keys import extracts
 from flows.runs.prior_state import AWAITED
 from flows.runs.store import StoreBusyError
-from flows.submissions.publish import PartialRunError
+from flows.submissions.publisher import PartialRunError
 from schemas.portal import ADDRESS1, CUID, MONTH, YEAR
 from tests.builders import portal_rows
 from tests.clocked import ClockedStore

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flows.submissions.chunk_csv import lines
 from flows.submissions.duplicates import BLOCK, Table, keyed, mark
-from flows.submissions.publish import lines
 from schemas.issuer import RuleSettings
 from schemas.portal import CITY, CUID, PAN, columns
 from tests.builders import portal_rows

@@ -21,13 +21,13 @@ from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions import submit as submit_module
 from flows.submissions.gates import SeenBeforeError
-from flows.submissions.publish import PartialRunError
+from flows.submissions.publisher import PartialRunError
 from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
 from tests.builders import portal_rows, quick
 from tests.night import portal_csv
 from tests.partner_api.town import Population, committed, town
-from tests.submissions.test_publish import failing
+from tests.submissions.test_publisher import failing
 
 
 def bank(folder: Path, *cuids: str, **settings: Any) -> Population:

@@ -16,7 +16,7 @@ from flows.errors import BugError
 from flows.runs.documents import read_ledger
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store, StoreFullError
-from flows.submissions.publish import LedgerWriter, unread_records
+from flows.submissions.ledger import LedgerWriter, unread_records
 from schemas import ledger
 from schemas.manifest import LedgerPart
 from tests.builders import share_of

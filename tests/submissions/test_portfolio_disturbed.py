@@ -15,7 +15,7 @@ from flows.runs.chains import OvertakenError
 from flows.runs.keys import commits
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
-from flows.submissions.publish import PartialRunError
+from flows.submissions.publisher import PartialRunError
 from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, FIRST_NAME
 from tests.night import Bench

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from flows.errors import BugError
-from flows.submissions.publish import check_records
+from flows.submissions.ledger import check_records
 from schemas import ledger
 
 SOUND: dict[str, Any] = dict.fromkeys(ledger.dtypes()) | {

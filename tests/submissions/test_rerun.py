@@ -15,10 +15,10 @@ from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, 
 from flows.runs.context import IssuerContext, ensure_store_safe
 from flows.runs.documents import keys_of
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
-from flows.submissions.publish import PartialRunError
+from flows.submissions.publisher import PartialRunError
 from tests.night import NOON, Bench, local_bench, uncommit
 from tests.storms import FailingStore, LateStore
-from tests.submissions.test_publish import failing
+from tests.submissions.test_publisher import failing
 
 
 def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(

@@ -20,7 +20,7 @@ from flows.submissions.gates import (
     WrongCardsError,
 )
 from flows.submissions.plan import DuplicateExtractError, ExtractNotFoundError
-from flows.submissions.publish import ForeignChunkError
+from flows.submissions.publisher import ForeignChunkError
 from schemas.portal import COUNTRY, CUID, PAN, columns
 from tests.builders import portal_rows
 from tests.night import NOON, Bench, issuer, local_bench, portal_csv, uncommit

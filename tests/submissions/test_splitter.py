@@ -2,7 +2,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.submissions.publish import Splitter
+from flows.submissions.splitter import Splitter
 from schemas.portal import CUID, MAX_ROWS
 from tests.builders import share_of
 

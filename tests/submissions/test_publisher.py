@@ -25,8 +25,8 @@ from flows.runs.store import (
     StoreFullError,
     StoreUnsafeError,
 )
-from flows.submissions import publish
-from flows.submissions.publish import ENOUGH, ForeignChunkError, PartialRunError
+from flows.submissions import publisher
+from flows.submissions.publisher import ENOUGH, ForeignChunkError, PartialRunError
 from tests.adapters.sealers import gpg_that
 from tests.night import Bench, local_bench, uncommit
 from tests.storms import FailingStore
@@ -334,7 +334,7 @@ def test_a_stop_signal_while_a_sealing_thread_is_started_leaves_none_sealing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, extract = of_chunks(tmp_path, 3)
-    monkeypatch.setattr(publish, "ThreadPoolExecutor", StoppedWhileStarting)
+    monkeypatch.setattr(publisher, "ThreadPoolExecutor", StoppedWhileStarting)
 
     with pytest.raises(KeyboardInterrupt):
         bench.submit(extract)
