@@ -22,8 +22,10 @@ from prefect.states import Crashed
 
 from flows.errors import guarded
 from flows.forms import IssuerName, failing
-from flows.operations.alerts import KINDS, Change, Failure, record_notified, write_metrics
-from flows.operations.alerts import watch as watch_step
+from flows.operations.alert_history import Change, record_notified
+from flows.operations.alert_history import watch as watch_step
+from flows.operations.alerts import KINDS, Failure
+from flows.operations.metrics import write_metrics
 from flows.wiring import config_folder, now, wire
 
 # more than one beat by Prefect's default, six by deploy/prefect.yaml

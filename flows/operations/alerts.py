@@ -1,33 +1,33 @@
-"""What a watch does: find what needs an operator's attention, and measure; an alert opens once and
-closes once.
+"""The alerts of an issuer: every kind, and what is wrong now.
+
+A cause yields an alert while its condition holds; `alert_history.py` opens and closes them.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
-from itertools import chain
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
-from flows.reports.summary import FIGURES, OUT_OF_BALANCE, duration
+from flows.reports.summary import OUT_OF_BALANCE, duration
 from flows.runs import documents
-from flows.runs.chunks import OPEN, State, outbox, outboxes
+from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_end, read_manifest, run_ids, run_status
-from flows.runs.identity import date_in_name, day_off, due, facts_as_stored, local_day
-from flows.runs.keys import RunId, RunKeys, reconciliation
-from flows.runs.store import Store
-from flows.runs.versions import read_facts
+from flows.runs.identity import date_in_name, day_off, due, local_day
+from flows.runs.keys import RunId, RunKeys
 from flows.submissions.drift import departures
-from flows.submissions.pending import WAITING, ExtractState, extract_states, pending
+from flows.submissions.pending import WAITING, ExtractState, extract_states
+from schemas.manifest import Manifest
 from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
-_STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<what>json|told)$")
-_SAFE = re.compile(r"[^A-Za-z0-9.-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")  # in the key of an alert
+
+# A deployment whose last run failed or crashed, and the state that the orchestrator reports.
+Failure = tuple[str, str]
 
 
 class Kind(NamedTuple):
@@ -99,337 +99,240 @@ class Alert(NamedTuple):
         return f"{self.kind}/{self.subject}"
 
 
-Found = tuple[str, str, str]  # kind, subject and text of an alert
+class Cause(NamedTuple):
+    """What is wrong now, of one issuer: the kind of its alert, what it is about, and its text."""
+
+    kind: str
+    subject: str
+    text: str
 
 
-class Change(NamedTuple):
-    """One step in an alert's history, by its number in the chain: odd numbers open it, even ones
-    close it.
-    """
-
-    alert: Alert
-    number: int
-
-    @property
-    def opened(self) -> bool:
-        """True where this step opens the alert."""
-        return self.number % 2 == 1
-
-
-def changes(standing: Mapping[str, Change], holding: Iterable[Alert]) -> list[Change]:
-    """Return the alerts to open and to close: `standing` has the last change of each by place."""
-    now = {alert.place: alert for alert in holding}
-    before = {place: standing.get(place, Change(alert, 0)) for place, alert in now.items()}
-    opened = [
-        Change(now[place], last.number + 1) for place, last in before.items() if not last.opened
-    ]
-    over = (last for place, last in standing.items() if last.opened and place not in now)
-    return opened + [Change(last.alert, last.number + 1) for last in over]
-
-
-# A deployment whose last run failed or crashed, and the state that the orchestrator reports.
-Failure = tuple[str, str]
-
-
-def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Change]:
-    """Open and close alerts by what the store shows now; return every change not notified yet, in
-    order.
-
-    The caller notifies each and calls `record_notified`; killed in between, the next watch returns
-    the rest.
-    """
-    store, issuer = context.adapters.store, context.issuer.issuer
-    standing, _ = _history(store, issuer)
-    for change in changes(standing, holding(context, failures)):
-        step = {
-            "at": context.adapters.now().isoformat(),
-            "opened": change.opened,
-            **change.alert._asdict(),
-        }
-        # False: another watcher was first
-        store.create(_key(issuer, change, "json"), facts_as_stored(step))
-    return _history(store, issuer)[1]
-
-
-def record_notified(context: IssuerContext, change: Change) -> None:
-    """Record that a change was notified."""
-    context.adapters.store.create(_key(context.issuer.issuer, change, "told"), b"")
-
-
-def open_alerts(store: Store, issuer: str) -> list[Alert]:
-    """Return the alerts that are open."""
-    return [last.alert for last in _history(store, issuer)[0].values() if last.opened]
-
-
-def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
+def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
     """Return the alerts whose cause exists now."""
-    today = local_day(context.adapters.now(), context.issuer.time_zone)
-    recent = [
-        run
-        for run in run_ids(context.adapters.store, context.issuer.issuer)
-        if today - run.day <= LOOK_BACK
+    issuer = context.issuer
+    today = local_day(context.adapters.now(), issuer.time_zone)
+    runs = run_ids(context.adapters.store, issuer.issuer)
+    recent = [run for run in runs if today - run.day <= LOOK_BACK]
+    extracts = extract_states(context, remember=True)
+    causes = [
+        *_calendar_causes(context, today, extracts),
+        *_extract_causes(extracts),
+        *_key_causes(context),
+        *_failure_causes(failures),
+        *_run_causes(context, recent, extracts),
+        *_drift_causes(context, recent),
     ]
-    states = extract_states(context, remember=True)
-    done = {one.key for one in states if one.entry is not None and one.state == "committed"}
-    came = [
-        (RunId.parse(one.run), one.entry.modified)
-        for one in states
-        if one.entry and one.state == "committed"
-    ]
-    waiting = {
-        one.run
-        for one in states
-        if one.state in (*WAITING, "gone") or (one.state == "replaced" and one.key not in done)
-    }
-    dropped = {
-        run: [moment for other, moment in came if other and other.day == run.day] for run in recent
-    }
-    problems = (one for run in recent for one in _run_problems(context, run, waiting, dropped[run]))
-    failed = (
-        ("flow-failed", deployment, f"{deployment} ended {state}") for deployment, state in failures
-    )
-    found = chain(
-        _calendar(context, today, states), _extract_problems(states), _key_problems(context), failed
-    )
-    named = chain(found, problems, _drift(context, recent))
     return [
-        Alert(kind, context.issuer.issuer, _SAFE.sub("-", subject), text)
-        for kind, subject, text in named
+        Alert(cause.kind, issuer.issuer, _UNSAFE.sub("-", cause.subject), cause.text)
+        for cause in causes
     ]
 
 
-def _extract_problems(states: Iterable[ExtractState]) -> Iterator[Found]:
+def _failure_causes(failures: Iterable[Failure]) -> Iterator[Cause]:
+    for deployment, state in failures:
+        yield Cause("flow-failed", deployment, f"{deployment} ended {state}")
+
+
+def _extract_causes(extracts: Iterable[ExtractState]) -> Iterator[Cause]:
     """Yield the extracts that wait for an operator's decision."""
-    for one in states:
-        name = one.key.partition("/extracts/")[2]
-        subject = f"{name}-{one.sha256[:8]}"
-        if one.state == "held":
-            text = f"{name} was committed with other content, as run {one.other}: it is held"
-            yield "extract-changed", subject, text
-        elif one.state == "repeated":
-            text = f"{name} has the same bytes as another extract, run {one.other}: it is not submitted"
-            yield "extract-repeated", subject, text
-        elif one.state == "unclean":
-            yield "extract-unclean", name, one.waits
+    for extract in extracts:
+        name = _name(extract)
+        subject = f"{name}-{extract.sha256[:8]}"
+        if extract.state == "held":
+            text = f"{name} was committed with other content, as run {extract.other}: it is held"
+            yield Cause("extract-changed", subject, text)
+        elif extract.state == "repeated":
+            text = (
+                f"{name} has the same bytes as another extract, "
+                f"run {extract.other}: it is not submitted"
+            )
+            yield Cause("extract-repeated", subject, text)
+        elif extract.state == "unclean":
+            yield Cause("extract-unclean", name, extract.waits)
 
 
-def _calendar(
-    context: IssuerContext, today: date, states: Iterable[ExtractState]
-) -> Iterator[Found]:
+def _name(extract: ExtractState) -> str:
+    return extract.key.partition("/extracts/")[2]
+
+
+def _calendar_causes(
+    context: IssuerContext, today: date, extracts: Sequence[ExtractState]
+) -> Iterator[Cause]:
     """Yield that there is no run today, and that an extract is missing or incomplete."""
-    schedule, time_zone = context.issuer.schedule, context.issuer.time_zone
-    if why := day_off(schedule, today):
-        yield "night-skipped", today.isoformat(), f"No nightly run on {today}: {why}"
-    expected = due(schedule, context.adapters.now(), time_zone)
-    if expected is None:
-        return
-    day, since = expected
-    arrived = [
-        (one, one.entry) for one in states if one.entry is not None and one.state != "ignored"
-    ]
-    # Due is what was dropped since the business day before, or is named by this day or a later one.
-    due_now = [
-        one
-        for one, entry in arrived
-        if entry.modified > since or (date_in_name(entry.key) or date.min) >= day
-    ]
-    complete = any(not one.waits for one in due_now)
-    hour = datetime.combine(day, schedule.extract_by or time(), ZoneInfo(time_zone))
-    waiting = [
-        one
-        for one, entry in arrived
-        if companions(context.issuer.source) or context.issuer.store.verdict_tag
-        if one.state in WAITING and one.waits and (entry.modified <= hour or not complete)
-    ]
-    for one in waiting:
-        name = one.key.partition("/extracts/")[2]
-        yield "extract-waiting", name, f"{name} is not taken yet: {one.waits}"
-    if not complete and not any(one in due_now for one in waiting):
-        yield (
-            "extract-missing",
-            day.isoformat(),
-            f"No extract for {day} by {hour:%H:%M} ({time_zone})",
-        )
+    schedule = context.issuer.schedule
+    why = day_off(schedule, today)
+    if why:
+        yield Cause("night-skipped", today.isoformat(), f"No nightly run on {today}: {why}")
+    expected = due(schedule, context.adapters.now(), context.issuer.time_zone)
+    if expected is not None:
+        day, since = expected
+        yield from _late_extract_causes(context, extracts, day, since)
 
 
-def _key_problems(context: IssuerContext) -> Iterator[Found]:
+def _late_extract_causes(
+    context: IssuerContext, extracts: Sequence[ExtractState], day: date, since: datetime
+) -> Iterator[Cause]:
+    """Yield the extracts that are incomplete after their hour, or that the one of `day` is missing.
+
+    Due is what was dropped `since` the business day before, or is named by this day or a later one.
+    """
+    time_zone = context.issuer.time_zone
+    hour = datetime.combine(day, context.issuer.schedule.extract_by or time(), ZoneInfo(time_zone))
+    due_now = [extract for extract in extracts if _is_due(extract, day, since)]
+    has_complete = any(not extract.waits for extract in due_now)
+    incomplete = [extract for extract in extracts if _is_incomplete(context, extract)]
+    late = [extract for extract in incomplete if not has_complete or _came_by(extract, hour)]
+    for extract in late:
+        name = _name(extract)
+        yield Cause("extract-waiting", name, f"{name} is not taken yet: {extract.waits}")
+    if not has_complete and not any(extract in due_now for extract in late):
+        text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
+        yield Cause("extract-missing", day.isoformat(), text)
+
+
+def _is_due(extract: ExtractState, day: date, since: datetime) -> bool:
+    if extract.entry is None or extract.state == "ignored":
+        return False
+    named_day = date_in_name(extract.entry.key)
+    return extract.entry.modified > since or (named_day is not None and named_day >= day)
+
+
+def _is_incomplete(context: IssuerContext, extract: ExtractState) -> bool:
+    """Return whether a stored extract lacks a file beside it, or its malware verdict."""
+    has_conditions = companions(context.issuer.source) or context.issuer.store.verdict_tag
+    if not has_conditions or extract.entry is None:
+        return False
+    return extract.state in WAITING and extract.waits != ""
+
+
+def _came_by(extract: ExtractState, hour: datetime) -> bool:
+    return extract.entry is not None and extract.entry.modified <= hour
+
+
+def _key_causes(context: IssuerContext) -> Iterator[Cause]:
     try:
         with context.sealer() as sealer:
-            yield from (
-                ("key-ending", one.ending, one.text) for one in sealer.warnings if one.ending
-            )
+            for warning in sealer.warnings:
+                if warning.ending:
+                    yield Cause("key-ending", warning.ending, warning.text)
     except TryAgainError:  # left to the next watch
         return
     except CardlinkError as error:
-        yield "key-unusable", "portal", str(error)
+        yield Cause("key-unusable", "portal", str(error))
 
 
-def _run_problems(
-    context: IssuerContext, run: RunId, waiting: Collection[str], dropped: Iterable[datetime]
-) -> Iterator[Found]:
-    """Yield what is wrong with a run; of whole extracts never committed, only with those still
-    `waiting`.
+def _run_causes(
+    context: IssuerContext, runs: Sequence[RunId], extracts: Sequence[ExtractState]
+) -> Iterator[Cause]:
+    """Yield what is wrong with these runs, except those that an operator abandoned."""
+    waiting = _runs_waiting(extracts)
+    drops = _committed_drops(extracts)
+    for run in runs:
+        end = read_end(context.adapters.store, RunKeys(run))
+        if end is None:
+            later_drops = [drop.modified for drop in drops if drop.day == run.day]
+            yield from _refusal_causes(context, run, str(run) in waiting, later_drops)
+        elif not isinstance(end, Abandoned):
+            yield from _committed_causes(context, run, end)
 
-    That is over when one is committed for the same business date that was `dropped` after the run
-    was first refused.
+
+def _runs_waiting(extracts: Sequence[ExtractState]) -> set[str]:
+    """Return the runs whose extract is not submitted yet, or is gone without having been."""
+    committed = {
+        extract.key
+        for extract in extracts
+        if extract.entry is not None and extract.state == "committed"
+    }
+    return {
+        extract.run
+        for extract in extracts
+        if extract.state in (*WAITING, "gone")
+        or (extract.state == "replaced" and extract.key not in committed)
+    }
+
+
+class _Drop(NamedTuple):
+    """The business date of an extract that was committed, and when it was dropped."""
+
+    day: date
+    modified: datetime
+
+
+def _committed_drops(extracts: Iterable[ExtractState]) -> list[_Drop]:
+    drops = []
+    for extract in extracts:
+        if extract.entry is None or extract.state != "committed":
+            continue
+        run = RunId.parse(extract.run)
+        if run is not None:
+            drops.append(_Drop(run.day, extract.entry.modified))
+    return drops
+
+
+def _refusal_causes(
+    context: IssuerContext, run: RunId, is_waiting: bool, drops: Iterable[datetime]
+) -> Iterator[Cause]:
+    """Yield why a run was refused before its commit; of a whole extract only while it `is_waiting`.
+
+    That is over when an extract is committed for the same business date that was dropped after the
+    run was first refused.
     """
-    store, issuer, keys = context.adapters.store, context.issuer, RunKeys(run)
-    manifest = read_end(store, keys)
-    if isinstance(manifest, Abandoned):  # an operator has decided about it
+    store = context.adapters.store
+    refused = documents.refusal(store, RunKeys(run))
+    if refused is None:
         return
-    refused = None if manifest else documents.refusal(store, keys)
-    over = refused and (
-        str(run) not in waiting or any(one.isoformat() > refused.first for one in dropped)
-    )
-    if over and (plan := documents.read_plan(store, keys)) and plan.selection is None:
+    is_over = not is_waiting or any(moment.isoformat() > refused.first for moment in drops)
+    if is_over and _is_of_whole_extract(context, run):
         return
-    empty = (
-        manifest.counts.read == 0
-        if manifest
-        else bool(refused and refused.error == "EmptyExtractError")
-    )
-    if refused and not empty:
-        yield "run-refused", str(run), f"{run} was refused: {refused.sentence}"
-    if empty and issuer.alerts.empty_extract == "alert":
-        yield "empty-extract", str(run), f"{run}: the extract has no rows"
-    if manifest is None:
-        return
-    status = run_status(store, run)
+    if refused.error == "EmptyExtractError":
+        yield from _empty_extract_causes(context, run)
+    else:
+        yield Cause("run-refused", str(run), f"{run} was refused: {refused.sentence}")
+
+
+def _is_of_whole_extract(context: IssuerContext, run: RunId) -> bool:
+    plan = documents.read_plan(context.adapters.store, RunKeys(run))
+    return plan is not None and plan.selection is None
+
+
+def _empty_extract_causes(context: IssuerContext, run: RunId) -> Iterator[Cause]:
+    if context.issuer.alerts.empty_extract == "alert":
+        yield Cause("empty-extract", str(run), f"{run}: the extract has no rows")
+
+
+def _committed_causes(context: IssuerContext, run: RunId, manifest: Manifest) -> Iterator[Cause]:
+    if manifest.counts.read == 0:
+        yield from _empty_extract_causes(context, run)
+    status = run_status(context.adapters.store, run)
     if status.state == OUT_OF_BALANCE:
-        yield "out-of-balance", str(run), f"{run} is out of balance"
+        yield Cause("out-of-balance", str(run), f"{run} is out of balance")
     if status.awaiting:
-        within, moment = timedelta(hours=issuer.portal.answer_within_hours), context.adapters.now()
-        late = [
-            item.clock
-            for item in outbox(context.adapters, str(run))
-            if item.overdue(moment, within)
-        ]
-        if late:
-            text = f"{run}: {len(late)} chunks without a result, the oldest for {duration(moment - min(late))}"
-            yield "result-overdue", str(run), text
+        yield from _overdue_causes(context, run)
 
 
-def _drift(context: IssuerContext, recent: Sequence[RunId]) -> Iterator[Found]:
+def _overdue_causes(context: IssuerContext, run: RunId) -> Iterator[Cause]:
+    within = timedelta(hours=context.issuer.portal.answer_within_hours)
+    now = context.adapters.now()
+    overdue = [item for item in outbox(context.adapters, str(run)) if item.overdue(now, within)]
+    if overdue:
+        age = duration(now - min(item.clock for item in overdue))
+        text = f"{run}: {len(overdue)} chunks without a result, the oldest for {age}"
+        yield Cause("result-overdue", str(run), text)
+
+
+def _drift_causes(context: IssuerContext, runs: Sequence[RunId]) -> Iterator[Cause]:
     """Yield how the last extracts depart from those before them, back to one that is as usual."""
-    store, limits = context.adapters.store, context.issuer.limits
-    for run in reversed(recent) if limits.drift == "alert" else ():
+    store = context.adapters.store
+    limits = context.issuer.limits
+    if limits.drift != "alert":
+        return
+    for run in reversed(runs):
         manifest = read_manifest(store, RunKeys(run))
         if manifest is None or manifest.profile is None:
             continue
-        how = departures(manifest.profile, documents.nights_before(store, run), limits.max_drift)
-        if not how:
+        nights = documents.nights_before(store, run)
+        changes = departures(manifest.profile, nights, limits.max_drift)
+        if not changes:
             return
-        yield "drift", str(run), f"{run} departs from the extracts before it: {'; '.join(how)}"
-
-
-def _history(store: Store, issuer: str) -> tuple[dict[str, Change], list[Change]]:
-    """Return the last change of every alert by place, and the changes not notified yet."""
-    prefix = f"{issuer}/alerts/"
-    steps = [
-        found
-        for entry in store.keys(prefix)
-        if (found := _STEP.match(entry.key.removeprefix(prefix)))
-    ]
-    written = [(step["place"], step["number"]) for step in steps if step["what"] == "json"]
-    done = {(step["place"], step["number"]) for step in steps if step["what"] == "told"}
-    last = dict(written)  # keys come in order: the highest number of each chain stays
-    wanted = {*last.items(), *written} - (done - set(last.items()))
-    read = {step: read_facts(store, f"{prefix}{step[0]}/{step[1]}.json") or {} for step in wanted}
-    content = {
-        at: Change(Alert(*(one[name] for name in Alert._fields)), int(at[1]))
-        for at, one in read.items()
-    }
-    return {place: content[place, at] for place, at in last.items()}, [
-        content[at] for at in sorted(wanted - done)
-    ]
-
-
-def _key(issuer: str, change: Change, ending: str) -> str:
-    return f"{issuer}/alerts/{change.alert.place}/{change.number:06d}.{ending}"
-
-
-ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-# One gauge: name, help text, samples (each a number with its labels).
-Family = tuple[str, str, Sequence[tuple[float, Mapping[str, str]]]]
-
-
-def openmetrics(families: Iterable[Family]) -> str:
-    """Return the families as OpenMetrics 1.0 text, those without samples left out."""
-    lines: list[str] = []
-    for name, text, samples in families:
-        if samples:
-            lines += [f"# TYPE {name} gauge", f"# HELP {name} {text}"]
-        for value, labels in samples:
-            named = ",".join(f'{one}="{label.translate(ESCAPES)}"' for one, label in labels.items())
-            lines.append(f"{name}{{{named}}} {value:.15g}")
-    return "\n".join([*lines, "# EOF", ""])
-
-
-def write_metrics(context: IssuerContext) -> str:
-    """Write an issuer's metrics and return them: OpenMetrics 1.0."""
-    issuer, store, now = context.issuer.issuer, context.adapters.store, context.adapters.now()
-    runs = list(documents.run_statuses(store, issuer))
-    chunks = list(outboxes(context.adapters, issuer, get_args(State)))
-    rows = {fate: sum(getattr(one, fate) for one in runs) for fate in FIGURES}
-    ages: dict[str, float] = {}
-    for item in chunks:
-        if item.state in OPEN:
-            ages[item.state] = max((now - item.clock).total_seconds(), ages.get(item.state, 0.0))
-    alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
-    # as the last report across runs has them
-    hours = (read_facts(store, f"{reconciliation(issuer)}summary.json") or {}).get("hours") or {
-        "links": 0
-    }
-    waits = {one: hours[one] for one in ("median", "slowest")} if hours["links"] else {}
-    committed, took = _last_run(store, issuer)
-
-    def family(name: str, text: str, values: Mapping[str, float], label: str = "state") -> Family:
-        samples = [
-            (value, {"issuer": issuer} | ({label: one} if one else {}))
-            for one, value in sorted(values.items())
-        ]
-        return f"cardlink_{name}", text, samples
-
-    text = openmetrics(
-        [
-            family("rows", "Rows of all runs by fate.", rows, "fate"),
-            family("runs", "Runs by state.", Counter(one.state for one in runs)),
-            family("chunks", "Chunks by state.", Counter(str(item.state) for item in chunks)),
-            family("oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages),
-            family(
-                "extracts_waiting",
-                "Extracts not submitted yet.",
-                {"": len(pending(context, remember=True))},
-            ),
-            family("alerts_open", "Open alerts by kind.", alerts, "kind"),
-            family("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
-            family("last_run_seconds", "Time from plan to commit of the newest run.", took),
-            family("link_hours", "Hours from an extract's drop to its links.", waits, "kind"),
-            family(
-                "links_in_time_ratio",
-                "Share of links within the agreed hours.",
-                waits and {"": hours["share"]},
-            ),
-        ]
-    )
-    store.replace(f"{issuer}/metrics/openmetrics.txt", [text.encode()])
-    return text
-
-
-def _last_run(store: Store, issuer: str) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Return when the newest committed run was committed (epoch), and how many seconds it took from
-    its plan.
-    """
-    for run in reversed(run_ids(store, issuer)):
-        keys = RunKeys(run)
-        written = {entry.key: entry.modified for entry in store.keys(keys.base, shallow=True)}
-        if (
-            keys.manifest in written
-            and keys.plan in written
-            and read_manifest(store, keys) is not None
-        ):
-            took = written[keys.manifest] - written[keys.plan]
-            return {"": written[keys.manifest].timestamp()}, {"": took.total_seconds()}
-    return {}, {}
+        text = f"{run} departs from the extracts before it: {'; '.join(changes)}"
+        yield Cause("drift", str(run), text)

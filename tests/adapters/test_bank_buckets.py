@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import PART, S3Store
 from flows.errors import CardlinkError
-from flows.operations.alerts import watch
+from flows.operations.alert_history import watch
 from flows.runs.documents import keys_of
 from flows.runs.keys import commits, extracts, results
 from flows.runs.store import StoreRefusedError, VerdictAwaitedError, VerdictRefusedError

@@ -9,7 +9,7 @@ from threading import Barrier, Thread
 import pytest
 
 from flows.errors import CardlinkError
-from flows.operations.alerts import holding
+from flows.operations.alerts import current_alerts
 from flows.operations.audit import history
 from flows.operations.remediation import CommittedError, abandon, take_over
 from flows.runs.claim import ClaimedError, claimed
@@ -61,7 +61,7 @@ def test_an_abandoned_run_is_never_committed_and_its_extract_waits_no_more(tmp_p
     assert read_manifest(bench.store, keys_of(run)) is None
     assert pending(bench.context) == []
     assert [(one.run, one.state) for one in run_statuses(bench.store, BANK)] == [(run, "abandoned")]
-    assert [alert for alert in holding(bench.context) if alert.subject == run] == []
+    assert [alert for alert in current_alerts(bench.context) if alert.subject == run] == []
 
 
 def test_submitting_the_extract_again_says_who_abandoned_it_and_why(tmp_path: Path) -> None:

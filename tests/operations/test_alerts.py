@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.operations.alerts import KINDS, Alert, Change, changes
+from flows.operations.alert_history import Change, changes
+from flows.operations.alerts import KINDS, Alert
 
 A, B = (Alert("out-of-balance", "bank", run, "out") for run in ("run-1", "run-2"))
 

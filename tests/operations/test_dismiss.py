@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.alerts import holding
+from flows.operations.alerts import current_alerts
 from flows.operations.audit import history
 from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, dismiss
@@ -37,12 +37,12 @@ def with_a_copy(folder: Path) -> Bench:
 
 def test_a_dismissed_extract_is_pending_no_more_and_alerts_nobody(tmp_path: Path) -> None:
     bench = with_a_copy(tmp_path)
-    before = [alert.kind for alert in holding(bench.context)]
+    before = [alert.kind for alert in current_alerts(bench.context)]
 
     dismiss(bench.context, COPY, "the issuer dropped it twice")
 
     assert ["extract-repeated"] == before
-    assert ([], []) == (pending(bench.context), holding(bench.context))
+    assert ([], []) == (pending(bench.context), current_alerts(bench.context))
 
 
 def test_an_explicit_submit_of_it_says_who_dismissed_it_and_how_to_take_that_back(
@@ -126,11 +126,14 @@ def test_a_refused_extract_that_is_dismissed_closes_its_alert(tmp_path: Path) ->
     extract = bench.drop(40, bad=0.3)
     with pytest.raises(RejectRateError):
         bench.submit(extract)
-    before = [alert.kind for alert in holding(bench.context)]
+    before = [alert.kind for alert in current_alerts(bench.context)]
 
     dismiss(bench.context, extract, "a broken file, another comes")
 
-    assert (["run-refused"], []) == (before, [alert.kind for alert in holding(bench.context)])
+    assert (["run-refused"], []) == (
+        before,
+        [alert.kind for alert in current_alerts(bench.context)],
+    )
 
 
 def test_a_dry_run_and_a_repetition_add_no_record_and_a_wrong_undo_is_refused(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser
 
-from flows.operations.alerts import openmetrics
+from flows.operations.metrics import Gauge, Sample, openmetrics
 
 
 def read_back(text: str) -> list[Any]:
@@ -17,23 +17,24 @@ def read_back(text: str) -> list[Any]:
 
 
 def test_the_text_is_read_back_with_its_labels() -> None:
-    text = openmetrics(
-        [("cardlink_runs", "Runs.", ((3, {"issuer": "bank", "state": "balanced"}),))]
-    )
+    labels = {"issuer": "bank", "state": "balanced"}
+    text = openmetrics([Gauge("cardlink_runs", "Runs.", [Sample(3, labels)])])
 
-    [found] = read_back(text)
+    [family] = read_back(text)
 
-    assert (found.name, found.type, found.samples[0].value) == ("cardlink_runs", "gauge", 3)
-    assert found.samples[0].labels == {"issuer": "bank", "state": "balanced"}
+    assert (family.name, family.type, family.samples[0].value) == ("cardlink_runs", "gauge", 3)
+    assert family.samples[0].labels == labels
 
 
 def test_a_family_without_samples_is_left_out() -> None:
-    assert openmetrics([("cardlink_runs", "Runs.", ())]) == "# EOF\n"
+    assert openmetrics([Gauge("cardlink_runs", "Runs.", [])]) == "# EOF\n"
 
 
 @given(st.text(), st.floats(0, 1e15))
 def test_any_label_and_number_is_read_back(label: str, value: float) -> None:
-    [found] = read_back(openmetrics([("x", "X.", ((value, {"state": label}),))]))
+    text = openmetrics([Gauge("x", "X.", [Sample(value, {"state": label})])])
 
-    assert found.samples[0].labels == {"state": label}
-    assert abs(found.samples[0].value - value) <= 1e-12 * value
+    [family] = read_back(text)
+
+    assert family.samples[0].labels == {"state": label}
+    assert abs(family.samples[0].value - value) <= 1e-12 * value

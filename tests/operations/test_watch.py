@@ -19,15 +19,9 @@ from prometheus_client.openmetrics import parser
 from flows.adapters.gpg_sealer import PlainSealer
 from flows.adapters.local import LocalStore
 from flows.errors import CardlinkError
-from flows.operations.alerts import (
-    KINDS,
-    Failure,
-    holding,
-    open_alerts,
-    record_notified,
-    watch,
-    write_metrics,
-)
+from flows.operations.alert_history import open_alerts, record_notified, watch
+from flows.operations.alerts import KINDS, Failure, current_alerts
+from flows.operations.metrics import write_metrics
 from flows.operations.remediation import close_break, dismiss
 from flows.reports.rebuild import rebuild
 from flows.runs.chunks import move
@@ -386,7 +380,7 @@ def test_an_extract_without_its_marker_is_told_by_its_hour_with_what_it_waits_fo
     bench.drop(5, "bank-20261120.csv")
     bench.drop_bytes(b"count=5\n", "bank-20261120.csv.ctl")
 
-    told = [alert.text for alert in holding(bench.context)]
+    told = [alert.text for alert in current_alerts(bench.context)]
     looks = [look(bench)]
     bench.drop_bytes(b"", "bank-20261120.csv.done")
     looks.append(look(bench))

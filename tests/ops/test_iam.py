@@ -20,8 +20,9 @@ from botocore.exceptions import ClientError
 
 from flows import pages
 from flows.adapters.s3 import S3Store
-from flows.operations.alerts import watch, write_metrics
+from flows.operations.alert_history import watch
 from flows.operations.delivery import confirm, deliver
+from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.alerts import write_metrics
+from flows.operations.metrics import write_metrics
 from flows.partner_api.single_links import link_row
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild

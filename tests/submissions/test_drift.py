@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.operations.alerts import watch
+from flows.operations.alert_history import watch
 from flows.runs.documents import Night
 from flows.runs.identity import canonical
 from flows.simulator.extract import write_sample

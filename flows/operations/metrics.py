@@ -1,0 +1,131 @@
+"""The metrics of an issuer: gauges of what the store shows, as OpenMetrics 1.0."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple, get_args
+
+from flows.operations.alert_history import open_alerts
+from flows.reports.summary import FIGURES
+from flows.runs import documents
+from flows.runs.chunks import OPEN, Item, State, outboxes
+from flows.runs.context import IssuerContext
+from flows.runs.documents import read_manifest, run_ids
+from flows.runs.keys import RunKeys, reconciliation
+from flows.runs.store import Store
+from flows.runs.versions import read_facts
+from flows.submissions.pending import pending
+
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Sample(NamedTuple):
+    """A number with its labels."""
+
+    value: float
+    labels: Mapping[str, str]
+
+
+class Gauge(NamedTuple):
+    """A gauge: its name, help text and samples."""
+
+    name: str
+    text: str
+    samples: Sequence[Sample]
+
+
+def openmetrics(gauges: Iterable[Gauge]) -> str:
+    """Return the gauges as OpenMetrics 1.0 text, those without samples left out."""
+    lines: list[str] = []
+    for gauge in gauges:
+        if gauge.samples:
+            lines += [f"# TYPE {gauge.name} gauge", f"# HELP {gauge.name} {gauge.text}"]
+        for sample in gauge.samples:
+            labels = ",".join(
+                f'{name}="{value.translate(ESCAPES)}"' for name, value in sample.labels.items()
+            )
+            lines.append(f"{gauge.name}{{{labels}}} {sample.value:.15g}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def write_metrics(context: IssuerContext) -> str:
+    """Write an issuer's metrics and return them: OpenMetrics 1.0."""
+    text = openmetrics(_gauges(context))
+    key = f"{context.issuer.issuer}/metrics/openmetrics.txt"
+    context.adapters.store.replace(key, [text.encode()])
+    return text
+
+
+def _gauges(context: IssuerContext) -> list[Gauge]:
+    issuer = context.issuer.issuer
+    store = context.adapters.store
+    runs = list(documents.run_statuses(store, issuer))
+    chunks = list(outboxes(context.adapters, issuer, get_args(State)))
+    fates = {fate: sum(getattr(run, fate) for run in runs) for fate in FIGURES}
+    run_states = Counter(run.state for run in runs)
+    chunk_states = Counter(str(item.state) for item in chunks)
+    ages = _oldest_chunks(chunks, context.adapters.now())
+    alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
+    link_hours, in_time = _link_hours(store, issuer)
+    committed, took = _last_run(store, issuer)
+    waiting = len(pending(context, remember=True))
+    gauge = partial(_gauge, issuer)
+    return [
+        gauge("rows", "Rows of all runs by fate.", fates, "fate"),
+        gauge("runs", "Runs by state.", run_states, "state"),
+        gauge("chunks", "Chunks by state.", chunk_states, "state"),
+        gauge("oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages, "state"),
+        gauge("extracts_waiting", "Extracts not submitted yet.", {"": waiting}),
+        gauge("alerts_open", "Open alerts by kind.", alerts, "kind"),
+        gauge("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
+        gauge("last_run_seconds", "Time from plan to commit of the newest run.", took),
+        gauge("link_hours", "Hours from an extract's drop to its links.", link_hours, "kind"),
+        gauge("links_in_time_ratio", "Share of links within the agreed hours.", in_time),
+    ]
+
+
+# The numbers of a gauge by the value of its label; "" where it has none.
+_Values = Mapping[str, float]
+
+
+def _gauge(issuer: str, name: str, text: str, values: _Values, label: str = "") -> Gauge:
+    samples = []
+    for labelled, value in sorted(values.items()):
+        labels = {"issuer": issuer}
+        if labelled:
+            labels[label] = labelled
+        samples.append(Sample(value, labels))
+    return Gauge(f"cardlink_{name}", text, samples)
+
+
+def _oldest_chunks(chunks: Iterable[Item], now: datetime) -> dict[str, float]:
+    """Return the age in seconds of the oldest chunk by state, of those without a result."""
+    ages: dict[str, float] = {}
+    for item in chunks:
+        if item.state in OPEN:
+            age = (now - item.clock).total_seconds()
+            ages[item.state] = max(age, ages.get(item.state, 0.0))
+    return ages
+
+
+def _link_hours(store: Store, issuer: str) -> tuple[_Values, _Values]:
+    """Return the hours from drop to link, and the share in time, as the last report has them."""
+    summary = read_facts(store, f"{reconciliation(issuer)}summary.json") or {}
+    hours = summary.get("hours")
+    if not hours or not hours["links"]:
+        return {}, {}
+    return {name: hours[name] for name in ("median", "slowest")}, {"": hours["share"]}
+
+
+def _last_run(store: Store, issuer: str) -> tuple[_Values, _Values]:
+    """Return the newest commit's time (epoch), and how many seconds that run took from its plan."""
+    for run in reversed(run_ids(store, issuer)):
+        keys = RunKeys(run)
+        written = {entry.key: entry.modified for entry in store.keys(keys.base, shallow=True)}
+        if keys.manifest not in written or keys.plan not in written:
+            continue
+        if read_manifest(store, keys) is not None:
+            took = written[keys.manifest] - written[keys.plan]
+            return {"": written[keys.manifest].timestamp()}, {"": took.total_seconds()}
+    return {}, {}
