@@ -12,9 +12,9 @@ What an operator does is an event of the run, written once and never changed.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from flows.errors import OperatorError
 from flows.runs import documents
@@ -38,9 +38,10 @@ MOVES: dict[Move, tuple[frozenset[State], State]] = {
     "released": (frozenset({"held", "uploaded"}), "waiting"),
     "cancelled": (frozenset({"waiting", "held"}), "cancelled"),
 }
+COMMITTED = "committed"  # the event of a run's commit
 OPEN: frozenset[State] = frozenset({"waiting", "held", "uploaded"})
 
-_WHAT = re.compile(rf"-({'|'.join(['committed', *get_args(Move)])})-[0-9a-f]{{8}}\.json$")
+_WHAT = re.compile(rf"-({'|'.join([COMMITTED, *get_args(Move)])})-[0-9a-f]{{8}}\.json$")
 
 
 class ChunkEvent(NamedTuple):
@@ -104,17 +105,22 @@ class StoredChunk(NamedTuple):
 def stored_chunks(store: Store, manifest: Manifest) -> dict[int, StoredChunk]:
     """Return the chunks of a committed run by number, each as it was sealed last."""
     keys = keys_of(manifest.run)
-    found = {
-        one.number: StoredChunk(one, keys.chunks + one.name, manifest.recipients)
-        for one in manifest.chunks
+    return chunks_as_sealed(keys, manifest, records(store, keys.reseals, Reseal))
+
+
+def chunks_as_sealed(
+    keys: RunKeys, manifest: Manifest, reseals: Iterable[Reseal]
+) -> dict[int, StoredChunk]:
+    """Return the chunks of a committed run by number, each as the last of its reseals has it."""
+    chunks = {
+        chunk.number: StoredChunk(chunk, keys.chunks + chunk.name, manifest.recipients)
+        for chunk in manifest.chunks
     }
-    for reseal in records(store, keys.reseals, Reseal):
-        place = keys.sealed(reseal.generation)
-        found |= {
-            one.number: StoredChunk(one, place + one.name, reseal.recipients)
-            for one in reseal.chunks
-        }
-    return found
+    for reseal in reseals:
+        folder = keys.sealed(reseal.generation)
+        for chunk in reseal.chunks:
+            chunks[chunk.number] = StoredChunk(chunk, folder + chunk.name, reseal.recipients)
+    return chunks
 
 
 def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
@@ -169,18 +175,30 @@ def chunk_states(
     events = read_events(
         store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)]
     )
-    numbers = {chunk.name: chunk.number for chunk in manifest.chunks}
-    moves, times = list[ChunkEvent](), list[datetime]()
+    committed = commit_time(events)
+    if committed is None:  # where a crash prevented the event of the commit
+        committed = next(entry.modified for entry in store.keys(keys.manifest))
+    chunks = as_it_lies(store, manifest).chunks
+    return items(manifest.run, chunks, committed, moves_in(events, chunks), answered)
+
+
+def commit_time(events: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """Return when a run was committed, by its events; None where none says so."""
+    times = (event["at"] for event in events if event["what"] == COMMITTED)
+    return min(map(datetime.fromisoformat, times), default=None)
+
+
+def moves_in(
+    events: Iterable[Mapping[str, Any]], chunks: Iterable[ManifestChunk]
+) -> Iterator[ChunkEvent]:
+    """Yield what the events of a run did to its chunks."""
+    numbers = {chunk.name: chunk.number for chunk in chunks}
     for event in events:
-        at = datetime.fromisoformat(event["at"])
-        chosen = frozenset(numbers[name] for name in event.get("chunks") or () if name in numbers)
         if event["what"] in MOVES:
-            moves.append(ChunkEvent(event["what"], at, chosen, event.get("reason", "")))
-        else:
-            times.append(at)
-    # where a crash prevented the event of the commit, the manifest's own time
-    committed = min(times) if times else next(entry.modified for entry in store.keys(keys.manifest))
-    return items(manifest.run, as_it_lies(store, manifest).chunks, committed, moves, answered)
+            names = event.get("chunks") or ()
+            moved = frozenset(numbers[name] for name in names if name in numbers)
+            moment = datetime.fromisoformat(event["at"])
+            yield ChunkEvent(event["what"], moment, moved, event.get("reason", ""))
 
 
 ROWS = ", rows "

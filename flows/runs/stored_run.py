@@ -1,0 +1,414 @@
+"""One run of an issuer as the store holds it: plan, end, ledger, reconciled rows, outcomes, events,
+report.
+
+A function that works on a run is given a `StoredRun` instead of a store and keys, so that a
+document is fetched and parsed once however many functions ask for it. Put here what is read of one
+run; keep out what writes (a folder per verb) and what compares runs (`stored_runs.py`).
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Generic, Self, TypeVar, overload
+
+import polars as pl
+
+from flows.runs import documents
+from flows.runs.attempts import LINK, SingleLink, answers_of, singles
+from flows.runs.chains import records
+from flows.runs.chunks import (
+    COMMITTED,
+    MOVES,
+    Item,
+    StoredChunk,
+    chunk_of,
+    chunks_as_sealed,
+    closed_breaks,
+    commit_time,
+    items,
+    moves_in,
+)
+from flows.runs.documents import (
+    AbandonedError,
+    LedgerPurgedError,
+    Refusal,
+    RunStatus,
+    UnknownRunError,
+    from_parquet,
+    headline,
+    keys_of,
+    read_document,
+)
+from flows.runs.identity import digest
+from flows.runs.keys import RunKeys
+from flows.runs.outcomes import StoredOutcomes
+from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read, read_if_stored
+from flows.runs.versions import read_facts
+from schemas.breaks import LOST, RESULT_SHORT
+from schemas.ledger import LINKED
+from schemas.manifest import LedgerPart, Manifest, Plan
+from schemas.records import Abandoned, Closing, Part, Purged, Reseal
+
+T = TypeVar("T")
+
+# what happened stands in the name of the event's object: <time>-<what>-<digest>.json
+_EVENT_NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
+REFUSED = "refused"  # the event of an attempt that an error ended
+REPLACED = documents.REPLACED  # the event of a run that was planned anew before its commit
+PURGED = documents.PURGED  # in the state of a run whose ledger is gone
+
+
+class read_once(Generic[T]):
+    """A property that is computed when it is first asked for, and kept.
+
+    Unlike functools.cached_property before Python 3.12 it has no lock that all runs share: many are
+    read side by side. Threads that ask for the same one at the same moment may each read it.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+    def __get__(self, owner: object | None, kind: type) -> Self | T:
+        """Return the value; kept in the instance, it is found there from now on."""
+        if owner is None:
+            return self
+        value = self._compute(owner)
+        owner.__dict__[self._name] = value
+        return value
+
+
+class StoredRun:
+    """One run as it is stored: each document is read once, when it is first asked for.
+
+    A snapshot: what is written after a document was read does not show. Whoever writes something,
+    takes a claim, or has to know what another process wrote meanwhile, goes on with a `fresh` one.
+    Every read may raise ConflictError (not written by cardlink) and NewerDocumentError.
+    """
+
+    def __init__(self, store: Store, keys: RunKeys) -> None:
+        self.store = store
+        self.keys = keys
+        self._events: dict[str, Mapping[str, Any] | None] = {}
+
+    @classmethod
+    def by_id(cls, store: Store, run: str) -> Self:
+        """Return the run of that id; UnknownRunError where the text is not a run id."""
+        return cls(store, keys_of(run))
+
+    def fresh(self) -> Self:
+        """Return the same run as it is stored now: nothing of it is read yet."""
+        return type(self)(self.store, self.keys)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    @property
+    def id(self) -> str:
+        """The run's id as text."""
+        return str(self.keys.run)
+
+    @property
+    def issuer(self) -> str:
+        """The issuer whose run it is."""
+        return self.keys.run.issuer
+
+    # Plan and end
+
+    @read_once
+    def plan(self) -> Plan | None:
+        """What the run consists of; None where it was never planned."""
+        return read_document(self.store, self.keys.plan, Plan)
+
+    def planned(self) -> Plan:
+        """Return the plan; UnknownRunError where there is none."""
+        if self.plan is None:
+            raise UnknownRunError(run=self.id)
+        return self.plan
+
+    @read_once
+    def end(self) -> Manifest | Abandoned | None:
+        """What ended the run: its manifest, or the record that it was abandoned; None before."""
+        return documents.read_end(self.store, self.keys)
+
+    @read_once
+    def is_ended(self) -> bool:
+        """Whether the run is committed or abandoned: an object, even unreadable, is at its
+        manifest's key.
+        """
+        if "end" in self.__dict__:
+            return self.end is not None
+        return read_if_stored(self.store, self.keys.manifest, 0) is not None
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The manifest; None before the commit, and where the run was abandoned."""
+        return self.end if isinstance(self.end, Manifest) else None
+
+    def finished(self) -> Manifest | None:
+        """Return the manifest, None before the commit; AbandonedError where there never will be
+        one.
+        """
+        if isinstance(self.end, Abandoned):
+            raise AbandonedError(run=self.end.run, actor=self.end.by, reason=self.end.reason)
+        return self.end
+
+    def committed(self) -> Manifest:
+        """Return the manifest; UnknownRunError before the commit, AbandonedError."""
+        manifest = self.finished()
+        if manifest is None:
+            raise UnknownRunError(run=self.id)
+        return manifest
+
+    def with_ledger(self) -> Manifest:
+        """Return the manifest of a run whose rows can be read; as `committed`, and
+        LedgerPurgedError.
+        """
+        manifest = self.committed()
+        self.refuse_purged()
+        return manifest
+
+    # Purges
+
+    @read_once
+    def purged_chunks(self) -> Purged | None:
+        """The record that the run's chunks were purged; None where they were not."""
+        return read_document(self.store, self.keys.purged("chunks"), Purged)
+
+    @read_once
+    def purged_ledger(self) -> Purged | None:
+        """The record that the run's ledger and report were purged; None where they were not."""
+        return read_document(self.store, self.keys.purged("ledger"), Purged)
+
+    def purged(self, part: Part) -> Purged | None:
+        """Return the record that a part was purged; None where it was not."""
+        return self.purged_chunks if part == "chunks" else self.purged_ledger
+
+    def refuse_purged(self) -> None:
+        """Raise LedgerPurgedError where the ledger was purged."""
+        record = self.purged_ledger
+        if record is not None:
+            raise LedgerPurgedError(
+                run=self.id, date=f"{record.at:%Y-%m-%d}", setting=record.setting
+            )
+
+    # Ledger, reconciled rows, report
+
+    def ledger(
+        self, columns: list[str] | None = None, only: pl.Expr | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the ledger of the committed run part by part; a chunk never spans two parts.
+
+        `columns`: None for all; `only` filters the records. Raises as `committed` and as
+        `ledger_part`.
+        """
+        for part in self.committed().ledger:
+            yield self.ledger_part(part, columns, only)
+
+    def ledger_part(
+        self, part: LedgerPart, columns: list[str] | None = None, only: pl.Expr | None = None
+    ) -> pl.DataFrame:
+        """Return one part of the ledger, checked against its digest.
+
+        Raises LedgerPurgedError, and ConflictError where it is not what was written.
+        """
+        key = self.keys.ledger + part.name
+        try:
+            content = read(self.store, key)
+        except ObjectMissingError:
+            self.fresh().refuse_purged()  # it may have been purged just now
+            raise
+        if digest(content) != part.sha256:
+            raise ConflictError(key=key)
+        return from_parquet(content, key, columns, only)
+
+    def rows(
+        self, columns: list[str] | None = None, only: pl.Expr | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """Yield the reconciled rows of the committed run, ledger part by ledger part.
+
+        `columns`: None for all; `only` filters the rows. ObjectMissingError before its first
+        report.
+        """
+        for part in self.committed().ledger:
+            yield self.rows_part(part, columns, only)
+
+    def rows_part(
+        self, part: LedgerPart, columns: list[str] | None = None, only: pl.Expr | None = None
+    ) -> pl.DataFrame:
+        """Return the reconciled rows of one ledger part; ObjectMissingError before the first
+        report.
+        """
+        key = self.rows_key(part)
+        return from_parquet(read(self.store, key), key, columns, only)
+
+    def rows_key(self, part: LedgerPart) -> str:
+        """Return the key of the reconciled rows of one ledger part."""
+        return self.keys.report(f"rows/{part.name}")
+
+    @read_once
+    def summary(self) -> Mapping[str, Any] | None:
+        """The facts of the run's report (`summary.json`); None where it has none."""
+        return read_facts(self.store, self.keys.report("summary.json"))
+
+    # Events
+
+    @read_once
+    def event_entries(self) -> tuple[Entry, ...]:
+        """The run's events as listed, by time."""
+        return tuple(self.store.keys(self.keys.events))
+
+    def event(self, entry: Entry) -> Mapping[str, Any] | None:
+        """Return what one event records; None where it is gone."""
+        if entry.key not in self._events:
+            self._events[entry.key] = read_facts(self.store, entry.key)
+        return self._events[entry.key]
+
+    def events(self, *kinds: str) -> list[Mapping[str, Any]]:
+        """Return what the run's events record, by time; of these kinds (`committed`, `refused`),
+        where named.
+        """
+        entries = self._entries_of(kinds) if kinds else self.event_entries
+        recorded = map(self.event, entries)
+        return [event for event in recorded if event is not None]
+
+    def _entries_of(self, kinds: Collection[str]) -> list[Entry]:
+        return [entry for entry in self.event_entries if _kind_of(entry) in kinds]
+
+    @read_once
+    def refusal(self) -> Refusal | None:
+        """What refused the run at its last attempt; None where nothing did."""
+        entries = self._entries_of((REFUSED,))
+        if not entries:
+            return None
+        first = self.event(entries[0])
+        last = self.event(entries[-1])
+        if first is None or last is None:
+            return None
+        sentence = last.get("sentence", last["why"])  # earlier versions did not keep it
+        return Refusal(last["why"], sentence, last["at"], first["at"])
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the run, never committed, was planned anew as a later run."""
+        return bool(self._entries_of((REPLACED,)))
+
+    # What was added after the commit
+
+    @read_once
+    def outcomes(self) -> StoredOutcomes:
+        """The result rows attributed to the run."""
+        return StoredOutcomes(self.store, self.keys)
+
+    @read_once
+    def closed_breaks(self) -> list[Closing]:
+        """The closings of breaks that are not reopened, by kind and place, oldest first."""
+        return closed_breaks(self.store, self.keys)
+
+    @read_once
+    def reseals(self) -> tuple[Reseal, ...]:
+        """The records of chunks that were sealed again, oldest first."""
+        return tuple(records(self.store, self.keys.reseals, Reseal))
+
+    @read_once
+    def single_link_attempts(self) -> list[SingleLink]:
+        """The single links requested for rows of the run, by row and in order."""
+        return singles(self.store, self.keys)
+
+    @read_once
+    def single_links(self) -> pl.DataFrame:
+        """The last single link of each row (LINK, and when it `arrived`)."""
+        linked = answers_of(self.single_link_attempts).filter(pl.col("state") == LINKED)
+        last = linked.unique("row", keep="last", maintain_order=True)
+        return last.select(*LINK, "arrived")
+
+    # Chunks
+
+    @read_once
+    def sealed_chunks(self) -> dict[int, StoredChunk]:
+        """The chunks of the committed run by number, each as it was sealed last."""
+        manifest = self.committed()
+        return chunks_as_sealed(self.keys, manifest, self.reseals)
+
+    @property
+    def manifest_as_sealed(self) -> Manifest:
+        """The manifest with size and digest of each chunk as it was sealed last."""
+        chunks = tuple(stored.chunk for stored in self.sealed_chunks.values())
+        return self.committed().model_copy(update={"chunks": chunks})
+
+    @read_once
+    def chunk_states(self) -> list[Item]:
+        """The chunks of the committed run with their states by its events: answers do not count."""
+        events = self.events(COMMITTED, *MOVES)
+        committed = commit_time(events)
+        if committed is None:  # where a crash prevented the event of the commit
+            committed = next(entry.modified for entry in self.store.keys(self.keys.manifest))
+        chunks = self.manifest_as_sealed.chunks
+        return items(self.id, chunks, committed, moves_in(events, chunks))
+
+    @property
+    def cancelled_chunks(self) -> frozenset[int]:
+        """The numbers of the chunks that were cancelled."""
+        return frozenset(
+            item.chunk.number for item in self.chunk_states if item.state == "cancelled"
+        )
+
+    @read_once
+    def answered_chunks(self) -> frozenset[int]:
+        """The numbers of the chunks that a result has answered, or a decision that none comes."""
+        lost = (
+            chunk_of(closing.place)
+            for closing in self.closed_breaks
+            if (closing.name, closing.decision) == (RESULT_SHORT, LOST)
+        )
+        answered = self.outcomes.chunks().union(lost)
+        if answered or self.purged_ledger is None:
+            return answered
+        # only finished runs are purged
+        numbers = frozenset(item.chunk.number for item in self.chunk_states)
+        return numbers - self.cancelled_chunks
+
+    @property
+    def outbox(self) -> list[Item]:
+        """The chunks of the committed run with their states, `answered` among them."""
+        return [
+            item._replace(state="answered") if item.chunk.number in self.answered_chunks else item
+            for item in self.chunk_states
+        ]
+
+    # Status
+
+    @read_once
+    def status(self) -> RunStatus:
+        """The run's state in words, and where its rows are."""
+        if self.summary is not None:
+            rows = self.summary["rows"]
+            state = headline(self.summary["verdict"], rows["awaiting"])
+            return RunStatus(self.id, state, **rows)
+        if self.manifest is None:
+            return self._status_before_commit()
+        if self.purged_ledger is not None:
+            rows = dict[str, Any](self.purged_ledger.rows)
+            return RunStatus(self.id, f"{self.purged_ledger.verdict}{PURGED}", **rows)
+        counts = self.manifest.counts
+        unsent = counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
+        return RunStatus(self.id, "committed, to be uploaded", awaiting=counts.submitted, **unsent)
+
+    def _status_before_commit(self) -> RunStatus:
+        if self.end is not None:
+            return RunStatus(self.id, "abandoned")
+        if self.is_replaced:
+            return RunStatus(self.id, "replaced by a later run")
+        if self.refusal is not None:
+            return RunStatus(self.id, "refused", why=self.refusal.sentence)
+        return RunStatus(self.id, "not committed")
+
+
+def _kind_of(entry: Entry) -> str:
+    """Return what an event's name says has happened, "" where it says nothing."""
+    name = _EVENT_NAME.fullmatch(entry.key.rpartition("/")[2])
+    return name["kind"] if name else ""

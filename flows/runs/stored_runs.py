@@ -1,0 +1,110 @@
+"""All runs of an issuer as the store holds them: by business date, planned, committed, with their
+ledger, refused.
+
+Put here what needs a look at several runs. A run is a `StoredRun`; none is kept here, so that what
+was read of it is freed with it.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from flows.runs.documents import HABIT, Night, RunStatus, run_ids
+from flows.runs.keys import RunId, RunKeys, dismissed, purged
+from flows.runs.store import Store, concurrently
+from flows.runs.stored_run import StoredRun, read_once
+from schemas.manifest import Manifest, Plan
+
+
+class StoredRuns:
+    """The runs of an issuer; which there are is listed once, when it is first asked for.
+
+    Each call gives runs of which nothing was read before.
+    """
+
+    def __init__(self, store: Store, issuer: str) -> None:
+        self.store = store
+        self.issuer = issuer
+
+    @read_once
+    def ids(self) -> list[RunId]:
+        """The ids of the runs, by business date."""
+        return run_ids(self.store, self.issuer)
+
+    @read_once
+    def without_ledger(self) -> frozenset[str]:
+        """The ids of the runs whose ledger was purged, by one listing."""
+        prefix = purged(self.issuer)
+        names = [entry.key.removeprefix(prefix) for entry in self.store.keys(prefix)]
+        return frozenset(
+            name.removesuffix("/ledger.json") for name in names if name.endswith("/ledger.json")
+        )
+
+    def run(self, run: RunId) -> StoredRun:
+        """Return one of the runs."""
+        return StoredRun(self.store, RunKeys(run))
+
+    def __iter__(self) -> Iterator[StoredRun]:
+        """Yield every run, by business date."""
+        return map(self.run, self.ids)
+
+    def plans(self) -> Iterator[Plan]:
+        """Yield the plans of the runs that have one, by business date; they are read at once."""
+        plans = concurrently(lambda run: run.plan, self)
+        return (plan for plan in plans if plan is not None)
+
+    def committed(self, apart: Collection[str] = ()) -> Iterator[StoredRun]:
+        """Yield the committed runs, `apart` from some, by business date."""
+        for run in self:
+            if run.id not in apart and run.manifest is not None:
+                yield run
+
+    def manifests(self, apart: Collection[str] = ()) -> Iterator[Manifest]:
+        """Yield the manifests of the committed runs, `apart` from some, by business date."""
+        return (run.committed() for run in self.committed(apart))
+
+    def with_ledger(self) -> Iterator[StoredRun]:
+        """Yield the committed runs whose ledger is not purged, by business date."""
+        return self.committed(self.without_ledger)
+
+    def statuses(self) -> list[RunStatus]:
+        """Return the status of every run, newest first."""
+        return concurrently(lambda run: self.run(run).status, self.ids[::-1])
+
+    def refused(self, committed: Collection[Manifest]) -> dict[str, str]:
+        """Return when the runs were refused about which nobody has decided since, by id.
+
+        Decided: committed under that name, abandoned, planned anew, or the extract dismissed.
+        """
+        committed_ids = {manifest.run for manifest in committed}
+        committed_extracts = {
+            manifest.source.key for manifest in committed if manifest.selection is None
+        }
+        dismissals = self._dismissal_counts()
+        refused: dict[str, str] = {}
+        for run in self:
+            if run.id in committed_ids or run.plan is None or run.refusal is None:
+                continue
+            source = run.plan.source
+            # an odd number of records means that it is dismissed
+            if source.key in committed_extracts or dismissals[source.sha256] % 2:
+                continue
+            if run.end is None and not run.is_replaced:
+                refused[run.id] = run.refusal.at
+        return refused
+
+    def _dismissal_counts(self) -> Counter[str]:
+        """Return how many records there are of each extract's dismissal, by its SHA-256."""
+        prefix = dismissed(self.issuer)
+        return Counter(
+            entry.key.removeprefix(prefix).partition("/")[0] for entry in self.store.keys(prefix)
+        )
+
+    def nights_before(self, run: RunId) -> list[Night]:
+        """Return the whole extracts among the 14 runs before this one."""
+        earlier = [other for other in self.ids if other.day < run.day][-HABIT:]
+        manifests = (self.run(other).manifest for other in earlier)
+        return [
+            Night(manifest.as_of, manifest.counts.read, manifest.profile)
+            for manifest in manifests
+            if manifest is not None and manifest.selection is None
+        ]

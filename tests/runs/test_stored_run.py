@@ -1,0 +1,201 @@
+"""A stored run: each document is read once, when it is asked for, and stays as it was read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.operations.remediation import abandon
+from flows.runs.chunks import move, outbox
+from flows.runs.context import record_event
+from flows.runs.documents import (
+    AbandonedError,
+    LedgerPurgedError,
+    UnknownRunError,
+    keys_of,
+    refusals,
+    run_statuses,
+)
+from flows.runs.identity import canonical
+from flows.runs.keys import RunId
+from flows.runs.store import ConflictError
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from schemas.manifest import Manifest
+from schemas.records import Purged
+from tests.again import again, night
+from tests.night import BANK, NOON, Bench, local_bench, uncommit
+from tests.storms import FailingStore
+
+RUN = RunId(BANK, NOON.date(), "0123abcd")
+
+
+def counted(bench: Bench) -> tuple[FailingStore, Counter[str]]:
+    """Return the bench's store, and how often each object was opened and each prefix listed."""
+    requests = Counter[str]()
+
+    def count(operation: str, key: str) -> None:
+        requests[f"{operation} {key}"] += 1
+
+    return FailingStore(bench.store, count), requests
+
+
+def purge_ledger(bench: Bench, run: str) -> None:
+    """Write the record that the ledger of a run was purged."""
+    record = Purged(
+        run=run, part="ledger", at=NOON, by="tester", since=NOON, setting="ledger_days = 1",
+        objects={}, bytes=0, verdict="balanced", rows={"read": 30, "linked": 30},
+    )  # fmt: skip
+    bench.store.create(keys_of(run).purged("ledger"), canonical(record))
+
+
+def everything(run: StoredRun) -> list[Any]:
+    """Ask a run for all that it can say."""
+    return [
+        *(run.plan, run.planned(), run.end, run.is_ended, run.manifest, run.committed()),
+        *(run.with_ledger(), run.purged("chunks"), run.purged("ledger"), run.summary),
+        *(run.event_entries, run.events(), run.events("committed"), run.refusal, run.is_replaced),
+        *(run.outcomes.chunks(), run.closed_breaks, run.reseals, run.single_link_attempts),
+        *(run.single_links, run.sealed_chunks, run.manifest_as_sealed, run.chunk_states),
+        *(run.cancelled_chunks, run.answered_chunks, run.outbox, run.status),
+    ]
+
+
+def test_each_document_is_read_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+    store, requests = counted(bench)
+    stored = StoredRun.by_id(store, run)
+    everything(stored)
+    once = requests.copy()
+
+    everything(stored)
+
+    assert once == requests
+    opened_twice = [
+        request for request, count in once.items() if count > 1 and request.startswith("open ")
+    ]
+    assert [] == opened_twice
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+    store, requests = counted(bench)
+
+    stored = StoredRun.by_id(store, run)
+    assert not requests
+    stored.committed()
+
+    assert Counter({f"open {keys_of(run).manifest}": 1}) == requests
+
+
+def test_what_is_written_later_shows_in_a_fresh_run_only(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    keys = keys_of(str(RUN))
+    before = StoredRun(bench.store, keys)
+    assert (None, None, []) == (before.plan, before.end, before.events())
+    manifest = bench.submit(bench.drop(5)).manifest
+
+    bench.store.create(keys.manifest, canonical(manifest))
+    record_event(bench.context.adapters, keys, "committed")
+
+    assert (None, []) == (before.manifest, before.events())
+    assert manifest == before.fresh().manifest
+    assert ["committed"] == [event["what"] for event in before.fresh().events()]
+
+
+def test_ledger_and_rows_come_part_by_part_with_the_columns_and_rows_asked_for(
+    tmp_path: Path,
+) -> None:
+    bench, run = night(tmp_path)
+    stored = StoredRun.by_id(bench.store, run)
+
+    ledger = pl.concat(stored.ledger(["row", "fate"], pl.col("row") > 20))
+    linked = pl.concat(stored.rows(["row"], pl.col("state") == "linked"))
+
+    assert (["row", "fate"], 10) == (ledger.columns, ledger.height)
+    assert bench.ledger(run).equals(pl.concat(stored.ledger()).sort("row"))
+    assert stored.status.linked == linked.height > 0
+
+
+def test_a_ledger_part_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+    stored = StoredRun.by_id(bench.store, run)
+    [part] = stored.committed().ledger
+    bench.store.replace(stored.keys.ledger + part.name, [b"other"])
+
+    with pytest.raises(ConflictError, match=part.name):
+        stored.ledger_part(part)
+
+
+def test_a_run_that_is_unknown_abandoned_or_purged_says_so(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    run = bench.submit(bench.drop(5)).manifest.run
+    uncommit(tmp_path, run)
+    with pytest.raises(UnknownRunError):
+        StoredRun.by_id(bench.store, "no run")
+    with pytest.raises(UnknownRunError):
+        StoredRun(bench.store, keys_of(str(RUN))).planned()
+    with pytest.raises(UnknownRunError):
+        StoredRun.by_id(bench.store, run).committed()
+
+    abandon(bench.context.adapters, run, "never to be sent")
+
+    stored = StoredRun.by_id(bench.store, run)
+    assert (None, True, "abandoned") == (stored.manifest, stored.is_ended, stored.status.state)
+    with pytest.raises(AbandonedError, match="never to be sent"):
+        stored.finished()
+
+
+def test_a_purged_ledger_is_named_also_where_it_goes_meanwhile(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+    stored = StoredRun.by_id(bench.store, run)
+    [part] = stored.with_ledger().ledger
+    purge_ledger(bench, run)
+    (tmp_path / "store" / stored.keys.ledger / part.name).unlink()
+    (tmp_path / "store" / stored.keys.report("summary.json")).unlink()
+
+    with pytest.raises(LedgerPurgedError):
+        stored.ledger_part(part)
+    with pytest.raises(LedgerPurgedError):
+        stored.fresh().with_ledger()
+
+    assert "balanced (purged)" == stored.fresh().status.state
+
+
+def test_the_outbox_of_a_run_is_what_its_events_and_results_say(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
+    run = bench.submit(bench.drop(20)).manifest.run
+    move(bench.context.adapters, run, "uploaded", [1])
+    move(bench.context.adapters, run, "cancelled", [3], "not to be sent")
+
+    stored = StoredRun.by_id(bench.store, run)
+
+    assert outbox(bench.context.adapters, run) == stored.outbox
+    assert (frozenset({3}), frozenset[int]()) == (stored.cancelled_chunks, stored.answered_chunks)
+
+
+def test_the_runs_of_an_issuer_are_the_same_one_by_one(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+    repeat = again(bench, run).manifest
+    runs = StoredRuns(bench.store, BANK)
+
+    manifests = list(runs.manifests())
+
+    assert sorted([run, repeat.run]) == sorted(manifest.run for manifest in manifests)
+    assert run_statuses(bench.store, BANK) == runs.statuses()
+    assert refusals(bench.store, BANK, manifests) == runs.refused(manifests)
+    purge_ledger(bench, run)
+    assert [repeat.run] == [stored.id for stored in StoredRuns(bench.store, BANK).with_ledger()]
+
+
+def test_a_run_holds_the_manifest_that_was_committed(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+
+    stored = StoredRun.by_id(bench.store, run)
+
+    assert isinstance(stored.end, Manifest)
+    assert bench.manifest(run) == stored.committed()
