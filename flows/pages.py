@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, OperatorError
-from flows.redaction import harden_process
+from flows.hardening import harden_process
 from flows.runs.store import read
 from flows.wiring import config_folder, open_store, reports_url
 

@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
 from flows.errors import OperatorError
-from flows.redaction import harden_process, redact
+from flows.hardening import harden_process
+from flows.redaction import redact
 
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore

@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.redaction import harden_process
+from flows.hardening import harden_process
 from flows.runs.attempts import survey_cards
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.prior_state import check_values, resend_policy

@@ -14,7 +14,7 @@ CARD = PUBLISHED[0]
 CHILD = f"""
 import logging, os, resource, sys
 logging.getLogger("early").addHandler(logging.StreamHandler(sys.stdout))
-from flows.redaction import harden_process
+from flows.hardening import harden_process
 harden_process(); harden_process()
 import polars as pl
 frame = pl.DataFrame({{"pan": ["{CARD}"] * 3, "all": [["{CARD}"]] * 3}})
