@@ -19,7 +19,7 @@ from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
 from flows.forms import IssuerName, ended, failing, here, keep, passing, show, to_do
 from flows.runs.identity import day_off, local_day
-from flows.submissions.pending import pending
+from flows.submissions.extract_states import pending_extracts
 from flows.wiring import config_folder, wire
 
 
@@ -27,7 +27,7 @@ from flows.wiring import config_folder, wire
 @guarded
 def find(issuer: str) -> list[str]:
     """Return the extracts that are not submitted yet, oldest first."""
-    return [entry.key for entry in pending(wire(config_folder(), issuer), remember=True)]
+    return [entry.key for entry in pending_extracts(wire(config_folder(), issuer), remember=True)]
 
 
 @task(

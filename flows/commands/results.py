@@ -20,7 +20,7 @@ with on_first_use():
     from flows.reports import summary as summaries
     from flows.runs import context as contexts
     from flows.runs import documents, identity, keys
-    from flows.submissions import pending, plan
+    from flows.submissions import extract_states, plan
     from schemas import ledger
 
 WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
@@ -379,8 +379,8 @@ def extracts(context: Context, issuer: str = "") -> Result:
 def _extracts(context: contexts.IssuerContext) -> list[dict[str, Any]]:
     """Return every extract of an issuer, and why it is in its state."""
     facts = []
-    for one in pending.extract_states(context):
-        tried = one.run and (one.state in pending.WAITING or one.entry is None)
+    for one in extract_states.extract_states(context):
+        tried = one.run and (one.state in extract_states.WAITING or one.entry is None)
         refused = (
             documents.refusal(context.adapters.store, documents.keys_of(one.run)) if tried else None
         )

@@ -19,7 +19,7 @@ with on_first_use():
     from flows.reports import lists
     from flows.runs import context as contexts
     from flows.runs import documents, prior_state
-    from flows.submissions import pending, plan
+    from flows.submissions import extract_states, plan
     from flows.submissions import submit as step
     from schemas import manifest, reasons
 
@@ -70,7 +70,7 @@ def submit(
         dry_run: Check every row and show exactly what would be sent; write nothing.
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    found = [] if extract else pending.unsubmitted(issuer_context, remember=not dry_run)
+    found = [] if extract else extract_states.unsubmitted(issuer_context, remember=not dry_run)
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [step.Request(name, business_date, opened, new_run_reason) for name in names]

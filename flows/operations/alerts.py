@@ -19,7 +19,7 @@ from flows.runs.documents import read_end, read_manifest, run_ids, run_status
 from flows.runs.identity import date_in_name, day_off, due, local_day
 from flows.runs.keys import RunId, RunKeys
 from flows.submissions.drift import departures
-from flows.submissions.pending import WAITING, ExtractState, extract_states
+from flows.submissions.extract_states import WAITING, ExtractState, extract_states
 from schemas.manifest import Manifest
 from schemas.records import Abandoned
 

@@ -15,7 +15,7 @@ from flows.runs.documents import read_manifest, run_ids
 from flows.runs.keys import RunKeys, reconciliation
 from flows.runs.store import Store
 from flows.runs.versions import read_facts
-from flows.submissions.pending import pending
+from flows.submissions.extract_states import pending_extracts
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -69,7 +69,7 @@ def _gauges(context: IssuerContext) -> list[Gauge]:
     alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
     link_hours, in_time = _link_hours(store, issuer)
     committed, took = _last_run(store, issuer)
-    waiting = len(pending(context, remember=True))
+    waiting = len(pending_extracts(context, remember=True))
     gauge = partial(_gauge, issuer)
     return [
         gauge("rows", "Rows of all runs by fate.", fates, "fate"),

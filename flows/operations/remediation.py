@@ -32,7 +32,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, dismissed, results
 from flows.runs.outcomes import Attributed, StoredOutcomes
 from flows.runs.store import ObjectMissingError, Store, concurrently
-from flows.submissions.pending import extract_states
+from flows.submissions.extract_states import extract_states
 from flows.submissions.plan import dismissal, dismissals, find_extract, identify
 from schemas import breaks, ledger
 from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break

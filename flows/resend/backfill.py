@@ -10,7 +10,7 @@ from flows.runs.documents import AbandonedError, manifests
 from flows.runs.identity import digest
 from flows.runs.store import Entry
 from flows.submissions.build import ExpectedOutcome, OnProgress
-from flows.submissions.pending import pending
+from flows.submissions.extract_states import pending_extracts
 from flows.submissions.plan import identify
 from flows.submissions.submit import (
     NO_ROWS,
@@ -51,7 +51,7 @@ def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
     its list is sent.
     """
     store, dry = context.adapters.store, overlaid(context)
-    dated = sorted((business_date(context, one), one.key, one) for one in pending(context))
+    dated = sorted((business_date(context, one), one.key, one) for one in pending_extracts(context))
     missed = [_rehearsed(dry, one) for day, _, one in dated if start <= day <= end]
     sent = [
         one

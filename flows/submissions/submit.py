@@ -41,8 +41,8 @@ from flows.runs.prior_state import seen_rows
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
+from flows.submissions.changed_extract import changed_extract
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, refusals
-from flows.submissions.pending import changed_extract
 from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
 from flows.submissions.rows import Inspection, ReasonRows, RowScope
 from schemas.ledger import FATES

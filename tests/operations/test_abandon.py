@@ -23,7 +23,7 @@ from flows.runs.documents import (
     run_ids,
     run_statuses,
 )
-from flows.submissions.pending import pending
+from flows.submissions.extract_states import pending_extracts
 from schemas.expressions import PUBLISHED
 from schemas.manifest import Manifest
 from schemas.records import Abandoned
@@ -59,7 +59,7 @@ def test_an_abandoned_run_is_never_committed_and_its_extract_waits_no_more(tmp_p
     abandon(bench.context.adapters, run, WHY)
 
     assert read_manifest(bench.store, keys_of(run)) is None
-    assert pending(bench.context) == []
+    assert pending_extracts(bench.context) == []
     assert [(one.run, one.state) for one in run_statuses(bench.store, BANK)] == [(run, "abandoned")]
     assert [alert for alert in current_alerts(bench.context) if alert.subject == run] == []
 
@@ -96,7 +96,7 @@ def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         replace(bench, store=failing).submit("bank-20261120.csv", new_run="it was the right file")
 
-    waiting = pending(bench.context)
+    waiting = pending_extracts(bench.context)
 
     assert [entry.key for entry in waiting] == ["bank/extracts/bank-20261120.csv"]
 

@@ -9,7 +9,7 @@ from flows.reports.rebuild import rebuild
 from flows.reports.summary import OUT_OF_BALANCE
 from flows.runs.documents import keys_of, run_statuses
 from flows.simulator.answer import Habits
-from flows.submissions.pending import pending
+from flows.submissions.extract_states import pending_extracts
 from tests.night import Bench, local_bench
 
 
@@ -157,7 +157,7 @@ def test_only_extracts_that_match_and_have_no_committed_run_are_pending(tmp_path
     bench.drop(7, name="readme.txt")
     bench.submit(done)
 
-    waiting = pending(bench.context)
+    waiting = pending_extracts(bench.context)
 
     assert [entry.key.rpartition("/")[2] for entry in waiting] == [fresh]
 

@@ -11,7 +11,8 @@ import pytest
 
 from flows.operations.purge import purge
 from flows.runs.documents import keys_of, run_ids
-from flows.submissions.pending import ChangedExtractError, extract_states
+from flows.submissions.changed_extract import ChangedExtractError
+from flows.submissions.extract_states import extract_states
 from flows.submissions.submit import Request, rehearse
 from schemas.portal import CUID, YEAR
 from tests.builders import portal_rows

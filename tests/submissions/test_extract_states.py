@@ -19,8 +19,8 @@ from flows.operations.remediation import abandon
 from flows.runs.documents import manifests, run_ids
 from flows.runs.keys import extracts, identified
 from flows.runs.store import Entry, Source
+from flows.submissions.extract_states import extract_states, pending_extracts
 from flows.submissions.gates import RejectRateError
-from flows.submissions.pending import extract_states, pending
 from flows.submissions.plan import DuplicateExtractError
 from tests import keys, servers
 from tests.night import BANK, DAY, Bench, issuer, local_bench
@@ -42,7 +42,7 @@ class Reading(FailingStore):
 
 
 def waiting(bench: Bench) -> list[str]:
-    return [entry.key.rpartition("/")[2] for entry in pending(bench.context)]
+    return [entry.key.rpartition("/")[2] for entry in pending_extracts(bench.context)]
 
 
 def states(bench: Bench) -> dict[str, str]:
@@ -129,7 +129,7 @@ def test_what_was_read_once_to_be_recognised_is_remembered_and_a_dry_look_writes
 
     looks = []
     for remember in (False, True, True):
-        pending(replace(restored, store=counting).context, remember=remember)
+        pending_extracts(replace(restored, store=counting).context, remember=remember)
         looks.append(len(counting.read))
         before |= {} if remember else {"": b"", **restored.snapshot()}
 

@@ -1,0 +1,135 @@
+"""An extract that has the name of a committed one and other content: held for an operator.
+
+What the operator is told is how many rows are the same, new and gone, by a scan that seals nothing.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.errors import GateError
+from flows.extracts.delivery import open_extract
+from flows.runs import documents
+from flows.runs.chains import commits_since
+from flows.runs.context import IssuerContext
+from flows.runs.prior_state import PriorState
+from flows.runs.store import Entry, Store
+from flows.submissions.build import Scan
+from flows.submissions.gates import CHANGED_EXTRACT
+from flows.submissions.plan import RunInputs, dismiss_line, expected_run, submit_line
+from flows.submissions.rows import RowScope
+from schemas.manifest import Counts, Manifest, SourceIdentity
+from schemas.portal import CUID
+
+CARD = ["cuid", "cuid_made", "last_4", "expiration"]
+
+
+class ChangedExtractError(GateError):
+    """A name that was committed with other content."""
+
+    message = (
+        "{extract} has other content than run {run}, committed under that name: {rows}. "
+        "Nothing was committed."
+    )
+    next_step = (
+        "Ask the issuer which it is. A correction: `{submit}` sends {sent} rows. Not to be sent: `{dismiss}` sends "
+        'none. Where every file has that name: [source] same_name = "replace".'
+    )
+
+
+def changed_extract(
+    context: IssuerContext,
+    entry: Entry,
+    source: SourceIdentity,
+    inputs: RunInputs,
+    prior: PriorState | None,
+) -> ChangedExtractError | None:
+    """Return what holds a name that was committed with other content, None where nothing does.
+
+    The extract is read only where something does. Raises what `expected_run` raises, since a
+    dismissed or repeated extract is that rather than changed.
+    """
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    committed = _committed_under_name(store, issuer, source.key)
+    is_known = any(manifest.source.sha256 == source.sha256 for manifest in committed)
+    if is_known or not committed:
+        return None
+    expected_run(context, source, inputs)
+    last = _last_in_order(store, issuer, committed)
+    scan = _scan_cards(context, entry, source, inputs.as_of, prior)
+    return ChangedExtractError(
+        extract=source.key,
+        run=last.run,
+        rows=_compared(store, last, scan),
+        submit=submit_line(source.key, "--open", CHANGED_EXTRACT),
+        sent=f"{scan.counts.submitted:,}",
+        dismiss=dismiss_line(source.key),
+    )
+
+
+def _committed_under_name(store: Store, issuer: str, key: str) -> list[Manifest]:
+    """Return the manifests of the runs of whole extracts with this name."""
+    runs = [
+        documents.keys_of(plan.run)
+        for plan in documents.plans(store, issuer)
+        if plan.source.key == key and plan.selection is None
+    ]
+    manifests = [documents.read_manifest(store, keys) for keys in runs]
+    return [manifest for manifest in manifests if manifest is not None]
+
+
+def _last_in_order(store: Store, issuer: str, manifests: Sequence[Manifest]) -> Manifest:
+    """Return the run that was committed last."""
+    if len(manifests) == 1:
+        return manifests[0]
+    places = {link.run: place for place, link in enumerate(commits_since(store, issuer))}
+    return max(manifests, key=lambda manifest: places.get(manifest.run, -1))
+
+
+class _CardScan(NamedTuple):
+    """The cards of an extract, and where its rows would go."""
+
+    cards: pl.Series
+    counts: Counts
+
+
+def _scan_cards(
+    context: IssuerContext,
+    entry: Entry,
+    source: SourceIdentity,
+    as_of: date,
+    prior: PriorState | None,
+) -> _CardScan:
+    cards: list[pl.Series] = []
+    with open_extract(context, entry, source) as stream:
+        scan = Scan(context, stream, source, as_of, RowScope(prior=prior))
+        for piece in scan:
+            sent = [chunk.with_columns(pl.col(CUID).alias("cuid")) for chunk in piece.chunks]
+            cards += [_cards(rows) for rows in (piece.others, *sent)]
+    return _CardScan(pl.concat(cards), scan.counts)
+
+
+def _compared(store: Store, last: Manifest, scan: _CardScan) -> str:
+    """Return how the rows of an extract compare with those of the run that has its name."""
+    cards = scan.cards
+    parts = documents.read_ledger(store, documents.keys_of(last.run), last.ledger, CARD)
+    try:
+        before = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
+    except documents.LedgerPurgedError:
+        read = f"{scan.counts.read:,} rows"
+        return f"{read}, not compared since the ledger of that run was purged"
+    same = int(cards.is_in(before.implode()).sum())
+    gone = int((~before.is_in(cards.implode())).sum())
+    return f"{same:,} rows are the same, {cards.len() - same:,} new, {gone:,} gone"
+
+
+def _cards(rows: pl.DataFrame) -> pl.Series:
+    """Return what a row's card is known by, in this process.
+
+    A cuid that we made is another one in each content, so it does not count.
+    """
+    cuid = pl.when(~pl.col("cuid_made")).then("cuid").alias("cuid")
+    return rows.select(pl.struct(cuid, "last_4", "expiration").hash().alias("card")).to_series()

@@ -1,0 +1,277 @@
+"""What became of each extract: committed, dismissed, repeated, held, or still to be submitted.
+
+An extract is known by its name and content, so that a store that was copied or restored makes
+nothing pending. One that has the name of a committed extract and other content is held until an
+operator decides about it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from flows.extracts.delivery import business_date, is_extract, missing, waits_for
+from flows.extracts.errors import checked_name
+from flows.runs import documents
+from flows.runs.context import IssuerContext
+from flows.runs.identity import canonical, date_in_name, digest
+from flows.runs.keys import dismissed, extracts, identified
+from flows.runs.store import (
+    Entry,
+    ObjectChangedError,
+    ObjectMissingError,
+    Store,
+    VerdictAwaitedError,
+    VerdictRefusedError,
+    concurrently,
+)
+from flows.submissions.plan import dismissal, dismissals, identify
+from schemas.manifest import Manifest, Plan, SourceIdentity
+from schemas.records import Abandoned, Dismissal
+
+State = Literal[
+    "pending",
+    "held",
+    "repeated",
+    "unclean",
+    "committed",
+    "abandoned",
+    "dismissed",
+    "replaced",
+    "gone",
+    "ignored",
+]
+WAITING = ("pending", "held", "repeated", "unclean")
+
+
+class ExtractState(NamedTuple):
+    """One content of one name and its last run.
+
+    `other` is the run whose content it repeats or changes.
+    """
+
+    key: str
+    state: State
+    sha256: str = ""  # "" where nothing known has that size, so that it need not be read
+    run: str = ""
+    other: str = ""
+    entry: Entry | None = None  # None where the name has other content now, or is gone
+    dismissals: tuple[Dismissal, ...] = ()
+    waits: str = ""  # what it still lacks to be taken
+
+
+def pending_extracts(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
+    """Return the extracts that need a run and can be taken, oldest first; CardInNameError."""
+    return [entry for entry, waits in unsubmitted(context, remember=remember) if not waits]
+
+
+def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[tuple[Entry, str]]:
+    """Return the extracts that still need a run, oldest first, with what each waits for.
+
+    They match [source] pattern. One whose last run was abandoned needs none until an operator asks
+    for a new run.
+    """
+    waiting = [
+        (extract.entry, extract.waits)
+        for extract in extract_states(context, remember=remember)
+        if extract.entry is not None and extract.state in WAITING
+    ]
+    return sorted(waiting, key=lambda extract: (extract[0].modified, extract[0].key))
+
+
+def extract_states(context: IssuerContext, *, remember: bool = False) -> list[ExtractState]:
+    """Return what became of every extract that is stored or had a run, by name; CardInNameError.
+
+    A file is read for its digest only where its size is known and its version is not; `remember`
+    stores what was read.
+    """
+    history = _read_history(context)
+    stored = _stored_extracts(context, history, remember=remember)
+    states = [_judged(context, history, extract) for extract in stored]
+    states += [_judged(context, history, extract) for extract in _former_extracts(history, stored)]
+    return sorted(states, key=lambda extract: (extract.key, extract.entry is not None, extract.run))
+
+
+class _Run(NamedTuple):
+    """A run of a whole extract, and how it ended."""
+
+    plan: Plan
+    end: Manifest | Abandoned | None
+
+
+class _History(NamedTuple):
+    """What is recorded of an issuer's extracts: the runs of whole ones, and dismissals."""
+
+    by_name: Mapping[str, Sequence[_Run]]
+    by_content: Mapping[str, Sequence[_Run]]
+    dismissals: Mapping[str, tuple[Dismissal, ...]]  # by content
+    digests: Mapping[tuple[str, int, str], str]  # by name, size and version
+    sizes: Collection[int]
+
+
+def _read_history(context: IssuerContext) -> _History:
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    plans = [plan for plan in documents.plans(store, issuer) if plan.selection is None]
+    ends = concurrently(lambda plan: documents.read_end(store, documents.keys_of(plan.run)), plans)
+    by_name = defaultdict[str, list[_Run]](list)
+    by_content = defaultdict[str, list[_Run]](list)
+    for plan, end in zip(plans, ends, strict=True):
+        by_name[plan.source.key].append(_Run(plan, end))
+        by_content[plan.source.sha256].append(_Run(plan, end))
+    chains = _read_dismissals(store, issuer)
+    digests = {_version(plan.source): plan.source.sha256 for plan in plans}
+    sizes = {plan.source.size for plan in plans}
+    sizes.update(dismissal.size for chain in chains.values() for dismissal in chain)
+    return _History(by_name, by_content, chains, digests, sizes)
+
+
+def _read_dismissals(store: Store, issuer: str) -> dict[str, tuple[Dismissal, ...]]:
+    """Return the chains of dismissals, by the content of their extract."""
+    prefix = dismissed(issuer)
+    contents = {entry.key.removeprefix(prefix).partition("/")[0] for entry in store.keys(prefix)}
+    return {sha256: dismissals(store, issuer, sha256) for sha256 in contents}
+
+
+def _version(source: Entry | SourceIdentity) -> tuple[str, int, str]:
+    return source.key, source.size, source.version
+
+
+def _stored_extracts(
+    context: IssuerContext, history: _History, *, remember: bool
+) -> list[ExtractState]:
+    """Return every stored file as if it had no run: pending, unclean, or ignored."""
+    prefix = extracts(context.issuer.issuer)
+    source = context.issuer.source
+    now = context.adapters.now()
+    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
+    stored: list[ExtractState] = []
+    for entry in files.values():
+        if not is_extract(checked_name(entry.key.removeprefix(prefix)), source):
+            stored.append(ExtractState(entry.key, "ignored", entry=entry))
+            continue
+        sha256 = history.digests.get(_version(entry), "")
+        state: State = "pending"
+        try:
+            if sha256:  # it has a plan, so it was judged; whoever reads it asks for the verdict
+                waits = missing(entry, files, source, now)
+            else:
+                waits = waits_for(context, entry, files)
+        except VerdictRefusedError as error:
+            state = "unclean"
+            waits = error.message.format(**error.fields)
+        if not sha256 and entry.size in history.sizes:
+            sha256 = _content(context, entry, remember=remember)
+        chain = history.dismissals.get(sha256, ())
+        stored.append(
+            ExtractState(entry.key, state, sha256, entry=entry, dismissals=chain, waits=waits)
+        )
+    return stored
+
+
+def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
+    """Return the digest of an extract; "" while somebody changes it.
+
+    It is read once for each version of it.
+    """
+    store = context.adapters.store
+    version = canonical({"key": entry.key, "size": entry.size, "version": entry.version})
+    key = f"{identified(context.issuer.issuer)}{digest(version)}.json"
+    remembered = documents.read_document(store, key, SourceIdentity)
+    if remembered is not None:
+        return remembered.sha256
+    try:
+        identity = identify(store, entry)
+    except (ObjectChangedError, ObjectMissingError, VerdictAwaitedError, VerdictRefusedError):
+        return ""
+    if remember:
+        store.create(key, canonical(identity))
+    return identity.sha256
+
+
+def _former_extracts(history: _History, stored: Sequence[ExtractState]) -> list[ExtractState]:
+    """Return the contents that had a run and are no longer stored under their name."""
+    present = {extract.key: extract.sha256 for extract in stored if extract.state != "ignored"}
+    submitted = {
+        (run.plan.source.key, run.plan.source.sha256)
+        for runs in history.by_name.values()
+        for run in runs
+    }
+    former: list[ExtractState] = []
+    for key, sha256 in submitted:
+        if present.get(key) == sha256:
+            continue
+        state: State = "replaced" if key in present else "gone"
+        chain = history.dismissals.get(sha256, ())
+        former.append(ExtractState(key, state, sha256, dismissals=chain))
+    return former
+
+
+class _Decision(NamedTuple):
+    """One line of the table that decides about an extract."""
+
+    holds: bool
+    state: State
+    run: str
+    other: str = ""
+
+
+def _judged(context: IssuerContext, history: _History, extract: ExtractState) -> ExtractState:
+    """Return an extract with what became of it: the first decision that holds."""
+    if extract.state == "ignored":
+        return extract
+    runs = _runs_of_content(context, history, extract)
+    own_runs = [run for run in runs if run.plan.source.key == extract.key]
+    own_run = _last_id(own_runs)
+    committed = _last_committed(own_runs)
+    abandoned = _last_if_ended(own_runs)
+    is_dismissed = dismissal(context, extract.key, extract.dismissals) is not None
+    is_stored = extract.entry is not None
+    repeated = _last_committed(runs) or _last_if_ended(runs)
+    changed = _last_committed(history.by_name.get(extract.key, ()))
+    holds_changed = context.issuer.source.same_name == "hold"
+    decisions = (
+        _Decision(bool(committed), "committed", committed),
+        _Decision(bool(abandoned), "abandoned", own_run),
+        _Decision(is_dismissed, "dismissed", own_run),
+        _Decision(is_stored and bool(repeated), "repeated", own_run, repeated),
+        _Decision(is_stored and holds_changed and bool(changed), "held", own_run, changed),
+        _Decision(True, extract.state, own_run),
+    )
+    decision = next(decision for decision in decisions if decision.holds)
+    return extract._replace(state=decision.state, run=decision.run, other=decision.other)
+
+
+def _runs_of_content(
+    context: IssuerContext, history: _History, extract: ExtractState
+) -> Sequence[_Run]:
+    """Return the runs of an extract's content, whatever its name.
+
+    A full portfolio may hold the same bytes on another date: then only those of this date count.
+    """
+    runs = history.by_content.get(extract.sha256, ())
+    if extract.entry is None or not context.issuer.full_portfolio:
+        return runs
+    day = None if extract.waits else business_date(context, extract.entry)
+    return [run for run in runs if _is_of_file(run, extract.entry) or run.plan.as_of == day]
+
+
+def _is_of_file(run: _Run, entry: Entry) -> bool:
+    """Return whether a run is of this very file: its name has a date, or it is the same version."""
+    source = run.plan.source
+    has_date = date_in_name(entry.key) is not None
+    return source.key == entry.key and (has_date or source.version == entry.version)
+
+
+def _last_id(runs: Sequence[_Run]) -> str:
+    """Return the id of the last run, "" where there is none."""
+    return runs[-1].plan.run if runs else ""
+
+
+def _last_committed(runs: Sequence[_Run]) -> str:
+    """Return the id of the last run that is committed, "" where none is."""
+    return _last_id([run for run in runs if isinstance(run.end, Manifest)])
+
+
+def _last_if_ended(runs: Sequence[_Run]) -> str:
+    """Return the id of the last run, "" where it may still be committed, or there is none."""
+    return _last_id([run for run in runs[-1:] if run.end is not None])
