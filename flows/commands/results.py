@@ -15,7 +15,8 @@ from flows.configuration import load_issuer
 from flows.wiring import edges, now, open_store, report_link, wire
 
 with on_first_use():
-    from flows.operations import audit, delivery
+    from flows.operations import delivery
+    from flows.operations import history as run_history
     from flows.reports import across, cardholder, page, rebuild
     from flows.reports import summary as summaries
     from flows.runs import context as contexts
@@ -76,7 +77,7 @@ def history(context: Context, run: RunName) -> Result:
     """Show the audit trail of RUN: who did what and when, from its first plan to its last
     result.
     """
-    found = audit.history(context.context_of(run).adapters.store, run)
+    found = run_history.history(context.context_of(run).adapters.store, run)
     lines = []
     for one in found:
         lines.append(

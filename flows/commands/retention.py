@@ -16,6 +16,8 @@ from flows.wiring import cleaner, effective_settings, wire
 
 with on_first_use():
     from flows.operations import audit
+    from flows.operations import evidence as proof_files
+    from flows.operations import history as run_history
     from flows.operations import purge as operation
     from flows.runs import documents, keys
     from schemas import records
@@ -175,9 +177,9 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     issuer_context, place = wire(context.folder, issuer), documents.keys_of(run).report("audit.zip")
     store = issuer_context.adapters.store
     files, proof, found = (
-        audit.evidence(issuer_context, run),
+        proof_files.evidence(issuer_context, run),
         audit.verify(store, issuer),
-        audit.history(store, run),
+        run_history.history(store, run),
     )
     settings = effective_settings(context.folder, issuer_context.issuer)
     files["settings.json"] = json.dumps(settings, indent=1, default=str).encode()
@@ -202,7 +204,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     files["README.md"] = Result(
         {}, [*lines, Table(("when", "what", "by", "facts"), steps)]
     ).markdown.encode()
-    store.replace(place, [audit.bundle(files)])
+    store.replace(place, [proof_files.bundle(files)])
     facts = {
         "run": run,
         "key": place,

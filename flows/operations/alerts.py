@@ -12,16 +12,14 @@ from zoneinfo import ZoneInfo
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
 from flows.reports.summary import OUT_OF_BALANCE, duration
-from flows.runs import documents
-from flows.runs.chunks import outbox
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_end, read_manifest, run_ids, run_status
 from flows.runs.identity import date_in_name, day_off, due, local_day
-from flows.runs.keys import RunId, RunKeys
+from flows.runs.keys import RunId
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.drift import departures
 from flows.submissions.extract_states import WAITING, ExtractState, extract_states
 from schemas.manifest import Manifest
-from schemas.records import Abandoned
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")  # in the key of an alert
@@ -111,16 +109,16 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
     """Return the alerts whose cause exists now."""
     issuer = context.issuer
     today = local_day(context.adapters.now(), issuer.time_zone)
-    runs = run_ids(context.adapters.store, issuer.issuer)
-    recent = [run for run in runs if today - run.day <= LOOK_BACK]
+    runs = StoredRuns(context.adapters.store, issuer.issuer)
+    recent = [run for run in runs.ids if today - run.day <= LOOK_BACK]
     extracts = extract_states(context, remember=True)
     causes = [
         *_calendar_causes(context, today, extracts),
         *_extract_causes(extracts),
         *_key_causes(context),
         *_failure_causes(failures),
-        *_run_causes(context, recent, extracts),
-        *_drift_causes(context, recent),
+        *_run_causes(context, map(runs.run, recent), extracts),
+        *_drift_causes(context, runs, recent),
     ]
     return [
         Alert(cause.kind, issuer.issuer, _UNSAFE.sub("-", cause.subject), cause.text)
@@ -222,18 +220,17 @@ def _key_causes(context: IssuerContext) -> Iterator[Cause]:
 
 
 def _run_causes(
-    context: IssuerContext, runs: Sequence[RunId], extracts: Sequence[ExtractState]
+    context: IssuerContext, runs: Iterable[StoredRun], extracts: Sequence[ExtractState]
 ) -> Iterator[Cause]:
     """Yield what is wrong with these runs, except those that an operator abandoned."""
     waiting = _runs_waiting(extracts)
     drops = _committed_drops(extracts)
     for run in runs:
-        end = read_end(context.adapters.store, RunKeys(run))
-        if end is None:
-            later_drops = [drop.modified for drop in drops if drop.day == run.day]
-            yield from _refusal_causes(context, run, str(run) in waiting, later_drops)
-        elif not isinstance(end, Abandoned):
-            yield from _committed_causes(context, run, end)
+        if run.manifest is not None:
+            yield from _committed_causes(context, run, run.manifest)
+        elif run.end is None:
+            same_day = [drop.modified for drop in drops if drop.day == run.keys.run.day]
+            yield from _refusal_causes(context, run, run.id in waiting, same_day)
 
 
 def _runs_waiting(extracts: Sequence[ExtractState]) -> set[str]:
@@ -270,68 +267,63 @@ def _committed_drops(extracts: Iterable[ExtractState]) -> list[_Drop]:
 
 
 def _refusal_causes(
-    context: IssuerContext, run: RunId, is_waiting: bool, drops: Iterable[datetime]
+    context: IssuerContext, run: StoredRun, is_waiting: bool, drops: Iterable[datetime]
 ) -> Iterator[Cause]:
     """Yield why a run was refused before its commit; of a whole extract only while it `is_waiting`.
 
     That is over when an extract is committed for the same business date that was dropped after the
     run was first refused.
     """
-    store = context.adapters.store
-    refused = documents.refusal(store, RunKeys(run))
+    refused = run.refusal
     if refused is None:
         return
     is_over = not is_waiting or any(moment.isoformat() > refused.first for moment in drops)
-    if is_over and _is_of_whole_extract(context, run):
+    if is_over and run.plan is not None and run.plan.selection is None:
         return
     if refused.error == "EmptyExtractError":
         yield from _empty_extract_causes(context, run)
     else:
-        yield Cause("run-refused", str(run), f"{run} was refused: {refused.sentence}")
+        yield Cause("run-refused", run.id, f"{run.id} was refused: {refused.sentence}")
 
 
-def _is_of_whole_extract(context: IssuerContext, run: RunId) -> bool:
-    plan = documents.read_plan(context.adapters.store, RunKeys(run))
-    return plan is not None and plan.selection is None
-
-
-def _empty_extract_causes(context: IssuerContext, run: RunId) -> Iterator[Cause]:
+def _empty_extract_causes(context: IssuerContext, run: StoredRun) -> Iterator[Cause]:
     if context.issuer.alerts.empty_extract == "alert":
-        yield Cause("empty-extract", str(run), f"{run}: the extract has no rows")
+        yield Cause("empty-extract", run.id, f"{run.id}: the extract has no rows")
 
 
-def _committed_causes(context: IssuerContext, run: RunId, manifest: Manifest) -> Iterator[Cause]:
+def _committed_causes(
+    context: IssuerContext, run: StoredRun, manifest: Manifest
+) -> Iterator[Cause]:
     if manifest.counts.read == 0:
         yield from _empty_extract_causes(context, run)
-    status = run_status(context.adapters.store, run)
-    if status.state == OUT_OF_BALANCE:
-        yield Cause("out-of-balance", str(run), f"{run} is out of balance")
-    if status.awaiting:
+    if run.status.state == OUT_OF_BALANCE:
+        yield Cause("out-of-balance", run.id, f"{run.id} is out of balance")
+    if run.status.awaiting:
         yield from _overdue_causes(context, run)
 
 
-def _overdue_causes(context: IssuerContext, run: RunId) -> Iterator[Cause]:
+def _overdue_causes(context: IssuerContext, run: StoredRun) -> Iterator[Cause]:
     within = timedelta(hours=context.issuer.portal.answer_within_hours)
     now = context.adapters.now()
-    overdue = [item for item in outbox(context.adapters, str(run)) if item.overdue(now, within)]
+    overdue = [chunk for chunk in run.outbox if chunk.overdue(now, within)]
     if overdue:
-        age = duration(now - min(item.clock for item in overdue))
-        text = f"{run}: {len(overdue)} chunks without a result, the oldest for {age}"
-        yield Cause("result-overdue", str(run), text)
+        age = duration(now - min(chunk.clock for chunk in overdue))
+        text = f"{run.id}: {len(overdue)} chunks without a result, the oldest for {age}"
+        yield Cause("result-overdue", run.id, text)
 
 
-def _drift_causes(context: IssuerContext, runs: Sequence[RunId]) -> Iterator[Cause]:
+def _drift_causes(
+    context: IssuerContext, runs: StoredRuns, recent: Sequence[RunId]
+) -> Iterator[Cause]:
     """Yield how the last extracts depart from those before them, back to one that is as usual."""
-    store = context.adapters.store
     limits = context.issuer.limits
     if limits.drift != "alert":
         return
-    for run in reversed(runs):
-        manifest = read_manifest(store, RunKeys(run))
+    for run in reversed(recent):
+        manifest = runs.run(run).manifest
         if manifest is None or manifest.profile is None:
             continue
-        nights = documents.nights_before(store, run)
-        changes = departures(manifest.profile, nights, limits.max_drift)
+        changes = departures(manifest.profile, runs.nights_before(run), limits.max_drift)
         if not changes:
             return
         text = f"{run} departs from the extracts before it: {'; '.join(changes)}"

@@ -1,52 +1,36 @@
-"""The proof of an issuer's audit trail: what was changed, removed or inserted; and the evidence of
-one run.
-"""
+"""The proof of an issuer's audit trail: what was changed, removed or inserted."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
-from io import BytesIO
-from typing import Any, NamedTuple
-from zipfile import ZIP_DEFLATED, ZipFile
+from itertools import chain
+from typing import NamedTuple
 
 from flows.errors import CardlinkError
-from flows.runs.chains import ENTRY, RECORDS, AuditTrail, entry_key, record_keys, records
-from flows.runs.chunks import stored_chunks
-from flows.runs.claim import IN_PROCESS
+from flows.runs.chains import ENTRY, RECORDS, AuditTrail, entry_key, record_keys
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    NotFoundError,
-    UnknownRunError,
-    keys_of,
-    planned,
-    read_end,
-    read_manifest,
-    read_plan,
-    read_purged,
-    run_ids,
-)
+from flows.runs.documents import NotFoundError
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import RunKeys, approvals, dismissed, extracts, purged, trail
-from flows.runs.store import ConflictError, Store, concurrently, read, read_if_stored
-from flows.runs.versions import parsed, read_events
-from flows.submissions.plan import dismissals
+from flows.runs.keys import trail
+from flows.runs.store import ConflictError, Store, concurrently, read_if_stored
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.versions import parsed
 from flows.submissions.seal_records import GROUP, SealRecords
-from schemas.manifest import Manifest
-from schemas.records import PARTS, Abandoned, Approval, AuditEntry, Closing, Reseal
+from schemas.manifest import ManifestChunk
+from schemas.records import PARTS, AuditEntry, Part
 
-CHANGED, REMOVED, INSERTED, BROKEN = (
-    "changed",
-    "removed",
-    "inserted",
-    "does not follow the entry before it",
-)
-REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
+CHANGED = "changed"
+REMOVED = "removed"
+INSERTED = "inserted"
+BROKEN = "does not follow the entry before it"
 
 
 class Finding(NamedTuple):
-    """One object that is not as it was recorded; the number, author and time of the entry that
-    first names it.
+    """One object that is not as it was recorded.
+
+    `entry`, `by` and `at` are number, author and time of the entry that first names it.
     """
 
     key: str
@@ -57,10 +41,10 @@ class Finding(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What was compared and what does not fit, first in the order of the trail; of `older` only the
-    names are known.
+    """What was compared and what does not fit, first in the order of the trail.
 
-    `head` is number and digest of the last entry: kept elsewhere, it shows when the end of the trail is cut off.
+    Of `older` only the names are known. `head` is number and digest of the last entry: kept
+    elsewhere, it shows when the end of the trail is cut off.
     """
 
     entries: int
@@ -71,9 +55,10 @@ class Proof(NamedTuple):
     accepted: tuple[str, ...]
 
 
-class _Entry(NamedTuple):
-    """One entry as it is stored; no content where it is gone, no document where a byte of it was
-    changed.
+class TrailEntry(NamedTuple):
+    """One entry as it is stored.
+
+    No content where it is gone, no document where a byte of it was changed.
     """
 
     number: int
@@ -81,301 +66,207 @@ class _Entry(NamedTuple):
     content: bytes
     document: AuditEntry | None
 
+    @property
+    def head(self) -> str:
+        """Its number and digest: all that must be kept to show later that it was there."""
+        return f"{self.number}:{digest(self.content)[:16]}"
+
+
+class _Mention(NamedTuple):
+    """An intact entry that names a record, and its number in the trail."""
+
+    number: int
+    entry: AuditEntry
+
 
 def verify(store: Store, issuer: str, head: str = "") -> Proof:
-    """Compare everything an issuer's trail names with what is stored; `head`, of an earlier proof,
-    must be in it.
+    """Compare everything an issuer's trail names with what is stored.
+
+    `head`, of an earlier proof, must be in the trail.
     """
     # before the trail: a record is named first
-    stored = _digests(store, list(record_keys(store, issuer)))
-    entries = _entries(store, issuer)
-    sound = [(one.number, one.document) for one in entries if one.document]
-    named: dict[str, list[tuple[int, AuditEntry]]] = {}
-    for number, entry in sound:
-        for key in entry.objects:
-            named.setdefault(key, []).append((number, entry))
-    older = {key for _, entry in sound for key in entry.older} - named.keys()
-    stored |= _digests(store, [key for key in named.keys() | older if key not in stored])
-    judged = (
-        _judge(key, sha256, named.get(key, []), older, entries) for key, sha256 in stored.items()
-    )
-    findings = [*_broken(store, issuer, entries), *filter(None, judged)]
-    findings += _contents(store, issuer, {one.key for one in findings})
-    heads = [f"{one.number}:{digest(one.content)[:16]}" for one in entries]
+    stored = digests(store, list(record_keys(store, issuer)))
+    entries = trail_entries(store, issuer)
+    documents = [entry.document for entry in entries if entry.document is not None]
+    mentions = _mentions(entries)
+    older = {key for document in documents for key in document.older} - mentions.keys()
+    stored |= digests(store, [key for key in mentions.keys() | older if key not in stored])
+    findings = list(_entry_findings(store, issuer, entries))
+    for key, sha256 in stored.items():
+        is_older = key in older or not entries  # without any entry nothing was named yet
+        finding = _judge(key, sha256, mentions.get(key, ()), is_older)
+        if finding is not None:
+            findings.append(finding)
+    findings += _content_findings(store, issuer, {finding.key for finding in findings})
+    heads = [entry.head for entry in entries]
     if head and head not in heads:
-        findings.append(
-            Finding(trail(issuer), f"lacks the entry {head} of an earlier proof", len(heads))
-        )
-    accepted = {key for _, entry in sound if entry.reason for key in entry.objects} - {
-        one.key for one in findings
-    }
-    ranked = sorted(findings, key=lambda one: (one.entry or len(heads) + 1, one.key))
-    there, last = sum(1 for sha256 in stored.values() if sha256), heads[-1] if heads else ""
-    return Proof(len(heads), there, len(older), last, tuple(ranked), tuple(sorted(accepted)))
+        missing = f"lacks the entry {head} of an earlier proof"
+        findings.append(Finding(trail(issuer), missing, len(heads)))
+    return Proof(
+        entries=len(entries),
+        objects=sum(1 for sha256 in stored.values() if sha256),
+        older=len(older),
+        head=heads[-1] if heads else "",
+        findings=tuple(_in_trail_order(findings, len(entries))),
+        accepted=tuple(sorted(_accepted(documents) - {finding.key for finding in findings})),
+    )
 
 
 def accept(context: IssuerContext, key: str, reason: str) -> Finding:
-    """Record why a finding about a record is accepted as it is now; NotFoundError,
-    NoReasonError.
-    """
-    issuer, adapters, why = (
-        context.issuer.issuer,
-        context.adapters,
-        context.adapters.signed(reason)["reason"],
-    )
-    found = next((one for one in verify(adapters.store, issuer).findings if one.key == key), None)
-    if found is None or not RECORDS.fullmatch(key):
+    """Record why a finding about a record is accepted; NotFoundError, NoReasonError."""
+    issuer = context.issuer.issuer
+    adapters = context.adapters
+    signed_reason = adapters.signed(reason)["reason"]
+    findings = verify(adapters.store, issuer).findings
+    finding = next((finding for finding in findings if finding.key == key), None)
+    if finding is None or not RECORDS.fullmatch(key):
         what, command = f"finding {key} that can be accepted", f"cardlink audit verify {issuer}"
         raise NotFoundError(place=issuer, what=what, command=command)
-    AuditTrail(adapters.store, adapters.actor, adapters.now).add(
-        issuer, _digests(adapters.store, [key]), why
-    )
-    return found
+    audit_trail = AuditTrail(adapters.store, adapters.actor, adapters.now)
+    audit_trail.add(issuer, digests(adapters.store, [key]), signed_reason)
+    return finding
 
 
-def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
-    """Return the files that prove what happened to a run: its records, requests, reports, and its
-    part of the trail.
-
-    Nothing in them names a cardholder, a card or a link; chunks, ledger, lists and links are there
-    by digest only.
-    """
-    store, issuer, keys = context.adapters.store, context.issuer.issuer, keys_of(run)
-    plan = planned(store, run)
-    subjects = {run, plan.source.key.removeprefix(extracts(issuer))}
-    prefixes = [keys.base, f"{purged(issuer)}{run}/", f"{dismissed(issuer)}{plan.source.sha256}/"]
-    for chain in store.keys(approvals(issuer), shallow=True):
-        first = next(records(store, chain.key, Approval), None)
-        prefixes += [chain.key] if first and any(one in first.line for one in subjects) else []
-    names = [key for key in record_keys(store, issuer) if key.startswith(tuple(prefixes))]
-    names += [entry.key for entry in store.keys(keys.report("")) if entry.key.endswith(REPORTS)]
-    files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in names}
-    everything = _digests(store, [entry.key for entry in store.keys(keys.base)])
-    files["objects.sha256"] = "".join(
-        f"{sha256}  {key}\n" for key, sha256 in everything.items()
-    ).encode()
-    files["trail.jsonl"] = b"".join(one.content for one in _entries(store, issuer))
-    return files
-
-
-def bundle(files: Mapping[str, bytes]) -> bytes:
-    """Return files as a zip, with their digests in SHA256SUMS."""
-    sums = "".join(f"{digest(content)}  {name}\n" for name, content in sorted(files.items()))
-    out = BytesIO()
-    with ZipFile(out, "w", ZIP_DEFLATED) as archive:
-        for name, content in sorted({**files, "SHA256SUMS": sums.encode()}.items()):
-            archive.writestr(name, content)
-    return out.getvalue()
-
-
-def _entries(store: Store, issuer: str) -> list[_Entry]:
+def trail_entries(store: Store, issuer: str) -> list[TrailEntry]:
     """Return the entries of an issuer's trail from the first to the last that is listed."""
-    found = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
-    last = max((int(one[1]) for one in found if one), default=0)
-    wanted = [entry_key(issuer, number) for number in range(1, last + 1)]
-    contents = concurrently(lambda key: read_if_stored(store, key) or b"", wanted)
+    matches = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
+    last = max((int(match[1]) for match in matches if match), default=0)
+    keys = [entry_key(issuer, number) for number in range(1, last + 1)]
+    contents = concurrently(lambda key: read_if_stored(store, key) or b"", keys)
     return [
-        _Entry(at, key, contents[at - 1], _parsed(contents[at - 1], key))
-        for at, key in enumerate(wanted, 1)
+        TrailEntry(number, key, content, _intact(content, key))
+        for number, (key, content) in enumerate(zip(keys, contents, strict=True), 1)
     ]
 
 
-def _parsed(content: bytes, key: str) -> AuditEntry | None:
+def digests(store: Store, keys: Collection[str]) -> dict[str, str]:
+    """Return the digests of objects by key, "" where there is none."""
+
+    def digest_of(key: str) -> str:
+        content = read_if_stored(store, key)
+        return digest(content) if content else ""
+
+    return dict(zip(keys, concurrently(digest_of, keys), strict=True))
+
+
+def _intact(content: bytes, key: str) -> AuditEntry | None:
+    """Return an entry, None where its content does not fit its seal."""
     with suppress(CardlinkError):
+        document = parsed(content, key, AuditEntry)
         # its seal is of unknown fields too
-        entry, stored = parsed(content, key, AuditEntry), json.loads(content)
-        whole = canonical({**stored, "seal": digest(canonical({**stored, "seal": ""}))}) == content
-        return entry if whole else None
+        stored = json.loads(content)
+        seal = digest(canonical({**stored, "seal": ""}))
+        if canonical({**stored, "seal": seal}) == content:
+            return document
     return None
 
 
-def _broken(store: Store, issuer: str, entries: Sequence[_Entry]) -> Iterator[Finding]:
-    """Yield what is wrong with the entries themselves; behind one that is wrong, the next cannot be
-    judged.
+def _mentions(entries: Sequence[TrailEntry]) -> dict[str, list[_Mention]]:
+    """Return the intact entries that name each record, by its key."""
+    mentions: dict[str, list[_Mention]] = {}
+    for entry in entries:
+        if entry.document is not None:
+            for key in entry.document.objects:
+                mentions.setdefault(key, []).append(_Mention(entry.number, entry.document))
+    return mentions
+
+
+def _accepted(documents: Sequence[AuditEntry]) -> set[str]:
+    """Return the records about which a finding was accepted, with its reason."""
+    accepted: set[str] = set()
+    for document in documents:
+        if document.reason:
+            accepted.update(document.objects)
+    return accepted
+
+
+def _in_trail_order(findings: Sequence[Finding], length: int) -> list[Finding]:
+    """Return findings by the entry that first names them, last those that none names."""
+    return sorted(findings, key=lambda finding: (finding.entry or length + 1, finding.key))
+
+
+def _entry_findings(store: Store, issuer: str, entries: Sequence[TrailEntry]) -> Iterator[Finding]:
+    """Yield what is wrong with the entries themselves.
+
+    Behind one that is wrong, the next cannot be judged.
     """
     before: str | None = ""
-    for one in entries:
-        if one.document is None:
-            yield Finding(one.key, CHANGED if one.content else REMOVED, one.number)
-        elif before not in (None, one.document.before):
-            yield Finding(one.key, BROKEN, one.number)
-        before = digest(one.content) if one.document else None
-    wanted = {one.key for one in entries}
-    yield from (
-        Finding(entry.key, INSERTED)
-        for entry in store.keys(trail(issuer))
-        if entry.key not in wanted
-    )
+    for entry in entries:
+        if entry.document is None:
+            yield Finding(entry.key, CHANGED if entry.content else REMOVED, entry.number)
+            before = None
+            continue
+        if before not in (None, entry.document.before):
+            yield Finding(entry.key, BROKEN, entry.number)
+        before = digest(entry.content)
+    keys = {entry.key for entry in entries}
+    for stored in store.keys(trail(issuer)):
+        if stored.key not in keys:
+            yield Finding(stored.key, INSERTED)
 
 
-def _judge(
-    key: str,
-    sha256: str,
-    named: Sequence[tuple[int, AuditEntry]],
-    older: Collection[str],
-    entries: Sequence[_Entry],
-) -> Finding | None:
-    """Return what is wrong with a record, by the entries that name it; without any entry nothing
-    was named yet.
-    """
-    if sha256 in [entry.objects[key] for _, entry in named] or (
-        sha256 and (key in older or not entries)
-    ):
+def _judge(key: str, sha256: str, mentions: Sequence[_Mention], is_older: bool) -> Finding | None:
+    """Return what is wrong with a record, by the entries that name it; `sha256` "": it is gone."""
+    if sha256 in [mention.entry.objects[key] for mention in mentions] or (sha256 and is_older):
         return None
-    what = REMOVED if not sha256 else CHANGED if named else INSERTED
-    number, entry = named[0] if named else (0, None)
-    return (
-        Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}")
-        if entry
-        else Finding(key, what)
-    )
+    what = _difference(sha256, is_known=bool(mentions))
+    if not mentions:
+        return Finding(key, what)
+    number, entry = mentions[0]
+    return Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}")
 
 
-def _contents(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Finding]:
+def _difference(sha256: str, *, is_known: bool) -> str:
+    if not sha256:
+        return REMOVED
+    return CHANGED if is_known else INSERTED
+
+
+def _content_findings(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Finding]:
     """Yield chunks, ledger parts and seal records that are not those their manifests name."""
-    for run in run_ids(store, issuer):
-        keys = RunKeys(run)
+    for run in StoredRuns(store, issuer):
         # a changed manifest may name any run and chunks
-        if not any(key.startswith(keys.base) for key in wrong):
-            with suppress(ConflictError):  # a finding already
-                manifest = read_manifest(store, keys)
-                yield from () if manifest is None else _content(store, manifest)
+        if any(key.startswith(run.keys.base) for key in wrong):
+            continue
+        with suppress(ConflictError):  # a finding already
+            if run.manifest is not None:
+                yield from _object_findings(run)
+                yield from _seal_findings(run, run.manifest.chunks)
 
 
-def _content(store: Store, manifest: Manifest) -> Iterator[Finding]:
-    keys = keys_of(manifest.run)
-    gone = {part for part in PARTS if read_purged(store, keys, part) is not None}
-    now = {one.key: one.chunk.sha256 for one in stored_chunks(store, manifest).values()}
-    parts = {keys.ledger + one.name: one.sha256 for one in manifest.ledger}
-    known = {keys.chunks + one.name: one.sha256 for one in manifest.chunks} | now | parts
-    must = ({} if "chunks" in gone else now) | ({} if "ledger" in gone else parts)
-    listed = [entry.key for prefix in (keys.chunks, keys.ledger) for entry in store.keys(prefix)]
-    for key, sha256 in _digests(store, sorted({*listed, *known})).items():
-        if sha256 != known.get(key) and (sha256 or key in must):
-            yield Finding(key, INSERTED if key not in known else CHANGED if sha256 else REMOVED)
-    for first in () if "ledger" in gone else range(0, len(manifest.chunks), GROUP):
-        with suppress(ConflictError):
-            written = SealRecords(store, keys.seals, first // GROUP)
-            if all(
-                written.names(one.name, one.sha256)
-                for one in manifest.chunks[first : first + GROUP]
-            ):
-                continue
-        yield Finding(f"{keys.seals}{first // GROUP:05d}-001.json", CHANGED)
+def _object_findings(run: StoredRun) -> Iterator[Finding]:
+    """Yield the chunks and ledger parts of a committed run that are not those of its manifest."""
+    keys = run.keys
+    manifest = run.committed()
+    purged: set[Part] = {part for part in PARTS if run.purged(part) is not None}
+    chunks = {stored.key: stored.chunk.sha256 for stored in run.sealed_chunks.values()}
+    ledger = {keys.ledger + part.name: part.sha256 for part in manifest.ledger}
+    sealed_first = {keys.chunks + chunk.name: chunk.sha256 for chunk in manifest.chunks}
+    known = sealed_first | chunks | ledger
+    required: set[str] = set()
+    if "chunks" not in purged:
+        required.update(chunks)
+    if "ledger" not in purged:
+        required.update(ledger)
+    entries = chain(run.store.keys(keys.chunks), run.store.keys(keys.ledger))
+    listed = {entry.key for entry in entries}
+    for key, sha256 in digests(run.store, sorted(listed | known.keys())).items():
+        if sha256 != known.get(key) and (sha256 or key in required):
+            yield Finding(key, _difference(sha256, is_known=key in known))
 
 
-def _digests(store: Store, keys: Collection[str]) -> dict[str, str]:
-    """Return the digests of objects by key, "" where there is none."""
-    found = concurrently(
-        lambda key: digest(content) if (content := read_if_stored(store, key)) else "", keys
-    )
-    return dict(zip(keys, found, strict=True))
+def _seal_findings(run: StoredRun, chunks: Sequence[ManifestChunk]) -> Iterator[Finding]:
+    """Yield the groups of chunks whose seal records do not name their ciphertext."""
+    if run.purged_ledger is not None:
+        return
+    for group in range(math.ceil(len(chunks) / GROUP)):
+        members = chunks[group * GROUP : (group + 1) * GROUP]
+        if not _is_recorded(run, group, members):
+            yield Finding(f"{run.keys.seals}{group:05d}-001.json", CHANGED)
 
 
-class HistoryEvent(NamedTuple):
-    """One thing that happened: when (ISO), what, by whom (empty where the object does not say), and
-    its facts.
-    """
-
-    at: str
-    what: str
-    by: str
-    facts: dict[str, Any]
-
-
-def history(store: Store, run: str) -> list[HistoryEvent]:
-    """Return everything that happened to a run, oldest first; UnknownRunError where no run has that
-    id.
-    """
-    keys = keys_of(run)
-    noted = read_events(store, list(store.keys(keys.events)))
-    events = (
-        HistoryEvent(event.pop("at"), event.pop("what"), event.pop("by"), event) for event in noted
-    )
-    found = [*_planned(store, keys), *_claimed(store, keys), *events, *_ended(store, keys)]
-    found += _records(store, keys)
-    if not found:
-        raise UnknownRunError(run=run)
-    return sorted(found, key=lambda one: datetime.fromisoformat(one.at))
-
-
-def _planned(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    if (plan := read_plan(store, keys)) is not None:
-        source = {
-            "extract": plan.source.key,
-            "version": plan.source.version,
-            "sha256": plan.source.sha256,
-        }
-        facts = {
-            **source,
-            "bytes": plan.source.size,
-            "as_of": str(plan.as_of),
-            "settings": plan.settings_sha256,
-        }
-        facts |= {"sealed to": list(plan.recipients)} | (
-            {"reason": plan.reason} if plan.reason else {}
-        )
-        yield HistoryEvent(_written(store, keys.plan), "planned", "", facts)
-
-
-def _claimed(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    """Yield who claimed the run and who gave it back; renewals are left out."""
-    holder = ""  # empty once the claim was given back
-    for claim in read_events(store, list(store.keys(keys.claims))):
-        since, until = (datetime.fromisoformat(claim[name]) for name in ("since", "until"))
-        returned = until <= since
-        if returned or claim["holder"] != holder:
-            name = claim["holder"].partition(IN_PROCESS)[0]
-            yield HistoryEvent(
-                since.isoformat(), "claim given back" if returned else "claimed", name, {}
-            )
-        holder = "" if returned else claim["holder"]
-
-
-def _ended(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    end = read_end(store, keys)
-    if isinstance(end, Abandoned):
-        yield HistoryEvent(end.at.isoformat(), "abandoned", end.by, {"reason": end.reason})
-    elif end is not None:
-        rows = end.counts.model_dump(exclude={"lines"}, exclude_none=True)
-        sha256 = digest(read(store, keys.manifest))
-        facts = {**rows, "chunks": len(end.chunks), "sha256": sha256}
-        yield HistoryEvent(_written(store, keys.manifest), "manifest written", "", facts)
-
-
-def _records(store: Store, keys: RunKeys) -> Iterator[HistoryEvent]:
-    """Yield what was added after the commit: breaks closed, chunks sealed anew, extract dismissed,
-    parts purged.
-    """
-    facts: dict[str, Any]
-    for closing in records(store, keys.closed, Closing):
-        facts = {
-            "break": closing.name,
-            "place": closing.place,
-            "rows": closing.rows,
-            "reason": closing.reason,
-        }
-        yield HistoryEvent(closing.at.isoformat(), f"break {closing.what}", closing.by, facts)
-    for one in records(store, keys.reseals, Reseal):
-        facts = {"chunks": [chunk.name for chunk in one.chunks], "sealed to": list(one.recipients)}
-        yield HistoryEvent(
-            one.at.isoformat(), "sealed anew", one.by, {**facts, "reason": one.reason}
-        )
-    plan = read_plan(store, keys)
-    for decided in dismissals(store, keys.run.issuer, plan.source.sha256) if plan else ():
-        facts = {"extract": decided.key, "reason": decided.reason}
-        yield HistoryEvent(decided.at.isoformat(), f"extract {decided.what}", decided.by, facts)
-    for part in PARTS:
-        gone = read_purged(store, keys, part)
-        if gone is not None:
-            facts = {
-                "objects": sum(gone.objects.values()),
-                "bytes": gone.bytes,
-                "setting": gone.setting,
-            }
-            yield HistoryEvent(gone.at.isoformat(), f"{part} purged", gone.by, facts)
-
-
-def _written(store: Store, key: str) -> str:
-    with store.open(key) as source:
-        return source.entry.modified.isoformat()
+def _is_recorded(run: StoredRun, group: int, chunks: Sequence[ManifestChunk]) -> bool:
+    with suppress(ConflictError):
+        seal_records = SealRecords(run.store, run.keys.seals, group)
+        return all(seal_records.names(chunk.name, chunk.sha256) for chunk in chunks)
+    return False

@@ -8,12 +8,11 @@ from typing import NamedTuple, get_args
 
 from flows.operations.alert_history import open_alerts
 from flows.reports.summary import FIGURES
-from flows.runs import documents
 from flows.runs.chunks import OPEN, Item, State, outboxes
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_manifest, run_ids
-from flows.runs.keys import RunKeys, reconciliation
+from flows.runs.keys import reconciliation
 from flows.runs.store import Store
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import read_facts
 from flows.submissions.extract_states import pending_extracts
 
@@ -60,15 +59,16 @@ def write_metrics(context: IssuerContext) -> str:
 def _gauges(context: IssuerContext) -> list[Gauge]:
     issuer = context.issuer.issuer
     store = context.adapters.store
-    runs = list(documents.run_statuses(store, issuer))
+    runs = StoredRuns(store, issuer)
+    statuses = runs.statuses()
     chunks = list(outboxes(context.adapters, issuer, get_args(State)))
-    fates = {fate: sum(getattr(run, fate) for run in runs) for fate in FIGURES}
-    run_states = Counter(run.state for run in runs)
+    fates = {fate: sum(getattr(status, fate) for status in statuses) for fate in FIGURES}
+    run_states = Counter(status.state for status in statuses)
     chunk_states = Counter(str(item.state) for item in chunks)
     ages = _oldest_chunks(chunks, context.adapters.now())
     alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
     link_hours, in_time = _link_hours(store, issuer)
-    committed, took = _last_run(store, issuer)
+    committed, took = _last_run(runs)
     waiting = len(pending_extracts(context, remember=True))
     gauge = partial(_gauge, issuer)
     return [
@@ -118,14 +118,15 @@ def _link_hours(store: Store, issuer: str) -> tuple[_Values, _Values]:
     return {name: hours[name] for name in ("median", "slowest")}, {"": hours["share"]}
 
 
-def _last_run(store: Store, issuer: str) -> tuple[_Values, _Values]:
+def _last_run(runs: StoredRuns) -> tuple[_Values, _Values]:
     """Return the newest commit's time (epoch), and how many seconds that run took from its plan."""
-    for run in reversed(run_ids(store, issuer)):
-        keys = RunKeys(run)
-        written = {entry.key: entry.modified for entry in store.keys(keys.base, shallow=True)}
-        if keys.manifest not in written or keys.plan not in written:
-            continue
-        if read_manifest(store, keys) is not None:
-            took = written[keys.manifest] - written[keys.plan]
-            return {"": written[keys.manifest].timestamp()}, {"": took.total_seconds()}
+    for run_id in reversed(runs.ids):
+        run = runs.run(run_id)
+        entries = runs.store.keys(run.keys.base, shallow=True)
+        written = {entry.key: entry.modified for entry in entries}
+        planned_at = written.get(run.keys.plan)
+        committed_at = written.get(run.keys.manifest)
+        if planned_at and committed_at and run.manifest is not None:
+            took = committed_at - planned_at
+            return {"": committed_at.timestamp()}, {"": took.total_seconds()}
     return {}, {}

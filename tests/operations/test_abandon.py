@@ -10,7 +10,7 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.operations.alerts import current_alerts
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.remediation import CommittedError, abandon, take_over
 from flows.runs.claim import ClaimedError, claimed
 from flows.runs.context import NoReasonError, overlaid

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.remediation import (
     LastFourError,
     RowSettledError,

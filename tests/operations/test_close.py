@@ -13,7 +13,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.remediation import close_break, reopen_break
 from flows.reports.rebuild import find_breaks, ingest, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.operations.alerts import current_alerts
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, dismiss
 from flows.runs.context import NoReasonError, overlaid

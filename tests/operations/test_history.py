@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.runs.context import record_event
 from flows.runs.documents import UnknownRunError, keys_of
 from schemas.expressions import PUBLISHED

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.operations.alert_history import watch
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import plan_purge, purge
 from flows.operations.remediation import abandon

@@ -15,7 +15,7 @@ import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.adapters.local import LocalStore
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.reseal import Resealed, RowsDifferError, reseal
 from flows.resend.corrections import correction_template
 from flows.resend.resubmission import Request, resubmit

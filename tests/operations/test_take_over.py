@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from flows.adapters.local import LocalStore
 from flows.cli.main import main
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.remediation import take_over
 from flows.runs.claim import ClaimedError, Lease, LeaseLostError, claimed
 from flows.runs.context import overlaid

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
 from flows.partner_api.single_links import CardTakenError, link_row, link_typed

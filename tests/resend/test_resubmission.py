@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.reports.rebuild import rebuild
 from flows.reports.summary import OUT_OF_BALANCE
 from flows.resend.resubmission import (

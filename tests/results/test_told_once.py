@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.audit import history
+from flows.operations.history import history
 from flows.operations.remediation import close_break
 from flows.results.intake import MarkSpoiledError
 from flows.runs.keys import ingested

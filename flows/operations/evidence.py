@@ -1,0 +1,79 @@
+"""The evidence of one run as files, in a zip: what was done to it, by whom, in which order."""
+
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from flows.operations.audit import digests, trail_entries
+from flows.runs.chains import record_keys, records
+from flows.runs.context import IssuerContext
+from flows.runs.identity import digest
+from flows.runs.keys import approvals, dismissed, extracts, purged
+from flows.runs.store import Store, read
+from flows.runs.stored_run import StoredRun
+from schemas.records import Approval
+
+REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
+
+
+def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
+    """Return the files that prove what happened to a run, by name; UnknownRunError.
+
+    They are its records, requests and reports, and the trail. Nothing in them names a cardholder, a
+    card or a link; chunks, ledger, lists and links are there by digest only.
+    """
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    stored_run = StoredRun.by_id(store, run)
+    keys = [*_record_keys(context, stored_run), *_report_keys(stored_run)]
+    files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
+    files["objects.sha256"] = _object_digests(stored_run)
+    files["trail.jsonl"] = b"".join(entry.content for entry in trail_entries(store, issuer))
+    return files
+
+
+def bundle(files: Mapping[str, bytes]) -> bytes:
+    """Return files as a zip, with their digests in SHA256SUMS."""
+    sums = "".join(f"{digest(content)}  {name}\n" for name, content in sorted(files.items()))
+    out = BytesIO()
+    with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+        for name, content in sorted({**files, "SHA256SUMS": sums.encode()}.items()):
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
+    """Return the keys of a run's records, and of what was decided about its extract."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    source = run.planned().source
+    subjects = (run.id, source.key.removeprefix(extracts(issuer)))
+    prefixes = (
+        run.keys.base,
+        f"{purged(issuer)}{run.id}/",
+        f"{dismissed(issuer)}{source.sha256}/",
+        *_request_prefixes(store, issuer, subjects),
+    )
+    return [key for key in record_keys(store, issuer) if key.startswith(prefixes)]
+
+
+def _request_prefixes(store: Store, issuer: str, subjects: Iterable[str]) -> list[str]:
+    """Return the chains of requests to a second person whose command names one of these."""
+    prefixes = []
+    for chain in store.keys(approvals(issuer), shallow=True):
+        request = next(records(store, chain.key, Approval), None)
+        if request is not None and any(subject in request.line for subject in subjects):
+            prefixes.append(chain.key)
+    return prefixes
+
+
+def _report_keys(run: StoredRun) -> list[str]:
+    entries = run.store.keys(run.keys.report(""))
+    return [entry.key for entry in entries if entry.key.endswith(REPORTS)]
+
+
+def _object_digests(run: StoredRun) -> bytes:
+    """Return a line with digest and key for each object of a run."""
+    keys = [entry.key for entry in run.store.keys(run.keys.base)]
+    by_key = digests(run.store, keys)
+    return "".join(f"{sha256}  {key}\n" for key, sha256 in by_key.items()).encode()
