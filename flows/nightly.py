@@ -18,7 +18,7 @@ from flows.commands.submit import submit as submit_verb
 from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
 from flows.forms import IssuerName, ended, failing, here, keep, passing, show, to_do
-from flows.runs.identity import day_off, local_day
+from flows.runs.business_date import day_off, local_day
 from flows.submissions.extract_states import pending_extracts
 from flows.wiring import config_folder, wire
 

@@ -27,7 +27,8 @@ from flows.redaction import redact
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
-    from flows.runs.context import Adapters, IssuerContext
+    from flows.runs.adapters import Adapters
+    from flows.runs.context import IssuerContext
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from schemas.issuer import Issuer
@@ -153,7 +154,7 @@ def wire(
     memory.
     """
     from flows.runs.context import IssuerContext, overlaid
-    from flows.runs.identity import default_header, header_from_template
+    from flows.runs.header import default_header, header_from_template
 
     issuer = issuer or load_issuer(folder, name)
     header = default_header()
@@ -178,9 +179,9 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     """Return what every step shares: the store, the clock, the actor, the probe; begins the
     process.
     """
-    from flows.runs.chains import audited
-    from flows.runs.context import Adapters
-    from flows.runs.store import race
+    from flows.runs.adapters import Adapters
+    from flows.runs.audit_trail import audited
+    from flows.runs.probe import race
 
     begin_process()  # here, because every flow calls this
     connections = PUBLISHERS // 2 if urlsplit(issuer.root).scheme == "s3" else LOCAL_CONNECTIONS

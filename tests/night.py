@@ -22,11 +22,12 @@ from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
 from flows.adapters.local import LocalStore
 from flows.partner_api.funnel import run_funnel
 from flows.reports.rebuild import Ingested, ingest
+from flows.runs.adapters import Adapters
 from flows.runs.chunks import stored_chunks
-from flows.runs.context import Adapters, IssuerContext
-from flows.runs.documents import keys_of, read_ledger, read_manifest
-from flows.runs.identity import default_header
-from flows.runs.keys import commits, extracts, results
+from flows.runs.context import IssuerContext
+from flows.runs.documents import read_ledger, read_manifest
+from flows.runs.header import default_header
+from flows.runs.keys import commits, extracts, keys_of, results
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from flows.simulator.answer import Answered, Habits, answer_store

@@ -17,8 +17,8 @@ import httpx
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.partner_api.client import ServiceClient, open_client
 from flows.partner_api.transport import Credentials
-from flows.runs.documents import keys_of
-from flows.runs.store import Retry
+from flows.runs.keys import keys_of
+from flows.runs.retry import Retry
 from tests import keys
 from tests.night import NOON, Bench, local_bench
 from tests.service import RunningService, running_service

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import keys_of
-from flows.runs.keys import reconciliation
+from flows.runs.keys import keys_of, reconciliation
 from tests.twelve import Story, live
 
 FOLDER = Path(__file__).parent.parent / "deploy" / "screenshots"

@@ -22,7 +22,7 @@ import boto3
 from botocore.config import Config
 
 from flows.adapters.s3 import S3Store
-from flows.runs.store import Retry
+from flows.runs.retry import Retry
 from tests.leftovers import ended, with_its_parent
 
 _MAKING = Lock()

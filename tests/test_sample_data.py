@@ -18,8 +18,8 @@ from flows.extracts import grammar
 from flows.reports.rebuild import ingest
 from flows.reports.summary import OUT_OF_BALANCE
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, read_ledger
-from flows.runs.keys import results
+from flows.runs.documents import read_ledger
+from flows.runs.keys import keys_of, results
 from flows.runs.store import read
 from flows.simulator.portal import Portal
 from flows.simulator.portal_key import PortalKey

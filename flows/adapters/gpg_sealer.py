@@ -23,17 +23,8 @@ import gnupg
 from flows.adapters.gpg import PATIENCE, Keyring
 from flows.errors import BugError, LimitError, OperatorError
 from flows.runs import sealing
-from flows.runs.sealing import (
-    Compression,
-    Plain,
-    Sealed,
-    Sealer,
-    Warned,
-    blocks,
-    content,
-    inspect,
-    keys_in,
-)
+from flows.runs.openpgp import Compression, blocks, content, inspect, keys_in
+from flows.runs.sealing import Plain, Sealed, Sealer, Warned
 from schemas.expressions import PUBLISHED
 
 WARN_DAYS: Final = 30

@@ -20,7 +20,8 @@ from typing import TypeVar
 from flows.errors import CardlinkError
 from flows.runs import store
 from flows.runs.keys import FOLDER_TIME, TEMPORARY, checked, checked_prefix, shown
-from flows.runs.store import Entry, ObjectMissingError, Retry, StoreBusyError, StoreRefusedError
+from flows.runs.retry import Retry
+from flows.runs.store import Entry, ObjectMissingError, StoreBusyError, StoreRefusedError
 
 T = TypeVar("T")
 

@@ -24,7 +24,8 @@ from flows.errors import CardlinkError
 from flows.redaction import redact
 from flows.runs import store
 from flows.runs.keys import DROPPED, FOLDER_TIME, LASTING, checked, checked_prefix
-from flows.runs.store import Entry, ObjectChangedError, Retry, StoreBusyError, StoreRefusedError
+from flows.runs.retry import Retry
+from flows.runs.store import Entry, ObjectChangedError, StoreBusyError, StoreRefusedError
 from schemas.settings import StoreSettings
 
 PART = 8 * 2**20  # bytes; S3 takes up to 10,000 parts of at least 5 MiB: enough for 78 GiB

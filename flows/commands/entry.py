@@ -37,7 +37,7 @@ from flows.wiring import acting, actors, person, wire
 with on_first_use():
     from flows.operations import four_eyes
     from flows.runs import context as contexts
-    from flows.runs import documents, identity, keys
+    from flows.runs import identity, keys
     from flows.submissions import build
     from schemas import settings
 
@@ -84,7 +84,7 @@ class Context(NamedTuple):
         """Return the context of a run's issuer, as `wire` does; UnknownRunError if the text is no
         run id.
         """
-        return wire(self.folder, documents.keys_of(run).run.issuer, dry_run=dry_run)
+        return wire(self.folder, keys.keys_of(run).run.issuer, dry_run=dry_run)
 
     def each(
         self, issuer: str, act: Callable[[str], list[T]]

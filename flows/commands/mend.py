@@ -22,7 +22,7 @@ with on_first_use():
     from flows.operations import remediation
     from flows.operations import reseal as reseals
     from flows.runs import context as contexts
-    from flows.runs import documents
+    from flows.runs import keys as stored_keys
 
 MEND = Form("mend", "mend: {verb} {run}", picks="verb")
 ONE_FILE = "it names a row of a result file, which the operator has open"
@@ -126,7 +126,7 @@ def attribute(
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     run, _, number = to.rpartition(":")
-    place = (str(documents.keys_of(run).run), int(number) if number.isdecimal() else 0)
+    place = (str(stored_keys.keys_of(run).run), int(number) if number.isdecimal() else 0)
     done = remediation.attribute_row(issuer_context, result, row, place, reason, last_4_confirmed)
     state = (
         f", but still a break: {done.row['trouble']}"

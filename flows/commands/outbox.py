@@ -20,6 +20,7 @@ from flows.wiring import edges, now
 with on_first_use():
     from flows.reports import lists, summary
     from flows.runs import chunks as sealed
+    from flows.runs import outbox
 
 OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action")
 DONE: dict[sealed.Move, str] = {
@@ -43,7 +44,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         run: Only this run's chunks, those with a result too.
     """
     adapters, moment = edges(load_issuer(context.folder, issuer), context.folder), now()
-    found = sealed.outbox(adapters, run) if run else list(sealed.outboxes(adapters, issuer))
+    found = outbox.outbox(adapters, run) if run else list(outbox.outboxes(adapters, issuer))
     facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
     waiting = [item for item in found if item.state == "waiting"]
     title = f"{issuer}: {len(waiting):,} chunks to upload, {len(found):,} without a result"
@@ -92,13 +93,13 @@ def fetch(
         part.replace(to / name)
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
-    done = sealed.fetch(context.context_of(run).adapters, run, write, chunks)
+    done = outbox.fetch(context.context_of(run).adapters, run, write, chunks)
     facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done]}
     if not done:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
     lines = [
         f"{len(done):,} chunks copied to {to}",
-        f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {sealed.SUMS})",
+        f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
     return Result(facts, lines, " ".join(["cardlink outbox uploaded", run, *map(str, chunks)]))
@@ -144,7 +145,7 @@ def _move(
     """Record what was done with chunks of a run, or show what would be recorded."""
     issuer_context = context.context_of(run, dry_run=dry_run)
     issuer = issuer_context.issuer.issuer
-    done = sealed.move(issuer_context.adapters, run, what, chunks, reason)
+    done = outbox.move(issuer_context.adapters, run, what, chunks, reason)
     moved = [_facts(item) for item in done]
     title = f"{run}: {'dry run, what would be' if dry_run else 'what was'} recorded"
     table = artifact(

@@ -34,7 +34,8 @@ with on_first_use():
     from flows.resend import backfill as backfills
     from flows.resend import corrections as templates
     from flows.resend import renewal, resubmission, selection
-    from flows.runs import documents, keys
+    from flows.runs import frames as stored_frames
+    from flows.runs import keys
     from flows.submissions import submit as submissions
     from schemas import corrections as tables
 
@@ -142,7 +143,7 @@ def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Re
     issuer_context = context.context_of(run)
     issuer = issuer_context.issuer
     frames = list(templates.correction_template(issuer_context, run))
-    pieces = documents.csv_pieces(frames, tables.Template.dtypes())
+    pieces = stored_frames.csv_pieces(frames, tables.Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
     lines = sum(frame.height for frame in frames)

@@ -19,8 +19,9 @@ with on_first_use():
     from flows.operations import history as run_history
     from flows.reports import across, cardholder, page, rebuild
     from flows.reports import summary as summaries
+    from flows.runs import business_date, documents, keys, run_status
     from flows.runs import context as contexts
-    from flows.runs import documents, identity, keys
+    from flows.runs import keys as run_keys
     from flows.submissions import extract_states, plan
     from schemas import ledger
 
@@ -104,7 +105,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
     run, verdict, place = (
         summary["run"],
         summary["verdict"],
-        documents.keys_of(summary["run"]).report,
+        run_keys.keys_of(summary["run"]).report,
     )
     equations = []
     for line in summary["balance"]:
@@ -118,7 +119,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
             ]
         )
     shown: list[str | Table | Link] = [
-        f"{run}: {documents.headline(verdict, summary['rows']['awaiting'])}",
+        f"{run}: {run_status.headline(verdict, summary['rows']['awaiting'])}",
         "",
         Table(("rows", "count"), list(summary["rows"].items())),
         "",
@@ -337,7 +338,7 @@ def status(context: Context, issuer: str = "") -> Result:
         issuer: Only this issuer's runs (default: those of all that are configured).
     """
 
-    def of_one(name: str) -> list[documents.RunStatus]:
+    def of_one(name: str) -> list[run_status.RunStatus]:
         return list(
             documents.run_statuses(
                 open_store(load_issuer(context.folder, name), context.folder), name
@@ -345,7 +346,7 @@ def status(context: Context, issuer: str = "") -> Result:
         )
 
     found, unread = context.each(issuer, of_one)
-    table = Table(documents.RunStatus._fields, found)
+    table = Table(run_status.RunStatus._fields, found)
     return Result(
         {"runs": [one._asdict() for one in found]}, [table if found else "no runs yet"]
     ).beside(unread)
@@ -383,7 +384,7 @@ def _extracts(context: contexts.IssuerContext) -> list[dict[str, Any]]:
     for one in extract_states.extract_states(context):
         tried = one.run and (one.state in extract_states.WAITING or one.entry is None)
         refused = (
-            documents.refusal(context.adapters.store, documents.keys_of(one.run)) if tried else None
+            documents.refusal(context.adapters.store, run_keys.keys_of(one.run)) if tried else None
         )
         why = [f"refused: {refused.sentence}"] if refused else []
         why += (
@@ -422,7 +423,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
             (
                 found,
                 cardholder.card_statuses(
-                    found.attempts, identity.local_day(now(), settings.time_zone)
+                    found.attempts, business_date.local_day(now(), settings.time_zone)
                 ),
             )
         ]

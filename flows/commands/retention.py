@@ -19,7 +19,7 @@ with on_first_use():
     from flows.operations import evidence as proof_files
     from flows.operations import history as run_history
     from flows.operations import purge as operation
-    from flows.runs import documents, keys
+    from flows.runs import keys
     from schemas import records
 
 PURGE = Form("purge", "purge {issuer}", needs=("issuer",), retries=(10, 60), actor="optional")
@@ -174,7 +174,10 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """Write the evidence of RUN as one zip with a page to read: records, who did what, keys, gates,
     reports, policy.
     """
-    issuer_context, place = wire(context.folder, issuer), documents.keys_of(run).report("audit.zip")
+    issuer_context, place = (
+        wire(context.folder, issuer),
+        keys.keys_of(run).report("audit.zip"),
+    )
     store = issuer_context.adapters.store
     files, proof, found = (
         proof_files.evidence(issuer_context, run),

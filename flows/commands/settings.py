@@ -24,8 +24,8 @@ with on_first_use():
     from flows.extracts import errors, guess
     from flows.reports import lists
     from flows.runs import context as contexts
-    from flows.runs import documents
-    from flows.runs import store as stores
+    from flows.runs import frames as stored_frames
+    from flows.runs import probe
     from flows.submissions import rows, submit
     from schemas import mapping, portal, reference
     from schemas import tables as reports
@@ -255,7 +255,7 @@ def check(
     with _part(found, "own key"), wired.opener() as opener:
         found += [Finding("own key", "it can open what is PGP-encrypted to us")] if opener else []
     with _part(found, "store"):
-        stores.race(wired.adapters.store, f"{issuer}/probe/")
+        probe.race(wired.adapters.store, f"{issuer}/probe/")
         found.append(Finding("store", f"{root}: of concurrent writes to a key, only one succeeds"))
     warnings += kept_from_others(wired.issuer, context.folder)
     of_rows = (
@@ -348,7 +348,7 @@ def _write(path: Path, inspection: rows.Inspection) -> Finding:
     frames = [lists.unsent(*one) for one in inspection.unsent]
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.writelines(documents.csv_pieces(frames, reports.Refusals.dtypes()))
+            out.writelines(stored_frames.csv_pieces(frames, reports.Refusals.dtypes()))
     except OSError as error:
         return Finding(
             "rejects", f"{path} cannot be written: {error.strerror}", type(error).__name__, 2

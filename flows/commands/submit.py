@@ -18,7 +18,8 @@ from schemas.actions import Gate
 with on_first_use():
     from flows.reports import lists
     from flows.runs import context as contexts
-    from flows.runs import documents, prior_state
+    from flows.runs import keys as run_keys
+    from flows.runs import prior_state
     from flows.submissions import extract_states, plan
     from flows.submissions import submit as step
     from schemas import manifest, reasons
@@ -149,7 +150,7 @@ def submitted(
     next.
     """
     root, run, counts = context.issuer.root, done.manifest.run, done.manifest.counts
-    keys = documents.keys_of(run)
+    keys = run_keys.keys_of(run)
     why, title = (
         lists.reason_rows(done.manifest.reasons),
         f"To upload next, from {root}/{keys.chunks}",

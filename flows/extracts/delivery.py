@@ -15,9 +15,9 @@ from flows.errors import ExtractError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
 from flows.extracts.errors import TruncatedError
 from flows.redaction import redact
+from flows.runs.business_date import date_in_name, local_day
 from flows.runs.context import IssuerContext
-from flows.runs.identity import date_in_name, local_day
-from flows.runs.sealing import is_cut_off, looks_like_message
+from flows.runs.openpgp import is_cut_off, looks_like_message
 from flows.runs.store import Entry, ObjectChangedError, Screened, Store, VerdictAwaitedError
 from schemas.issuer import SourceSettings
 from schemas.manifest import SourceIdentity

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from flows.operations.alerts import Alert, Failure, current_alerts
 from flows.runs.context import IssuerContext
-from flows.runs.identity import facts_as_stored
 from flows.runs.store import Store
-from flows.runs.versions import read_facts
+from flows.runs.versions import facts_as_stored, read_facts
 
 _STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<ending>json|told)$")
 

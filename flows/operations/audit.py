@@ -8,14 +8,15 @@ from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import CardlinkError
-from flows.runs.chains import ENTRY, RECORDS, AuditTrail, entry_key, record_keys
+from flows.runs.audit_trail import ENTRY, RECORDS, AuditTrail, entry_key, record_keys
 from flows.runs.context import IssuerContext
-from flows.runs.documents import NotFoundError
+from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import trail
-from flows.runs.store import ConflictError, Store, concurrently, read_if_stored
+from flows.runs.store import ConflictError, Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import concurrently
 from flows.runs.versions import parsed
 from flows.submissions.seal_records import GROUP, SealRecords
 from schemas.manifest import ManifestChunk

@@ -17,20 +17,19 @@ import polars as pl
 from flows.errors import TryAgainError
 from flows.redaction import redact
 from flows.reports.lists import link_files
-from flows.runs.attempts import LIFE, is_current, prompted_links
-from flows.runs.chains import add_next, commits_since, last_record
+from flows.runs.attempts import LIFE, is_current
+from flows.runs.business_date import local_day
+from flows.runs.chains import add_next, last_record
+from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    NotFoundError,
-    keys_of,
-    read_document,
-    read_rows,
-    read_summary,
-    with_ledger,
-)
-from flows.runs.identity import canonical, digest, local_day
-from flows.runs.keys import deliveries, link
-from flows.runs.store import Store, concurrently, read_if_stored
+from flows.runs.documents import read_rows, read_summary, with_ledger
+from flows.runs.errors import NotFoundError
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import deliveries, keys_of, link
+from flows.runs.single_links import prompted_links
+from flows.runs.store import Store, read_if_stored
+from flows.runs.threads import concurrently
+from flows.runs.versions import read_document
 from schemas.ledger import LINKED
 from schemas.manifest import Manifest
 from schemas.records import Confirmed, Delivery

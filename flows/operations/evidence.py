@@ -5,7 +5,8 @@ from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from flows.operations.audit import digests, trail_entries
-from flows.runs.chains import record_keys, records
+from flows.runs.audit_trail import record_keys
+from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import digest
 from flows.runs.keys import approvals, dismissed, extracts, purged

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from flows.runs.chains import records
 from flows.runs.claim import IN_PROCESS
-from flows.runs.documents import UnknownRunError
+from flows.runs.errors import UnknownRunError
 from flows.runs.identity import digest
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun

@@ -8,9 +8,10 @@ from typing import NamedTuple, get_args
 
 from flows.operations.alert_history import open_alerts
 from flows.reports.summary import FIGURES
-from flows.runs.chunks import OPEN, Item, State, outboxes
+from flows.runs.chunks import OPEN, Item, State
 from flows.runs.context import IssuerContext
 from flows.runs.keys import reconciliation
+from flows.runs.outbox import outboxes
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import read_facts

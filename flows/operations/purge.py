@@ -20,31 +20,29 @@ from flows.redaction import redact
 from flows.results.attribution import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs import documents
-from flows.runs.attempts import ANSWER, answer_key
-from flows.runs.chunks import Item, closed_breaks, outbox
+from flows.runs.chunks import Item
 from flows.runs.claim import OLD, ClaimedError, held
+from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, read_end, read_summary
+from flows.runs.documents import read_end, read_summary
+from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
 from flows.runs.keys import (
     DROPPED,
     RunId,
     RunKeys,
     deliveries,
+    keys_of,
     probes,
     prompted_prefix,
     purged,
     runs,
 )
-from flows.runs.store import (
-    Cleaner,
-    ConflictError,
-    Entry,
-    Store,
-    StoreDeniedError,
-    concurrently,
-    read,
-)
+from flows.runs.outbox import outbox
+from flows.runs.run_status import RunStatus
+from flows.runs.single_links import ANSWER, answer_key
+from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError, read
+from flows.runs.threads import concurrently
 from flows.runs.versions import read_events
 from schemas.breaks import Break
 from schemas.manifest import Manifest
@@ -320,7 +318,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         try:
             if lot.abandons:
                 abandon(context.adapters, lot.record.run, f"never committed, {lot.record.setting}")
-        except documents.AbandonedError:  # with its other part
+        except AbandonedError:  # with its other part
             pass
         except (ClaimedError, CommittedError):  # it was resumed just now, so it stays
             continue
@@ -427,7 +425,7 @@ def _record(
     status = documents.run_status(context.adapters.store, keys.run)
     reported = read_summary(context.adapters.store, keys) is not None or state.end != "committed"
     folders = Counter(entry.key.removeprefix(keys.base).rpartition("/")[0] or "." for entry in mine)
-    rows = {name: getattr(status, name) for name in documents.RunStatus._fields[2:-1]}
+    rows = {name: getattr(status, name) for name in RunStatus._fields[2:-1]}
     name, _ = setting(part, context.issuer.retention, state.end)
     return Purged(
         run=str(keys.run), part=part, at=context.adapters.now(), by=redact(context.adapters.actor), since=state.since,

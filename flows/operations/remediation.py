@@ -23,15 +23,19 @@ from flows.results.attribution import chain_of, decisions
 from flows.results.intake import ResultObject, examine
 from flows.results.read import ResultRows
 from flows.runs import documents
+from flows.runs.adapters import Adapters
 from flows.runs.chains import add_record
-from flows.runs.chunks import chunk_of, closed_breaks, outbox, place_of, select_chunks
 from flows.runs.claim import ClaimHolder, claimed, end, held
-from flows.runs.context import Adapters, IssuerContext, record_event
-from flows.runs.documents import NoSuchRowError, NotFoundError, keys_of
+from flows.runs.closings import chunk_of, closed_breaks, place_of
+from flows.runs.context import IssuerContext
+from flows.runs.errors import NoSuchRowError, NotFoundError
+from flows.runs.events import record_event
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, dismissed, results
+from flows.runs.keys import RunKeys, dismissed, keys_of, results
+from flows.runs.outbox import outbox, select_chunks
 from flows.runs.outcomes import Attributed, StoredOutcomes
-from flows.runs.store import ObjectMissingError, Store, concurrently
+from flows.runs.store import ObjectMissingError, Store
+from flows.runs.threads import concurrently
 from flows.submissions.extract_states import extract_states
 from flows.submissions.plan import dismissal, dismissals, find_extract, identify
 from schemas import breaks, ledger

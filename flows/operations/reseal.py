@@ -19,14 +19,18 @@ from flows.extracts.delivery import open_extract
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selection import reopen_source
 from flows.runs.chains import add_next, records
-from flows.runs.chunks import Item, State, outbox, select_chunks, stored_chunks
+from flows.runs.chunks import Item, State, stored_chunks
 from flows.runs.claim import Lease, LeaseLostError, claimed
-from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import committed, keys_of, planned, read_ledger
+from flows.runs.context import IssuerContext
+from flows.runs.documents import committed, planned, read_ledger
+from flows.runs.events import record_event
 from flows.runs.identity import differences, digest, row_settings
+from flows.runs.keys import keys_of
+from flows.runs.outbox import outbox, select_chunks
 from flows.runs.prior_state import check_values
 from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Cleaner, Store, concurrently, write_once
+from flows.runs.store import Cleaner, Store, write_once
+from flows.runs.threads import concurrently
 from flows.runs.versions import refuse_newer
 from flows.submissions.build import Scan
 from flows.submissions.chunk_csv import write_chunk

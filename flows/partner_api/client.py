@@ -34,7 +34,7 @@ from flows.partner_api.transport import (
     Session,
     connect,
 )
-from flows.runs.store import Retry
+from flows.runs.retry import Retry
 from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
 from schemas.partner_api.service import (

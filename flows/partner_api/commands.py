@@ -21,11 +21,11 @@ from flows.redaction import hiding
 from flows.wiring import begin_process, secret, wire
 
 with on_first_use():
-    from flows.runs import store as stored
+    from flows.runs import retry as retries
 
 if TYPE_CHECKING:
     from flows.partner_api.client import ServiceClient
-    from flows.runs.attempts import SingleLink
+    from flows.runs.single_links import SingleLink
     from schemas.issuer import Issuer as IssuerSettings
 
 # exit code if the partner created no link, or a job ended without its card placed
@@ -74,7 +74,7 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     missing = [names[name] for name, value in secrets.items() if not value]
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
-    retry = stored.Retry(attempts=settings.tries)
+    retry = retries.Retry(attempts=settings.tries)
     with (
         hiding(secrets["app_key"], secrets["password"]),
         open_client(settings, Credentials(**secrets), retry) as client,
@@ -107,7 +107,7 @@ def link(
     """
     from flows.partner_api.single_links import link_row, link_typed
     from flows.partner_api.terminal import supplied, typed_fields
-    from flows.runs.documents import keys_of
+    from flows.runs.keys import keys_of
 
     if prompt is (row is not None):
         raise OneWayError
@@ -195,7 +195,7 @@ def placements(
         again: Query also the links that were queried recently.
     """
     from flows.partner_api.follow_links import follow_links
-    from flows.runs.documents import keys_of
+    from flows.runs.keys import keys_of
     from flows.runs.keys import placements as where
 
     if run and keys_of(run).run.issuer != issuer:

@@ -36,20 +36,15 @@ from flows.partner_api.service import (
 )
 from flows.partner_api.transactions import ingest_transactions
 from flows.reports.rebuild import rebuild
-from flows.runs.attempts import is_current, single_links
+from flows.runs.attempts import is_current
+from flows.runs.business_date import local_day
 from flows.runs.claim import claimed
 from flows.runs.context import IssuerContext
-from flows.runs.documents import (
-    committed,
-    keys_of,
-    manifests,
-    read_summary,
-    refuse_purged,
-    without_ledger,
-    write_parquet,
-)
-from flows.runs.identity import canonical, digest, local_day
-from flows.runs.keys import RunKeys, placements
+from flows.runs.documents import committed, manifests, read_summary, refuse_purged, without_ledger
+from flows.runs.frames import write_parquet
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import RunKeys, keys_of, placements
+from flows.runs.single_links import single_links
 from flows.runs.store import Store, read
 from schemas.manifest import LedgerPart, Manifest
 from schemas.partner_api.link_placements import Placements, dtypes

@@ -13,9 +13,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.runs.attempts import LINK as LINK_ROW
-from flows.runs.documents import keys_of, read_ledger, read_rows
-from flows.runs.keys import RunKeys, placements
+from flows.runs.documents import read_ledger, read_rows
+from flows.runs.keys import RunKeys, keys_of, placements
+from flows.runs.single_links import LINK as LINK_ROW
 from flows.runs.store import ObjectMissingError, Store, read
 from schemas import ledger
 from schemas.ledger import LINKED

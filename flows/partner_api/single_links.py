@@ -32,11 +32,14 @@ from flows.resend.selection import reopen_source
 from flows.results.attribution import allowed
 from flows.results.lineage import newest_first
 from flows.results.read import day_in
-from flows.runs.attempts import SingleLink, answer_key, singles
-from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import NoSuchRowError, committed, keys_of, read_ledger, refuse_purged
-from flows.runs.identity import canonical, local_day
-from flows.runs.keys import RunKeys, prompted_prefix
+from flows.runs.business_date import local_day
+from flows.runs.context import IssuerContext
+from flows.runs.documents import committed, read_ledger, refuse_purged
+from flows.runs.errors import NoSuchRowError
+from flows.runs.events import record_event
+from flows.runs.identity import canonical
+from flows.runs.keys import RunKeys, keys_of, prompted_prefix
+from flows.runs.single_links import SingleLink, answer_key, singles
 from flows.submissions.build import Scan
 from flows.submissions.gates import WrongCardsError
 from flows.submissions.rows import PICK, RowScope, SelectedRows

@@ -25,10 +25,10 @@ from flows.results.attribution import SHOWN
 from flows.results.masking import printable, storable
 from flows.results.opening import DAMAGE, EMPTY, LIMIT, NOT_A_RESULT, TOO_LARGE, text_of
 from flows.results.read import DELIMITERS, HEAD, day_in
-from flows.runs.attempts import prompted_singles
-from flows.runs.documents import keys_of, read_rows, read_summary
+from flows.runs.documents import read_rows, read_summary
 from flows.runs.identity import digest
-from flows.runs.keys import placements, transactions
+from flows.runs.keys import keys_of, placements, transactions
+from flows.runs.single_links import prompted_singles
 from flows.runs.store import Entry, Store, read
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, found
 from schemas.ledger import LINKED

@@ -23,7 +23,7 @@ from flows.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
-from flows.runs.store import Retry
+from flows.runs.retry import Retry
 from schemas.partner_api.service import LOOPBACK, ServiceSettings
 
 LONGEST_HOLD = 60.0  # seconds; the longest wait the service can impose at a time

@@ -21,13 +21,16 @@ from flows.reports.workbook import across_workbook
 from flows.results.intake import parted, read_waiting
 from flows.results.lineage import CANCELLED, Cardholders, run_rows
 from flows.runs import documents
-from flows.runs.attempts import LIFE, active_twice, prompted_links
-from flows.runs.chains import commits_since, last_record
-from flows.runs.chunks import chunk_of, chunk_states
+from flows.runs.attempts import LIFE, active_twice
+from flows.runs.chains import last_record
+from flows.runs.chunks import chunk_states
+from flows.runs.closings import chunk_of
+from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of
+from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, deliveries, placements, reconciliation
+from flows.runs.keys import RunKeys, deliveries, keys_of, placements, reconciliation
+from flows.runs.single_links import prompted_links
 from flows.runs.store import Store, read
 from flows.runs.versions import read_facts
 from schemas import tables as reports
@@ -380,7 +383,7 @@ def reconcile_runs(
     folder = reconciliation(issuer.issuer)
     tables = {"worklist": work, "unlinked": cards, "active-twice": twice}
     for name, one in tables.items():
-        store.replace(f"{folder}{name}.csv", documents.csv_pieces([one], one.columns))
+        store.replace(f"{folder}{name}.csv", csv_pieces([one], one.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
     store.replace(f"{folder}report.html", [page.across_page(facts).encode()])
     store.replace(f"{folder}report.xlsx", [across_workbook(tables)])

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.runs.attempts import prompted_singles, singles
-from flows.runs.chunks import outbox
-from flows.runs.context import Adapters
+from flows.runs.adapters import Adapters
 from flows.runs.documents import read_ledger, read_manifest, read_rows, run_ids, without_ledger
 from flows.runs.keys import RunId, RunKeys
+from flows.runs.outbox import outbox
 from flows.runs.outcomes import DECISION
-from flows.runs.store import ObjectMissingError, Store, concurrently
+from flows.runs.single_links import prompted_singles, singles
+from flows.runs.store import ObjectMissingError, Store
+from flows.runs.threads import concurrently
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.breaks import KINDS

@@ -13,8 +13,9 @@ import polars as pl
 from flows.reports.cardholder import waits
 from flows.results.lineage import CARD_HASHES
 from flows.runs.chunks import Item
-from flows.runs.documents import csv_pieces, keys_of, read_ledger
-from flows.runs.keys import RunKeys
+from flows.runs.documents import read_ledger
+from flows.runs.frames import csv_pieces
+from flows.runs.keys import RunKeys, keys_of
 from flows.runs.prior_state import SEEN, seen_rows
 from flows.runs.store import Store
 from schemas import ledger

@@ -28,7 +28,7 @@ from flows.reports.summary import (
     UNSETTLED,
     WAITING,
 )
-from flows.runs.documents import headline
+from flows.runs.run_status import headline
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
 

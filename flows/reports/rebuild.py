@@ -27,17 +27,21 @@ from flows.results.lineage import attempts_after, newest_first
 from flows.results.opening import AWAITED, may_pass
 from flows.results.reconcile import reconcile, with_single_links
 from flows.runs import documents
-from flows.runs.attempts import single_links
-from flows.runs.chunks import Item, as_it_lies, chunk_states, closed_breaks, outbox
+from flows.runs.business_date import local_day
+from flows.runs.chunks import Item, as_it_lies, chunk_states
 from flows.runs.claim import clean_up
+from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
-from flows.runs.documents import committed, keys_of, read_summary, without_ledger
-from flows.runs.identity import facts_as_stored, local_day
-from flows.runs.keys import RunKeys, ingested, results
+from flows.runs.documents import committed, read_summary, without_ledger
+from flows.runs.frames import csv_pieces, write_parquet
+from flows.runs.keys import RunKeys, ingested, keys_of, results
+from flows.runs.outbox import outbox
 from flows.runs.outcomes import StoredOutcomes
 from flows.runs.prior_state import CHECKS
-from flows.runs.store import ConflictError, Entry, Store, concurrently, prefetch
-from flows.runs.versions import NewerDocumentError, written_in
+from flows.runs.single_links import single_links
+from flows.runs.store import ConflictError, Entry, Store
+from flows.runs.threads import concurrently, prefetch
+from flows.runs.versions import NewerDocumentError, facts_as_stored, written_in
 from schemas import ledger
 from schemas import tables as reports
 from schemas.breaks import Break
@@ -178,10 +182,10 @@ def _kept(
     yield its links.
     """
     for part, rows, tallies in parts:
-        documents.write_parquet(store, documents.rows_key(keys, part), rows)
+        write_parquet(store, documents.rows_key(keys, part), rows)
         counted += tallies
         links = tables.verified_links(rows)
-        documents.write_parquet(store, keys.report(f"links/{part.name}"), links)
+        write_parquet(store, keys.report(f"links/{part.name}"), links)
         del rows  # freed before waiting for the next
         yield links
         del links
@@ -254,7 +258,7 @@ def _write_lists(
         ),
     }
     for name, (head, frames) in listed.items():
-        store.replace(keys.report(f"{name}.csv"), documents.csv_pieces(frames, head))
+        store.replace(keys.report(f"{name}.csv"), csv_pieces(frames, head))
 
 
 def _write_pages(
@@ -264,7 +268,7 @@ def _write_pages(
     from flows.reports.page import run_page
     from flows.reports.workbook import run_workbook
 
-    store.replace(keys.report("chunks.csv"), documents.csv_pieces([chunks], chunks.columns))
+    store.replace(keys.report("chunks.csv"), csv_pieces([chunks], chunks.columns))
     store.replace(keys.report("summary.json"), [facts_as_stored(summary)])
     reported = {**summary, "trend": _trend(store, keys)}
     store.replace(keys.report("report.xlsx"), [run_workbook(reported, chunks)])

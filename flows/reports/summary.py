@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports.tally import SHAPES, Tally
-from flows.runs.chunks import Item, place_of
+from flows.runs.chunks import Item
+from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
 from schemas.issuer import Issuer, Limits

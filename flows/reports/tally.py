@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.results.reconcile import BROKEN_ROW, Reconciled
-from flows.runs.attempts import ARRIVED
-from flows.runs.context import DROPPED
-from flows.runs.documents import keys_of
+from flows.runs.events import DROPPED
+from flows.runs.keys import keys_of
 from flows.runs.outcomes import Attributed
+from flows.runs.single_links import ARRIVED
 from flows.runs.store import Store
 from flows.runs.versions import read_events
 from schemas import ledger

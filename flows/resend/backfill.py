@@ -6,7 +6,8 @@ from typing import NamedTuple
 from flows.errors import ExtractError, OperatorError
 from flows.extracts.delivery import business_date
 from flows.runs.context import IssuerContext, overlaid
-from flows.runs.documents import AbandonedError, manifests
+from flows.runs.documents import manifests
+from flows.runs.errors import AbandonedError
 from flows.runs.identity import digest
 from flows.runs.store import Entry
 from flows.submissions.build import ExpectedOutcome, OnProgress

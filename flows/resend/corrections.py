@@ -16,9 +16,9 @@ from flows.redaction import redact
 from flows.resend.selection import CARD, LISTED, reopen_source
 from flows.results.lineage import run_rows, settled_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import committed, keys_of, read_manifest
+from flows.runs.documents import committed, read_manifest
 from flows.runs.identity import digest
-from flows.runs.keys import corrections
+from flows.runs.keys import corrections, keys_of
 from flows.runs.store import Entry, Store, read
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
 from schemas.ledger import ERROR, REJECTED

@@ -10,11 +10,14 @@ import polars as pl
 
 from flows.resend.selection import CARD, reopen_source, rows_digest, selection_job
 from flows.runs.attempts import attempts
-from flows.runs.chains import commits_since
-from flows.runs.context import IssuerContext, ensure_store_safe, overlaid
-from flows.runs.documents import NotFoundError, keys_of, manifests, read_ledger
-from flows.runs.identity import local_day
+from flows.runs.business_date import local_day
+from flows.runs.commits import commits_since
+from flows.runs.context import IssuerContext, overlaid
+from flows.runs.documents import manifests, read_ledger
+from flows.runs.errors import NotFoundError
+from flows.runs.keys import keys_of
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
+from flows.runs.probe import ensure_store_safe
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.rows import SelectedRows
 from flows.submissions.submit import (

@@ -18,18 +18,18 @@ from flows.reports.rebuild import ingest, rebuild
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
 from flows.results.lineage import repeated_runs, run_rows
+from flows.runs.adapters import NoReasonError
 from flows.runs.attempts import attempts, attempts_of
-from flows.runs.chains import commits_since
-from flows.runs.context import (
-    IssuerContext,
-    NoReasonError,
-    ensure_store_safe,
-    overlaid,
-    record_event,
-)
-from flows.runs.documents import NoSuchRowError, committed, keys_of, read_summary, shaped
-from flows.runs.identity import canonical, digest, local_day
-from flows.runs.keys import corrections
+from flows.runs.business_date import local_day
+from flows.runs.commits import commits_since
+from flows.runs.context import IssuerContext, overlaid
+from flows.runs.documents import committed, read_summary
+from flows.runs.errors import NoSuchRowError
+from flows.runs.events import record_event
+from flows.runs.frames import shaped
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import corrections, keys_of
+from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Entry, write_once
 from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.plan import identify

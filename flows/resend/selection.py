@@ -16,9 +16,11 @@ from flows.extracts.mapping import map_rows, plan_mapping
 from flows.extracts.reader import Extract
 from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active
+from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, shaped
-from flows.runs.identity import digest, local_day
+from flows.runs.frames import shaped
+from flows.runs.identity import digest
+from flows.runs.keys import keys_of
 from flows.runs.store import Entry, ObjectMissingError, write_once
 from flows.submissions.build import Job
 from flows.submissions.normalise import normalise

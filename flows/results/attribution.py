@@ -19,7 +19,7 @@ from flows.results.masking import showing_cards, storable
 from flows.results.match import ByHand, SentRows, place_named, place_rows
 from flows.results.read import ResultRows
 from flows.runs.chains import records
-from flows.runs.chunks import ROWS, place_of
+from flows.runs.closings import ROWS, place_of
 from flows.runs.identity import digest
 from flows.runs.keys import attributions
 from flows.runs.outcomes import OUTCOME, Attributed

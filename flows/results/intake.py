@@ -25,14 +25,18 @@ from flows.results.match import ByHand, SentIndex, named_in
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
 from flows.runs import store as stores
-from flows.runs.chains import recent_commits
-from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import has_manifest, keys_of
-from flows.runs.identity import canonical, digest, local_day
-from flows.runs.keys import ingested
+from flows.runs.business_date import local_day
+from flows.runs.commits import recent_commits
+from flows.runs.context import IssuerContext
+from flows.runs.documents import has_manifest
+from flows.runs.events import record_event
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import ingested, keys_of
+from flows.runs.openpgp import looks_like_message
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
-from flows.runs.sealing import Opener, SealedUnreadableError, looks_like_message
+from flows.runs.sealing import Opener, SealedUnreadableError
 from flows.runs.store import Entry, Store
+from flows.runs.threads import concurrently, prefetch
 from flows.runs.versions import read_facts
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
 from schemas.records import Attribution
@@ -123,8 +127,8 @@ def take_in(
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
-        closing(stores.prefetch(_read_all(context, opener, readers, fresh))) as batches,
-        closing(stores.prefetch(_attribute_all(context, books, batches))) as attributed,
+        closing(prefetch(_read_all(context, opener, readers, fresh))) as batches,
+        closing(prefetch(_attribute_all(context, books, batches))) as attributed,
     ):
         yield from chain.from_iterable(
             _keep(context, found, files, waiting) for found, files in attributed
@@ -370,7 +374,7 @@ def read_markers(store: Store, issuer: str) -> frozenset[str]:
     prefix = ingested(issuer)
     names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
     batches = {name for name in names if name.startswith(BATCH_PREFIX)}
-    together = stores.concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
+    together = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
     return frozenset(names).difference(batches, {WAITING}).union(*together)
 
 

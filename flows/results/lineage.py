@@ -14,7 +14,8 @@ import polars as pl
 
 from flows.runs import documents
 from flows.runs.chunks import chunk_states
-from flows.runs.documents import keys_of
+from flows.runs.frames import shaped
+from flows.runs.keys import keys_of
 from flows.runs.store import ObjectMissingError, Store
 from flows.runs.versions import read_events
 from schemas import ledger
@@ -144,7 +145,7 @@ def run_rows(store: Store, manifest: Manifest) -> Iterator[pl.DataFrame]:
         rows = records.join(
             _results(store, manifest, part), on="row", how="left", maintain_order="left"
         )
-        yield documents.shaped(rows.with_columns(state=state, reasons=reasons), RUN_ROW)
+        yield shaped(rows.with_columns(state=state, reasons=reasons), RUN_ROW)
 
 
 def _results(store: Store, manifest: Manifest, part: LedgerPart) -> pl.DataFrame:

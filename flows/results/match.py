@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.runs.documents import keys_of, read_ledger, read_manifest, with_ledger, without_ledger
-from flows.runs.keys import RunId, RunKeys
+from flows.runs.documents import read_ledger, read_manifest, with_ledger, without_ledger
+from flows.runs.keys import RunId, RunKeys, keys_of
 from flows.runs.store import Store
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest

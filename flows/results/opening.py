@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from flows.extracts.decode import HEAD as SNIFFED
 from flows.extracts.decode import other_kind
-from flows.runs.sealing import looks_like_message
+from flows.runs.openpgp import looks_like_message
 
 LIMIT = 32 * 1024 * 1024  # bytes, stored and opened: 1000 rows are 0.2 MB
 MEMBERS = 100  # parts of a gzip file, each of which may be empty

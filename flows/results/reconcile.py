@@ -12,8 +12,8 @@ import polars as pl
 from flows.results.attribution import SHOWN, covers, decided_rows, digest_of, sort_breaks
 from flows.results.match import SentRows, named_in, number_sent_rows
 from flows.results.opening import DAMAGE
-from flows.runs.chunks import place_of
-from flows.runs.documents import shaped
+from flows.runs.closings import place_of
+from flows.runs.frames import shaped
 from flows.runs.outcomes import DECISION, OUTCOME, Attributed
 from schemas import breaks
 from schemas.breaks import Break, found

@@ -6,7 +6,7 @@ a link lives; so a year of nights costs no more than its living links.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import date, timedelta
 from typing import Any, NamedTuple
@@ -14,25 +14,27 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.runs import documents
-from flows.runs.chains import commits_since
+from flows.runs.business_date import local_day
 from flows.runs.chunks import chunk_states
+from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, read_document, read_ledger, shaped
-from flows.runs.identity import local_day
-from flows.runs.keys import RunKeys, prompted_prefix
+from flows.runs.documents import read_ledger
+from flows.runs.frames import from_parquet, shaped
+from flows.runs.keys import keys_of
 from flows.runs.outcomes import DECISION
-from flows.runs.prior_state import ATTEMPT, CHECKS, PriorState
-from flows.runs.store import Store, concurrently, prefetch, read
+from flows.runs.prior_state import CHECKS, SENT, PriorState
+from flows.runs.single_links import answers_of, prompted_singles, singles
+from flows.runs.store import Store, read
+from flows.runs.threads import concurrently, prefetch
 from schemas import ledger
-from schemas.ledger import AWAITING, ERROR, LINKED
+from schemas.ledger import AWAITING, LINKED
 from schemas.manifest import Manifest
-from schemas.records import UNKNOWN, Abandoned, SingleAnswered, SingleAsked
+from schemas.records import Abandoned
 
 # of a link (interface.md 8): an error keeps its card from being sent unchanged as long
 LIFE = timedelta(days=62)
 RECORD = ["row", "chunk", "origin", "cuid", "last_4", "expiration", *CHECKS]
 LINKED_ROW = ["row", "cuid", "last_4", "state", "expires_on"]  # what a single link says of its row
-SENT: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "chunk": pl.UInt32, **ATTEMPT}
 
 
 class Attempts(NamedTuple):
@@ -216,7 +218,7 @@ def _answered(store: Store, manifest: Manifest, cancelled: frozenset[int]) -> It
             pl.col("how").ne_missing(DECISION),
             read_ledger(store, keys, [part], RECORD),
         )
-        rows = documents.from_parquet(content, key, [*SENT], answered, records)
+        rows = from_parquet(content, key, [*SENT], answered, records)
         # no date was given
         rows = rows.with_columns(pl.col("expires_on").fill_null(manifest.as_of + LIFE))
         yield Attempts(manifest.run, _without(rows, cancelled), digest)
@@ -241,98 +243,3 @@ def _without(rows: pl.DataFrame, cancelled: frozenset[int]) -> pl.DataFrame:
     if cancelled:
         rows = rows.filter((pl.col("state") != AWAITING) | ~pl.col("chunk").is_in(list(cancelled)))
     return shaped(rows, SENT)
-
-
-ANSWER = "-answer.json"
-
-ARRIVED = pl.Datetime("us", "UTC")
-LINK = pl.Schema(
-    {
-        "row": pl.UInt32(),
-        "cuid": pl.String(),
-        "last_4": pl.String(),
-        "url": pl.String(),
-        "expires_on": pl.Date(),
-    }
-)
-
-
-class SingleLink(NamedTuple):
-    """One attempt; without an answer its outcome is unknown."""
-
-    key: str
-    asked: SingleAsked
-    answered: SingleAnswered | None
-
-    @property
-    def state(self) -> str:
-        """The outcome: linked, refused, unsent or unknown."""
-        return self.answered.outcome if self.answered else UNKNOWN
-
-
-def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
-    """Return the single links requested for rows of a run, by row and in order; ConflictError for
-    foreign objects.
-    """
-    return list(_read(store, keys.singles))
-
-
-def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
-    """Return the single links of an issuer whose fields were typed in, oldest first."""
-    return list(_read(store, prompted_prefix(issuer)))
-
-
-def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
-    listed = {entry.key for entry in store.keys(prefix)}
-    for key in sorted(one for one in listed if one.endswith(".json") and not one.endswith(ANSWER)):
-        asked = read_document(store, key, SingleAsked)
-        answered = (
-            read_document(store, answer_key(key), SingleAnswered)
-            if answer_key(key) in listed
-            else None
-        )
-        if asked is not None:
-            yield SingleLink(key, asked, answered)
-
-
-def answer_key(key: str) -> str:
-    """Return the key of the answer to an attempt."""
-    return f"{key.removesuffix('.json')}{ANSWER}"
-
-
-def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
-    """Return the last single link of each row of a run (LINK, and when it `arrived`)."""
-    linked = answers_of(singles(store, keys)).filter(pl.col("state") == LINKED)
-    return linked.unique("row", keep="last", maintain_order=True).select(*LINK, "arrived")
-
-
-def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
-    """Return the links whose fields were typed in, as `answers_of` does."""
-    return (
-        answers_of(prompted_singles(store, issuer)).cast({"state": pl.String}).filter(state=LINKED)
-    )
-
-
-def answers_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return single links as attempts (SENT, url, arrived); one whose outcome is unknown is
-    awaited.
-    """
-    states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
-    rows = [
-        {
-            **one.asked.model_dump(include=SENT.keys() - {"state"}),
-            "state": states[one.state],
-            **_answer(one.answered),
-        }
-        for one in alone
-        if one.state in states
-    ]
-    return pl.DataFrame(rows, {**SENT, "url": pl.String, "arrived": ARRIVED})
-
-
-def _answer(answered: SingleAnswered | None) -> dict[str, Any]:
-    return (
-        {"url": answered.url, "expires_on": answered.expires_on, "arrived": answered.at}
-        if answered
-        else {}
-    )

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple, Self
 
 from pydantic import AwareDatetime
 
 from flows.errors import CardlinkError, TryAgainError
+from flows.runs.adapters import Adapters
 from flows.runs.chains import CONTESTS, add_next, last_record
-from flows.runs.context import Adapters
-from flows.runs.documents import read_document
 from flows.runs.keys import link
+from flows.runs.process import is_gone, process_name
 from flows.runs.store import Cleaner, Store
+from flows.runs.versions import read_document
 from flows.stopping import uninterrupted
 from schemas.manifest import Document
 
@@ -44,35 +44,6 @@ class LeaseLostError(TryAgainError):
 
     message = "The claim {prefix} was taken over while this command was working."
     next_step = "Nothing is lost: both publish the same. Run the same command again when the other has finished."
-
-
-def process_name(number: int) -> str:
-    """Return what no other process is ever named: boot, pid namespace, pid and start; "" where
-    /proc does not say.
-    """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        space = Path("/proc/self/ns/pid").readlink()
-        state, *rest = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-        return f"{boot} {space} {number} {'ended' if state in 'ZX' else rest[18]}"
-    except OSError:
-        return ""
-
-
-def is_gone(name: str) -> bool:
-    """Return whether a process is provably gone: of this boot and pid namespace, where no such
-    process is.
-    """
-    boot, space, number, _ = words if len(words := name.split()) == 4 else [""] * 4
-    if not boot or [boot, space] != process_name(os.getpid()).split()[:2]:
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # of another user
-        pass
-    return process_name(int(number)) not in ("", name)  # "": /proc may hide a living one
 
 
 class _Claim(Document):

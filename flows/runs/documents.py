@@ -4,86 +4,28 @@ summaries, purges.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date
-from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 from pydantic import BaseModel
 
-from flows.errors import OperatorError
+from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
+from flows.runs.events import REPLACED
+from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
-from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
-from flows.runs.store import (
-    ConflictError,
-    ObjectMissingError,
-    Store,
-    concurrently,
-    read,
-    read_if_stored,
-)
-from flows.runs.versions import NewerDocumentError, parsed, read_events, read_facts
+from flows.runs.keys import RunId, RunKeys, dismissed, keys_of, purged, runs
+from flows.runs.run_status import PURGED, Refusal, RunStatus, headline
+from flows.runs.store import ConflictError, ObjectMissingError, Store, read, read_if_stored
+from flows.runs.threads import concurrently
+from flows.runs.versions import parsed, read_document, read_events, read_facts
 from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 from schemas.records import Abandoned, Part, Purged
-from schemas.tables import FORMAT, parquet
 
 T = TypeVar("T", bound=BaseModel)
-REPLACED = "replaced"  # the event of a run that was planned anew before its commit
 _REFUSED = re.compile(r"-refused-[0-9a-f]{8}\.json$")
 HABIT = 14  # runs that show what is usual
-PURGED = " (purged)"  # in the state of a run whose ledger is gone
-
-
-class LedgerPurgedError(OperatorError):
-    """The ledger and the report of a run were purged, as its issuer's retention asks."""
-
-    message = "The ledger and the report of {run} were purged on {date} ({setting})."
-    next_step = "`cardlink history {run}` shows who did it; its manifest says what was sent, its extract has the rows."
-
-
-class UnknownRunError(OperatorError):
-    """A run id that no run has."""
-
-    message = "No run {run}."
-    next_step = "`cardlink status` lists the runs."
-
-
-class NotFoundError(OperatorError):
-    """What a command names is not there, or not in the state that the command needs."""
-
-    message = "{place} has no {what}."
-    next_step = "`{command}` shows what there is."
-
-
-class NoSuchRowError(OperatorError):
-    """A run or result file does not have these rows."""
-
-    message = "{place} has no row {rows}."
-    next_step = (
-        "Rows are counted from 1 without the header, as in errors.csv and rejects.csv of the run."
-    )
-
-
-class AbandonedError(OperatorError):
-    """An operator abandoned the run before its commit."""
-
-    message = "Run {run} was abandoned by {actor}: {reason}."
-    next_step = "It will not be resumed; to make a new run of its extract: --new-run REASON."
-
-
-def keys_of(run: str) -> RunKeys:
-    """Return the keys of a run; UnknownRunError where the text is not a run id."""
-    parsed = RunId.parse(run)
-    if parsed is None:
-        raise UnknownRunError(run=run)
-    return RunKeys(parsed)
-
-
-def read_document(store: Store, key: str, kind: type[T]) -> T | None:
-    """Return a JSON document, None where there is none; raises as `parsed` does."""
-    content = read_if_stored(store, key)
-    return None if content is None else parsed(content, key, kind)
 
 
 def run_ids(store: Store, issuer: str) -> list[RunId]:
@@ -199,17 +141,6 @@ def read_summary(store: Store, keys: RunKeys) -> dict[str, Any] | None:
     return read_facts(store, keys.report("summary.json"))
 
 
-class Refusal(NamedTuple):
-    """What refused a run at its last attempt: the error, its sentence, when; and when the run was
-    first refused.
-    """
-
-    error: str
-    sentence: str
-    at: str
-    first: str
-
-
 def refusal(store: Store, keys: RunKeys) -> Refusal | None:
     """Return what refused a run, None where nothing did."""
     noted = sorted(
@@ -300,29 +231,6 @@ def read_ledger(
         yield from_parquet(data, key, columns, only)
 
 
-def headline(verdict: str, awaiting: int) -> str:
-    """Return a verdict that does not leave out the rows that still wait for an answer."""
-    waits = f"{awaiting:,} rows still wait" if awaiting > 1 else "1 row still waits"
-    return f"{verdict}; {waits}" if awaiting and verdict.startswith("balanced") else verdict
-
-
-class RunStatus(NamedTuple):
-    """A run's state in words, where its rows are (zeros before a report), and why it was
-    refused.
-    """
-
-    run: str
-    state: str
-    read: int = 0
-    linked: int = 0
-    error: int = 0
-    awaiting: int = 0
-    rejected: int = 0
-    duplicate: int = 0
-    suppressed: int = 0
-    why: str = ""
-
-
 def run_statuses(store: Store, issuer: str) -> list[RunStatus]:
     """Return the status of every run of an issuer, newest first."""
     return concurrently(lambda run: run_status(store, run), run_ids(store, issuer)[::-1])
@@ -351,10 +259,6 @@ def run_status(store: Store, run: RunId) -> RunStatus:
     return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)
 
 
-_LATER = {"reissue_check": pl.UInt32}  # columns that older versions did not write: null
-CSV_ROWS = 50_000  # rows turned to text at a time
-
-
 def read_rows(
     store: Store,
     keys: RunKeys,
@@ -367,68 +271,6 @@ def read_rows(
     """
     for part in parts:
         yield from_parquet(read(store, key := rows_key(keys, part)), key, columns, only)
-
-
-def from_parquet(
-    data: bytes,
-    key: str,
-    columns: list[str] | None,
-    only: pl.Expr | None,
-    records: Iterable[pl.DataFrame] = (),
-) -> pl.DataFrame:
-    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not
-    decoded.
-
-    What older versions did not write is taken from the `records` of its rows, else null. Raises
-    NewerDocumentError where a newer one no longer writes it.
-    """
-    rows = pl.scan_parquet(BytesIO(data))
-    if lacking := columns and set(columns) - set(rows.collect_schema()):
-        written = int(pl.read_parquet_metadata(BytesIO(data)).get("format", 1))
-        if written > FORMAT:
-            raise NewerDocumentError(key=key, format=written)
-        beside = [one.lazy().select("row", *lacking) for one in records]
-        for one in beside:
-            rows = rows.join(one, on="row", how="left", maintain_order="left")
-        if not beside:
-            rows = rows.with_columns(pl.lit(None, _LATER[name]).alias(name) for name in lacking)
-    return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
-
-
-def write_parquet(
-    store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None
-) -> None:
-    """Write a derived frame as Parquet, with `metadata`."""
-    # links are random: a higher level compresses no better
-    store.replace(key, [parquet(frame, metadata, compression="zstd", compression_level=1)])
-
-
-def shaped(
-    rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]
-) -> pl.DataFrame:
-    """Return the columns of a schema, cast to its types; null where `rows` does not have one."""
-    return rows.select(
-        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind)
-        for name, kind in schema.items()
-    )
-
-
-def csv_pieces(
-    frames: Iterable[pl.DataFrame], columns: Iterable[str], *, unchanged: bool = False
-) -> Iterator[bytes]:
-    """Yield a CSV in pieces: the header, then the rows.
-
-    A cell that a spreadsheet would run as a formula gets a `'` before it, unless cells are
-    `unchanged`.
-    """
-    cell = pl.col(pl.String)
-    safe = pl.when(cell.str.contains(r"^[=+\-@\t\r]")).then("'" + cell).otherwise(cell).name.keep()
-    yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
-    for frame in frames:
-        for piece in (frame if unchanged else frame.with_columns(safe)).iter_slices(CSV_ROWS):
-            out = BytesIO()
-            piece.write_csv(out, include_header=False)
-            yield out.getvalue()
 
 
 def rows_key(keys: RunKeys, part: LedgerPart) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
+from flows.runs.errors import UnknownRunError
 from flows.runs.store import KeyRefusedError
 
 RUN_ID = re.compile(
@@ -168,3 +169,11 @@ def checked_prefix(prefix: str) -> str:
 def shown(key: str) -> str:
     """Return a key as it can be printed and stored, whatever bytes a file name has."""
     return _CONTROL.sub("?", key.encode(errors="backslashreplace").decode())
+
+
+def keys_of(run: str) -> RunKeys:
+    """Return the keys of a run; UnknownRunError where the text is not a run id."""
+    parsed = RunId.parse(run)
+    if parsed is None:
+        raise UnknownRunError(run=run)
+    return RunKeys(parsed)

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.runs.documents import shaped, write_parquet
+from flows.runs.frames import shaped, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
-from flows.runs.store import Entry, Store, concurrently, read
+from flows.runs.store import Entry, Store, read
+from flows.runs.threads import concurrently
 
 OUTCOME: dict[str, pl.DataType] = {
     "position": pl.UInt32(),  # data row of the result file, from 1

@@ -247,3 +247,6 @@ def _differs(new: str, *old: str) -> pl.Expr:
     """Return whether a value differs from all that are known; where none is known, it does not."""
     unlike = [(pl.col(new) != pl.col(name)).fill_null(value=True) for name in old]
     return pl.all_horizontal(unlike) & pl.any_horizontal(pl.col(name).is_not_null() for name in old)
+
+
+SENT: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "chunk": pl.UInt32, **ATTEMPT}

@@ -5,21 +5,14 @@ Adapters implement the Protocols and raise these errors and no others; tests hol
 contract.
 """
 
-import random
-import secrets
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from threading import Barrier
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError, fields_of
 from flows.runs.identity import digest
-from flows.stopping import received
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -269,120 +262,3 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
     if digest(read(store, key)) != digest(data):
         raise ConflictError(key=key)
     return created
-
-
-@dataclass(frozen=True)
-class Retry:
-    """Bounded attempts with full jitter: `random` (0 to 1) of a wait that doubles from `first` up
-    to `cap` seconds.
-
-    Ends after `attempts`, or where the next wait would exceed `budget` seconds on `clock` (a
-    monotonic one). Full jitter, since sixteen threads that were throttled together must not retry
-    together.
-    """
-
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    random: Callable[[], float] = random.random
-    budget: float = 60.0
-    attempts: int = 40
-    first: float = 0.1
-    cap: float = 5.0
-
-    def __call__(self, attempt: Callable[[], T], on: type[Exception]) -> T:
-        """Return what `attempt` returns; an `on` error is tried again, until a stop signal; the
-        last one is raised.
-        """
-        began = self.clock()
-        for number in range(self.attempts - 1):
-            try:
-                return attempt()
-            except on:
-                wait = self.random() * min(self.cap, self.first * 2.0**number)
-                if received() or self.clock() + wait - began > self.budget:
-                    raise
-            self.sleep(wait)
-        return attempt()
-
-
-def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -> list[T]:
-    """Return what `act` returns for each item, in order; so many at a time, none but the first
-    where it is the only.
-    """
-    todo = list(items)
-    if len(todo) < 2:
-        return [act(one) for one in todo]
-    with ThreadPoolExecutor(threads) as workers:
-        return list(workers.map(act, todo))
-
-
-def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
-    """Yield the items in order, each produced while the one before is used; an error comes in its
-    item's place.
-
-    Close it if you stop early: that waits for the item in progress, so that nothing reads on in the
-    background.
-    """
-    end = object()
-    with ThreadPoolExecutor(1, "prefetch") as worker:
-        coming = worker.submit(next, items, end)
-        while (item := [coming.result()])[0] is not end:
-            coming = worker.submit(next, items, end)
-            yield item.pop()  # type: ignore[misc]  # not `end`; freed as soon as its user is done with it
-
-
-WRITERS = 8
-KEYS = 6
-
-
-def race(store: Store, prefix: str) -> None:
-    """Let eight writers create each of six keys below `prefix` (ends in '/') at once;
-    StoreUnsafeError unless one wins.
-
-    Writing one after the other would not do: a server that checks first and writes later passes
-    that. Takes about half a second. What the probe wrote is removed where `store` may delete; its
-    names are new every time.
-    """
-    folder = secrets.token_hex(8)
-    keys = [f"{prefix}{folder}/{number}" for number in range(1, KEYS + 1)]
-    try:
-        with ThreadPoolExecutor(WRITERS) as pool:
-            for key in keys:
-                _race_for(store, prefix, key, pool)
-    finally:
-        if isinstance(store, Cleaner):
-            # credentials that may not delete are good to have; 12 kB stay
-            with suppress(StoreDeniedError):
-                for key in keys:
-                    store.delete(key)
-
-
-def _race_for(store: Store, prefix: str, key: str, pool: ThreadPoolExecutor) -> None:
-    """Let all writers create one key at the same moment; one must win, and its bytes stay when
-    written again.
-    """
-    contents, start = (
-        [b"race probe, writer %d\n" % writer * 1024 for writer in range(WRITERS)],
-        Barrier(WRITERS),
-    )
-
-    def write(content: bytes) -> bool:
-        start.wait(30.0)  # seconds for eight threads to start
-        return store.create(key, content)
-
-    try:
-        won = [
-            content
-            for content, wins in zip(contents, pool.map(write, contents), strict=True)
-            if wins
-        ]
-    finally:
-        # where a stop signal came before all writers had started, the others would wait for them
-        start.abort()
-    if len(won) != 1:
-        problem = f"{len(won)} of {WRITERS} writers succeeded in creating the same object"
-    elif store.create(key, b"late") or read(store, key) != won[0]:
-        problem = "an object that was created once was overwritten"
-    else:
-        return
-    raise StoreUnsafeError(place=prefix, problem=problem)

@@ -12,37 +12,28 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import polars as pl
 
-from flows.runs import documents
-from flows.runs.attempts import LINK, SingleLink, answers_of, singles
 from flows.runs.chains import records
 from flows.runs.chunks import (
-    COMMITTED,
     MOVES,
     Item,
     StoredChunk,
-    chunk_of,
     chunks_as_sealed,
-    closed_breaks,
     commit_time,
     items,
     moves_in,
 )
-from flows.runs.documents import (
-    AbandonedError,
-    LedgerPurgedError,
-    Refusal,
-    RunStatus,
-    UnknownRunError,
-    from_parquet,
-    headline,
-    keys_of,
-    read_document,
-)
+from flows.runs.closings import chunk_of, closed_breaks
+from flows.runs.documents import read_end
+from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
+from flows.runs.events import COMMITTED, REFUSED, REPLACED
+from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
-from flows.runs.keys import RunKeys
+from flows.runs.keys import RunKeys, keys_of
 from flows.runs.outcomes import StoredOutcomes
+from flows.runs.run_status import PURGED, Refusal, RunStatus, headline
+from flows.runs.single_links import LINK, SingleLink, answers_of, singles
 from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read, read_if_stored
-from flows.runs.versions import read_facts
+from flows.runs.versions import read_document, read_facts
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart, Manifest, Plan
@@ -52,9 +43,6 @@ T = TypeVar("T")
 
 # what happened stands in the name of the event's object: <time>-<what>-<digest>.json
 _EVENT_NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
-REFUSED = "refused"  # the event of an attempt that an error ended
-REPLACED = documents.REPLACED  # the event of a run that was planned anew before its commit
-PURGED = documents.PURGED  # in the state of a run whose ledger is gone
 
 
 class read_once(Generic[T]):
@@ -133,7 +121,7 @@ class StoredRun:
     @read_once
     def end(self) -> Manifest | Abandoned | None:
         """What ended the run: its manifest, or the record that it was abandoned; None before."""
-        return documents.read_end(self.store, self.keys)
+        return read_end(self.store, self.keys)
 
     @read_once
     def is_ended(self) -> bool:

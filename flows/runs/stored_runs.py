@@ -8,10 +8,12 @@ was read of it is freed with it.
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from flows.runs.documents import HABIT, Night, RunStatus, run_ids
+from flows.runs.documents import HABIT, Night, run_ids
 from flows.runs.keys import RunId, RunKeys, dismissed, purged
-from flows.runs.store import Store, concurrently
+from flows.runs.run_status import RunStatus
+from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun, read_once
+from flows.runs.threads import concurrently
 from schemas.manifest import Manifest, Plan
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from flows.errors import OperatorError
 from flows.redaction import redact
+from flows.runs.identity import canonical
 from flows.runs.store import ConflictError, Entry, Store, read_if_stored
 from schemas.manifest import FACTS, Document
 
@@ -101,3 +102,16 @@ def _loaded(content: bytes) -> object:
     with suppress(ValueError):
         return json.loads(content)
     return None
+
+
+def read_document(store: Store, key: str, kind: type[T]) -> T | None:
+    """Return a JSON document, None where there is none; raises as `parsed` does."""
+    content = read_if_stored(store, key)
+    return None if content is None else parsed(content, key, kind)
+
+
+def facts_as_stored(facts: dict[str, Any]) -> bytes:
+    """Return the bytes of a JSON object that is no Document, with its version unless that is the
+    first.
+    """
+    return canonical({**facts, "format": FACTS} if FACTS > 1 else facts)

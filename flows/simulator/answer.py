@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from flows.errors import TryAgainError
 from flows.runs.chunks import stored_chunks
-from flows.runs.documents import keys_of, manifests, read_purged
-from flows.runs.keys import results
+from flows.runs.documents import manifests, read_purged
+from flows.runs.keys import keys_of, results
 from flows.runs.store import Store
 from flows.simulator.chance import chance, token
 from flows.simulator.portal import Booked, Portal, UploadRefusedError

@@ -80,7 +80,7 @@ def demo(
     say("· running the ingest flow")
     from flows.commands.results import report_of
     from flows.forms import ingest
-    from flows.runs.documents import keys_of
+    from flows.runs.keys import keys_of
 
     summaries = ingest(ISSUER)["reports"]
     reports = [report_of(wire(folder, ISSUER), summary) for summary in summaries]

@@ -20,9 +20,11 @@ from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.reader import Block, Extract
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, nights_before
+from flows.runs.documents import nights_before
+from flows.runs.keys import keys_of
 from flows.runs.sealing import Sealer
-from flows.runs.store import Entry, prefetch
+from flows.runs.store import Entry
+from flows.runs.threads import prefetch
 from flows.submissions.drift import departures
 from flows.submissions.gates import Built, out_of_sequence, sequence_number
 from flows.submissions.ledger import LedgerWriter, sent_records

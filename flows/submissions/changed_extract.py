@@ -12,8 +12,10 @@ import polars as pl
 from flows.errors import GateError
 from flows.extracts.delivery import open_extract
 from flows.runs import documents
-from flows.runs.chains import commits_since
+from flows.runs import keys as run_keys
+from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
+from flows.runs.errors import LedgerPurgedError
 from flows.runs.prior_state import PriorState
 from flows.runs.store import Entry, Store
 from flows.submissions.build import Scan
@@ -73,7 +75,7 @@ def changed_extract(
 def _committed_under_name(store: Store, issuer: str, key: str) -> list[Manifest]:
     """Return the manifests of the runs of whole extracts with this name."""
     runs = [
-        documents.keys_of(plan.run)
+        run_keys.keys_of(plan.run)
         for plan in documents.plans(store, issuer)
         if plan.source.key == key and plan.selection is None
     ]
@@ -115,10 +117,10 @@ def _scan_cards(
 def _compared(store: Store, last: Manifest, scan: _CardScan) -> str:
     """Return how the rows of an extract compare with those of the run that has its name."""
     cards = scan.cards
-    parts = documents.read_ledger(store, documents.keys_of(last.run), last.ledger, CARD)
+    parts = documents.read_ledger(store, run_keys.keys_of(last.run), last.ledger, CARD)
     try:
         before = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
-    except documents.LedgerPurgedError:
+    except LedgerPurgedError:
         read = f"{scan.counts.read:,} rows"
         return f"{read}, not compared since the ledger of that run was purged"
     same = int(cards.is_in(before.implode()).sum())

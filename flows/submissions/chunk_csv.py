@@ -6,7 +6,7 @@ from io import BytesIO
 import polars as pl
 
 from flows.errors import BugError
-from flows.runs.identity import Header
+from flows.runs.header import Header
 
 
 def lines(rows: pl.DataFrame, order: Sequence[str]) -> pl.Series:

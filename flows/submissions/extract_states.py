@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple
 
 from flows.extracts.delivery import business_date, is_extract, missing, waits_for
 from flows.extracts.errors import checked_name
-from flows.runs import documents
+from flows.runs import documents, keys, versions
+from flows.runs.business_date import date_in_name
 from flows.runs.context import IssuerContext
-from flows.runs.identity import canonical, date_in_name, digest
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import dismissed, extracts, identified
 from flows.runs.store import (
     Entry,
@@ -22,8 +23,8 @@ from flows.runs.store import (
     Store,
     VerdictAwaitedError,
     VerdictRefusedError,
-    concurrently,
 )
+from flows.runs.threads import concurrently
 from flows.submissions.plan import dismissal, dismissals, identify
 from schemas.manifest import Manifest, Plan, SourceIdentity
 from schemas.records import Abandoned, Dismissal
@@ -112,7 +113,7 @@ def _read_history(context: IssuerContext) -> _History:
     store = context.adapters.store
     issuer = context.issuer.issuer
     plans = [plan for plan in documents.plans(store, issuer) if plan.selection is None]
-    ends = concurrently(lambda plan: documents.read_end(store, documents.keys_of(plan.run)), plans)
+    ends = concurrently(lambda plan: documents.read_end(store, keys.keys_of(plan.run)), plans)
     by_name = defaultdict[str, list[_Run]](list)
     by_content = defaultdict[str, list[_Run]](list)
     for plan, end in zip(plans, ends, strict=True):
@@ -176,7 +177,7 @@ def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
     store = context.adapters.store
     version = canonical({"key": entry.key, "size": entry.size, "version": entry.version})
     key = f"{identified(context.issuer.issuer)}{digest(version)}.json"
-    remembered = documents.read_document(store, key, SourceIdentity)
+    remembered = versions.read_document(store, key, SourceIdentity)
     if remembered is not None:
         return remembered.sha256
     try:

@@ -12,11 +12,12 @@ from statistics import median
 from typing import NamedTuple, get_args
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
-from flows.runs.chains import last_commit
+from flows.runs.commits import last_commit
 from flows.runs.context import IssuerContext
-from flows.runs.documents import keys_of, read_document, read_manifest
-from flows.runs.keys import commits, link
+from flows.runs.documents import read_manifest
+from flows.runs.keys import commits, keys_of, link
 from flows.runs.prior_state import seen_rows
+from flows.runs.versions import read_document
 from flows.submissions.plan import submit_line
 from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate

@@ -14,19 +14,13 @@ from flows.extracts.delivery import ExtractWaitsError, companions, waits_for
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.runs.chains import CONTESTS, records
-from flows.runs.context import IssuerContext, record_event
-from flows.runs.documents import (
-    REPLACED,
-    finished,
-    has_manifest,
-    keys_of,
-    plans,
-    read_end,
-    read_plan,
-)
+from flows.runs.context import IssuerContext
+from flows.runs.documents import finished, has_manifest, plans, read_end, read_plan
+from flows.runs.events import REPLACED, record_event
 from flows.runs.identity import canonical, differences, digest, row_settings
-from flows.runs.keys import RunId, dismissed, extracts, link, submissions
-from flows.runs.store import Entry, Store, StoreBusyError, prefetch, write_once
+from flows.runs.keys import RunId, dismissed, extracts, keys_of, link, submissions
+from flows.runs.store import Entry, Store, StoreBusyError, write_once
+from flows.runs.threads import prefetch
 from flows.runs.versions import refuse_newer
 from schemas.manifest import RECIPE, Document, Manifest, Plan, Selection, SourceIdentity
 from schemas.records import Dismissal

@@ -14,30 +14,19 @@ from flows.extracts.delivery import business_date
 from flows.extracts.mapping import Note, stop
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
+from flows.runs.adapters import Adapters
 from flows.runs.attempts import survey_cards
-from flows.runs.chains import append_commit, last_commit, recent_commits
-from flows.runs.chunks import outbox
 from flows.runs.claim import claimed, clean_up
-from flows.runs.context import (
-    DROPPED,
-    Adapters,
-    IssuerContext,
-    ensure_store_safe,
-    overlaid,
-    record_event,
-)
-from flows.runs.documents import (
-    AbandonedError,
-    LedgerPurgedError,
-    finished,
-    has_manifest,
-    keys_of,
-    plans,
-    read_manifest,
-)
+from flows.runs.commits import append_commit, last_commit, recent_commits
+from flows.runs.context import IssuerContext, overlaid
+from flows.runs.documents import finished, has_manifest, plans, read_manifest
+from flows.runs.errors import AbandonedError, LedgerPurgedError
+from flows.runs.events import DROPPED, record_event
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, submissions
+from flows.runs.keys import RunKeys, keys_of, submissions
+from flows.runs.outbox import outbox
 from flows.runs.prior_state import seen_rows
+from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from flows.runs.sealing import inspect
+from flows.runs.openpgp import inspect
 from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.keys import Gpg

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from flows.adapters.gpg import PATIENCE
 from flows.adapters.gpg_sealer import GpgSealer
-from flows.runs.sealing import Compression, Plain
+from flows.runs.openpgp import Compression
+from flows.runs.sealing import Plain
 from flows.simulator.portal_key import PortalKey
 
 TODAY = datetime.now(UTC).date()

@@ -16,8 +16,7 @@ from botocore.exceptions import ClientError
 from flows.adapters.s3 import PART, S3Store
 from flows.errors import CardlinkError
 from flows.operations.alert_history import watch
-from flows.runs.documents import keys_of
-from flows.runs.keys import commits, extracts, results
+from flows.runs.keys import commits, extracts, keys_of, results
 from flows.runs.store import StoreRefusedError, VerdictAwaitedError, VerdictRefusedError
 from flows.wiring import wire
 from schemas.settings import StoreSettings

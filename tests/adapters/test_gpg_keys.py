@@ -10,13 +10,13 @@ import pytest
 from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_sealer import GpgOpener, import_public_keys
 from flows.errors import CardlinkError, OperatorError
+from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
     KeyNotPinnedError,
     KeyUnreadableError,
     KeyUnusableError,
     SealedUnreadableError,
     SecretKeyGivenError,
-    inspect,
 )
 from flows.simulator.portal_key import PortalKey
 from tests import keys

@@ -11,13 +11,13 @@ import pytest
 from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, import_public_keys
 from flows.errors import CardlinkError
+from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
     KeyAlgorithmError,
     KeyNotPinnedError,
     KeyUnreadableError,
     KeyUnusableError,
     SecretKeyGivenError,
-    inspect,
 )
 from flows.simulator.portal_key import PortalKey
 from tests import keys

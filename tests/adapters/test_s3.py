@@ -15,9 +15,9 @@ from botocore import exceptions as boto
 
 from flows.adapters.s3 import S3Store, connect, translated
 from flows.errors import CardlinkError
+from flows.runs.retry import Retry
 from flows.runs.store import (
     ObjectChangedError,
-    Retry,
     StoreBusyError,
     StoreCredentialsError,
     StoreDeniedError,

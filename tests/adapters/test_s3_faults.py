@@ -19,10 +19,11 @@ import pytest
 
 from flows.adapters.s3 import PART, S3Store, connect
 from flows.errors import CardlinkError
+from flows.runs.probe import race
+from flows.runs.retry import Retry
 from flows.runs.store import (
     ObjectChangedError,
     ObjectDamagedError,
-    Retry,
     StoreBusyError,
     StoreClockError,
     StoreDeniedError,
@@ -31,7 +32,6 @@ from flows.runs.store import (
     StoreMissingError,
     StoreRefusedError,
     StoreUnsafeError,
-    race,
 )
 from tests import fault_proxy, servers
 from tests.builders import quick

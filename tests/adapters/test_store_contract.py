@@ -16,7 +16,8 @@ import pytest
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import PART, S3Store
 from flows.errors import CardlinkError
-from flows.runs.context import Overlay
+from flows.runs.overlay import Overlay
+from flows.runs.probe import race
 from flows.runs.store import (
     Cleaner,
     KeyRefusedError,
@@ -24,7 +25,6 @@ from flows.runs.store import (
     ObjectMissingError,
     Source,
     Store,
-    race,
 )
 from tests import servers
 

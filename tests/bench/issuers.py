@@ -26,7 +26,8 @@ import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.adapters.local import LocalStore
-from flows.runs.documents import keys_of, manifests, read_ledger, run_ids
+from flows.runs.documents import manifests, read_ledger, run_ids
+from flows.runs.keys import keys_of
 from flows.runs.store import Store, read
 from flows.simulator.extract import write_sample
 from flows.simulator.portal_key import make_portal_key

@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import fmean
 
 from flows.configuration import issuers
-from flows.runs.context import ensure_store_safe
 from flows.runs.keys import extracts
+from flows.runs.probe import ensure_store_safe
 from flows.submissions.submit import Request, submit
 from flows.wiring import wire
 from tests.bench.scene import EXTRACT, Scene, write_toml

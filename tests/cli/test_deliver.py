@@ -4,7 +4,7 @@ import pytest
 
 from flows.commands.entry import Context
 from flows.commands.results import deliver
-from flows.runs.context import NoReasonError
+from flows.runs.adapters import NoReasonError
 from tests.cli.test_reconcile import bank
 
 

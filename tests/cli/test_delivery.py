@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.adapters.gpg_sealer import GpgSealer
-from flows.runs.chains import OvertakenError, append_commit, last_commit
+from flows.runs.commits import OvertakenError, append_commit, last_commit
 from flows.runs.sealing import Plain
 from tests import keys
 from tests.builders import portal_rows, quick

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.runs.documents import keys_of
-from flows.runs.keys import extracts, results
+from flows.runs.keys import extracts, keys_of, results
 from flows.simulator.extract import write_sample
 from flows.simulator.portal_key import PortalKey
 from tests import keys

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.runs.attempts import prompted_singles, singles
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
+from flows.runs.single_links import prompted_singles, singles
 from schemas.portal import PAN, PHONE
 from tests import keys
 from tests.builders import portal_rows

@@ -15,7 +15,7 @@ from flows.commands.entry import Context
 from flows.partner_api.commands import OtherIssuerError, placements
 from flows.partner_api.follow_links import NoLinksError
 from flows.partner_api.service import ServiceSecretsError
-from flows.runs.documents import UnknownRunError
+from flows.runs.errors import UnknownRunError
 from flows.runs.keys import transactions
 from tests import keys
 from tests.night import BANK, Bench, local_bench

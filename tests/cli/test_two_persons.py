@@ -19,8 +19,8 @@ from flows.cli.main import COMMANDS, main
 from flows.commands.entry import Context, Form
 from flows.commands.outbox import release
 from flows.operations.four_eyes import ApprovalError
-from flows.runs.chunks import outbox
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
+from flows.runs.outbox import outbox
 from flows.wiring import ActorError, open_store
 from schemas.expressions import PUBLISHED
 from tests import keys

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from flows.extracts.errors import MappingError
 from flows.extracts.mapping import Mapping, map_rows, plan_mapping, with_dates
 from flows.extracts.reader import Block, Extract
-from flows.runs.identity import default_header, header_from_template
+from flows.runs.header import default_header, header_from_template
 from schemas import portal
 from schemas.expressions import UNREADABLE
 from schemas.issuer import SourceSettings

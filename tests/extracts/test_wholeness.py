@@ -28,7 +28,8 @@ from flows.extracts.delivery import NoKeyForExtractError, SidecarError, missing,
 from flows.extracts.errors import MappingError, TrailerError, TruncatedError
 from flows.extracts.grammar import HashTotal
 from flows.extracts.reader import Extract
-from flows.runs.sealing import Plain, is_cut_off
+from flows.runs.openpgp import is_cut_off
+from flows.runs.sealing import Plain
 from flows.runs.store import Entry
 from flows.submissions.submit import Request, rehearse
 from schemas.issuer import SourceSettings

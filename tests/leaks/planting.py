@@ -21,7 +21,8 @@ from typing import Final
 import polars as pl
 import zstandard
 
-from flows.runs.sealing import Plain, content
+from flows.runs.openpgp import content
+from flows.runs.sealing import Plain
 from tests.leaks.forms import Form, of_card, of_cvv
 from tests.leaks.scanner import Scanner
 

@@ -12,17 +12,12 @@ from flows.errors import CardlinkError
 from flows.operations.alerts import current_alerts
 from flows.operations.history import history
 from flows.operations.remediation import CommittedError, abandon, take_over
+from flows.runs.adapters import NoReasonError
 from flows.runs.claim import ClaimedError, claimed
-from flows.runs.context import NoReasonError, overlaid
-from flows.runs.documents import (
-    AbandonedError,
-    UnknownRunError,
-    keys_of,
-    read_end,
-    read_manifest,
-    run_ids,
-    run_statuses,
-)
+from flows.runs.context import overlaid
+from flows.runs.documents import read_end, read_manifest, run_ids, run_statuses
+from flows.runs.errors import AbandonedError, UnknownRunError
+from flows.runs.keys import keys_of
 from flows.submissions.extract_states import pending_extracts
 from schemas.expressions import PUBLISHED
 from schemas.manifest import Manifest

@@ -25,9 +25,10 @@ from flows.operations.remediation import (
     withdraw,
 )
 from flows.reports.rebuild import rebuild
-from flows.runs.context import NoReasonError, overlaid
-from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of
-from flows.runs.keys import attributions, ingested, results
+from flows.runs.adapters import NoReasonError
+from flows.runs.context import overlaid
+from flows.runs.errors import NoSuchRowError, UnknownRunError
+from flows.runs.keys import attributions, ingested, keys_of, results
 from flows.runs.store import ObjectMissingError
 from schemas.expressions import PUBLISHED
 from tests.builders import quick, share_of

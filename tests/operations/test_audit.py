@@ -15,11 +15,11 @@ from flows.adapters.local import LocalStore
 from flows.operations.audit import CHANGED, INSERTED, REMOVED, accept, verify
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
-from flows.runs.chains import RECORDS, audited, entry_key
-from flows.runs.chunks import move
-from flows.runs.context import record_event
-from flows.runs.documents import NotFoundError, keys_of
-from flows.runs.keys import trail
+from flows.runs.audit_trail import RECORDS, audited, entry_key
+from flows.runs.errors import NotFoundError
+from flows.runs.events import record_event
+from flows.runs.keys import keys_of, trail
+from flows.runs.outbox import move
 from flows.runs.store import Store
 from schemas.manifest import Manifest
 from tests import servers

@@ -18,9 +18,11 @@ from flows.operations.remediation import close_break, reopen_break
 from flows.reports.rebuild import find_breaks, ingest, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
 from flows.results.attribution import sort_breaks
-from flows.runs.chunks import closed_breaks
-from flows.runs.context import NoReasonError, overlaid
-from flows.runs.documents import NotFoundError, keys_of
+from flows.runs.adapters import NoReasonError
+from flows.runs.closings import closed_breaks
+from flows.runs.context import overlaid
+from flows.runs.errors import NotFoundError
+from flows.runs.keys import keys_of
 from schemas.breaks import found
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing

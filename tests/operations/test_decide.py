@@ -14,7 +14,7 @@ import pytest
 
 from flows.reports.cardholder import card_statuses, trace
 from flows.runs.attempts import attempts
-from flows.runs.chains import commits_since
+from flows.runs.commits import commits_since
 from flows.runs.keys import results
 from flows.wiring import open_store
 from schemas.ledger import AWAITING, ERROR, LINKED

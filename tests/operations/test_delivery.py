@@ -25,8 +25,9 @@ from flows.adapters.s3 import S3Store
 from flows.operations.delivery import Delivered, DeliveredMeanwhileError, confirm, deliver, folder
 from flows.partner_api.single_links import link_row, link_typed
 from flows.reports.rebuild import rebuild
-from flows.runs.context import NoReasonError, overlaid
-from flows.runs.documents import NotFoundError
+from flows.runs.adapters import NoReasonError
+from flows.runs.context import overlaid
+from flows.runs.errors import NotFoundError
 from flows.runs.keys import deliveries
 from schemas.settings import LinkSettings
 from tests import servers

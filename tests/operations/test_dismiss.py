@@ -13,8 +13,9 @@ from flows.operations.alerts import current_alerts
 from flows.operations.history import history
 from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, dismiss
-from flows.runs.context import NoReasonError, overlaid
-from flows.runs.documents import NotFoundError
+from flows.runs.adapters import NoReasonError
+from flows.runs.context import overlaid
+from flows.runs.errors import NotFoundError
 from flows.submissions.extract_states import extract_states, pending_extracts
 from flows.submissions.gates import RejectRateError
 from flows.submissions.plan import DismissedError

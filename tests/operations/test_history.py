@@ -11,8 +11,9 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.operations.history import history
-from flows.runs.context import record_event
-from flows.runs.documents import UnknownRunError, keys_of
+from flows.runs.errors import UnknownRunError
+from flows.runs.events import record_event
+from flows.runs.keys import keys_of
 from schemas.expressions import PUBLISHED
 from tests.night import Bench, local_bench
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.runs.chunks import SUMS, ChunkStateError, Move, fetch, move, outbox, outboxes
-from flows.runs.context import NoReasonError
-from flows.runs.documents import NotFoundError, UnknownRunError
+from flows.runs.adapters import NoReasonError
+from flows.runs.chunks import Move
+from flows.runs.errors import NotFoundError, UnknownRunError
+from flows.runs.outbox import SUMS, ChunkStateError, fetch, move, outbox, outboxes
 from flows.submissions.submit import Request, SentTwiceError, refuse_resend, rehearse
 from tests.night import BANK, Bench, local_bench
 

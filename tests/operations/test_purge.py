@@ -17,16 +17,12 @@ from flows.reports.across import reconcile_runs
 from flows.reports.cardholder import trace
 from flows.reports.page import CLEAR
 from flows.reports.rebuild import rebuild
-from flows.runs.attempts import answer_key, survey_cards
-from flows.runs.chunks import move, outboxes
-from flows.runs.documents import (
-    AbandonedError,
-    LedgerPurgedError,
-    keys_of,
-    read_purged,
-    run_status,
-    without_ledger,
-)
+from flows.runs.attempts import survey_cards
+from flows.runs.documents import read_purged, run_status, without_ledger
+from flows.runs.errors import AbandonedError, LedgerPurgedError
+from flows.runs.keys import keys_of
+from flows.runs.outbox import move, outboxes
+from flows.runs.single_links import answer_key
 from flows.submissions.submit import Submitted
 from tests.builders import quick
 from tests.night import BANK, Bench, local_bench

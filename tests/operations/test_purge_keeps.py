@@ -19,9 +19,10 @@ from flows.operations.purge import plan_purge, purge
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.chains import add_record
-from flows.runs.chunks import Move, move
+from flows.runs.chunks import Move
 from flows.runs.claim import Lease
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
+from flows.runs.outbox import move
 from schemas.records import Closing
 from tests.builders import quick, share_of
 from tests.night import Bench, local_bench

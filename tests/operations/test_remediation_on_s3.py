@@ -14,7 +14,8 @@ from flows.adapters.s3 import S3Store
 from flows.errors import CardlinkError
 from flows.operations.remediation import abandon
 from flows.operations.reseal import reseal
-from flows.runs.documents import keys_of, read_end
+from flows.runs.documents import read_end
+from flows.runs.keys import keys_of
 from flows.runs.store import write_once
 from schemas.manifest import Manifest
 from tests import keys, servers

@@ -20,10 +20,11 @@ from flows.operations.reseal import Resealed, RowsDifferError, reseal
 from flows.resend.corrections import correction_template
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection, SourceGoneError
-from flows.runs.chunks import ChunkStateError, fetch, move, outbox
-from flows.runs.context import NoReasonError
-from flows.runs.documents import NotFoundError, UnknownRunError, keys_of
+from flows.runs.adapters import NoReasonError
+from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.identity import canonical, digest
+from flows.runs.keys import keys_of
+from flows.runs.outbox import ChunkStateError, fetch, move, outbox
 from flows.runs.store import Entry, StoreDeniedError
 from flows.submissions.plan import SettingsChangedError
 from schemas.portal import CITY, CUID

@@ -23,7 +23,9 @@ from flows.operations.history import history
 from flows.operations.remediation import take_over
 from flows.runs.claim import ClaimedError, Lease, LeaseLostError, claimed
 from flows.runs.context import overlaid
-from flows.runs.documents import NotFoundError, UnknownRunError, keys_of, read_manifest
+from flows.runs.documents import read_manifest
+from flows.runs.errors import NotFoundError, UnknownRunError
+from flows.runs.keys import keys_of
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended

@@ -24,8 +24,8 @@ from flows.operations.alerts import KINDS, Failure, current_alerts
 from flows.operations.metrics import write_metrics
 from flows.operations.remediation import close_break, dismiss
 from flows.reports.rebuild import rebuild
-from flows.runs.chunks import move
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
+from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
 from flows.runs.versions import read_facts
 from flows.simulator.extract import write_sample

@@ -29,8 +29,16 @@ from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.documents import keys_of, read_purged
-from flows.runs.keys import commits, corrections, deliveries, extracts, results, transactions
+from flows.runs.documents import read_purged
+from flows.runs.keys import (
+    commits,
+    corrections,
+    deliveries,
+    extracts,
+    keys_of,
+    results,
+    transactions,
+)
 from flows.runs.store import StoreDeniedError, VerdictAwaitedError
 from schemas.portal import CITY
 from schemas.settings import StoreSettings

@@ -16,7 +16,7 @@ from typing import Any
 from flows.partner_api.client import ServiceClient, open_client
 from flows.partner_api.single_links import checked_request
 from flows.partner_api.transport import Credentials
-from flows.runs.store import Retry
+from flows.runs.retry import Retry
 from schemas.partner_api.card_link import CardLinkRequest
 from schemas.partner_api.service import ServiceSettings
 from tests.service import RunningService

@@ -23,9 +23,8 @@ from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.runs.claim import ClaimedError
-from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
-from flows.runs.keys import reconciliation
+from flows.runs.keys import keys_of, reconciliation
 from flows.runs.store import Entry, Source, Store, StoreBusyError
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.jobs import JobRecord

@@ -20,8 +20,10 @@ from flows.partner_api.single_links import CardTakenError, link_row, link_typed
 from flows.reports.across import reconcile_runs
 from flows.resend.corrections import correction_template
 from flows.resend.selection import RowSelection, SourceGoneError
-from flows.runs.attempts import prompted_singles, singles
-from flows.runs.documents import NoSuchRowError, UnknownRunError, keys_of, read_summary
+from flows.runs.documents import read_summary
+from flows.runs.errors import NoSuchRowError, UnknownRunError
+from flows.runs.keys import keys_of
+from flows.runs.single_links import prompted_singles, singles
 from flows.submissions.gates import WrongCardsError
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE

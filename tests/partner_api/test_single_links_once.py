@@ -11,8 +11,8 @@ import pytest
 from flows.errors import CardlinkError
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
 from flows.partner_api.single_links import CardTakenError, SingleUnderWayError, link_row, link_typed
-from flows.runs.attempts import singles
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
+from flows.runs.single_links import singles
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CUID, PAN, PHONE
 from tests.builders import portal_rows

@@ -26,9 +26,9 @@ from flows.resend.corrections import correction_template
 from flows.resend.renewal import renew
 from flows.resend.resubmission import NothingToSendError, Request, resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.chunks import outboxes
-from flows.runs.documents import keys_of, manifests, read_summary
-from flows.runs.keys import extracts
+from flows.runs.documents import manifests, read_summary
+from flows.runs.keys import extracts, keys_of
+from flows.runs.outbox import outboxes
 from flows.runs.sealing import Opener
 from flows.simulator.portal import Portal
 from flows.simulator.portal_key import PortalKey

@@ -10,8 +10,8 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from flows.errors import CardlinkError
-from flows.runs.chunks import fetch, move, outboxes
 from flows.runs.keys import results
+from flows.runs.outbox import fetch, move, outboxes
 from flows.runs.sealing import Opener
 from flows.simulator.chance import chance
 from flows.simulator.portal import Booked, Portal

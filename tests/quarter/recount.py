@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from flows.operations.purge import PurgePlan
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
 from flows.simulator.portal import Booked
 from schemas.manifest import Manifest
 from tests.quarter.life import WITHIN, Quarter, report_rows

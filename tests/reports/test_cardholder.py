@@ -14,11 +14,10 @@ from flows.operations.purge import purge
 from flows.reports.cardholder import SINGLE, CardGivenError, card_statuses, trace
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.attempts import answer_key
-from flows.runs.chunks import move
-from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
-from flows.runs.keys import prompted_prefix, results
+from flows.runs.keys import keys_of, prompted_prefix, results
+from flows.runs.outbox import move
+from flows.runs.single_links import answer_key
 from flows.runs.store import ConflictError
 from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CUID, POSTAL_CODE

@@ -13,8 +13,7 @@ from flows.partner_api.single_links import link_row
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.reports.tally import hours_of
-from flows.runs.documents import keys_of
-from flows.runs.keys import extracts, reconciliation, results
+from flows.runs.keys import extracts, keys_of, reconciliation, results
 from schemas.portal import PAN
 from tests.builders import portal_rows
 from tests.night import BANK, NOON, Bench, local_bench, portal_csv

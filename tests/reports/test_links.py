@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
 from schemas.settings import LinkSettings
 from schemas.tables import Links
 from tests.night import Bench, local_bench

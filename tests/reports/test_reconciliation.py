@@ -5,11 +5,10 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from flows.reports.across import reconcile_runs
-from flows.runs.chunks import move
-from flows.runs.context import record_event
-from flows.runs.documents import keys_of
+from flows.runs.events import record_event
 from flows.runs.identity import canonical
-from flows.runs.keys import reconciliation
+from flows.runs.keys import keys_of, reconciliation
+from flows.runs.outbox import move
 from schemas.portal import CITY, PAN
 from schemas.records import Purged
 from tests.again import again, in_state, of_rows

@@ -7,8 +7,8 @@ import pytest
 
 from flows.reports import rebuild as report
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import keys_of
 from flows.runs.identity import canonical, digest
+from flows.runs.keys import keys_of
 from flows.simulator.answer import Habits
 from schemas.manifest import LedgerPart
 from schemas.tables import Refusals

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from flows.reports import across, cardholder, page
-from flows.runs.chunks import move
+from flows.runs.outbox import move
 from flows.wiring import open_store
 from schemas.breaks import FOREIGN_FILE, KINDS
 from tests import keys

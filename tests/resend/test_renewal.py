@@ -14,9 +14,10 @@ import pytest
 
 from flows.resend.renewal import ABSENT, DYING, renew, renewals
 from flows.resend.selection import SourceGoneError
-from flows.runs.chains import OvertakenError
-from flows.runs.documents import NotFoundError, keys_of, manifests
-from flows.runs.keys import extracts
+from flows.runs.commits import OvertakenError
+from flows.runs.documents import manifests
+from flows.runs.errors import NotFoundError
+from flows.runs.keys import extracts, keys_of
 from flows.runs.prior_state import AWAITED
 from flows.runs.store import StoreBusyError
 from flows.submissions.publisher import PartialRunError

@@ -23,10 +23,10 @@ from flows.resend.resubmission import (
     plan_resubmit,
 )
 from flows.resend.selection import AmbiguousRowsError, RowSelection, SourceGoneError
-from flows.runs.chunks import move
-from flows.runs.context import NoReasonError
-from flows.runs.documents import NoSuchRowError, keys_of
-from flows.runs.keys import corrections
+from flows.runs.adapters import NoReasonError
+from flows.runs.errors import NoSuchRowError
+from flows.runs.keys import corrections, keys_of
+from flows.runs.outbox import move
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows

@@ -26,9 +26,9 @@ from flows.resend.resubmission import (
     resubmit,
 )
 from flows.resend.selection import RowSelection
-from flows.runs.chains import OvertakenError
-from flows.runs.chunks import move
+from flows.runs.commits import OvertakenError
 from flows.runs.documents import manifests
+from flows.runs.outbox import move
 from flows.runs.store import Store
 from flows.submissions.submit import Submitted
 from schemas.manifest import Manifest

@@ -7,7 +7,8 @@ import polars as pl
 
 from flows.reports.rebuild import rebuild
 from flows.reports.summary import OUT_OF_BALANCE
-from flows.runs.documents import keys_of, run_statuses
+from flows.runs.documents import run_statuses
+from flows.runs.keys import keys_of
 from flows.simulator.answer import Habits
 from flows.submissions.extract_states import pending_extracts
 from tests.night import Bench, local_bench

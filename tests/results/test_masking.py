@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flows.redaction import MASK, shows_card
 from flows.results.masking import LONGEST, mask, storable
-from flows.runs.documents import csv_pieces
+from flows.runs.frames import csv_pieces
 
 
 @pytest.mark.parametrize("separator", ["", " ", "-", ".", "/", "\u00a0", " - ", "&", "\u2013"])

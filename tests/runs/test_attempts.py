@@ -12,10 +12,10 @@ import pytest
 
 from flows.operations.remediation import abandon
 from flows.runs.attempts import attempts, survey_cards
-from flows.runs.chains import commits_since
-from flows.runs.chunks import move
-from flows.runs.documents import keys_of
+from flows.runs.commits import commits_since
 from flows.runs.identity import canonical
+from flows.runs.keys import keys_of
+from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError
 from schemas.records import SingleAnswered, SingleAsked
 from tests.night import DAY, NOON, Bench, local_bench

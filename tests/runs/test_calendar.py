@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flows.runs.identity import day_off, due, local_day
+from flows.runs.business_date import day_off, due, local_day
 from schemas.settings import WEEK, Schedule, Weekday
 
 WORKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.runs.chains import OvertakenError, append_commit, commits_since, last_commit
-from flows.runs.documents import keys_of
-from flows.runs.keys import commits
+from flows.runs.commits import OvertakenError, append_commit, commits_since, last_commit
+from flows.runs.keys import commits, keys_of
 from flows.runs.store import ConflictError
 from schemas.manifest import Manifest
 from tests.builders import quick

@@ -9,7 +9,8 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.runs.sealing import Plain, content, packets
+from flows.runs.openpgp import content, packets
+from flows.runs.sealing import Plain
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.runs.claim import ClaimedError, Lease, LeaseLostError, end, is_gone, process_name
+from flows.runs.claim import ClaimedError, Lease, LeaseLostError, end
+from flows.runs.process import is_gone, process_name
 from flows.runs.store import ConflictError, Entry
 from tests.leftovers import ended
 

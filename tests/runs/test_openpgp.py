@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.runs.sealing import SealedUnreadableError, blocks, inspect, keys_in, looks_like_message
+from flows.runs.openpgp import blocks, inspect, keys_in, looks_like_message
+from flows.runs.sealing import SealedUnreadableError
 from tests import keys
 
 Pack = Callable[[int, bytes], bytes]

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from flows.adapters.local import LocalStore
-from flows.runs.documents import keys_of
+from flows.runs.keys import keys_of
 from flows.runs.outcomes import FILE, FILES, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.store import Entry
 from tests.results.outcomes import HOSTS, RUN, attribute, link, result, sent_rows

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from flows.runs.store import prefetch
+from flows.runs.threads import prefetch
 
 
 def test_all_items_come_in_their_order() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs import store as stores
-from flows.runs.store import KEYS, StoreDeniedError, StoreUnsafeError, race
+from flows.runs import probe
+from flows.runs.probe import KEYS, race
+from flows.runs.store import StoreDeniedError, StoreUnsafeError
 
 
 class StoppedAtTheThird(ThreadPoolExecutor):
@@ -95,7 +96,7 @@ def test_a_store_that_fails_under_the_probe_says_its_own_error(tmp_path: Path) -
 def test_a_stop_signal_while_writers_are_started_leaves_none_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "ThreadPoolExecutor", StoppedAtTheThird)
+    monkeypatch.setattr(probe, "ThreadPoolExecutor", StoppedAtTheThird)
 
     with pytest.raises(KeyboardInterrupt):
         race(LocalStore(tmp_path), "probe/")

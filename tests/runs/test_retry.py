@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.runs.store import Retry
+from flows.runs.retry import Retry
 
 
 class PassingError(Exception):

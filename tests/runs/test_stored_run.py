@@ -10,18 +10,12 @@ import polars as pl
 import pytest
 
 from flows.operations.remediation import abandon
-from flows.runs.chunks import move, outbox
-from flows.runs.context import record_event
-from flows.runs.documents import (
-    AbandonedError,
-    LedgerPurgedError,
-    UnknownRunError,
-    keys_of,
-    refusals,
-    run_statuses,
-)
+from flows.runs.documents import refusals, run_statuses
+from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
+from flows.runs.events import record_event
 from flows.runs.identity import canonical
-from flows.runs.keys import RunId
+from flows.runs.keys import RunId, keys_of
+from flows.runs.outbox import move, outbox
 from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns

@@ -17,8 +17,10 @@ from pydantic import Field
 
 from flows.operations.purge import state_of
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import from_parquet, keys_of, manifests
+from flows.runs.documents import manifests
+from flows.runs.frames import from_parquet
 from flows.runs.identity import canonical
+from flows.runs.keys import keys_of
 from flows.runs.store import ConflictError, StoreBusyError
 from flows.runs.versions import NewerDocumentError, parsed
 from schemas import tables

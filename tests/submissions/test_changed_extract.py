@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from flows.operations.purge import purge
-from flows.runs.documents import keys_of, run_ids
+from flows.runs.documents import run_ids
+from flows.runs.keys import keys_of
 from flows.submissions.changed_extract import ChangedExtractError
 from flows.submissions.extract_states import extract_states
 from flows.submissions.submit import Request, rehearse

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.runs.identity import TemplateError, default_header, header_from_template
+from flows.runs.header import TemplateError, default_header, header_from_template
 from flows.submissions.chunk_csv import lines, write_chunk
 from schemas.portal import CUID, FIRST_NAME, NICKNAME, PAN, columns
 from tests.builders import portal_rows, share_of

@@ -14,9 +14,9 @@ from flows.reports.across import reconcile_runs
 from flows.reports.cardholder import card_statuses, trace
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
-from flows.runs.chains import OvertakenError
-from flows.runs.chunks import move
+from flows.runs.commits import OvertakenError
 from flows.runs.documents import run_statuses
+from flows.runs.outbox import move
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions import submit as submit_module

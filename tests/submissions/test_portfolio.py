@@ -18,7 +18,7 @@ from flows.resend.renewal import renew
 from flows.resend.resubmission import Request as Resubmission
 from flows.resend.resubmission import resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.chunks import move
+from flows.runs.outbox import move
 from flows.runs.prior_state import AWAITED, REFUSED, STANDING
 from flows.submissions.submit import Request, rehearse
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flows.runs.chains import OvertakenError
+from flows.runs.commits import OvertakenError
 from flows.runs.keys import commits
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError

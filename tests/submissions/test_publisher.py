@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
-from flows.runs.documents import keys_of, read_manifest
+from flows.runs.documents import read_manifest
 from flows.runs.identity import digest
+from flows.runs.keys import keys_of
 from flows.runs.store import (
     Entry,
     ObjectDamagedError,

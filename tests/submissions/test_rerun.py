@@ -12,8 +12,9 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, clean_up
-from flows.runs.context import IssuerContext, ensure_store_safe
-from flows.runs.documents import keys_of
+from flows.runs.context import IssuerContext
+from flows.runs.keys import keys_of
+from flows.runs.probe import ensure_store_safe
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.submissions.publisher import PartialRunError
 from tests.night import NOON, Bench, local_bench, uncommit

@@ -11,7 +11,8 @@ import pytest
 from flows.errors import CardlinkError
 from flows.extracts.errors import EmptyExtractError
 from flows.runs.claim import ClaimedError, Lease
-from flows.runs.documents import keys_of, read_manifest, run_ids
+from flows.runs.documents import read_manifest, run_ids
+from flows.runs.keys import keys_of
 from flows.runs.sealing import KeyNotPinnedError
 from flows.submissions.gates import (
     RejectRateError,

@@ -21,9 +21,8 @@ import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.results.intake import read_markers
-from flows.runs.documents import keys_of
 from flows.runs.identity import canonical
-from flows.runs.keys import extracts, results
+from flows.runs.keys import extracts, keys_of, results
 from flows.runs.sealing import Opener
 from flows.runs.store import Store
 from flows.simulator.answer import answer_store

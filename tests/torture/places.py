@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
-from flows.runs.store import Retry, Store
+from flows.runs.retry import Retry
+from flows.runs.store import Store
 from tests import servers
 
 

@@ -27,8 +27,8 @@ from hypothesis.stateful import (
 
 from flows.errors import TryAgainError
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import keys_of, manifests
-from flows.runs.keys import results
+from flows.runs.documents import manifests
+from flows.runs.keys import keys_of, results
 from flows.runs.sealing import Opener, Sealer
 from flows.simulator.answer import Habits, answer_store
 from flows.simulator.portal import Portal

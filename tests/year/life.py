@@ -22,8 +22,8 @@ import pytest
 from flows import wiring
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.configuration import load_issuer
-from flows.runs.documents import keys_of, read_manifest
-from flows.runs.keys import extracts
+from flows.runs.documents import read_manifest
+from flows.runs.keys import extracts, keys_of
 from flows.runs.sealing import Opener
 from flows.simulator.portal import Portal
 from schemas.manifest import Manifest

@@ -16,7 +16,8 @@ from datetime import timedelta
 from itertools import pairwise
 
 from flows.reports.across import reconcile_runs
-from flows.runs.documents import keys_of, read_summary
+from flows.runs.documents import read_summary
+from flows.runs.keys import keys_of
 from flows.simulator.portal import Booked
 from schemas.ledger import DUPLICATE, REJECTED, SUBMITTED, SUPPRESSED
 from tests.quarter.life import FIRST

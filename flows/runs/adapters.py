@@ -1,0 +1,35 @@
+"""What the steps of a run need from outside: the store, the clock, who is acting."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from flows.errors import OperatorError
+from flows.redaction import redact
+from flows.runs.store import Store
+
+
+class NoReasonError(OperatorError):
+    """A decision of an operator was given without its reason."""
+
+    message = "No reason given."
+    next_step = "Give it with --reason; it is kept with the decision, your name and the time."
+
+
+class Adapters(NamedTuple):
+    """Everything outside: storage, the clock, who is acting, and the probe a store has to pass."""
+
+    store: Store
+    now: Callable[[], datetime]
+    actor: str
+    # StoreUnsafeError where create-only writes are not, below a prefix
+    probe: Callable[[Store, str], None]
+    connections: int = 16  # requests at a time
+
+    def signed(self, reason: str) -> dict[str, Any]:
+        """Return when, by whom and why, as a `Record` has it, card numbers masked; NoReasonError
+        where it is empty.
+        """
+        if not reason.strip():
+            raise NoReasonError
+        return {"at": self.now(), "by": redact(self.actor), "reason": redact(reason.strip())}

@@ -1,0 +1,102 @@
+"""The audit trail of an issuer: one chain that names every record, by digest, before it is written.
+
+An entry holds the digest of the one before. So a record or an entry that is changed, removed,
+swapped or inserted does not fit any more. What a killed process named and never wrote shows as
+removed, until somebody accepts it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from copy import copy
+from datetime import datetime
+from threading import Lock
+from typing import TypeVar
+
+from flows.errors import CardlinkError
+from flows.redaction import redact
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import link, trail
+from flows.runs.store import Store, StoreBusyError, read, read_if_stored
+from schemas.records import AuditEntry
+
+LOST = 1000  # entries of others passed before giving up
+
+S = TypeVar("S", bound=Store)
+FOLDER = 1000  # entries in a folder, so that finding the last one takes two short listings
+RECORDS = re.compile(
+    r"[^/]+/(runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)|(commits|deliveries)/\d{6}\.json"
+    r"|deliveries/\d{6}/confirmed\.json|(dismissed|attributions|backfills|purged|approvals)/.+)"
+)
+ENTRY = re.compile(r".*/(\d{6})\.json")
+
+
+def entry_key(issuer: str, number: int) -> str:
+    """Return the key of an entry, from 1."""
+    return link(f"{trail(issuer)}{number // FOLDER:04d}/", number)
+
+
+def record_keys(store: Store, issuer: str) -> Iterator[str]:
+    """Yield the keys of an issuer's records: decisions and facts that are created once and kept."""
+    return (one.key for one in store.keys(f"{issuer}/") if RECORDS.fullmatch(one.key))
+
+
+class AuditTrail:
+    """Adds entries to the audit trails of a store, in the name of who is acting."""
+
+    def __init__(self, store: Store, by: str, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._by = redact(by)
+        self._now = now
+        # number and digest by issuer, as far as this process knows
+        self._last: dict[str, tuple[int, str]] = {}
+        self._adding = Lock()
+
+    def add(self, issuer: str, objects: Mapping[str, str], reason: str = "") -> None:
+        """Add an entry at the end of the trail; StoreBusyError where others are always faster."""
+        with self._adding:
+            number, before = self._last.get(issuer) or self._find_last(issuer)
+            for at in range(number + 1, number + LOST):
+                older = () if at > 1 else tuple(record_keys(self._store, issuer))
+                who = {"before": before, "at": self._now(), "by": self._by, "reason": reason}
+                entry = AuditEntry(**who, objects=dict(objects), older=older)
+                content = canonical(entry.model_copy(update={"seal": digest(canonical(entry))}))
+                if self._store.create(entry_key(issuer, at), content):
+                    self._last[issuer] = at, digest(content)
+                    return
+                before = digest(read(self._store, entry_key(issuer, at)))
+        raise StoreBusyError(place=trail(issuer), code="contested")
+
+    def _find_last(self, issuer: str) -> tuple[int, str]:
+        """Return number and digest of the last entry that a listing shows; a later one is met when
+        adding.
+        """
+        folders = [folder.key for folder in self._store.keys(trail(issuer), shallow=True)] or [
+            trail(issuer)
+        ]
+        found = [one.key for one in self._store.keys(folders[-1]) if ENTRY.fullmatch(one.key)]
+        return (int(found[-1][-11:-5]), digest(read(self._store, found[-1]))) if found else (0, "")
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write `key` unless it exists, as a store does; a record is named in the trail first."""
+        if not RECORDS.fullmatch(key):
+            return self._store.create(key, data)
+        if read_if_stored(self._store, key, 0) is not None:
+            return False
+        issuer = key.partition("/")[0]
+        self.add(issuer, {key: digest(data)})
+        try:
+            return self._store.create(key, data)
+        except BaseException:
+            with suppress(CardlinkError):
+                self.add(issuer, {key: ""})
+            raise
+
+
+def audited(store: S, by: str, now: Callable[[], datetime]) -> S:
+    """Return a store like this one that names every record in the audit trail before it creates
+    it.
+    """
+    twin = copy(store)  # everything else it can do stays its own
+    twin.create = AuditTrail(store, by, now).create  # type: ignore[method-assign]
+    return twin

@@ -1,0 +1,53 @@
+"""Business dates: in an extract's name, of the issuer's clock and schedule."""
+
+import re
+from contextlib import suppress
+from datetime import date, datetime, timedelta
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+from schemas.settings import WEEK, Schedule
+
+DATE_IN_NAME = re.compile(r"(?<!\d)(20\d\d)[-_]?(0[1-9]|1[0-2])[-_]?(0[1-9]|[12]\d|3[01])(?!\d)")
+YEAR = 366  # days to look back for a business day before giving up
+
+
+def date_in_name(key: str) -> date | None:
+    """Return the business date in an extract's name (2026-11-20, 20261120), None where it has
+    none.
+    """
+    if found := DATE_IN_NAME.search(key.rpartition("/")[2]):
+        with suppress(ValueError):  # 20260231 is not a date
+            return date(int(found[1]), int(found[2]), int(found[3]))
+    return None
+
+
+def local_day(moment: datetime, time_zone: str) -> date:
+    """Return the issuer's local date at that moment."""
+    return moment.astimezone(ZoneInfo(time_zone)).date()
+
+
+def day_off(schedule: Schedule, day: date) -> str:
+    """Return why a day is not a business day, `holiday` or the weekday's name; "" where it is
+    one.
+    """
+    if day in schedule.holidays:
+        return "holiday"
+    return "" if WEEK[day.weekday()] in schedule.days else f"{day:%A}"
+
+
+def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, datetime] | None:
+    """Return the last business day whose hour has passed, and the hour of the one before: an
+    extract is due since then.
+
+    None where no hour is set, or a year has fewer than two business days.
+    """
+    if schedule.extract_by is None:
+        return None
+    zone, today = ZoneInfo(time_zone), local_day(now, time_zone)
+    days = (
+        day for back in range(YEAR) if not day_off(schedule, day := today - timedelta(days=back))
+    )
+    hours = ((day, datetime.combine(day, schedule.extract_by, zone)) for day in days)
+    passed = list(islice((one for one in hours if one[1] <= now), 2))
+    return (passed[0][0], passed[1][1]) if len(passed) == 2 else None

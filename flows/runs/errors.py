@@ -1,0 +1,40 @@
+"""What a command names that is not there, or no more: a run, its rows, its ledger."""
+
+from flows.errors import OperatorError
+
+
+class LedgerPurgedError(OperatorError):
+    """The ledger and the report of a run were purged, as its issuer's retention asks."""
+
+    message = "The ledger and the report of {run} were purged on {date} ({setting})."
+    next_step = "`cardlink history {run}` shows who did it; its manifest says what was sent, its extract has the rows."
+
+
+class UnknownRunError(OperatorError):
+    """A run id that no run has."""
+
+    message = "No run {run}."
+    next_step = "`cardlink status` lists the runs."
+
+
+class NotFoundError(OperatorError):
+    """What a command names is not there, or not in the state that the command needs."""
+
+    message = "{place} has no {what}."
+    next_step = "`{command}` shows what there is."
+
+
+class NoSuchRowError(OperatorError):
+    """A run or result file does not have these rows."""
+
+    message = "{place} has no row {rows}."
+    next_step = (
+        "Rows are counted from 1 without the header, as in errors.csv and rejects.csv of the run."
+    )
+
+
+class AbandonedError(OperatorError):
+    """An operator abandoned the run before its commit."""
+
+    message = "Run {run} was abandoned by {actor}: {reason}."
+    next_step = "It will not be resumed; to make a new run of its extract: --new-run REASON."

@@ -1,0 +1,31 @@
+"""The events of a run: what happened, when, by whom; written once and never changed."""
+
+from flows.redaction import redact
+from flows.runs.adapters import Adapters
+from flows.runs.identity import digest
+from flows.runs.keys import RunKeys
+from flows.runs.versions import facts_as_stored
+
+COMMITTED = "committed"  # the event of a run's commit
+REFUSED = "refused"  # the event of an attempt that an error ended
+REPLACED = "replaced"  # the event of a run that was planned anew before its commit
+DROPPED = "dropped"  # the fact of a run's commit that says when its extract was dropped
+
+
+def record_event(
+    adapters: Adapters, keys: RunKeys, what: str, once: str = "", /, **facts: str | int | list[str]
+) -> bool:
+    """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are
+    masked.
+
+    `once` is a fixed name, so that of many processes only one records it: False for the others.
+    """
+    moment = adapters.now()
+    reported = {
+        name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
+    }
+    event = facts_as_stored(
+        {"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported}
+    )
+    name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
+    return adapters.store.create(keys.events + (once or name), event)

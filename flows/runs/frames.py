@@ -1,0 +1,75 @@
+"""Frames as they are stored: Parquet of every version, CSV that a spreadsheet may open."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+
+import polars as pl
+
+from flows.runs.store import Store
+from flows.runs.versions import NewerDocumentError
+from schemas.tables import FORMAT, parquet
+
+_LATER = {"reissue_check": pl.UInt32}  # columns that older versions did not write: null
+CSV_ROWS = 50_000  # rows turned to text at a time
+
+
+def from_parquet(
+    data: bytes,
+    key: str,
+    columns: list[str] | None,
+    only: pl.Expr | None,
+    records: Iterable[pl.DataFrame] = (),
+) -> pl.DataFrame:
+    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not
+    decoded.
+
+    What older versions did not write is taken from the `records` of its rows, else null. Raises
+    NewerDocumentError where a newer one no longer writes it.
+    """
+    rows = pl.scan_parquet(BytesIO(data))
+    if lacking := columns and set(columns) - set(rows.collect_schema()):
+        written = int(pl.read_parquet_metadata(BytesIO(data)).get("format", 1))
+        if written > FORMAT:
+            raise NewerDocumentError(key=key, format=written)
+        beside = [one.lazy().select("row", *lacking) for one in records]
+        for one in beside:
+            rows = rows.join(one, on="row", how="left", maintain_order="left")
+        if not beside:
+            rows = rows.with_columns(pl.lit(None, _LATER[name]).alias(name) for name in lacking)
+    return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
+
+
+def write_parquet(
+    store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a derived frame as Parquet, with `metadata`."""
+    # links are random: a higher level compresses no better
+    store.replace(key, [parquet(frame, metadata, compression="zstd", compression_level=1)])
+
+
+def shaped(
+    rows: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]
+) -> pl.DataFrame:
+    """Return the columns of a schema, cast to its types; null where `rows` does not have one."""
+    return rows.select(
+        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind)
+        for name, kind in schema.items()
+    )
+
+
+def csv_pieces(
+    frames: Iterable[pl.DataFrame], columns: Iterable[str], *, unchanged: bool = False
+) -> Iterator[bytes]:
+    """Yield a CSV in pieces: the header, then the rows.
+
+    A cell that a spreadsheet would run as a formula gets a `'` before it, unless cells are
+    `unchanged`.
+    """
+    cell = pl.col(pl.String)
+    safe = pl.when(cell.str.contains(r"^[=+\-@\t\r]")).then("'" + cell).otherwise(cell).name.keep()
+    yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
+    for frame in frames:
+        for piece in (frame if unchanged else frame.with_columns(safe)).iter_slices(CSV_ROWS):
+            out = BytesIO()
+            piece.write_csv(out, include_header=False)
+            yield out.getvalue()

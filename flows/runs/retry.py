@@ -1,0 +1,45 @@
+"""Repeat what failed for a moment, within a bounded time."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from flows.stopping import received
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Bounded attempts with full jitter: `random` (0 to 1) of a wait that doubles from `first` up
+    to `cap` seconds.
+
+    Ends after `attempts`, or where the next wait would exceed `budget` seconds on `clock` (a
+    monotonic one). Full jitter, since sixteen threads that were throttled together must not retry
+    together.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
+    budget: float = 60.0
+    attempts: int = 40
+    first: float = 0.1
+    cap: float = 5.0
+
+    def __call__(self, attempt: Callable[[], T], on: type[Exception]) -> T:
+        """Return what `attempt` returns; an `on` error is tried again, until a stop signal; the
+        last one is raised.
+        """
+        began = self.clock()
+        for number in range(self.attempts - 1):
+            try:
+                return attempt()
+            except on:
+                wait = self.random() * min(self.cap, self.first * 2.0**number)
+                if received() or self.clock() + wait - began > self.budget:
+                    raise
+            self.sleep(wait)
+        return attempt()

@@ -1,0 +1,39 @@
+"""The state of a run in words, and where its rows are."""
+
+from typing import NamedTuple
+
+PURGED = " (purged)"  # in the state of a run whose ledger is gone
+
+
+class Refusal(NamedTuple):
+    """What refused a run at its last attempt: the error, its sentence, when; and when the run was
+    first refused.
+    """
+
+    error: str
+    sentence: str
+    at: str
+    first: str
+
+
+def headline(verdict: str, awaiting: int) -> str:
+    """Return a verdict that does not leave out the rows that still wait for an answer."""
+    waits = f"{awaiting:,} rows still wait" if awaiting > 1 else "1 row still waits"
+    return f"{verdict}; {waits}" if awaiting and verdict.startswith("balanced") else verdict
+
+
+class RunStatus(NamedTuple):
+    """A run's state in words, where its rows are (zeros before a report), and why it was
+    refused.
+    """
+
+    run: str
+    state: str
+    read: int = 0
+    linked: int = 0
+    error: int = 0
+    awaiting: int = 0
+    rejected: int = 0
+    duplicate: int = 0
+    suppressed: int = 0
+    why: str = ""

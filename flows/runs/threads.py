@@ -1,0 +1,34 @@
+"""Work side by side: many requests at a time, and one item ahead of its use."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -> list[T]:
+    """Return what `act` returns for each item, in order; so many at a time, none but the first
+    where it is the only.
+    """
+    todo = list(items)
+    if len(todo) < 2:
+        return [act(one) for one in todo]
+    with ThreadPoolExecutor(threads) as workers:
+        return list(workers.map(act, todo))
+
+
+def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
+    """Yield the items in order, each produced while the one before is used; an error comes in its
+    item's place.
+
+    Close it if you stop early: that waits for the item in progress, so that nothing reads on in the
+    background.
+    """
+    end = object()
+    with ThreadPoolExecutor(1, "prefetch") as worker:
+        coming = worker.submit(next, items, end)
+        while (item := [coming.result()])[0] is not end:
+            coming = worker.submit(next, items, end)
+            yield item.pop()  # type: ignore[misc]  # not `end`; freed as soon as its user is done with it
