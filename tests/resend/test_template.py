@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from flows.resend.corrections import template
-from flows.results.error_text import KINDS, OTHER, UNREADABLE
 from flows.results.lineage import RUN_ROW
+from flows.results.partner_terms import KINDS, OTHER, UNREADABLE
 from schemas.corrections import AT_SOURCE, WRONG, Template
 from schemas.portal import CITY, POSTAL_CODE, YEAR, columns
 from schemas.reasons import HINTS, LINES, ROWS
@@ -49,7 +49,7 @@ def test_what_only_the_source_can_mend_says_so(reason: str) -> None:
 
 
 def test_every_kind_of_the_partner_and_of_lines_has_its_words() -> None:
-    partner = {*(kind for kind, _ in KINDS), OTHER, UNREADABLE}
+    partner = {*KINDS, OTHER, UNREADABLE}
     ours = {entry.code.rpartition(".")[2] for entry in (*LINES, *ROWS)}
 
     assert set() == (partner | ours) - set(WRONG)

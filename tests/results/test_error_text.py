@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.error_text import ErrorObject, parse_error, partner_reason, read_error, shape_of
+from flows.results.error_text import ErrorObject, parse_error, read_error
+from flows.results.partner_terms import partner_reason, shape_of
 from tests.results.error_objects import TEXTS, Written
 
 CARDS = (

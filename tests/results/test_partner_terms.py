@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.results.error_text import KINDS, OTHER, UNREADABLE, partner_reason, shape_of
+from flows.results.partner_terms import KINDS, OTHER, UNREADABLE, partner_reason, shape_of
 from schemas.reasons import ACTIONS, HINTS, reason
 
 
@@ -35,7 +35,7 @@ def test_the_partners_words_become_a_reason_code(
 
 
 def test_every_kind_the_partner_can_give_has_an_action() -> None:
-    assert set() == {*(kind for kind, _ in KINDS), OTHER, UNREADABLE} - set(ACTIONS)
+    assert set() == {*KINDS, OTHER, UNREADABLE} - set(ACTIONS)
 
 
 def test_what_passes_by_itself_is_sent_again_as_it_is() -> None:
