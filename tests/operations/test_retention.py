@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.operations.purge import End, State, last_answer, part_of, verdict
+from flows.operations.retention import End, RunState, last_answer, part_of, verdict
 from flows.runs.keys import RunId, RunKeys
 from schemas.issuer import Issuer
 from schemas.records import PARTS, Part
@@ -32,18 +32,16 @@ def test_only_what_is_done_old_enough_and_has_no_living_link_is_due(
     part: Part, end: End, reasons: list[str], age: int, links: int | None, chunks: int, ledgers: int
 ) -> None:
     until = None if links is None else NOON.date() + timedelta(days=links)
-    state = State(NOON, tuple(reasons), until, end)
+    state = RunState(NOON, tuple(reasons), until, end)
     settings = Retention(chunks_days=chunks, ledger_days=ledgers)
     now = NOON + timedelta(days=age)
 
-    found = verdict(part, state, settings, now)
+    kept = verdict(part, state, settings, now)
 
     shorter = end == "abandoned" or (part == "chunks" and end == "committed")
     alive = part == "ledger" and until is not None and until >= now.date()
-    assert (found is None) == (
-        not reasons and age >= (chunks if shorter else ledgers) and not alive
-    )
-    assert found is None or (found[1] is None) == bool(reasons)
+    assert (kept is None) == (not reasons and age >= (chunks if shorter else ledgers) and not alive)
+    assert kept is None or (kept.until is None) == bool(reasons)
 
 
 @given(part=st.sampled_from(PARTS), age=st.integers(-10, 1000), wait=st.integers(0, 100))
@@ -53,9 +51,9 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(
     answered = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=wait)
     now = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(days=age)
 
-    early = verdict(part, State(datetime(2026, 11, 20, tzinfo=UTC)), Retention(), now)
+    early = verdict(part, RunState(datetime(2026, 11, 20, tzinfo=UTC)), Retention(), now)
 
-    assert early is None or verdict(part, State(answered), Retention(), now) is not None
+    assert early is None or verdict(part, RunState(answered), Retention(), now) is not None
 
 
 @pytest.mark.parametrize(

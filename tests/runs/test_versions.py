@@ -15,13 +15,14 @@ import polars as pl
 import pytest
 from pydantic import Field
 
-from flows.operations.purge import state_of
+from flows.operations.retention import state_of
 from flows.reports.rebuild import rebuild
 from flows.runs.documents import manifests
 from flows.runs.frames import from_parquet
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.store import ConflictError, StoreBusyError
+from flows.runs.stored_run import StoredRun
 from flows.runs.versions import NewerDocumentError, parsed
 from schemas import tables
 from schemas.manifest import Counts, Document, version
@@ -196,7 +197,7 @@ def test_a_run_of_a_newer_version_is_reported_and_not_purged_and_its_own_report_
     bench.ingest()
 
     report, keys = rebuild(bench.context, run), keys_of(run)
-    state = state_of(bench.context, keys, list(bench.store.keys(keys.base)))
+    state = state_of(bench.context, StoredRun(bench.store, keys), list(bench.store.keys(keys.base)))
     summary = rewrite(tmp_path, "bank/runs/*/report/summary.json", **NEWER)
     with pytest.raises(NewerDocumentError, match=r"summary\.json"):
         rebuild(bench.context, run)

@@ -1,0 +1,243 @@
+"""What retention says of a run: which part an object belongs to, what is still open, what is due.
+
+Never due is what is unsent, unanswered or a break. Put here what decides; `purge.py` deletes.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from io import BytesIO
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
+
+from flows.results.attribution import sort_breaks
+from flows.results.lineage import REPEATED_BY
+from flows.runs.chunks import Item
+from flows.runs.claim import held
+from flows.runs.context import IssuerContext
+from flows.runs.keys import RunKeys
+from flows.runs.single_links import ANSWER, answer_key
+from flows.runs.store import Entry, read
+from flows.runs.stored_run import StoredRun
+from schemas.breaks import Break
+from schemas.manifest import Manifest
+from schemas.records import Abandoned, Part
+from schemas.settings import Retention
+
+KEPT: Literal["kept"] = "kept"  # for good
+LEFT: Literal["left"] = "left"  # by workers
+# by versions that read extracts in parts
+_LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
+_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed)/[^/]+\.json")
+_PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
+_CSV_REPORTS = "rejects|held|errors|chunks|awaiting|breaks|questions"
+_LEDGER_NAMES = (
+    rf"ledger/{_PART}\.parquet",
+    r"outcomes/[0-9a-f]{24}\.parquet",
+    r"seals/\d{5}-\d{3}\.json",
+    r"claims/\d{6}\.json",
+    r"selection\.parquet",
+    r"single/\d+-\d+(-answer)?\.json",
+    rf"placements/{_PART}\.parquet",
+    r"placements/claims/\d{6}\.json",
+    rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
+    rf"report/({_CSV_REPORTS}|links(-\d{{5}})?)\.csv",
+    r"report/(summary\.json|audit\.zip|report\.html|report\.xlsx)",
+    rf"report/(rows|links)/{_PART}\.parquet",
+)
+_LEDGER_NAME = re.compile("|".join(_LEDGER_NAMES))
+_ANSWERING = ("committed", "answered", "cancelled")  # events from which the answer's age counts
+End = Literal["committed", "abandoned", "never"]
+
+
+class RunState(NamedTuple):
+    """The state of a run: when something last happened to it, and what is still open, in words.
+
+    `links_until` is the last day one of its links can be opened. `end` is how it ended: an
+    abandoned run has neither answers nor cardholders, one never committed must be abandoned before
+    it is deleted.
+    """
+
+    since: datetime
+    open: tuple[str, ...] = ()
+    links_until: date | None = None
+    end: End = "committed"
+
+
+class Kept(NamedTuple):
+    """Why a part of a run stays, and the day it is due where only its age keeps it."""
+
+    why: str
+    until: date | None = None
+
+
+class Term(NamedTuple):
+    """How long a part of a run is kept, and the setting that says so, as written in the TOML."""
+
+    setting: str
+    length: timedelta
+
+
+def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
+    """Return the part of a run that an object belongs to, KEPT, LEFT, or None: it is not ours."""
+    name = key.removeprefix(keys.base)
+    if re.fullmatch(rf"(chunks|sealed/\d+)/{keys.run}-\d{{5}}\.[a-z0-9.]+", name):
+        return "chunks"
+    if _LEDGER_NAME.fullmatch(name):
+        return "ledger"
+    if _KEPT_NAME.fullmatch(name):
+        return KEPT
+    return LEFT if _LEFT_NAME.fullmatch(name) else None
+
+
+def verdict(part: Part, state: RunState, settings: Retention, now: datetime) -> Kept | None:
+    """Return why a part of a run stays, None where it is due; anything open keeps all of it."""
+    term = term_of(part, settings, state.end)
+    if state.open:
+        return Kept("; ".join(state.open))
+    due = state.since + term.length
+    if due > now:
+        return Kept(f"{term.setting}: not before {due:%Y-%m-%d}", due.date())
+    if part == "ledger" and state.links_until is not None and state.links_until >= now.date():
+        return Kept(f"it has links valid until {state.links_until}", state.links_until)
+    return None
+
+
+def term_of(part: Part, settings: Retention, end: End = "committed") -> Term:
+    """Return how long a part is kept.
+
+    An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger
+    does.
+    """
+    deciding: dict[End, Part] = {"committed": part, "abandoned": "chunks", "never": "ledger"}
+    if deciding[end] == "chunks":
+        return Term(f"chunks_days = {settings.chunks_days}", timedelta(days=settings.chunks_days))
+    return Term(f"ledger_days = {settings.ledger_days}", timedelta(days=settings.ledger_days))
+
+
+def open_reasons(
+    items: Collection[Item], awaiting: Mapping[int, int], breaks: Sequence[Break], *, closed: bool
+) -> list[str]:
+    """Return what is still open in a committed run, in words.
+
+    `awaiting` has the rows without an answer, by chunk: those of an answered chunk are open unless
+    an operator `closed` a break of the run, since then they need no answer. A cancelled chunk
+    expects none.
+    """
+    states = Counter(item.state for item in items)
+    answered = {item.chunk.number for item in items if item.state == "answered"}
+    unanswered_rows = 0
+    if not closed:
+        unanswered_rows = sum(rows for chunk, rows in awaiting.items() if chunk in answered)
+    counts = {
+        "chunks not uploaded": states["waiting"],
+        "chunks held": states["held"],
+        "chunks without an answer": states["uploaded"],
+        "rows without an answer": unanswered_rows,
+    }
+    rows_by_kind = {run_break.name: run_break.rows for run_break in breaks}
+    return [
+        *(f"{count:,} {what}" for what, count in counts.items() if count),
+        *(f"{rows:,} rows in break {kind}" for kind, rows in rows_by_kind.items()),
+    ]
+
+
+def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
+    """Return when a run was last answered or its chunks cancelled, by its events.
+
+    A result file counts from its first event: an unattributed one is ingested again and again.
+    """
+    first: dict[str, datetime] = {}
+    for event in events:
+        if event["what"] in _ANSWERING:
+            moment = datetime.fromisoformat(event["at"])
+            for name in event.get("digests") or [event["at"]]:
+                first[name] = min(moment, first.get(name, moment))
+    return max(first.values(), default=committed)
+
+
+def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -> RunState:
+    """Return the state of a run that has these objects."""
+    if isinstance(run.end, Manifest):
+        state = _committed_state(run, entries)
+        if run.end.newer:
+            return state._replace(open=(*state.open, "written by a newer cardlink"))
+        return state
+    holder = held(run.store, run.keys.claims, context.adapters.now())
+    claim = (f"claimed by {holder.holder}",) if holder else ()
+    if isinstance(run.end, Abandoned):
+        return RunState(run.end.at, claim, end="abandoned")
+    return RunState(max(entry.modified for entry in entries), claim, end="never")
+
+
+def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
+    items = run.outbox
+    written = {entry.key: entry.modified for entry in entries}
+    committed = min((item.clock for item in items), default=written[run.keys.manifest])
+    since = last_answer(committed, run.events())
+    summary = run.summary
+    if summary is None:  # a run that was cancelled as a whole never has one
+        reasons = open_reasons(items, {}, (), closed=False)
+        if any(item.state == "answered" for item in items):
+            reasons.append("no report yet")
+        return RunState(since, tuple(reasons))
+    reasons = open_reasons(
+        items, _awaiting_rows(run), _open_breaks(run, summary), closed=bool(run.closed_breaks)
+    )
+    reasons += _stale_report_reasons(run.keys, entries, summary)
+    return RunState(since, tuple(reasons), max(_links_until(run, summary), default=None))
+
+
+def _awaiting_rows(run: StoredRun) -> dict[int, int]:
+    """Return the rows without an answer by chunk, as the run's report has them."""
+    content = read(run.store, run.keys.report("chunks.csv"))
+    chunks = pl.read_csv(BytesIO(content), infer_schema=False)
+    return dict(chunks.select(pl.col("chunk", "awaiting").cast(pl.UInt32)).iter_rows())
+
+
+def _open_breaks(run: StoredRun, summary: Mapping[str, Any]) -> list[Break]:
+    breaks = [Break(**{name: line[name] for name in Break._fields}) for line in summary["breaks"]]
+    still_open, _ = sort_breaks(breaks, run.closed_breaks)
+    return [run_break for run_break in still_open if not run_break.notice]
+
+
+def _links_until(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[date]:
+    """Yield the last day on which links of a run, and of the runs that resent its rows, are valid.
+
+    The extract still has a corrected row as this run sent it: without this run's ledger it would
+    seem changed.
+    """
+    # a link without a date has expired before any ledger is due
+    yield from (date.fromisoformat(day) for day in summary["expires"] if day)
+    for entry in run.event_entries:
+        match = REPEATED_BY.search(entry.key)
+        if match is not None:
+            later = StoredRun.by_id(run.store, match[1])
+            if later.summary is not None:
+                yield from _links_until(later, later.summary)
+
+
+def _stale_report_reasons(
+    keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield what the report of a run does not show.
+
+    That is: results newer than it, breaks beyond its list, unanswered single links.
+    """
+    written = next(entry.modified for entry in entries if entry.key == keys.report("summary.json"))
+    outcomes = [entry for entry in entries if entry.key.startswith(keys.outcomes)]
+    if any(entry.modified > written for entry in outcomes):
+        yield "results newer than its report"
+    if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
+        yield "more breaks than the report lists"
+    unknown = _unanswered_single_links(keys, entries)
+    if unknown:
+        yield f"{unknown} single links with unknown outcome"
+
+
+def _unanswered_single_links(keys: RunKeys, entries: Sequence[Entry]) -> int:
+    singles = {entry.key for entry in entries if entry.key.startswith(keys.singles)}
+    requests = [key for key in singles if not key.endswith(ANSWER)]
+    return sum(1 for key in requests if answer_key(key) not in singles)
