@@ -1,5 +1,6 @@
-"""The building blocks of the rules as polars expressions: shapes, Luhn, expiry, test cards. Null
-gives null.
+"""The building blocks of the rules as polars expressions: shapes, Luhn, expiry, test cards.
+
+Null gives null.
 """
 
 import re
@@ -20,17 +21,24 @@ CVV_SHAPE = "^[0-9]{3,4}$"
 HASH_SHAPE = "^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"
 ZIP_SHAPE = "^[0-9]{5}(-[0-9]{4})?$"
 CANADIAN_SHAPE = "^[ABCEGHJ-NPRSTVXY][0-9][ABCEGHJ-NPRSTV-Z] [0-9][ABCEGHJ-NPRSTV-Z][0-9]$"
-EMAIL_SHAPE = r'^[^\s\p{Cf}\x{FFFD}@,;:<>()"]+@([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$'
+EMAIL_SHAPE = (
+    r'^[^\s\p{Cf}\x{FFFD}@,;:<>()"]+@'
+    r"([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$"
+)
 # E.164 has at most 15 digits, a local number seven
 PHONE_SHAPE = r"^\+?\(?[0-9]([ ().-]*[0-9]){6,14}$"
 FILLER_SHAPE = r"^(0{4,}|[xX]{3,}|[-.?*_]+)$"  # 0000, XXX, ---: typed when the value is unknown
-INVISIBLE_SHAPE = r"[\x{AD}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{E0000}-\x{E007F}]"
+INVISIBLE_SHAPE = (
+    r"[\x{AD}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}"
+    r"\x{FEFF}\x{E0000}-\x{E007F}]"
+)
 # U+FFFD, and UTF-8 read as cp1252: a lead byte, then what a following byte is there.
 GARBLED_SHAPE = (
     r"\x{FFFD}|\x{E2}\x{20AC}|\x{EF}[\x{BB}\x{BF}]|"
     r"[\x{C2}-\x{C5}][\x{80}-\x{BF}€‚ƒ„…†‡ˆ‰‹‘’“”•–—˜™›ŠšŒœŽžŸ]"
 )
-BIN, PAN_DIGITS = 6, 16
+BIN = 6  # the first digits of a card number, which name the bank
+PAN_DIGITS = 16
 _BETWEEN = dict.fromkeys(" ._/-:,;#|*+()", "")
 LONG_NUMBER = rf"\d[\d{re.escape(''.join(_BETWEEN))}]{{11,}}\d"
 LONGEST_PHONE = r"(?:\d\D?){16}"  # a phone number has at most 15 digits
@@ -50,7 +58,6 @@ PUBLISHED = (
 )
 GENERATED = "400000"  # the BIN of generated samples: never issued
 
-
 _DIGITS = np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10
 _DOUBLED = _DIGITS[:, ::2] * 2
 # The Luhn sum of every four-digit group, so that a card number takes five look-ups instead of
@@ -58,16 +65,41 @@ _DOUBLED = _DIGITS[:, ::2] * 2
 LUHN = (_DIGITS[:, 1::2] + _DOUBLED - 9 * (_DOUBLED > 9)).sum(axis=1, dtype=np.uint16)
 
 
+def is_present(column: str) -> pl.Expr:
+    """Return whether a cell is there."""
+    return pl.col(column).is_not_null()
+
+
+def matches(column: str, shape: str) -> pl.Expr:
+    """Return whether a cell contains a shape, a regular expression."""
+    return pl.col(column).str.contains(shape)
+
+
+def lacks(column: str, shape: str) -> pl.Expr:
+    """Return whether a cell does not contain a shape."""
+    return ~matches(column, shape)
+
+
+def lacks_all(column: str, shapes: Sequence[str]) -> pl.Expr:
+    """Return whether a cell contains none of these shapes; a null cell does not, so never null."""
+    if not shapes:
+        return pl.lit(value=True)
+    any_shape = "|".join(dict.fromkeys(shapes))
+    return ~matches(column, any_shape).fill_null(False)
+
+
 def luhn_holds(number: pl.Expr) -> pl.Expr:
-    """Return whether the check digit of a text of up to 19 digits is right; true for texts that are
-    not a number.
+    """Return whether the check digit of a text of up to 19 digits is right.
+
+    True for texts that are not a number.
     """
     digits = number.cast(pl.UInt64, strict=False).fill_null(0)
     return digits.map_batches(_luhn_holds, return_dtype=pl.Boolean, is_elementwise=True)
 
 
 def _luhn_holds(numbers: pl.Series) -> pl.Series:
-    left, total = numbers.to_numpy(), np.zeros(len(numbers), np.uint16)
+    left = numbers.to_numpy()
+    total = np.zeros(len(numbers), np.uint16)
     for _ in range(5):
         left, group = np.divmod(left, 10_000)
         total += LUHN[group]
@@ -84,28 +116,35 @@ def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
 
 def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
     """Judge the few texts that have 13 digits without a letter between."""
-    suspect = cells[0].str.contains(LONG_NUMBER)
+    texts, pans = cells
+    suspect = texts.str.contains(LONG_NUMBER)
     if not suspect.any():  # the usual block
         return suspect
-    text, pan = pl.col("text"), pl.col("pan")
-    long = pl.select(cells[0].alias("text"), cells[1].alias("pan")).with_row_index().filter(suspect)
-    bare, together = pl.col("bare"), text.str.len_bytes() == pl.col("bare").str.len_bytes()
-    after = bare.str.find(pan.str.slice(0, BIN), literal=True)
-    numbers = (
+    rows = pl.select(texts.alias("text"), pans.alias("pan")).with_row_index().filter(suspect)
+    holding = _rows_with_card(rows)["index"]
+    return suspect & pl.int_range(len(suspect), eager=True).is_in(holding.implode())
+
+
+def _rows_with_card(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows (index, text, pan) whose text contains a card number."""
+    text = pl.col("text")
+    pan = pl.col("pan")
+    bare = pl.col("bare")  # the text without separators
+    unseparated = text.str.len_bytes() == bare.str.len_bytes()
+    own_bin = bare.str.find(pan.str.slice(0, BIN), literal=True)
+    candidates = (
         bare.str.strip_chars(ascii_letters).str.strip_chars_start("0"),
-        pl.when(~together).then(text).str.extract(_CARD_WITHIN).str.replace_all("[^0-9]", ""),
-        pl.when(bare.str.len_bytes() > PAN_DIGITS).then(bare.str.slice(after, PAN_DIGITS)),
+        pl.when(~unseparated).then(text).str.extract(_CARD_WITHIN).str.replace_all("[^0-9]", ""),
+        pl.when(bare.str.len_bytes() > PAN_DIGITS).then(bare.str.slice(own_bin, PAN_DIGITS)),
     )
-    found = (
-        long.with_columns(text.str.normalize("NFKC"))  # full-width digits
+    is_card = [number.str.contains(CARD_SHAPE) & luhn_holds(number) for number in candidates]
+    is_own = bare.str.contains(pan, literal=True).fill_null(value=False)
+    is_digest = bare.str.contains(_DIGEST_SHAPE)
+    return (
+        rows.with_columns(text.str.normalize("NFKC"))  # full-width digits
         .with_columns(text.str.replace_many(_BETWEEN).alias("bare"))  # faster than a regex
-        .filter(
-            bare.str.contains(pan, literal=True).fill_null(value=False)
-            | ~bare.str.contains(_DIGEST_SHAPE)
-            & pl.any_horizontal(one.str.contains(CARD_SHAPE) & luhn_holds(one) for one in numbers)
-        )
+        .filter(is_own | ~is_digest & pl.any_horizontal(is_card))
     )
-    return suspect & pl.int_range(len(suspect), eager=True).is_in(found["index"].implode())
 
 
 def yymm(as_of: date, months: int = 0) -> str:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 FACTS = 1  # version of the JSON objects that are no Document: events, alerts, summaries
-RECIPE = 4  # goes up when the same extract and settings would give other chunks
 
 
 def version(number: int) -> Any:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from schemas import portal, rules
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
+from schemas.rule import SEVERITY_SETTINGS, Rule
 
 
 class Reason(NamedTuple):
@@ -27,7 +28,7 @@ class Reason(NamedTuple):
         known.
         """
         # nobody is advised to send card numbers as text
-        passable = self.severity in rules.SETTINGS - {"card_in_text"}
+        passable = self.severity in SEVERITY_SETTINGS - {"card_in_text"}
         passes = (
             f'to send it as it is, set `{self.severity} = "warn"` in [rules]' if passable else ""
         )
@@ -94,12 +95,12 @@ PARTNER = {  # the kinds of the partner's errors that no rule of ours has
 }  # fmt: skip
 
 
-def _ours() -> tuple[Reason | rules.Rule, ...]:
+def _ours() -> tuple[Reason | Rule, ...]:
     return (*LINES, *ROWS, *rules.RULES)
 
 
 ACTIONS = {one.code.rpartition(".")[2]: one.action for one in _ours()} | PARTNER
-HINTS = {portal.subject(name): accepts for name, accepts in portal.COLUMNS.items()}
+HINTS = {portal.subject(name): column.accepts for name, column in portal.COLUMNS.items()}
 
 
 def reason(code: str) -> Reason:

@@ -58,7 +58,7 @@ def json_schema() -> dict[str, Any]:
     columns = made["properties"]["columns"]
     spec = columns.pop("additionalProperties")
     columns["properties"] = {
-        name: {"description": accepts, **spec} for name, accepts in portal.COLUMNS.items()
+        name: {"description": column.accepts, **spec} for name, column in portal.COLUMNS.items()
     }
     columns["additionalProperties"] = False
     return made

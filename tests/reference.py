@@ -21,6 +21,7 @@ from schemas import portal, rules
 from schemas.issuer import Issuer, RuleSettings
 from schemas.reasons import LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
+from schemas.rule import SEVERITY_SETTINGS
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -161,7 +162,9 @@ def settings_page() -> str:
             text += COLUMNS + "\n" + _keys(name) + _examples() if name == "columns" else FILTER
             continue
         text += f"\n### `[{name}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
-    columns = "".join(f"| `{name}` | {accepts} |\n" for name, accepts in portal.COLUMNS.items())
+    columns = "".join(
+        f"| `{name}` | {column.accepts} |\n" for name, column in portal.COLUMNS.items()
+    )
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
 
@@ -216,7 +219,7 @@ def _reasons() -> Iterator[str]:
 
 
 def _severity(name: str) -> str:
-    return f"`{name}`: {getattr(RuleSettings(), name)}" if name in rules.SETTINGS else name
+    return f"`{name}`: {getattr(RuleSettings(), name)}" if name in SEVERITY_SETTINGS else name
 
 
 PAGES: Final = {

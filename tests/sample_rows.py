@@ -306,7 +306,7 @@ def elsewhere() -> frozenset[str]:
     kinds = ("unmapped", "length", "card_number", "invisible", "garbled")
     texts = {
         f"{_stem(column)}.{kind}"
-        for column in rules.TEXT
+        for column in portal.TEXT
         if column not in (CUID, ADDRESS2)
         for kind in kinds
     }

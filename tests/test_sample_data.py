@@ -31,7 +31,8 @@ from schemas.expressions import GENERATED, PUBLISHED
 from schemas.manifest import Manifest
 from schemas.portal import NICKNAME
 from schemas.reasons import LINES
-from schemas.rules import RULES, Rule
+from schemas.rule import Rule
+from schemas.rules import RULES
 from tests import keys, sample_bank
 from tests.sample_bank import AS_OF, EXTRACT, FOLDER, placed
 from tests.sample_rows import elsewhere
@@ -136,7 +137,10 @@ def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_re
     tmp_path: Path,
 ) -> None:
     long = Rule(
-        "made.up.long", NICKNAME, pl.col(NICKNAME).str.len_chars() <= 20, {NICKNAME: "x" * 21}
+        "made.up.long",
+        NICKNAME,
+        pl.col(NICKNAME).str.len_chars() <= 20,
+        example={NICKNAME: "x" * 21},
     )
 
     with added(long):

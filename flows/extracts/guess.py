@@ -19,8 +19,8 @@ import polars as pl
 from flows.extracts.dialect import Column, Guess, take_sample
 from schemas import expressions, places, portal
 from schemas.mapping import READINGS, date_shape
+from schemas.portal import REQUIRED
 from schemas.reference import toml
-from schemas.rules import REQUIRED
 
 # A word of ours, and its spellings in headers.
 _SPELLINGS = """

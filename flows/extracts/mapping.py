@@ -14,7 +14,7 @@ from flows.extracts.errors import MappingError
 from flows.extracts.grammar import RECORD
 from flows.extracts.reader import Block
 from schemas import mapping as cells
-from schemas import portal, rules
+from schemas import portal
 from schemas.expressions import UNREADABLE
 from schemas.issuer import Issuer
 
@@ -102,10 +102,10 @@ def plan_mapping(
         name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()
     }
     needed = {
-        name: both for name, both in own.items() if name in rules.REQUIRED or finder.has(*both)
+        name: both for name, both in own.items() if name in portal.REQUIRED or finder.has(*both)
     }
     asked: cells.Columns = dict(issuer.columns) or dict(needed)
-    absent = [target for target in rules.REQUIRED if target not in asked]
+    absent = [target for target in portal.REQUIRED if target not in asked]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     built = tuple(
         _column(target, asked.get(target), finder).alias(target) for target in portal.columns()

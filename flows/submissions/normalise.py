@@ -14,11 +14,18 @@ from flows.errors import ExtractError
 from schemas import places, portal
 from schemas.expressions import MONTH_SHAPE, YEAR_SHAPE
 from schemas.issuer import Repairs, RuleSettings
-from schemas.portal import COUNTRY, CVV, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
-from schemas.rules import REQUIRED
+from schemas.portal import (
+    COUNTRY,
+    CVV,
+    MONTH,
+    PAN,
+    POSTAL_CODE,
+    REQUIRED,
+    SUBNATIONAL,
+    VERBATIM,
+    YEAR,
+)
 
-# others' identifiers and secrets: trimmed, never rewritten
-VERBATIM = (portal.CUID, portal.CVV, portal.CVV_HASH)
 # NULL means absent
 OPTIONAL = [name for name in portal.columns() if name not in (*REQUIRED, portal.CUID)]
 # Printable ASCII and composed Latin letters, no blank at either end: nothing to trim. One anchored

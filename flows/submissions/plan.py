@@ -22,8 +22,9 @@ from flows.runs.keys import RunId, dismissed, extracts, keys_of, link, submissio
 from flows.runs.store import Entry, Store, StoreBusyError, write_once
 from flows.runs.threads import prefetch
 from flows.runs.versions import refuse_newer
-from schemas.manifest import RECIPE, Document, Manifest, Plan, Selection, SourceIdentity
+from schemas.manifest import Document, Manifest, Plan, Selection, SourceIdentity
 from schemas.records import Dismissal
+from schemas.rules import RECIPE
 
 PIECE = 1 << 22  # bytes read at a time
 DIGITS = 3  # of a link in the chain of an extract's runs

@@ -1,4 +1,10 @@
-"""Validate rows with pandera: which row breaks which rule, as verdicts without a value."""
+"""Validate rows with pandera: which row breaks which rule, as verdicts without a value.
+
+The contract is the schema of `schemas.input_file`, with a check for each rule. Pandera collects a
+block anew for each check, so all rows are asked by few checks, made of the same rules
+(`FastSchema`), and only the few rows that fail one are asked rule by rule. A test holds the two
+schemas equal, verdict by verdict.
+"""
 
 from __future__ import annotations
 
@@ -11,162 +17,175 @@ import numpy as np
 import pandera.polars as pa
 import polars as pl
 from pandera.config import ValidationDepth, config_context
-from pandera.errors import SchemaErrors
+from pandera.errors import SchemaError, SchemaErrors
 
 from flows.errors import BugError
 from schemas import rules
+from schemas.expressions import lacks_all
+from schemas.input_file import check_of, text_columns
 from schemas.issuer import RuleSettings, Severity
 from schemas.portal import columns
+from schemas.rule import ActiveRule, Rule, rules_in_force
 
 VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
-    "row": pl.UInt32, "column": pl.String, "code": pl.String, "severity": pl.String
-}  # fmt: skip
+    "row": pl.UInt32,
+    "column": pl.String,
+    "code": pl.String,
+    "severity": pl.String,
+}
+_RANKED = VERDICT | {"rank": pl.UInt32}  # and the rule's place in the table
+_NO_VERDICTS = pl.DataFrame(schema=_RANKED)
 
-SCREEN = "screen"
-SEVERITIES: tuple[Severity, ...] = ("reject", "warn")
-_NONE = pl.DataFrame(schema=VERDICT | {"rank": pl.UInt32})
+# The checks of a FastSchema: the conjunction of the rules of each severity, and the screens.
+CONJUNCTIONS: dict[Severity, str] = {
+    "reject": "every rule that rejects",
+    "warn": "every rule that warns",
+}
+SCREENS = "no shape that a screened rule looks for"
 
 
 class _DisagreeError(Exception):
     """Pandera's checks are not those of the table, or a row fails one of them and no rule."""
 
 
-# The rules of one severity: the expression of each, and its verdict where it fails: column, code,
-# severity, and rank, the rule's place in the table.
-SeverityRules = tuple[tuple[pl.Expr, ...], pl.DataFrame]
+class RuleGroup(NamedTuple):
+    """The rules behind one check, one by one."""
+
+    holds: tuple[pl.Expr, ...]
+    verdicts: pl.DataFrame  # column, code, severity and rank: what each says where it is broken
 
 
-class Contract(NamedTuple):
-    """A pandera schema for a business date and an issuer's settings, and its rules one by one.
+class FastSchema(NamedTuple):
+    """The schema of the input file with a check for many rules instead of one for each.
 
-    `screened` has the rules with a screen: it is asked about the rows that fail the check SCREEN of this one.
+    `groups` has the rules behind each conjunction by the name of its check. Rules with a screen have
+    a schema of their own, `screened`: only the rows that fail the check SCREENS can break one.
     """
 
     schema: pa.DataFrameSchema
-    by_severity: dict[str, SeverityRules]
-    screened: Contract | None = None
+    groups: dict[str, RuleGroup]
+    screened: FastSchema | None = None
 
 
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
-    """Return verdicts (VERDICT) in the order of the rows; a row without a verdict `reject` passed
-    pandera (2.6).
+    """Return verdicts (VERDICT) in the order of the rows (interface.md 2.6).
 
-    `rows`: row and the portal's columns, normalised; `as_of` is the business date. A cell has at most one verdict of
-    each severity: the first rule it breaks. Raises BugError, without any value, where the columns
-    are not the schema's.
+    A row without a verdict `reject` passed pandera. `rows`: row and the portal's columns, normalised; `as_of` is the business date. A cell has at
+    most one verdict of each severity: the first rule it breaks. Raises BugError, without any value,
+    where the columns are not the schema's.
     """
-    contract = contract_of(rules.RULES, as_of, settings)
+    fast = fast_schema(rules.RULES, as_of, settings)
     try:
-        ranked = pl.concat([_NONE, *_verdicts(contract, rows)]).sort("row", "rank")
-        return ranked.unique(
-            ["row", "column", "severity"], keep="first", maintain_order=True
-        ).select(*VERDICT)
+        verdicts = pl.concat([_NO_VERDICTS, *_verdicts(fast, rows)]).sort("row", "rank")
+        cell = ["row", "column", "severity"]
+        return verdicts.unique(cell, keep="first", maintain_order=True).select(*VERDICT)
+    except _DisagreeError:
+        problem = "pandera and the rules disagree"
     except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
-        problem = (
-            "pandera and the rules disagree"
-            if isinstance(error, _DisagreeError)
-            else type(error).__name__
-        )
+        problem = type(error).__name__
     raise BugError(place="validate", kind=problem)
 
 
-def _verdicts(contract: Contract, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield verdicts with their ranks; rows whose shape a screen names are validated by the rules
-    behind it.
-    """
-    for name, mask in _failed(contract.schema, rows).items():
-        if name != SCREEN:
-            yield _by_rule(rows.filter(mask), contract.by_severity[name])
-        elif contract.screened is not None:
-            yield from _verdicts(contract.screened, rows.filter(mask))
-
-
 @lru_cache(8)
-def contract_of(table: Sequence[rules.Rule], as_of: date, settings: RuleSettings) -> Contract:
-    """Make the pandera schema of the table: the columns in order, and one composite check for each
-    severity.
+def fast_schema(table: Sequence[Rule], as_of: date, settings: RuleSettings) -> FastSchema:
+    """Make the fast schema of a table of rules, on a business date, by an issuer's settings."""
+    active_rules = rules_in_force(table, as_of, settings)
+    plain = [active for active in active_rules if not active.rule.screen]
+    screened = [active for active in active_rules if active.rule.screen]
+    checks = _conjunctions(plain)
+    behind_screens = None
+    if screened:
+        checks.insert(0, _screens(screened))
+        # without columns, which are judged by then
+        schema = pa.DataFrameSchema(checks=_conjunctions(screened))
+        behind_screens = FastSchema(schema, _groups(screened))
+    schema = pa.DataFrameSchema(text_columns({}), checks=checks, strict=True, ordered=True)
+    return FastSchema(schema, _groups(plain), behind_screens)
 
-    Rules with a screen have a schema of their own, asked of the rows with the shape without which
-    none can be broken.
-    """
-    ranked = [
-        (rank, rule) for rank, rule in enumerate(table) if rule.severity_by(settings) in SEVERITIES
+
+def _conjunctions(active_rules: Sequence[ActiveRule]) -> list[pa.Check]:
+    """Make the check of each severity that has rules: a row keeps all of them."""
+    checks = []
+    for severity, name in CONJUNCTIONS.items():
+        group = _of_severity(active_rules, severity)
+        codes = {active.rule.code for active in group}
+        # a row that breaks a narrow rule breaks the one that it narrows
+        holds = [active.holds for active in group if active.rule.narrows not in codes]
+        if holds:
+            checks.append(check_of(name, pl.all_horizontal(holds)))
+    return checks
+
+
+def _screens(screened: Sequence[ActiveRule]) -> pa.Check:
+    """Make the check of the screens: without their shapes none of these rules can be broken."""
+    shapes: dict[str, list[str]] = {}
+    for active in screened:
+        shapes.setdefault(active.rule.column, []).append(active.rule.screen)
+    holds = [lacks_all(column, of_column) for column, of_column in shapes.items()]
+    return check_of(SCREENS, pl.all_horizontal(holds))
+
+
+def _groups(active_rules: Sequence[ActiveRule]) -> dict[str, RuleGroup]:
+    """Return the rules behind each conjunction, by the name of its check."""
+    return {
+        name: _group(_of_severity(active_rules, severity))
+        for severity, name in CONJUNCTIONS.items()
+    }
+
+
+def _group(active_rules: Sequence[ActiveRule]) -> RuleGroup:
+    holds = tuple(active.holds.alias(active.rule.code) for active in active_rules)
+    verdicts = [
+        (active.rule.column, active.rule.code, active.severity, active.rank)
+        for active in active_rules
     ]
-    behind = [(rank, rule) for rank, rule in ranked if rule.screen]
-    cells = {name: pa.Column(pl.String, nullable=True) for name in columns()}
-    plain = _contract(cells, [one for one in ranked if one not in behind], as_of, settings, behind)
-    return plain._replace(screened=_contract({}, behind, as_of, settings)) if behind else plain
+    return RuleGroup(holds, pl.DataFrame(verdicts, _NO_VERDICTS.drop("row").schema, orient="row"))
 
 
-Ranked = Sequence[tuple[int, rules.Rule]]
+def _of_severity(active_rules: Sequence[ActiveRule], severity: Severity) -> list[ActiveRule]:
+    return [active for active in active_rules if active.severity == severity]
 
 
-def _contract(
-    cells: dict[str, pa.Column],
-    ranked: Ranked,
-    as_of: date,
-    settings: RuleSettings,
-    behind: Ranked = (),
-) -> Contract:
-    """Make a schema of these columns, none where they were judged already, and of the checks of
-    these rules.
+def _verdicts(fast: FastSchema, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield verdicts with their ranks, those behind the screens of rows that have their shapes."""
+    for name, fails in _failures(fast.schema, rows).items():
+        failing = rows.filter(fails)
+        if name == SCREENS and fast.screened is not None:
+            yield from _verdicts(fast.screened, failing)
+        else:
+            yield _verdicts_by_rule(fast.groups[name], failing)
+
+
+def _failures(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return, for each check that fails, which rows fail it.
+
+    Raises _DisagreeError where something else is wrong, such as the columns.
     """
-    asked: dict[str, SeverityRules] = {}
-    shapes = [
-        rules.unlike(name, *(one.screen for _, one in behind if one.column == name))
-        for name in columns()
-    ]
-    checks = [_check(SCREEN, shapes)] if behind else []
-    for severity in SEVERITIES:
-        mine = [(rank, rule) for rank, rule in ranked if rule.severity_by(settings) == severity]
-        holds = {rule.code: rule.expression(as_of, settings) for _, rule in mine}
-        reported = [(rule.column, rule.code, severity, rank) for rank, rule in mine]
-        named = tuple(one.alias(code) for code, one in holds.items())
-        asked[severity] = named, pl.DataFrame(reported, _NONE.drop("row").schema, orient="row")
-        if mine:
-            checks.append(
-                _check(
-                    severity, [holds[rule.code] for _, rule in mine if rule.narrows not in holds]
-                )
-            )
-    return Contract(
-        pa.DataFrameSchema(cells, checks=checks, strict=bool(cells), ordered=True), asked
-    )
-
-
-def _check(name: str, holds: Sequence[pl.Expr]) -> pa.Check:
-    every = pl.all_horizontal(holds)
-    # Without failure cases: pandera would keep the values of cells that fail.
-    return pa.Check(lambda data: data.lazyframe.select(every), name=name, n_failure_cases=0)
-
-
-def _failed(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series]:
-    """Return, for each check with failures, which rows fail it; _DisagreeError where the columns
-    are wrong.
-    """
-    failed: dict[str, pl.Series] = {}
+    cells = rows.select(name for name in columns() if name in rows.columns)
     with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
         try:
-            schema.validate(
-                rows.select(name for name in columns() if name in rows.columns), lazy=True
-            )
-        except SchemaErrors as errors:
-            for error in errors.schema_errors:
-                name = getattr(error.check, "name", None)
-                if name not in (*SEVERITIES, SCREEN) or not isinstance(
-                    error.check_output, pl.DataFrame
-                ):
-                    raise _DisagreeError from None
-                failed[name] = ~error.check_output.to_series()
-    return failed
+            schema.validate(cells, lazy=True)
+        except SchemaErrors as failed:
+            return dict(map(_failure, failed.schema_errors))
+    return {}
 
 
-def _by_rule(rows: pl.DataFrame, asked: SeverityRules) -> pl.DataFrame:
-    """Return row, rank, column, code, severity of every rule that these rows break; _DisagreeError
-    for none.
+def _failure(error: SchemaError) -> tuple[str, pl.Series]:
+    """Return the name of the check that failed, and which rows fail it."""
+    name = getattr(error.check, "name", None)
+    if name not in (SCREENS, *CONJUNCTIONS.values()):
+        raise _DisagreeError from None
+    if not isinstance(error.check_output, pl.DataFrame):
+        raise _DisagreeError from None
+    return name, ~error.check_output.to_series()
+
+
+def _verdicts_by_rule(group: RuleGroup, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return row, column, code, severity and rank for each rule of the group that a row breaks.
+
+    Raises _DisagreeError for a row that breaks none.
     """
-    holds, reported = asked
-    rule, at = np.nonzero(~rows.select(holds).to_numpy().T)
-    if len(np.unique(at)) != rows.height:
+    rule_indexes, row_indexes = np.nonzero(~rows.select(group.holds).to_numpy().T)
+    if len(np.unique(row_indexes)) != rows.height:
         raise _DisagreeError
-    return reported[rule].insert_column(0, rows["row"][at])
+    return group.verdicts[rule_indexes].insert_column(0, rows["row"][row_indexes])

@@ -12,7 +12,7 @@ from flows.extracts.guess import first_draft
 from flows.extracts.mapping import plan_mapping
 from schemas import portal
 from schemas.issuer import Issuer, SourceSettings
-from schemas.rules import REQUIRED
+from schemas.portal import REQUIRED
 from tests.builders import quick
 from tests.extracts import damaged
 

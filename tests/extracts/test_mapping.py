@@ -20,7 +20,7 @@ from schemas.expressions import UNREADABLE
 from schemas.issuer import SourceSettings
 from schemas.mapping import STEPS as EXPRESSIONS
 from schemas.mapping import Cell, Columns
-from schemas.rules import REQUIRED
+from schemas.portal import REQUIRED
 from tests.builders import share_of
 from tests.night import issuer
 from tests.reference import STEPS

@@ -13,7 +13,8 @@ from flows.submissions import duplicates, rows
 from schemas.actions import FIX
 from schemas.portal import NICKNAME
 from schemas.reasons import LINES, ROWS, reason
-from schemas.rules import RULES, Rule
+from schemas.rule import Rule
+from schemas.rules import RULES
 from tests.reference import reasons_page
 from tests.submissions.made_up import added
 
@@ -61,7 +62,11 @@ def test_a_reason_says_what_is_accepted_and_the_setting_that_would_let_it_pass()
 
 def test_a_rule_that_is_added_has_its_line_action_and_hint() -> None:
     long = Rule(
-        "made.up.long", NICKNAME, pl.lit(True), {NICKNAME: "x"}, hint="at most 20 characters"
+        "made.up.long",
+        NICKNAME,
+        pl.lit(True),
+        example={NICKNAME: "x"},
+        hint="at most 20 characters",
     )
 
     with added(long):

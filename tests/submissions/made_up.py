@@ -30,7 +30,7 @@ from schemas.portal import (
     SUBNATIONAL,
     columns,
 )
-from schemas.rules import Rule
+from schemas.rule import Rule
 
 Cells = Mapping[str, str | None]
 
@@ -123,36 +123,30 @@ def watched() -> Iterator[Asked]:
 
 
 def _too_long(name: str, chance: random.Random) -> MadeUp:
-    column, most = chance.choice(LIKELY + RARE), chance.randint(4, 24)
-    rule = Rule(
-        f"{name}.long",
-        column,
-        pl.col(column).str.len_chars() <= most,
-        _example(column),
-        _severity(chance),
-    )
+    column = chance.choice(LIKELY + RARE)
+    most = chance.randint(4, 24)
+    rule = _rule(f"{name}.long", column, pl.col(column).str.len_chars() <= most, _severity(chance))
     return MadeUp(rule, lambda cells: len(cells[column] or "") > most)
 
 
 def _holding(name: str, chance: random.Random) -> MadeUp:
-    column, text = chance.choice(LIKELY + RARE), chance.choice(UNUSUAL)
+    column = chance.choice(LIKELY + RARE)
+    text = chance.choice(UNUSUAL)
     holds = ~pl.col(column).str.contains(text, literal=True)
-    rule = Rule(f"{name}.character", column, holds, _example(column), _severity(chance))
+    rule = _rule(f"{name}.character", column, holds, _severity(chance))
     return MadeUp(rule, lambda cells: text in (cells[column] or ""))
 
 
 def _there(name: str, chance: random.Random) -> MadeUp:
     column = chance.choice(RARE)
-    rule = Rule(
-        f"{name}.unwanted", column, pl.col(column).is_null(), _example(column), _severity(chance)
-    )
+    rule = _rule(f"{name}.unwanted", column, pl.col(column).is_null(), _severity(chance))
     return MadeUp(rule, lambda cells: cells[column] is not None)
 
 
 def _both(name: str, chance: random.Random) -> MadeUp:
     column, other = chance.sample(LIKELY + RARE, 2)
     holds = pl.col(column).is_null() | pl.col(other).is_null() | ~pl.col(other).str.ends_with("n")
-    rule = Rule(f"{name}.both", column, holds, _example(column), _severity(chance))
+    rule = _rule(f"{name}.both", column, holds, _severity(chance))
     return MadeUp(
         rule, lambda cells: cells[column] is not None and (cells[other] or "").endswith("n")
     )
@@ -160,8 +154,8 @@ def _both(name: str, chance: random.Random) -> MadeUp:
 
 def _alike(name: str, chance: random.Random) -> MadeUp:
     column, other = chance.sample(LIKELY + RARE, 2)
-    first, second = (pl.col(one).str.slice(0, 1).str.to_lowercase() for one in (column, other))
-    rule = Rule(f"{name}.alike", column, first != second, _example(column), _severity(chance))
+    first, second = (pl.col(cell).str.slice(0, 1).str.to_lowercase() for cell in (column, other))
+    rule = _rule(f"{name}.alike", column, first != second, _severity(chance))
     return MadeUp(
         rule,
         lambda cells: (
@@ -175,21 +169,21 @@ def _narrowing(chance: random.Random) -> list[MadeUp]:
     """Return two rules, the first of which only names some of what breaks the second more
     precisely.
     """
-    column, most, severity = chance.choice(LIKELY + RARE), chance.randint(4, 12), _severity(chance)
+    column = chance.choice(LIKELY + RARE)
+    most = chance.randint(4, 12)
+    severity = _severity(chance)
     length = pl.col(column).str.len_chars()
-    broad = Rule("made.broad.long", column, length <= most, _example(column), severity)
-    narrow = Rule(
-        "made.narrow.longer",
-        column,
-        length <= most + 4,
-        _example(column),
-        severity,
-        narrows=broad.code,
-    )
+    broad = _rule("made.broad.long", column, length <= most, severity)
+    narrow = _rule("made.narrow.longer", column, length <= most + 4, severity, narrows=broad.code)
     return [
         MadeUp(narrow, lambda cells: len(cells[column] or "") > most + 4),
         MadeUp(broad, lambda cells: len(cells[column] or "") > most),
     ]
+
+
+def _rule(code: str, column: str, holds: pl.Expr, severity: str, narrows: str = "") -> Rule:
+    example = {column: LONG_NICKNAME}
+    return Rule(code, column, holds, example=example, severity=severity, narrows=narrows)
 
 
 def _initial(cell: str | None) -> str | None:
@@ -198,10 +192,6 @@ def _initial(cell: str | None) -> str | None:
 
 def _severity(chance: random.Random) -> str:
     return chance.choice(SEVERITIES)
-
-
-def _example(column: str) -> dict[str, str | None]:
-    return {column: LONG_NICKNAME}
 
 
 KINDS: tuple[Callable[[str, random.Random], MadeUp], ...] = (

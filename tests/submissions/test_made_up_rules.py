@@ -22,7 +22,7 @@ from schemas import ledger, rules
 from schemas.issuer import RuleSettings
 from schemas.manifest import SourceIdentity
 from schemas.portal import ADDRESS2, CUSTOMER_KEY, NICKNAME, columns
-from schemas.rules import Rule
+from schemas.rule import Rule
 from tests.night import DAY, Bench, local_bench
 from tests.submissions.made_up import made_up, table
 

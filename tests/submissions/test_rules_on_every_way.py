@@ -27,7 +27,7 @@ from flows.resend.renewal import renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.selection import UNCHANGED, RowSelection
 from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, CUSTOMER_KEY, NICKNAME, PAN
-from schemas.rules import Rule
+from schemas.rule import Rule
 from tests import keys
 from tests.again import PANS, again, correct
 from tests.builders import portal_rows

@@ -15,7 +15,7 @@ from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
 from flows.errors import BugError
-from flows.submissions.validate import contract_of, validate
+from flows.submissions.validate import CONJUNCTIONS, SCREENS, fast_schema, validate
 from schemas.actions import ASK
 from schemas.issuer import RuleSettings, Severity
 from schemas.portal import (
@@ -40,7 +40,8 @@ from schemas.portal import (
     columns,
 )
 from schemas.reasons import reason
-from schemas.rules import RULES, Rule
+from schemas.rule import Rule
+from schemas.rules import RULES
 from tests.builders import portal_rows, share_of
 
 DAY = date(2026, 11, 20)
@@ -391,13 +392,13 @@ def test_pandera_judges_every_row_and_keeps_no_value(monkeypatch: pytest.MonkeyP
     assert not any("4242" in str(errors) for errors in caught)
 
 
-def test_the_schema_has_the_columns_of_the_interface_in_order_and_a_check_for_each_group() -> None:
-    contract = contract_of(RULES, DAY, RuleSettings())
+def test_all_rows_are_asked_by_three_checks_and_those_with_a_screened_shape_by_two_more() -> None:
+    fast = fast_schema(RULES, DAY, RuleSettings())
 
-    assert contract.screened is not None
-    assert columns() == tuple(contract.schema.columns)
-    assert ["screen", "reject", "warn"] == [check.name for check in contract.schema.checks]
-    assert ["reject", "warn"] == [check.name for check in contract.screened.schema.checks]
+    assert fast.screened is not None
+    assert columns() == tuple(fast.schema.columns)
+    assert [SCREENS, *CONJUNCTIONS.values()] == [check.name for check in fast.schema.checks]
+    assert [*CONJUNCTIONS.values()] == [check.name for check in fast.screened.schema.checks]
 
 
 def test_pandera_decides_about_a_row_with_the_shape_of_a_screen_that_breaks_no_rule(
