@@ -1,5 +1,6 @@
-"""From stored bytes to blocks of whole lines in UTF-8: compression and kind by content, encoding by
-setting.
+"""From stored bytes to blocks of whole lines in UTF-8.
+
+Compression and kind are recognised by content; the encoding is a setting.
 """
 
 import codecs
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 import zstandard
@@ -44,15 +45,21 @@ KINDS = {  # by the beginning, after the mark of UTF-8
     rb"(?i)\s*<(!doctype|html|\?xml|[a-z]+[ />])": "a web page or XML",
     rb"\s*(\[\s*)?[{\[]": "JSON",
 }
-# By the first bytes: what it is, a decompressor, and bytes given to it at once, of which none makes
-# more than 32 MiB.
-PACKED: dict[bytes, tuple[str, Callable[[], Any] | None, int]] = {
-    b"\x1f\x8b": ("gzip", partial(zlib.decompressobj, wbits=31), 1 << 14),
-    b"\x28\xb5\x2f\xfd": (
-        "zstd",
-        zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj,
-        1 << 10,
-    ),
+
+
+class Packing(NamedTuple):
+    """How data is compressed."""
+
+    name: str
+    decompressor: Callable[[], Any]
+    step: int  # bytes given to a decompressor at once
+
+
+ZSTD = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+# By the first bytes; none of the bytes given at once makes more than 32 MiB.
+PACKED = {
+    b"\x1f\x8b": Packing("gzip", partial(zlib.decompressobj, wbits=31), 1 << 14),
+    b"\x28\xb5\x2f\xfd": Packing("zstd", ZSTD.decompressobj, 1 << 10),
 }
 HEAD = 4096  # bytes examined to recognise what an extract is
 CONTROLS = bytes(code for code in range(32) if code not in b"\0\t\n\r\x1a")
@@ -68,12 +75,12 @@ class Readable(Protocol):
 
 
 def line_blocks(stream: Readable, encoding: str, name: str, size: int = BLOCK) -> Iterator[bytes]:
-    """Yield whole lines, about `size` bytes at a time: decompressed, without BOM, UTF-16 as UTF-8;
-    ExtractError.
+    """Yield whole lines, about `size` bytes at a time.
+
+    They are decompressed, without byte order mark, and UTF-16 is UTF-8. Raises ExtractError.
     """
-    plain = _sniffed(
-        _inflated(iter(partial(stream.read, min(size, PIECE)), b""), name), encoding, name
-    )
+    stored = iter(partial(stream.read, min(size, PIECE)), b"")
+    plain = _sniffed(_inflated(stored, name), encoding, name)
     if encoding == "utf-16":
         plain = _from_utf16(plain, name)
     return _whole_lines(plain, name, size)
@@ -89,29 +96,37 @@ def as_utf8(block: bytes, encoding: str, name: str, first_line: int) -> bytes:
         return block
     lines = block.split(b"\n")
     texts = [line if line.isascii() else _line_as_utf8(line, encoding) for line in lines]
-    wrong = [at for at, text in enumerate(texts) if text == UNREADABLE]
-    if len(wrong) > max(1, len(lines) // 100):
-        found = (
-            f"{len(wrong)} of {len(lines)} lines are not, the first is line {first_line + wrong[0]}"
-        )
-        raise EncodingError(name=name, encoding=encoding, problem=found)
+    wrong = texts.count(UNREADABLE)
+    if wrong > max(1, len(lines) // 100):
+        first_wrong = first_line + texts.index(UNREADABLE)
+        problem = f"{wrong} of {len(lines)} lines are not, the first is line {first_wrong}"
+        raise EncodingError(name=name, encoding=encoding, problem=problem)
     return b"\n".join(texts)
 
 
 def without_escapes(block: bytes, delimiter: str) -> bytes:
-    """Return a block without backslash escapes: quotes, delimiters and NULL as marks that no parser
-    sees.
+    """Return a block without backslash escapes.
+
+    Quotes, delimiters and NULL become marks that no parser sees.
     """
     plain = ESCAPED | {delimiter.encode(): MARKS[1].encode()}
-    return re.sub(rb"\\(.)", lambda found: plain.get(found[1], found[1]), block, flags=re.DOTALL)
+
+    def unescaped(escape: re.Match[bytes]) -> bytes:
+        return plain.get(escape[1], escape[1])
+
+    return re.sub(rb"\\(.)", unescaped, block, flags=re.DOTALL)
 
 
 def _line_as_utf8(line: bytes, encoding: str) -> bytes:
-    if not decodes(line, encoding) or (encoding != "utf-8" and decodes(line, "utf-8")):
+    if not decodes(line, encoding):
         return UNREADABLE
+    if encoding == "utf-8":
+        return line
     text = line.decode(encoding)
     # a control character of C1 shows that it is cp1252
-    return UNREADABLE if encoding != "utf-8" and re.search("[\x80-\x9f]", text) else text.encode()
+    if decodes(line, "utf-8") or re.search("[\x80-\x9f]", text):
+        return UNREADABLE
+    return text.encode()
 
 
 def decodes(data: bytes, encoding: str) -> bool:
@@ -125,40 +140,56 @@ def decodes(data: bytes, encoding: str) -> bool:
     return False
 
 
+class _Inflater:
+    """Decompresses what is fed to it, in any number of members or frames."""
+
+    def __init__(self, packing: Packing) -> None:
+        self._new_member = packing.decompressor
+        self._member = self._new_member()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the last member is complete."""
+        return bool(self._member.eof)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what these bytes hold."""
+        while data:
+            if self._member.eof:
+                data = data.lstrip(b"\0")  # padding is legal after a member
+                if not data:
+                    return
+                self._member = self._new_member()
+            yield self._member.decompress(data)
+            data = self._member.unused_data if self._member.eof else b""
+
+
 def _inflated(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield what the first bytes say is compressed, in any number of members or frames, as it was
-    before.
-    """
+    """Yield what the first bytes say is compressed as it was before; anything else as it is."""
     head = _head(pieces, 4, name)
-    kind, start, size = next(
-        (how for marker, how in PACKED.items() if head.startswith(marker)), ("", None, 0)
-    )
     pieces = chain([head], pieces)
-    if start is None:
+    packing = next((PACKED[marker] for marker in PACKED if head.startswith(marker)), None)
+    if packing is None:
         yield from pieces
         return
-    inflate, problem = start(), "cut off"
+    inflater = _Inflater(packing)
+    problem = "cut off"
     try:
         for piece in pieces:
-            for rest in (piece[at : at + size] for at in range(0, len(piece), size)):
-                # padding is legal after a member
-                while rest := rest.lstrip(b"\0") if inflate.eof else rest:
-                    inflate = start() if inflate.eof else inflate
-                    yield inflate.decompress(rest)
-                    rest = inflate.unused_data if inflate.eof else b""
-        if inflate.eof:
+            for start in range(0, len(piece), packing.step):
+                yield from inflater.feed(piece[start : start + packing.step])
+        if inflater.at_end:
             return
-    except (
-        zlib.error,
-        zstandard.ZstdError,
-    ):  # our error is raised outside: the original message may quote the data
+    except (zlib.error, zstandard.ZstdError):
+        # our error is raised outside: the original message may quote the data
         problem = "damaged"
-    raise TruncatedError(name=name, problem=f"its {kind} data is {problem}")
+    raise TruncatedError(name=name, problem=f"its {packing.name} data is {problem}")
 
 
 def _head(pieces: Iterator[bytes], size: int, name: str) -> bytes:
-    """Return the first `size` bytes or more, fewer only where there are no more; EmptyExtractError
-    for none.
+    """Return the first `size` bytes or more, fewer only where there are no more.
+
+    Raises EmptyExtractError if there are none.
     """
     head = b""
     while len(head) < size and (piece := next(pieces, None)) is not None:
@@ -169,26 +200,31 @@ def _head(pieces: Iterator[bytes], size: int, name: str) -> bytes:
 
 
 def _sniffed(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
+    """Return the pieces without byte order mark.
+
+    NotCsvError and EncodingError if they do not begin as rows in this encoding do.
+    """
     head = _head(pieces, HEAD, name)
-    utf16 = head.startswith(UTF16_MARKS) or _looks_utf16(head)
-    if kind := other_kind(head, utf16):
+    is_utf16 = head.startswith(UTF16_MARKS) or _looks_utf16(head)
+    kind = other_kind(head, is_utf16)
+    if kind:
         raise NotCsvError(name=name, kind=kind)
-    if utf16 != (encoding == "utf-16"):
-        raise EncodingError(
-            name=name, encoding=encoding, problem="it is UTF-16" if utf16 else "it is not UTF-16"
-        )
-    if head.startswith(codecs.BOM_UTF8) and encoding != "utf-8":
-        raise EncodingError(
-            name=name, encoding=encoding, problem="it begins with the byte order mark of UTF-8"
-        )
+    problem = ""
+    if is_utf16 != (encoding == "utf-16"):
+        problem = "it is UTF-16" if is_utf16 else "it is not UTF-16"
+    elif head.startswith(codecs.BOM_UTF8) and encoding != "utf-8":
+        problem = "it begins with the byte order mark of UTF-8"
+    if problem:
+        raise EncodingError(name=name, encoding=encoding, problem=problem)
     return chain([head.removeprefix(codecs.BOM_UTF8)], pieces)
 
 
 def other_kind(head: bytes, utf16: bool) -> str:
     """Return what the content is if it cannot be rows, else ''."""
     start = head.removeprefix(codecs.BOM_UTF8)
-    if kind := next((kind for shape, kind in KINDS.items() if re.match(shape, start)), ""):
-        return kind
+    for shape, kind in KINDS.items():
+        if re.match(shape, start):
+            return kind
     controls = len(head) - len(head.translate(None, CONTROLS))
     return "binary data" if controls * 20 > len(head) and not utf16 else ""
 
@@ -202,13 +238,12 @@ def _looks_utf16(head: bytes) -> bool:
 
 def _from_utf16(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     first = next(pieces, b"")
-    form = (
-        "utf-16"
-        if first.startswith(UTF16_MARKS)
-        else "utf-16-be"
-        if first[:1] == b"\0"
-        else "utf-16-le"
-    )
+    if first.startswith(UTF16_MARKS):
+        form = "utf-16"
+    elif first[:1] == b"\0":
+        form = "utf-16-be"
+    else:
+        form = "utf-16-le"
     try:
         yield from (text.encode() for text in codecs.iterdecode(chain([first], pieces), form))
         return
@@ -226,15 +261,16 @@ def _whole_lines(pieces: Iterator[bytes], name: str, size: int) -> Iterator[byte
         length += len(piece)
         if length < size:
             continue
-        end = piece.rfind(b"\n") + 1
-        if not end:  # a line longer than a piece
-            piece = b"".join(held)
-            held, end = [piece], piece.rfind(b"\n") + 1
-        held[-1], rest = piece[:end], piece[end:]
-        if len(rest) > LONGEST_LINE:
-            raise NotCsvError(name=name, kind=f"without a line end for {len(rest)} bytes")
+        if b"\n" not in piece:  # a line longer than a piece
+            held = [b"".join(held)]
+        end = held[-1].rfind(b"\n") + 1
+        unfinished = held[-1][end:]
+        if len(unfinished) > LONGEST_LINE:
+            raise NotCsvError(name=name, kind=f"without a line end for {len(unfinished)} bytes")
         if end:
+            held[-1] = held[-1][:end]
             yield b"".join(held)
-        held, length = [rest], len(rest)
+        held = [unfinished]
+        length = len(unfinished)
     if length:
         yield b"".join(held)

@@ -14,7 +14,7 @@ import polars as pl
 
 from flows.extracts.decode import decodes, line_blocks
 from flows.extracts.errors import EncodingError, HeaderError, TruncatedError
-from flows.extracts.grammar import SEP, header_names
+from flows.extracts.header import SEP, header_names
 from schemas.expressions import luhn_holds
 from schemas.issuer import SourceSettings
 from schemas.reference import toml

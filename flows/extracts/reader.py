@@ -1,23 +1,25 @@
-"""The strict streaming reader: the line grammar decides, then the parser reads, and nothing is
-guessed.
+"""The strict streaming reader: the line grammar decides, then the parser reads.
+
+Nothing is guessed.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from enum import IntEnum
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from flows.errors import BugError
 from flows.extracts import grammar
-from flows.extracts.decode import BLOCK, MARKS, Readable, as_utf8, line_blocks, without_escapes
+from flows.extracts.decode import BLOCK, Readable, as_utf8, line_blocks, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
+from flows.extracts.header import header_names, is_sep_line
+from flows.extracts.parsing import Parser
+from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from schemas.issuer import SourceSettings
 
 Kinds = npt.NDArray[np.uint8]
@@ -39,20 +41,28 @@ class Kind(IntEnum):
 
 
 class Block(NamedTuple):
-    """One block: `rows` (row, line, then the extract's headers, all text) and `refused` (row, line,
-    code).
+    """One block: `rows` (row, line, then the extract's headers, all text) and `refused`.
+
+    `refused` has row, line, code.
     """
 
     rows: pl.DataFrame
     refused: pl.DataFrame
 
 
-class Extract:
-    """An extract (plain, gzip or zstd), open at its first row: the lines `before`, its `header`,
-    its blocks (once).
+class Fault(NamedTuple):
+    """A refused line: its place in the block, from 0, and its reason code."""
 
-    After the iteration, the `kinds` of its lines and the `trailer_count` are final. `again`: its
-    run has proven it whole. ExtractError.
+    place: int
+    code: str
+
+
+class Extract:
+    """An extract (plain, gzip or zstd), open at its first row.
+
+    It has the lines `before`, its `header`, and its blocks, which can be read once; after that, the
+    `kinds` of its lines and the `trailer_count` are final. `proven`: its run has proven it whole.
+    Raises ExtractError.
     """
 
     def __init__(
@@ -61,27 +71,28 @@ class Extract:
         settings: SourceSettings,
         name: str,
         *,
-        again: bool = False,
+        proven: bool = False,
         block: int = BLOCK,
     ) -> None:
         self.kinds: Counter[Kind] = Counter()
         self.trailer_count: int | None = None
         self.before: list[str] = []
+        self._settings = settings
+        self._name = name
+        self._proven = proven
         self._blocks = line_blocks(stream, settings.encoding, name, block)
-        self._settings, self._name, self._again = settings, name, again
         self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
         self._data = b""  # decoded, not read yet
         self._header_line = ""
         self.header = self._read_header()
-        if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not again:
+        if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not proven:
             raise TruncatedError(name=name, problem="it ends within its header")
-        self._total = (
-            None
-            if again or settings.hash_total is None
-            else grammar.HashTotal(settings, self.header, name)
-        )
+        self._total: HashTotal | None = None
+        if settings.hash_total is not None and not proven:
+            self._total = HashTotal(settings, self.header, name)
         self._grammar = grammar.Records(settings, len(self.header))
+        self._parser = Parser(settings, self.header)
         self._check_header_fits()
 
     @property
@@ -95,92 +106,73 @@ class Extract:
         return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
 
     def __iter__(self) -> Iterator[Block]:
-        """Yield the blocks; raises EmptyExtractError, EncodingError, TrailerError or
-        TruncatedError.
-        """
+        """Yield the blocks; EmptyExtractError, EncodingError, TrailerError or TruncatedError."""
         for raw in self._blocks:
-            block, rest = self._read(self._data, last=False)
+            block, unread = self._read(self._data, last=False)
             yield block
             del block  # free it before the next is read
-            self._data = rest + self._decode(raw, rest.count(b"\n"))
+            self._data = unread + self._decode(raw, unread.count(b"\n"))
         block, _ = self._read(self._data, last=True)
         yield block
-        # first: an issuer may allow empty extracts, not those cut to nothing
-        if problem := self._missing_end():
-            raise TruncatedError(
-                name=self._name, problem=f"{problem}; {self.height} rows were read"
-            )
-        if not self.height:
-            raise EmptyExtractError(name=self._name, problem="it has no data row")
-        if self._total is not None:
-            self._total.check(self.height, self.kinds[Kind.REFUSED])
-
-    def _missing_end(self) -> str:
-        """Return what shows that the end of the extract is missing, "" where nothing does."""
-        settings, trailed = self._settings, self.kinds[Kind.TRAILER] > 0
-        if settings.trailer is not None and not trailed:
-            return "it has no trailer, which its settings require"
-        if self._again:
-            return ""
-        if self._cut and not trailed:
-            return f"{self._cut} (a last line that is no record: describe it with `trailer` or `comment` in [source])"
-        if settings.final_newline and (
-            self._open or self._data.rstrip(b"\x1a")[-1:] not in (b"", b"\n")
-        ):
-            hint = "where the issuer writes it so, set final_newline = false in [source]"
-            return f"its last line, line {self.lines}, has no newline ({hint})"
-        return ""
-
-    def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
-        block = as_utf8(raw, self._settings.encoding, self._name, self.lines + lines_before + 1)
-        escaped = self._settings.quoting == "backslash" and b"\\" in block
-        return without_escapes(block, self._settings.delimiter) if escaped else block
+        self._check_whole()
 
     # Before the data
 
     def _read_header(self) -> tuple[str, ...]:
         """Consume the `sep=` line, comments, blank lines and the header; return the names."""
-        settings, left, at = self._settings, self._settings.header_rows, 0
-        while (found := self._line_at(at)) is not None:
-            line, after = found
-            sep = self.lines == 0 and grammar.is_sep_line(line, settings, self._name)
-            if sep or (settings.comment is not None and line.startswith(settings.comment)):
-                kind = Kind.COMMENT
-            elif not left:
+        headings = self._settings.header_rows  # lines of the header that are still to come
+        start = 0
+        while (line_and_next := self._line_from(start)) is not None:
+            line, following = line_and_next
+            kind = self._kind_before_data(line, headings)
+            if kind is None:
                 break
-            elif not line.strip():
-                kind = Kind.BLANK
-            else:
-                kind, self._header_line, left = Kind.HEADER, line, left - 1
-            self.kinds[kind], at = self.kinds[kind] + 1, after
+            if kind == Kind.HEADER:
+                self._header_line = line
+                headings -= 1
+            self.kinds[kind] += 1
             self.before.append(line)
-        if left:
+            start = following
+        if headings:
             raise EmptyExtractError(name=self._name, problem="it has no header")
-        self._open = at > len(self._data)
-        self._data = self._data[at:]
-        if settings.format == "fixed":
+        self._open = start > len(self._data)
+        self._data = self._data[start:]
+        if self._settings.format == "fixed":
             return (grammar.RECORD,)
-        return (
-            grammar.header_names(self._header_line, settings, self._name)
-            if self._header_line
-            else settings.names
-        )
+        if not self._header_line:
+            return self._settings.names
+        return header_names(self._header_line, self._settings, self._name)
 
-    def _line_at(self, at: int) -> tuple[str, int] | None:
-        """Return the line at a byte of the data, and the start of the next; None at the end of the
-        extract.
+    def _line_from(self, start: int) -> tuple[str, int] | None:
+        """Return the line from a byte of the data, and the start of the next line.
+
+        None at the end of the extract.
         """
-        while at >= len(self._data):
-            if (raw := next(self._blocks, None)) is None:
+        while start >= len(self._data):
+            raw = next(self._blocks, None)
+            if raw is None:
                 return None
             self._data += self._decode(raw)
-        end = self._data.find(b"\n", at)
-        end = len(self._data) if end < 0 else end
-        return self._data[at:end].decode().removesuffix("\r"), end + 1
+        end = self._data.find(b"\n", start)
+        if end < 0:
+            end = len(self._data)
+        return self._data[start:end].decode().removesuffix("\r"), end + 1
+
+    def _kind_before_data(self, line: str, headings: int) -> Kind | None:
+        """Return the kind of a line before the data, None for the first of the data."""
+        comment = self._settings.comment
+        if self.lines == 0 and is_sep_line(line, self._settings, self._name):
+            return Kind.COMMENT
+        if comment is not None and line.startswith(comment):
+            return Kind.COMMENT
+        if not headings:
+            return None
+        return Kind.HEADER if line.strip() else Kind.BLANK
 
     def _check_header_fits(self) -> None:
-        """Refuse a header that fits none of the next lines, before an error shows names that may be
-        cells.
+        """Refuse a header that fits none of the next lines.
+
+        It is refused before another error shows names that may be cells.
         """
         while self._data.count(b"\n") < PEEKED and (raw := next(self._blocks, None)) is not None:
             self._data += self._decode(raw, self._data.count(b"\n"))
@@ -188,86 +180,67 @@ class Extract:
             return
         lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
         kinds = self._kinds(lines, quoted=True, last=False)
-        open_at = self._join(lines, kinds, last=False)
-        if (
-            (kinds == Kind.REFUSED).any()
-            and not (kinds == Kind.RECORD).any()
-            and open_at == len(kinds)
-        ):
-            line = lines[int(np.flatnonzero(kinds == Kind.REFUSED)[0])]
-            code = self._grammar.fault(line)
-            problem = (
-                f"it has {len(self.header)} columns, and none of the lines after it has as many"
-            )
-            if code not in (grammar.TOO_FEW, grammar.TOO_MANY):
-                problem = f"it may be data, since none of the lines after it is a record ({code})"
-            form = next(
-                (form for form, mark in (("backslash", '\\"'), ("excel", '="')) if mark in line), ""
-            )
-            raise HeaderError(
-                name=self._name,
-                problem=problem + (f"; quoting = {form!r} may help" if form else ""),
-            )
+        is_open = self._join(lines, kinds, last=False) < len(kinds)
+        refused = np.flatnonzero(kinds == Kind.REFUSED)
+        if not is_open and refused.size and not (kinds == Kind.RECORD).any():
+            problem = self._problem_of_header(lines[int(refused[0])])
+            raise HeaderError(name=self._name, problem=problem)
+
+    def _problem_of_header(self, line: str) -> str:
+        """Return what is wrong with the header where no line after it is a record, by the first."""
+        code = self._grammar.fault(line)
+        if code in (grammar.TOO_FEW, grammar.TOO_MANY):
+            columns = len(self.header)
+            problem = f"it has {columns} columns, and none of the lines after it has as many"
+        else:
+            problem = f"it may be data, since none of the lines after it is a record ({code})"
+        for quoting, mark in (("backslash", '\\"'), ("excel", '="')):
+            if mark in line:
+                return f"{problem}; quoting = {quoting!r} may help"
+        return problem
 
     # The data
 
+    def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
+        block = as_utf8(raw, self._settings.encoding, self._name, self.lines + lines_before + 1)
+        if self._settings.quoting == "backslash" and b"\\" in block:
+            return without_escapes(block, self._settings.delimiter)
+        return block
+
     def _read(self, data: bytes, *, last: bool) -> tuple[Block, bytes]:
-        """Read whole lines; return a block, and the bytes of a record that may continue after
-        them.
+        """Read whole lines.
+
+        Return a block, and the bytes of a record that may continue after them.
         """
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
         kinds = self._kinds(lines, quoted, last)
-        rest = b""
+        unread = b""
         if quoted:
-            keep = self._join(lines, kinds, last)
-            rest = (
-                b"\n".join(data.split(b"\n")[keep - len(kinds) - 1 :]) if keep < len(kinds) else b""
-            )
-            lines, kinds = lines.head(keep), kinds[:keep]
+            complete = self._join(lines, kinds, last)
+            if complete < len(kinds):
+                # what is after the last newline counts as a line here
+                unread = b"\n".join(data.split(b"\n")[complete - len(kinds) - 1 :])
+            lines = lines.head(complete)
+            kinds = kinds[:complete]
         self._check_trailer(lines, kinds)
-        suspects = np.flatnonzero(kinds == Kind.REFUSED).tolist()
-        codes = [self._grammar.fault(lines[at]) for at in suspects]
-        if (kinds <= Kind.REFUSED).any():
-            whole = np.flatnonzero((kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)).max(
-                initial=-1
-            )
-            tail = [(at, code) for at, code in zip(suspects, codes, strict=True) if at > whole]
-            self._cut = self._cut_off(tail, lines)
-        places, begins = self._number(kinds), kinds <= Kind.REFUSED
-        refused = places.filter(kinds[begins] == Kind.REFUSED).with_columns(
-            pl.Series("code", codes, dtype=pl.String)
-        )
-        records = kinds == Kind.RECORD
-        places = places.filter(records[begins])
-        if records.all() and not rest:
+        faults = self._faults(lines, kinds)
+        numbers = self._number(kinds)
+        is_record = kinds == Kind.RECORD
+        has_record = is_record[kinds <= Kind.REFUSED]
+        codes = pl.Series("code", [fault.code for fault in faults], dtype=pl.String)
+        refused = numbers.filter(~has_record).with_columns(codes)
+        numbers = numbers.filter(has_record)
+        if is_record.all() and not unread:
             text = data
         else:
-            text = "\n".join(lines.filter(records | (kinds == Kind.CONTINUES)).to_list()).encode()
-        rows = pl.concat([places, self._parse(text, places.height, quoted)], how="horizontal")
+            record_lines = lines.filter(is_record | (kinds == Kind.CONTINUES))
+            text = "\n".join(record_lines.to_list()).encode()
+        cells = self._parser.parse(text, numbers.height, quoted)
+        rows = pl.concat([numbers, cells], how="horizontal")
         if self._total is not None:
             self._total.add(rows)
-        return Block(rows, refused), rest
-
-    def _cut_off(self, tail: list[tuple[int, str]], lines: pl.Series) -> str:
-        """Return why the last record seems to be cut off, by the refused lines after the last whole
-        one; else "".
-        """
-        for at, code in tail[-grammar.LONGEST_RECORD :]:
-            if (
-                code == grammar.UNTERMINATED
-                and self._grammar.fault("\n".join(lines[at:])) == grammar.UNTERMINATED
-            ):
-                return f"its last record, line {self.lines + at + 1}, ends inside quotes"
-        if not tail or tail[-1][1] not in (grammar.TOO_FEW, grammar.TOO_SHORT):
-            return ""
-        at, line = tail[-1][0], lines[tail[-1][0]]
-        if self._settings.format == "fixed":
-            found = f"{len(line)} instead of {self._settings.width} characters"
-        else:
-            fields = re.sub('"[^"]*"', "", line).count(self._settings.delimiter) + 1
-            found = f"{fields} instead of {len(self.header)} fields"
-        return f"its last record, line {self.lines + at + 1}, has {found}"
+        return Block(rows, refused), unread
 
     def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
         """Return the kind of each line by itself."""
@@ -280,102 +253,136 @@ class Extract:
             kinds[lines.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
         if settings.trailer is not None:
             kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
-        for at in np.flatnonzero(kinds == Kind.REFUSED).tolist():
+        for place in np.flatnonzero(kinds == Kind.REFUSED).tolist():
+            line = lines[place]
             # Ctrl-Z, the end of file in DOS
-            ends_dos = last and at == len(kinds) - 1 and lines[at] == "\x1a"
-            if ends_dos or not lines[at].strip():
-                kinds[at] = Kind.BLANK
+            ends_dos = last and place == len(kinds) - 1 and line == "\x1a"
+            if ends_dos or not line.strip():
+                kinds[place] = Kind.BLANK
         return kinds
 
     def _join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
-        """Mark the records that span lines; return how many lines can be read without the next
-        block.
+        """Mark the records that span lines; return how many lines need nothing of the next block.
 
         A record ends at the first line that closes its quotes, so each opening line has one
         candidate, and a stray quote never consumes the file.
         """
-        odd, end = (
-            [
-                at
-                for at in np.flatnonzero(kinds == Kind.REFUSED).tolist()
-                if lines[at].count('"') % 2
-            ],
-            -1,
-        )
+        odd = _with_odd_quotes(lines, kinds)
+        end = -1  # of the last record that was joined
         for first, closing in pairwise(odd):
-            near = first > end and closing - first < grammar.LONGEST_RECORD
-            if near and self._grammar.joins(lines[first : closing + 1].to_list()):
-                kinds[first], kinds[first + 1 : closing + 1], end = (
-                    Kind.RECORD,
-                    Kind.CONTINUES,
-                    closing,
-                )
-        still_open = (
-            not last and odd and odd[-1] > end and len(kinds) - odd[-1] < grammar.LONGEST_RECORD
-        )
-        return odd[-1] if still_open else len(kinds)
+            if first <= end or closing - first >= grammar.LONGEST_RECORD:
+                continue
+            if self._grammar.joins(lines[first : closing + 1].to_list()):
+                kinds[first] = Kind.RECORD
+                kinds[first + 1 : closing + 1] = Kind.CONTINUES
+                end = closing
+        is_open = not last and bool(odd) and odd[-1] > end
+        if is_open and len(kinds) - odd[-1] < grammar.LONGEST_RECORD:
+            return odd[-1]
+        return len(kinds)
+
+    def _faults(self, lines: pl.Series, kinds: Kinds) -> list[Fault]:
+        """Return the refused lines; note whether the last record so far seems to be cut off."""
+        refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
+        faults = [Fault(place, self._grammar.fault(lines[place])) for place in refused]
+        if (kinds <= Kind.REFUSED).any():
+            is_whole = (kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)
+            last_whole = np.flatnonzero(is_whole).max(initial=-1)
+            tail = [fault for fault in faults if fault.place > last_whole]
+            self._cut = self._cut_off(tail, lines)
+        return faults
+
+    def _cut_off(self, tail: list[Fault], lines: pl.Series) -> str:
+        """Return why the last record seems to be cut off, "" where it does not.
+
+        `tail`: the refused lines after the last whole one.
+        """
+        for fault in tail[-grammar.LONGEST_RECORD :]:
+            if fault.code == grammar.UNTERMINATED and self._stays_open(lines[fault.place :]):
+                return f"its last record, line {self.lines + fault.place + 1}, ends inside quotes"
+        if not tail or tail[-1].code not in (grammar.TOO_FEW, grammar.TOO_SHORT):
+            return ""
+        place = tail[-1].place
+        line = lines[place]
+        if self._settings.format == "fixed":
+            size = f"{len(line)} instead of {self._settings.width} characters"
+        else:
+            fields = re.sub('"[^"]*"', "", line).count(self._settings.delimiter) + 1
+            size = f"{fields} instead of {len(self.header)} fields"
+        return f"its last record, line {self.lines + place + 1}, has {size}"
+
+    def _stays_open(self, lines: pl.Series) -> bool:
+        """Return whether the quotes that the first of these lines opens are not closed by any."""
+        return self._grammar.fault("\n".join(lines)) == grammar.UNTERMINATED
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each line that begins a row; count all lines."""
         lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(self.lines + 1)
         rows = np.arange(self.height + 1, self.height + 1 + lines.size, dtype=np.uint32)
-        self.kinds.update(
-            dict(zip(Kind, np.bincount(kinds, minlength=len(Kind)).tolist(), strict=True))
-        )
+        counts = np.bincount(kinds, minlength=len(Kind)).tolist()
+        self.kinds.update(dict(zip(Kind, counts, strict=True)))
         return pl.DataFrame({"row": rows, "line": lines})
 
+    # The end
+
     def _check_trailer(self, lines: pl.Series, kinds: Kinds) -> None:
-        """Take the trailer's count; raises TrailerError if data or another trailer follow it."""
-        before = self.lines + 1
-        found = np.flatnonzero(kinds == Kind.TRAILER).tolist()
-        rows = np.flatnonzero(kinds <= Kind.REFUSED)
+        """Take the trailer's count; TrailerError if data or another trailer follow it."""
+        trailers = np.flatnonzero(kinds == Kind.TRAILER).tolist()
         earlier = self.kinds[Kind.TRAILER]
-        first = -1 if earlier else found[0] if found else len(kinds)
-        after = rows[rows > first].tolist()
-        if after:
-            raise TrailerError(
-                name=self._name, problem=f"data follows it on line {before + after[0]}"
-            )
-        if len(found) + earlier > 1:
-            raise TrailerError(
-                name=self._name, problem=f"a second one is on line {before + found[-1]}"
-            )
-        if found:
-            count = grammar.trailer_number(
-                lines[found[0]], self._settings, self._name, before + found[0]
-            )
-            self.trailer_count = count
-            if self._total is not None:
-                self._total.take(lines[found[0]], before + found[0])
+        if not trailers and not earlier:
+            return
+        first = -1 if earlier else trailers[0]
+        rows = np.flatnonzero(kinds <= Kind.REFUSED)
+        rows_after = rows[rows > first].tolist()
+        before = self.lines + 1
+        if rows_after:
+            problem = f"data follows it on line {before + rows_after[0]}"
+            raise TrailerError(name=self._name, problem=problem)
+        if len(trailers) + earlier > 1:
+            problem = f"a second one is on line {before + trailers[-1]}"
+            raise TrailerError(name=self._name, problem=problem)
+        if trailers:
+            self._take_trailer(lines[first], before + first)
 
-    def _parse(self, text: bytes, expected: int, quoted: bool) -> pl.DataFrame:
-        """Return the columns; BugError if the parser does not find the grammar's records."""
-        if self._settings.format == "fixed":
-            return pl.read_lines(text, name=grammar.RECORD)
-        if not expected:
-            return pl.DataFrame(schema=dict.fromkeys(self.header, pl.String))
-        rows = self._parsed(text, expected)
-        if self._settings.quoting == "excel" and b'="' in text:
-            rows = rows.with_columns(pl.all().str.replace('^="(.*)"$', "${1}"))
-        if self._settings.quoting == "backslash" and MARKS[0].encode()[:2] in text:
-            meant = dict(zip(MARKS, ('"', self._settings.delimiter, "N"), strict=True))
-            rows = rows.with_columns(
-                pl.when(pl.all() != MARKS[2]).then(pl.all().str.replace_many(meant))
-            )
-        absent = quoted and b'""' in text  # "" is as absent as an empty field
-        return rows.with_columns(pl.when(pl.all() != "").then(pl.all())) if absent else rows
+    def _take_trailer(self, line: str, number: int) -> None:
+        self.trailer_count = trailer_number(line, number, ROW_COUNT, self._settings, self._name)
+        if self._total is not None:
+            self._total.take(line, number)
 
-    def _parsed(self, text: bytes, expected: int) -> pl.DataFrame:
-        """Return the parsed records; BugError without the parser's message, which could quote whole
-        rows.
-        """
-        options: dict[str, Any] = {"has_header": False, "infer_schema": False, "glob": False}
-        options |= {
-            "separator": self._settings.delimiter,
-            "schema": dict.fromkeys(self.header, pl.String),
-        }
-        with suppress(pl.exceptions.PolarsError):
-            frame = pl.read_csv(text, **options)
-            if frame.height == expected:
-                return frame
-        raise BugError(place="reading a block", kind="grammar and parser disagree")
+    def _check_whole(self) -> None:
+        """Raise an ExtractError unless the extract was read to its end, and has rows."""
+        # first: an issuer may allow empty extracts, not those cut to nothing
+        missing = self._missing_end()
+        if missing:
+            problem = f"{missing}; {self.height} rows were read"
+            raise TruncatedError(name=self._name, problem=problem)
+        if not self.height:
+            raise EmptyExtractError(name=self._name, problem="it has no data row")
+        if self._total is not None:
+            self._total.check(self.height, self.kinds[Kind.REFUSED])
+
+    def _missing_end(self) -> str:
+        """Return what shows that the end of the extract is missing, "" where nothing does."""
+        has_trailer = self.kinds[Kind.TRAILER] > 0
+        if self._settings.trailer is not None and not has_trailer:
+            return "it has no trailer, which its settings require"
+        if self._proven:
+            return ""
+        if self._cut and not has_trailer:
+            return (
+                f"{self._cut} (a last line that is no record: "
+                "describe it with `trailer` or `comment` in [source])"
+            )
+        if not self._settings.final_newline or self._ends_in_newline():
+            return ""
+        hint = "where the issuer writes it so, set final_newline = false in [source]"
+        return f"its last line, line {self.lines}, has no newline ({hint})"
+
+    def _ends_in_newline(self) -> bool:
+        return not self._open and self._data.rstrip(b"\x1a")[-1:] in (b"", b"\n")
+
+
+def _with_odd_quotes(lines: pl.Series, kinds: Kinds) -> list[int]:
+    """Return the places of refused lines that open or close a field across lines."""
+    refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
+    return [place for place in refused if lines[place].count('"') % 2]

@@ -80,7 +80,7 @@ class Scan:
         proofs = SourceSettings() if self._selected else issuer.source
         self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
         self._sidecar.prove(bytes=source.size, sha256=source.sha256)
-        self._extract = Extract(stream, issuer.source, source.key, again=self._selected)
+        self._extract = Extract(stream, issuer.source, source.key, proven=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.held = out_of_sequence(context, source, as_of, self.number, opened)
         beside = BESIDE if self._selected else ()
@@ -136,13 +136,13 @@ def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) ->
     """
     if isinstance(stream, BytesIO):
         yield from Extract(
-            BytesIO(stream.getvalue()), context.issuer.source, source.key, again=True
+            BytesIO(stream.getvalue()), context.issuer.source, source.key, proven=True
         )
         return
     with context.adapters.store.open(source.key) as stored:
         entry = stored.entry
     with open_extract(context, entry, source) as second:
-        yield from Extract(second, context.issuer.source, source.key, again=True)
+        yield from Extract(second, context.issuer.source, source.key, proven=True)
 
 
 class ExpectedOutcome(NamedTuple):

@@ -26,8 +26,8 @@ from flows.adapters.local import LocalStore
 from flows.errors import ExtractError
 from flows.extracts.delivery import NoKeyForExtractError, SidecarError, missing, read_sidecar
 from flows.extracts.errors import MappingError, TrailerError, TruncatedError
-from flows.extracts.grammar import HashTotal
 from flows.extracts.reader import Extract
+from flows.extracts.trailer import HashTotal
 from flows.runs.openpgp import is_cut_off
 from flows.runs.sealing import Plain
 from flows.runs.store import Entry
@@ -167,7 +167,7 @@ def test_a_short_last_record_before_a_trailer_is_one_rejected_row() -> None:
 
 
 def test_a_run_that_proved_its_extract_reads_it_again_whatever_the_settings_ask_now() -> None:
-    extract = Extract(io.BytesIO(b"a,b\n1,2\n3"), SourceSettings(), "a.csv", again=True)
+    extract = Extract(io.BytesIO(b"a,b\n1,2\n3"), SourceSettings(), "a.csv", proven=True)
 
     assert 2 == sum(block.rows.height + block.refused.height for block in extract)
 
