@@ -13,7 +13,7 @@ from flows.partner_api import funnel as report_funnel
 from flows.reports import lists as tables
 from flows.reports.summary import summarise
 from flows.reports.tally import CHUNKS, ResultFile, Tally, add
-from flows.runs.chunks import items
+from flows.runs.chunks import outbox_chunks
 from schemas.breaks import Break
 from schemas.manifest import Counts, LedgerPart, Manifest, ManifestChunk, SourceIdentity
 from tests.night import issuer
@@ -96,7 +96,7 @@ def facts(
     run = manifest(chunks, rejected)
     whole = total(chunks, breaks=breaks, **of_total)
     summary = summarise(
-        run, whole, issuer(), items(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"}
+        run, whole, issuer(), outbox_chunks(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"}
     )
     night = {"run": RUN, "state": summary["verdict"], **summary["rows"]}
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]

@@ -168,7 +168,7 @@ def numbered(numbers: Sequence[int]) -> str:
     return f"chunks {', '.join(map(str, numbers[:10]))}{more}" if numbers else "no chunks"
 
 
-def _facts(item: sealed.Item) -> dict[str, Any]:
+def _facts(item: sealed.OutboxChunk) -> dict[str, Any]:
     times = {"since": item.since.isoformat(), "clock": item.clock.isoformat()}
     return {
         "run": item.run,

@@ -28,6 +28,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import deliveries, keys_of, link
 from flows.runs.single_links import prompted_links
 from flows.runs.store import Store, read_if_stored
+from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
 from schemas.ledger import LINKED
@@ -205,7 +206,7 @@ def _reported(context: IssuerContext, today: date) -> pl.DataFrame:
     def rows(run: Manifest) -> list[pl.DataFrame]:
         keys = keys_of(run.run)
         summary = read_summary(store, keys)
-        if summary is None or not is_current(run, summary, today):
+        if summary is None or not is_current(StoredRun(store, keys), today):
             return []
         until, turn = (
             pl.col("expires_on").fill_null(run.as_of + LIFE),

@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 
 from flows.operations.alert_history import open_alerts
 from flows.reports.summary import FIGURES
-from flows.runs.chunks import OPEN, Item, State
+from flows.runs.chunks import OPEN, OutboxChunk, State
 from flows.runs.context import IssuerContext
 from flows.runs.keys import reconciliation
 from flows.runs.outbox import outboxes
@@ -100,7 +100,7 @@ def _gauge(issuer: str, name: str, text: str, values: _Values, label: str = "") 
     return Gauge(f"cardlink_{name}", text, samples)
 
 
-def _oldest_chunks(chunks: Iterable[Item], now: datetime) -> dict[str, float]:
+def _oldest_chunks(chunks: Iterable[OutboxChunk], now: datetime) -> dict[str, float]:
     """Return the age in seconds of the oldest chunk by state, of those without a result."""
     ages: dict[str, float] = {}
     for item in chunks:

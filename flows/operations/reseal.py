@@ -19,7 +19,7 @@ from flows.extracts.delivery import open_extract
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selection import reopen_source
 from flows.runs.chains import add_next, records
-from flows.runs.chunks import Item, State, stored_chunks
+from flows.runs.chunks import OutboxChunk, State, stored_chunks
 from flows.runs.claim import Lease, LeaseLostError, claimed
 from flows.runs.context import IssuerContext
 from flows.runs.documents import committed, planned, read_ledger
@@ -185,7 +185,7 @@ def reseal(
     return Resealed(tuple(chosen), recipients, retired, left)
 
 
-def _fitting(context: IssuerContext, run: str, numbers: Collection[int]) -> list[Item]:
+def _fitting(context: IssuerContext, run: str, numbers: Collection[int]) -> list[OutboxChunk]:
     return select_chunks(outbox(context.adapters, run), run, FITS, "sealed anew", numbers)
 
 

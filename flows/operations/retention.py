@@ -14,7 +14,7 @@ import polars as pl
 
 from flows.results.attribution import sort_breaks
 from flows.results.lineage import REPEATED_BY
-from flows.runs.chunks import Item
+from flows.runs.chunks import OutboxChunk
 from flows.runs.claim import held
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunKeys
@@ -118,7 +118,11 @@ def term_of(part: Part, settings: Retention, end: End = "committed") -> Term:
 
 
 def open_reasons(
-    items: Collection[Item], awaiting: Mapping[int, int], breaks: Sequence[Break], *, closed: bool
+    items: Collection[OutboxChunk],
+    awaiting: Mapping[int, int],
+    breaks: Sequence[Break],
+    *,
+    closed: bool,
 ) -> list[str]:
     """Return what is still open in a committed run, in words.
 

@@ -46,6 +46,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys, keys_of, placements
 from flows.runs.single_links import single_links
 from flows.runs.store import Store, read
+from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart, Manifest
 from schemas.partner_api.link_placements import Placements, dtypes
 from schemas.partner_api.service import ServiceSettings
@@ -368,7 +369,7 @@ def _followed(store: Store, manifest: Manifest, context: IssuerContext) -> bool:
     """Return whether a run has links that are still current."""
     summary = read_summary(store, keys_of(manifest.run))
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    if summary is None or not is_current(manifest, summary, today):
+    if summary is None or not is_current(StoredRun.by_id(store, manifest.run), today):
         return False
     return bool(summary["rows"]["linked"] or single_links(store, keys_of(manifest.run)).height)
 

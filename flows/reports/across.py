@@ -32,6 +32,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, deliveries, keys_of, placements, reconciliation
 from flows.runs.single_links import prompted_links
 from flows.runs.store import Store, read
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import read_facts
 from schemas import tables as reports
 from schemas.actions import ASK, FIX, RESUBMIT
@@ -361,7 +362,9 @@ def reconcile_runs(
     found = survey(context, start, end)
     runs, cards, terms = found.runs, found.cards, found.terms
     twice = active_twice(
-        store, issuer.issuer, terms.now.date(), list(commits_since(store, issuer.issuer))
+        StoredRuns(store, issuer.issuer),
+        terms.now.date(),
+        list(commits_since(store, issuer.issuer)),
     )
     work = pl.DataFrame([one.facts(terms.now) for one in found.work], reports.Work.dtypes())
     facts = {

@@ -12,7 +12,7 @@ import polars as pl
 
 from flows.reports.cardholder import waits
 from flows.results.lineage import CARD_HASHES
-from flows.runs.chunks import Item
+from flows.runs.chunks import OutboxChunk
 from flows.runs.documents import read_ledger
 from flows.runs.frames import csv_pieces
 from flows.runs.keys import RunKeys, keys_of
@@ -225,7 +225,9 @@ _WHY = {
 }
 
 
-def awaiting(frames: Iterable[pl.DataFrame], items: Collection[Item]) -> Iterator[pl.DataFrame]:
+def awaiting(
+    frames: Iterable[pl.DataFrame], items: Collection[OutboxChunk]
+) -> Iterator[pl.DataFrame]:
     """Yield awaiting.csv of reconciled rows that wait (row, cuid, last_4, chunk, trouble)."""
     by_chunk = {item.chunk.number: item for item in items}
     for rows in frames:
@@ -268,7 +270,7 @@ def breaks(broken: pl.DataFrame, found: Iterable[Break]) -> pl.DataFrame:
 def questions(
     broken: pl.DataFrame,
     awaited: pl.DataFrame,
-    items: Sequence[Item],
+    items: Sequence[OutboxChunk],
     now: datetime,
     within: timedelta,
 ) -> pl.DataFrame:

@@ -28,7 +28,7 @@ from flows.results.opening import AWAITED, may_pass
 from flows.results.reconcile import reconcile, with_single_links
 from flows.runs import documents
 from flows.runs.business_date import local_day
-from flows.runs.chunks import Item, as_it_lies, chunk_states
+from flows.runs.chunks import OutboxChunk, as_it_lies, chunk_states
 from flows.runs.claim import clean_up
 from flows.runs.closings import closed_breaks
 from flows.runs.context import IssuerContext
@@ -238,7 +238,7 @@ def _write_lists(
     keys: RunKeys,
     manifest: Manifest,
     total: Tally,
-    items: list[Item],
+    items: list[OutboxChunk],
     terms: tuple[datetime, timedelta],
 ) -> None:
     """Write errors.csv, awaiting.csv, breaks.csv and questions.csv."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.reports.tally import SHAPES, Tally
-from flows.runs.chunks import Item
+from flows.runs.chunks import OutboxChunk
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
@@ -114,7 +114,7 @@ class ReportTerms(NamedTuple):
         return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
 
 
-def waiting_chunks(chunks: pl.DataFrame, items: Iterable[Item]) -> list[WaitingChunk]:
+def waiting_chunks(chunks: pl.DataFrame, items: Iterable[OutboxChunk]) -> list[WaitingChunk]:
     """Return the chunks (chunk, sent, answers, awaiting) with rows that wait; no answer is due for
     one that is held.
     """
@@ -188,7 +188,7 @@ def summarise(
     manifest: Manifest,
     total: Tally,
     issuer: Issuer,
-    items: Sequence[Item],
+    items: Sequence[OutboxChunk],
     now: datetime,
     versions: dict[str, str],
     closed: Sequence[tuple[Break, Closing]] = (),

@@ -18,6 +18,7 @@ from flows.runs.errors import NotFoundError
 from flows.runs.keys import keys_of
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.rows import SelectedRows
 from flows.submissions.submit import (
@@ -113,7 +114,7 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
     records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
     until = today + timedelta(days=within_days)
     found = expiring(
-        (one.rows.select(HAD) for one in attempts(store, issuer, today, links)),
+        (one.rows.select(HAD) for one in attempts(StoredRuns(store, issuer), today, links)),
         records,
         today,
         until,

@@ -23,7 +23,7 @@ from flows.runs.attempts import attempts, attempts_of
 from flows.runs.business_date import local_day
 from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext, overlaid
-from flows.runs.documents import committed, read_summary
+from flows.runs.documents import committed
 from flows.runs.errors import NoSuchRowError
 from flows.runs.events import record_event
 from flows.runs.frames import shaped
@@ -31,6 +31,8 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import corrections, keys_of
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Entry, write_once
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import Job, OnProgress, Scan
 from flows.submissions.plan import identify
 from flows.submissions.rows import PICK, RowScope, SelectedRows
@@ -266,10 +268,8 @@ def _active(
     that still counts.
     """
     store, today = context.adapters.store, _today(context)
-    mine = attempts_of(
-        store, manifest, reported=read_summary(store, keys_of(manifest.run)) is not None
-    )
-    every = chain(mine, attempts(store, context.issuer.issuer, today, links))
+    mine = attempts_of(StoredRun.by_id(store, manifest.run))
+    every = chain(mine, attempts(StoredRuns(store, context.issuer.issuer), today, links))
     ours = (
         one.rows.join(cards, on=choice.CARD, how="semi").with_columns(run=pl.lit(one.run))
         for one in every

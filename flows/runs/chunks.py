@@ -46,7 +46,7 @@ class ChunkEvent(NamedTuple):
     reason: str = ""
 
 
-class Item(NamedTuple):
+class OutboxChunk(NamedTuple):
     """One chunk in the outbox: its state, since when, and from when its result is expected."""
 
     run: str
@@ -63,28 +63,34 @@ class Item(NamedTuple):
         return self.state in ("waiting", "uploaded") and now - self.clock > within
 
 
-def items(
+def outbox_chunks(
     run: str,
     chunks: Sequence[ManifestChunk],
     committed: datetime,
     moves: Iterable[ChunkEvent],
     answered: Collection[int] = (),
-) -> list[Item]:
+) -> list[OutboxChunk]:
     """Return every chunk with the state that the moves, in order of time, have brought it to."""
-    found = {chunk.number: Item(run, chunk, "waiting", committed, committed) for chunk in chunks}
-    for move in sorted(moves, key=lambda one: one.at):
-        fits, state = MOVES[move.move]
-        for number in move.chunks or found.keys():
-            item = found.get(number)
-            if item and item.state in fits:  # a move that its state does not allow changes nothing
-                clock = move.at if move.move in ("uploaded", "released") else item.clock
-                found[number] = item._replace(
-                    state=state, since=move.at, clock=clock, reason=move.reason
-                )
-    return [
-        item._replace(state="answered") if item.chunk.number in answered else item
-        for _, item in sorted(found.items())
-    ]
+    states = {
+        chunk.number: OutboxChunk(run, chunk, "waiting", committed, committed) for chunk in chunks
+    }
+    for move in sorted(moves, key=lambda move: move.at):
+        for number in move.chunks or states.keys():
+            if number in states:
+                states[number] = _moved(states[number], move)
+    for number in states.keys() & set(answered):
+        states[number] = states[number]._replace(state="answered")
+    return [state for _, state in sorted(states.items())]
+
+
+def _moved(chunk: OutboxChunk, move: ChunkEvent) -> OutboxChunk:
+    """Return a chunk after a move; one that its state does not allow changes nothing."""
+    allowed, state = MOVES[move.move]
+    if chunk.state not in allowed:
+        return chunk
+    moved = chunk._replace(state=state, since=move.at, reason=move.reason)
+    expects_result = move.move in ("uploaded", "released")
+    return moved._replace(clock=move.at) if expects_result else moved
 
 
 class StoredChunk(NamedTuple):
@@ -125,7 +131,7 @@ def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
 
 def chunk_states(
     store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()
-) -> list[Item]:
+) -> list[OutboxChunk]:
     """Return every chunk of a run with its state by the run's events; those in `answered` are
     answered.
     """
@@ -136,7 +142,7 @@ def chunk_states(
     if committed is None:  # where a crash prevented the event of the commit
         committed = next(entry.modified for entry in store.keys(keys.manifest))
     chunks = as_it_lies(store, manifest).chunks
-    return items(manifest.run, chunks, committed, moves_in(events, chunks), answered)
+    return outbox_chunks(manifest.run, chunks, committed, moves_in(events, chunks), answered)
 
 
 def commit_time(events: Iterable[Mapping[str, Any]]) -> datetime | None:

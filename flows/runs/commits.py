@@ -4,19 +4,19 @@ A run that rests on what other runs had sent takes the next link only where none
 sends one of its cards.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import polars as pl
 
 from flows.errors import TryAgainError
 from flows.runs.chains import add_next, last_record, records
-from flows.runs.documents import read_ledger
-from flows.runs.keys import commits, keys_of, link
+from flows.runs.keys import commits, link
 from flows.runs.prior_state import CHECKS, card_keys
 from flows.runs.store import ConflictError, Store
+from flows.runs.stored_run import StoredRun
 from flows.runs.versions import read_document
 from schemas import ledger
-from schemas.manifest import LedgerPart, Manifest
+from schemas.manifest import Manifest
 
 LATELY = 16  # commits looked at for a missing manifest
 
@@ -56,29 +56,42 @@ def append_commit(
     Not `guarded`: only where that is of the same extract.
     """
     prefix = commits(issuer)
-    # the last one may be ours
-    at = max(0, last_commit(store, issuer) - 1) if since is None else since
-    while not add_next(store, prefix, at + 1, manifest):
-        at += 1
-        other = read_document(store, link(prefix, at), Manifest)
+    number = since
+    if number is None:
+        number = max(0, last_commit(store, issuer) - 1)  # the last one may be ours
+    while not add_next(store, prefix, number + 1, manifest):
+        number += 1
+        other = read_document(store, link(prefix, number), Manifest)
         if other is None:
-            raise ConflictError(key=link(prefix, at))
-        if other.run == manifest.run:  # a twin's, or ours before a crash
+            raise ConflictError(key=link(prefix, number))
+        if other.run == manifest.run:  # a concurrent process's, or ours before a crash
             return
-        taken = manifest.sequence is not None and other.sequence == manifest.sequence
-        if taken and other.source.sha256 != manifest.source.sha256:
-            raise OvertakenError(run=manifest.run, other=other.run, what="the same sequence number")
-        if since is None or not (guarded or other.source.sha256 == manifest.source.sha256):
-            continue
-        ours, theirs = (
-            _cards(store, manifest.run, manifest.ledger),
-            _cards(store, other.run, other.ledger),
-        )
-        if shared := ours.join(theirs, on=ours.columns, how="semi").height:
-            raise OvertakenError(run=manifest.run, other=other.run, what=f"{shared} of its cards")
+        _refuse_same_sequence(manifest, other)
+        same_extract = other.source.sha256 == manifest.source.sha256
+        if since is not None and (guarded or same_extract):
+            _refuse_shared_cards(store, manifest, other)
 
 
-def _cards(store: Store, run: str, parts: Iterable[LedgerPart]) -> pl.DataFrame:
+def _refuse_same_sequence(manifest: Manifest, other: Manifest) -> None:
+    """Raise OvertakenError where another extract has the same sequence number."""
+    if manifest.sequence is None or manifest.source.sha256 == other.source.sha256:
+        return
+    if manifest.sequence == other.sequence:
+        raise OvertakenError(run=manifest.run, other=other.run, what="the same sequence number")
+
+
+def _refuse_shared_cards(store: Store, manifest: Manifest, other: Manifest) -> None:
+    """Raise OvertakenError where both runs send some card."""
+    own_cards = _sent_cards(store, manifest)
+    shared = own_cards.join(_sent_cards(store, other), on=own_cards.columns, how="semi").height
+    if shared:
+        raise OvertakenError(run=manifest.run, other=other.run, what=f"{shared} of its cards")
+
+
+def _sent_cards(store: Store, manifest: Manifest) -> pl.DataFrame:
+    """Return the keys of the cards that a run sends, committed or about to be."""
+    run = StoredRun.by_id(store, manifest.run)
     columns = ["cuid", "last_4", "expiration", *CHECKS]
-    frames = read_ledger(store, keys_of(run), parts, columns, pl.col("fate") == ledger.SUBMITTED)
-    return pl.concat([pl.Series("card", dtype=pl.UInt64), *map(card_keys, frames)]).to_frame()
+    submitted = pl.col("fate") == ledger.SUBMITTED
+    cards = [card_keys(run.ledger_part(part, columns, submitted)) for part in manifest.ledger]
+    return pl.concat([pl.Series("card", dtype=pl.UInt64), *cards]).to_frame()

@@ -1,6 +1,6 @@
 """Frames as they are stored: Parquet of every version, CSV that a spreadsheet may open."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
 
 import polars as pl
@@ -14,11 +14,11 @@ CSV_ROWS = 50_000  # rows turned to text at a time
 
 
 def from_parquet(
-    data: bytes,
+    content: bytes,
     key: str,
     columns: list[str] | None,
     only: pl.Expr | None,
-    records: Iterable[pl.DataFrame] = (),
+    records: Callable[[], pl.DataFrame] | None = None,
 ) -> pl.DataFrame:
     """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not
     decoded.
@@ -26,17 +26,26 @@ def from_parquet(
     What older versions did not write is taken from the `records` of its rows, else null. Raises
     NewerDocumentError where a newer one no longer writes it.
     """
-    rows = pl.scan_parquet(BytesIO(data))
-    if lacking := columns and set(columns) - set(rows.collect_schema()):
-        written = int(pl.read_parquet_metadata(BytesIO(data)).get("format", 1))
+    rows = pl.scan_parquet(BytesIO(content))
+    lacking = set(columns or ()).difference(rows.collect_schema())
+    if lacking:
+        written = int(pl.read_parquet_metadata(BytesIO(content)).get("format", 1))
         if written > FORMAT:
             raise NewerDocumentError(key=key, format=written)
-        beside = [one.lazy().select("row", *lacking) for one in records]
-        for one in beside:
-            rows = rows.join(one, on="row", how="left", maintain_order="left")
-        if not beside:
-            rows = rows.with_columns(pl.lit(None, _LATER[name]).alias(name) for name in lacking)
-    return (rows if only is None else rows.filter(only)).select(columns or pl.all()).collect()
+        rows = _completed(rows, lacking, records)
+    if only is not None:
+        rows = rows.filter(only)
+    return rows.select(columns or pl.all()).collect()
+
+
+def _completed(
+    rows: pl.LazyFrame, lacking: Iterable[str], records: Callable[[], pl.DataFrame] | None
+) -> pl.LazyFrame:
+    """Add columns that an older version did not write."""
+    if records is None:
+        return rows.with_columns(pl.lit(None, _LATER[name]).alias(name) for name in lacking)
+    known = records().lazy().select("row", *lacking)
+    return rows.join(known, on="row", how="left", maintain_order="left")
 
 
 def write_parquet(

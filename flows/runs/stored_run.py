@@ -15,12 +15,12 @@ import polars as pl
 from flows.runs.chains import records
 from flows.runs.chunks import (
     MOVES,
-    Item,
+    OutboxChunk,
     StoredChunk,
     chunks_as_sealed,
     commit_time,
-    items,
     moves_in,
+    outbox_chunks,
 )
 from flows.runs.closings import chunk_of, closed_breaks
 from flows.runs.documents import read_end
@@ -329,14 +329,14 @@ class StoredRun:
         return self.committed().model_copy(update={"chunks": chunks})
 
     @read_once
-    def chunk_states(self) -> list[Item]:
+    def chunk_states(self) -> list[OutboxChunk]:
         """The chunks of the committed run with their states by its events: answers do not count."""
+        chunks = self.manifest_as_sealed.chunks
         events = self.events(COMMITTED, *MOVES)
         committed = commit_time(events)
         if committed is None:  # where a crash prevented the event of the commit
             committed = next(entry.modified for entry in self.store.keys(self.keys.manifest))
-        chunks = self.manifest_as_sealed.chunks
-        return items(self.id, chunks, committed, moves_in(events, chunks))
+        return outbox_chunks(self.id, chunks, committed, moves_in(events, chunks))
 
     @property
     def cancelled_chunks(self) -> frozenset[int]:
@@ -361,7 +361,7 @@ class StoredRun:
         return numbers - self.cancelled_chunks
 
     @property
-    def outbox(self) -> list[Item]:
+    def outbox(self) -> list[OutboxChunk]:
         """The chunks of the committed run with their states, `answered` among them."""
         return [
             item._replace(state="answered") if item.chunk.number in self.answered_chunks else item

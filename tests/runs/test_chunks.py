@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.runs.chunks import MOVES, ChunkEvent, Item, Move, items
+from flows.runs.chunks import MOVES, ChunkEvent, Move, OutboxChunk, outbox_chunks
 from schemas.manifest import ManifestChunk
 
 RUN = "bank-20261120-00000000"
@@ -18,8 +18,8 @@ CHUNKS = [
 ]
 
 
-def after(*moves: ChunkEvent, answered: tuple[int, ...] = ()) -> list[Item]:
-    return items(RUN, CHUNKS, START, moves, answered)
+def after(*moves: ChunkEvent, answered: tuple[int, ...] = ()) -> list[OutboxChunk]:
+    return outbox_chunks(RUN, CHUNKS, START, moves, answered)
 
 
 def moved(what: Move, hours: int, *chunks: int) -> ChunkEvent:
