@@ -19,7 +19,7 @@ from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS
 
 with on_first_use():
-    from flows.operations import remediation
+    from flows.operations import break_decisions, manual_attribution, remediation
     from flows.operations import reseal as reseals
     from flows.runs import context as contexts
     from flows.runs import keys as stored_keys
@@ -101,7 +101,7 @@ def reingest(
 ) -> Result:
     """Ingest the file RESULT again, and report the runs it belongs to."""
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    done = remediation.reingest(issuer_context, result, reason)
+    done = manual_attribution.reingest(issuer_context, result, reason)
     return _decided(issuer_context, done, f"{result}: ingested again", dry_run)
 
 
@@ -127,7 +127,9 @@ def attribute(
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     run, _, number = to.rpartition(":")
     place = (str(stored_keys.keys_of(run).run), int(number) if number.isdecimal() else 0)
-    done = remediation.attribute_row(issuer_context, result, row, place, reason, last_4_confirmed)
+    done = manual_attribution.attribute_row(
+        issuer_context, result, row, place, reason, last_4_confirmed
+    )
     state = (
         f", but still a break: {done.row['trouble']}"
         if done.row["trouble"]
@@ -153,7 +155,7 @@ def withdraw(
 ) -> Result:
     """Undo `mend attribute` for a row of the file RESULT."""
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    done = remediation.withdraw(issuer_context, result, row, reason)
+    done = manual_attribution.withdraw(issuer_context, result, row, reason)
     return _decided(
         issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn", dry_run
     )
@@ -173,7 +175,7 @@ def close(
     """Close breaks of RUN by a decision about their rows; `lost` also gives up a chunk that has no
     result at all.
     """
-    act = partial(remediation.close_break, decision=decision)
+    act = partial(break_decisions.close_break, decision=decision)
     state = f"closed as {decision}. {DECISIONS[decision].effect}"
     return _breaks(context, act, state, run, break_name, place, reason, dry_run=dry_run)
 
@@ -191,7 +193,7 @@ def reopen(
     """Reopen closed breaks of RUN: what was decided about their rows is undone."""
     return _breaks(
         context,
-        remediation.reopen_break,
+        break_decisions.reopen_break,
         "open again",
         run,
         break_name,
@@ -230,7 +232,7 @@ def dismiss(
 
 def _breaks(
     context: Context,
-    act: Callable[..., remediation.Settled],
+    act: Callable[..., break_decisions.Settled],
     state: str,
     run: str,
     *given: str,
@@ -252,7 +254,7 @@ def _breaks(
 
 
 def _decided(
-    context: contexts.IssuerContext, done: remediation.Decided, line: str, dry_run: bool
+    context: contexts.IssuerContext, done: manual_attribution.Decided, line: str, dry_run: bool
 ) -> Result:
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}

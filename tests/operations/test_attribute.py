@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.operations.history import history
-from flows.operations.remediation import (
+from flows.operations.manual_attribution import (
     LastFourError,
     RowSettledError,
     attribute_row,

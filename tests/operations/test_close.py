@@ -13,8 +13,8 @@ from typing import Any
 import openpyxl
 import pytest
 
+from flows.operations.break_decisions import close_break, reopen_break
 from flows.operations.history import history
-from flows.operations.remediation import close_break, reopen_break
 from flows.reports.rebuild import find_breaks, ingest, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
 from flows.results.attribution import sort_breaks

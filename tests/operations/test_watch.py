@@ -21,8 +21,9 @@ from flows.adapters.local import LocalStore
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alerts import KINDS, Failure, current_alerts
+from flows.operations.break_decisions import close_break
 from flows.operations.metrics import write_metrics
-from flows.operations.remediation import close_break, dismiss
+from flows.operations.remediation import dismiss
 from flows.reports.rebuild import rebuild
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move

@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeVar
 import polars as pl
 
 from flows.adapters.gpg_sealer import GpgOpener
+from flows.operations.break_decisions import close_break
 from flows.operations.purge import PurgePlan, plan_purge, purge
-from flows.operations.remediation import close_break
 from flows.operations.reseal import reseal
 from flows.resend.corrections import correction_template
 from flows.resend.renewal import renew

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flows.operations.break_decisions import close_break
 from flows.operations.history import history
-from flows.operations.remediation import close_break
 from flows.results.intake import MarkSpoiledError
 from flows.runs.keys import ingested
 from tests.night import BANK, Bench, issuer, local_bench

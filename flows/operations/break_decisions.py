@@ -1,0 +1,131 @@
+"""Close the breaks of a run by a decision about their rows, and reopen them.
+
+Each closing is a record, create-only, with who, when and why; the report is rebuilt after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
+from flows.runs.chains import add_record
+from flows.runs.closings import chunk_of, place_of
+from flows.runs.context import IssuerContext
+from flows.runs.errors import NotFoundError
+from flows.runs.outbox import select_chunks
+from flows.runs.stored_run import StoredRun
+from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break
+from schemas.records import Closing
+
+B = TypeVar("B", Break, Closing)
+
+
+class Settled(NamedTuple):
+    """The breaks that were closed or reopened, and the report after that."""
+
+    breaks: tuple[Break | Closing, ...]
+    report: RunReport
+
+
+def close_break(
+    context: IssuerContext, run: str, name: str, place: str, reason: str, decision: str = EXPLAINED
+) -> Settled:
+    """Close the open breaks of a kind in a run by a decision.
+
+    All of them, or those at a place, with or without row numbers. A chunk that was uploaded and has
+    no result at all can be given up as RESULT_SHORT. Raises UnknownRunError, NotFoundError (also
+    for a notice, or a decision that is not offered), ChunkStateError, NoReasonError.
+    """
+    signed = context.adapters.signed(reason)
+    findings = find_breaks(context, run)
+    _refuse_unless_offered(run, name, decision)
+    if (name, decision) == (RESULT_SHORT, LOST):
+        findings = _with_unanswered_chunk(context, run, findings, place)
+    chosen = _chosen(run, "open", findings.breaks, name, place)
+    covered = {open_break: _covered_rows(findings, open_break, decision) for open_break in chosen}
+    return _record(context, run, "closed", covered, signed, decision)
+
+
+def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason: str) -> Settled:
+    """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break`."""
+    signed = context.adapters.signed(reason)
+    closed = StoredRun.by_id(context.adapters.store, run).closed_breaks
+    chosen = _chosen(run, "closed", closed, name, place)
+    return _record(context, run, "reopened", dict.fromkeys(chosen, ()), signed)
+
+
+def _refuse_unless_offered(run: str, name: str, decision: str) -> None:
+    offered = KINDS[name].decisions if name in KINDS else ()
+    if offered and decision not in offered:
+        what = f"decision {decision}, only {', '.join(offered)}"
+        raise NotFoundError(place=f"Break {name}", what=what, command=f"cardlink report {run}")
+
+
+def _with_unanswered_chunk(
+    context: IssuerContext, run: str, findings: Findings, place: str
+) -> Findings:
+    """Return as the only break that an uploaded chunk has no result at all, where it is that.
+
+    It is none before somebody gives the chunk up. Raises ChunkStateError where it is not uploaded.
+    """
+    is_break = any((known.name, known.place) == (RESULT_SHORT, place) for known in findings.breaks)
+    chunk = chunk_of(place)
+    unanswered = findings.unanswered.filter(chunk=chunk).height
+    if is_break or not unanswered:
+        return findings
+    outbox = StoredRun.by_id(context.adapters.store, run).outbox
+    select_chunks(outbox, run, {"uploaded"}, "given up", [chunk])
+    return findings._replace(breaks=(Break(RESULT_SHORT, unanswered, place, "", run),))
+
+
+def _chosen(run: str, state: str, breaks: Sequence[B], name: str, place: str) -> tuple[B, ...]:
+    """Return the breaks of that name and place; NotFoundError where there is none."""
+    chosen = tuple(
+        candidate
+        for candidate in breaks
+        if candidate.name == name and place in ("", candidate.place, place_of(candidate.place))
+    )
+    if not chosen:
+        what = f"{state} break {name} at {place or 'any place'}"
+        raise NotFoundError(place=run, what=what, command=f"cardlink report {run}")
+    return chosen
+
+
+def _covered_rows(findings: Findings, open_break: Break, decision: str) -> tuple[int, ...]:
+    """Return the rows of a break that its closing covers.
+
+    Of one without rows of its own they are those that the decision has its effect on.
+    """
+    chunk = chunk_of(open_break.place)
+    rows = findings.broken.filter(kind=open_break.name, chunk=chunk)["row"].drop_nulls()
+    if open_break.name in PLACELESS or rows.is_empty():
+        if decision != LOST:
+            return ()
+        rows = findings.unanswered.filter(chunk=chunk)["row"]
+    return tuple(sorted(set(rows)))
+
+
+def _record(
+    context: IssuerContext,
+    run: str,
+    what: Literal["closed", "reopened"],
+    covered: Mapping[B, tuple[int, ...]],
+    signed: Mapping[str, Any],
+    decision: str = "",
+) -> Settled:
+    """Record that breaks, each with the rows it covers, are closed or open again; report the run.
+
+    A break that is reopened keeps the decision of its closing.
+    """
+    closed = StoredRun.by_id(context.adapters.store, run).keys.closed
+    for chosen, rows in covered.items():
+        record = Closing(
+            **signed,
+            what=what,
+            name=chosen.name,
+            place=chosen.place,
+            rows=chosen.rows,
+            decision=decision or getattr(chosen, "decision", ""),
+            covers=rows,
+        )
+        add_record(context.adapters.store, closed, record)
+    return Settled(tuple(covered), rebuild_lasting(context, run))

@@ -1,0 +1,231 @@
+"""Decide about a result file: attribute one of its rows, withdraw that, ingest the file again.
+
+Each decision is a record, create-only, with who, when and why; the runs concerned are reported
+after it.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
+
+from flows.errors import OperatorError
+from flows.redaction import redact
+from flows.reports.rebuild import Ingested, ingest
+from flows.results.attribution import chain_of, decisions
+from flows.results.intake import ResultObject, examine
+from flows.results.read import ResultRows
+from flows.runs.chains import add_record
+from flows.runs.context import IssuerContext
+from flows.runs.errors import NoSuchRowError
+from flows.runs.events import record_event
+from flows.runs.keys import keys_of, results
+from flows.runs.outcomes import Attributed
+from flows.runs.store import ObjectMissingError, Store
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import concurrently
+from schemas import breaks
+from schemas.ledger import BROKEN, SUBMITTED
+from schemas.records import Attribution
+
+Kind = Literal["attributed", "withdrawn", "again"]
+EVENTS: dict[Kind, str] = {
+    "attributed": "attributed by hand",
+    "withdrawn": "attribution withdrawn",
+    "again": "result taken up again",
+}
+
+UNPLACED = (
+    breaks.UNATTRIBUTED_ERROR,
+    breaks.UNKNOWN_CUID,
+    breaks.FOREIGN_FILE,
+    breaks.LAST4_MISMATCH,
+    breaks.UNNAMED_ROW,
+)
+_OUTCOME = ("state", "trouble", "run", "chunk", "row", "how")
+READERS = 8  # runs looked at side by side
+
+
+class RowSettledError(OperatorError):
+    """The result row is attributed already, or the sent row has its answer."""
+
+    message = "Row {row} of {place} {state}."
+    next_step = "An unattributed result row fits a sent row without a result; `cardlink report RUN` shows both."
+
+
+class LastFourError(OperatorError):
+    """The result row and the sent row have different last four digits."""
+
+    message = (
+        "Row {position} of {result} and row {row} of {run} have different last four digits: "
+        "the link may belong to another card."
+    )
+    next_step = (
+        "Ask the partner; only if they confirm the card, "
+        "repeat the command with --last-4-confirmed."
+    )
+
+
+class Decided(NamedTuple):
+    """A record about a result file, the outcome of its row, if any, and the ingest after it."""
+
+    record: Attribution
+    row: dict[str, Any]
+    ingested: Ingested
+
+
+def attribute_row(
+    context: IssuerContext,
+    result: str,
+    position: int,
+    to: tuple[str, int],
+    reason: str,
+    last_4_confirmed: bool = False,
+) -> Decided:
+    """Give data row `position` (from 1) of a result file to a sent row that has no answer.
+
+    `to` is its run and row. A link with other last four digits may go to the wrong cardholder, so
+    it needs the partner's confirmation: `last_4_confirmed`. Raises ObjectMissingError,
+    NoSuchRowError, RowSettledError, LastFourError, UnknownRunError, NoReasonError.
+    """
+    signed = context.adapters.signed(reason)
+    file = _find_result(context, result)
+    rows, attributed = examine(context, file)
+    run, row = to
+    reported_last_4 = _unattributed_last_4(rows, attributed, position)
+    sent_last_4 = _unanswered_last_4(context.adapters.store, run, row)
+    if not last_4_confirmed and reported_last_4 not in (None, sent_last_4):
+        raise LastFourError(result=rows.name, position=position, run=run, row=row)
+    record = Attribution(
+        **signed,
+        what="attributed",
+        result=redact(file.entry.key),
+        digest=rows.digest,
+        position=position,
+        run=run,
+        row=row,
+        last_4_confirmed=last_4_confirmed,
+    )
+    return _decide(context, file, record)
+
+
+def withdraw(context: IssuerContext, result: str, position: int, reason: str) -> Decided:
+    """Withdraw the attribution of a result row by an operator.
+
+    The rules place it again, or it is a break again. Raises ObjectMissingError, NoSuchRowError,
+    NoReasonError.
+    """
+    signed = context.adapters.signed(reason)
+    file = _find_result(context, result)
+    rows, _ = examine(context, file)
+    earlier = [
+        decision
+        for decision in file.decided
+        if decision.position == position and decision.digest == rows.digest
+    ]
+    if not earlier or earlier[-1].what != "attributed":
+        raise NoSuchRowError(place=rows.name, rows=f"{position} that an operator attributed")
+    record = Attribution(
+        **signed,
+        what="withdrawn",
+        result=redact(file.entry.key),
+        digest=rows.digest,
+        position=position,
+    )
+    return _decide(context, file, record)
+
+
+def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
+    """Attribute a result file again and report the runs it answered before and answers now.
+
+    Raises ObjectMissingError, NoReasonError.
+    """
+    signed = context.adapters.signed(reason)
+    file = _find_result(context, result)
+    rows, _ = examine(context, file)
+    key = redact(file.entry.key)
+    return _decide(
+        context, file, Attribution(**signed, what="again", result=key, digest=rows.digest)
+    )
+
+
+def _find_result(context: IssuerContext, result: str) -> ResultObject:
+    """Return a result file by name or key, with the decisions about it; ObjectMissingError."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    prefix = results(issuer)
+    for entry in store.keys(prefix):
+        if entry.key in (result, prefix + result):
+            chain = chain_of(issuer, entry.key)
+            return ResultObject(entry, decisions(store, issuer).get(chain, ()))
+    raise ObjectMissingError(key=prefix + redact(result))
+
+
+def _unattributed_last_4(rows: ResultRows, attributed: Attributed, position: int) -> str | None:
+    """Return the last four digits of a result row; RowSettledError where it is attributed.
+
+    NoSuchRowError where the file has no such row.
+    """
+    outcome = attributed.outcomes.filter(position=position)
+    if outcome.is_empty():
+        raise NoSuchRowError(place=rows.name, rows=position)
+    problem = outcome["trouble"][0]
+    if problem not in UNPLACED:
+        state = f"is {outcome['state'][0]}, {problem or 'attributed already'}"
+        raise RowSettledError(place=rows.name, row=position, state=state)
+    last_4: str | None = rows.rows.filter(position=position)["last_4"][0]
+    return last_4
+
+
+def _unanswered_last_4(store: Store, run: str, row: int) -> str:
+    """Return the last four digits of a sent row; RowSettledError where it has an answer.
+
+    NoSuchRowError where no such row was sent.
+    """
+    stored_run = StoredRun.by_id(store, run)
+    is_row = (pl.col("row") == row) & (pl.col("fate") == SUBMITTED)
+    sent = pl.concat(stored_run.ledger(["row", "fate", "chunk", "last_4"], is_row))
+    if sent.is_empty():
+        raise NoSuchRowError(place=run, rows=f"{row} that was sent")
+    state = _answered_state(stored_run, sent["chunk"][0], row)
+    if state:
+        raise RowSettledError(place=run, row=row, state=f"is {state} already")
+    return str(sent["last_4"][0])
+
+
+def _answered_state(run: StoredRun, chunk: int, row: int) -> str:
+    """Return the state that a result gave a sent row, "" where none answers it."""
+    for attributed in run.outcomes.of([chunk]):
+        answers = attributed.outcomes.filter(row=row, run=run.id)
+        if answers.filter(pl.col("state") != BROKEN).height:
+            return str(answers["state"][0])
+    return ""
+
+
+def _decide(context: IssuerContext, file: ResultObject, decision: Attribution) -> Decided:
+    """Record a decision about a result file with the runs it answered so far, and ingest it."""
+    store = context.adapters.store
+    answered = _answered_runs(store, context.issuer.issuer, file.entry.key)
+    record = decision.model_copy(update={"runs": answered})
+    _, attributed = examine(context, file._replace(decided=(*file.decided, record)))
+    outcome = attributed.outcomes.filter(position=record.position).select(_OUTCOME)
+    add_record(store, chain_of(context.issuer.issuer, file.entry.key), record)
+    answering = attributed.outcomes["run"].drop_nulls().unique()
+    facts: dict[str, str | int] = {"result": record.result}
+    if record.position:
+        facts["row"] = record.position
+    for run in sorted({*answered, *answering, record.run} - {""}):
+        kind = EVENTS[record.what]
+        record_event(context.adapters, keys_of(run), kind, reason=record.reason, **facts)
+    row = outcome.row(0, named=True) if outcome.height else {}
+    return Decided(record, row, ingest(context))
+
+
+def _answered_runs(store: Store, issuer: str, result: str) -> tuple[str, ...]:
+    """Return the runs that have outcomes of a result file."""
+    runs = StoredRuns(store, issuer)
+    is_answered = concurrently(
+        lambda run: runs.run(run).outcomes.has_results_for(result), runs.ids, READERS
+    )
+    answered = [str(run) for run, has in zip(runs.ids, is_answered, strict=True) if has]
+    return tuple(sorted(answered))
