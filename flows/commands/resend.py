@@ -36,7 +36,7 @@ with on_first_use():
     from flows.resend import renewal, resubmission, selection
     from flows.runs import frames as stored_frames
     from flows.runs import keys
-    from flows.submissions import submit as submissions
+    from flows.submissions import rehearsal
     from schemas import corrections as tables
 
 LISTED = 20  # rows that stay, shown one by one
@@ -171,7 +171,7 @@ def _preview(
     issuer: str,
     request: resubmission.Request,
     plan: resubmission.ResendPlan,
-    checked: submissions.Checked,
+    checked: rehearsal.Checked,
 ) -> Result:
     left, over = plan.rows.drop_nulls("why"), plan.outgoing.filter("over").height
     sent = checked.counts.submitted

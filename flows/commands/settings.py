@@ -26,7 +26,7 @@ with on_first_use():
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
     from flows.runs import probe
-    from flows.submissions import rows, submit
+    from flows.submissions import rehearsal, rows, submit
     from schemas import mapping, portal, reference
     from schemas import tables as reports
 
@@ -140,7 +140,7 @@ def _tried(
     try:
         with context.adapters.store.open(extract.name) as stored:
             entry = stored.entry
-        done = submit.rehearse(context, submit.Request(entry.key), entry=entry)
+        done = rehearsal.rehearse(context, submit.Request(entry.key), entry=entry)
     except CardlinkError as error:
         return [full_text(error)], error.exit_code, {"refused": full_text(error)}
     return would_send(done), 3 if done.refused else 0, done.facts
@@ -320,7 +320,7 @@ def _rows(
     """Check the mapping and the rows of an extract; return what is shown of the rows."""
     of_file, shown = list[Finding](), list[str | Table]()
     with _part(of_file, "file"):
-        done = submit.rehearse(context, request, inspection)
+        done = rehearsal.rehearse(context, request, inspection)
         facts["extract"], shown = done.facts, would_send(done)[1:]
         if done.already or not inspection.errors:
             of_file, inspection.errors = [Finding("file", done.verdict)], []

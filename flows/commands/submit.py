@@ -20,7 +20,7 @@ with on_first_use():
     from flows.runs import context as contexts
     from flows.runs import keys as run_keys
     from flows.runs import prior_state
-    from flows.submissions import extract_states, plan
+    from flows.submissions import extract_states, plan, rehearsal
     from flows.submissions import submit as step
     from schemas import manifest, reasons
 
@@ -75,12 +75,12 @@ def submit(
     names = [extract] if extract else [entry.key for entry, waits in found if not waits]
     waiting = [f"{entry.key} is not taken yet: {waits}" for entry, waits in found if waits]
     requests = [step.Request(name, business_date, opened, new_run_reason) for name in names]
-    rehearsed, done = list[step.Checked](), list[step.Submitted]()
+    rehearsed, done = list[rehearsal.Checked](), list[step.Submitted]()
     refused: list[CardlinkError] = []
     for request in requests:  # a refused extract does not stop the others
         try:
             if dry_run:
-                rehearsed.append(step.rehearse(issuer_context, request))
+                rehearsed.append(rehearsal.rehearse(issuer_context, request))
                 continue
             step.refuse_resend(issuer_context, request)
             with context.progress(request.extract.rpartition("/")[2]) as progress:
@@ -198,7 +198,7 @@ def _fates(counts: manifest.Counts, key: str, title: str, *, on_terminal: bool =
 
 
 def _rehearsed(
-    issuer: str, done: Sequence[step.Checked], errors: Sequence[CardlinkError]
+    issuer: str, done: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]
 ) -> Result:
     """Show what each extract would send, and what would stop it."""
     refused, each = [full_text(error) for error in errors], [one.facts for one in done]
@@ -223,7 +223,7 @@ def _rehearsed(
     return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
-def would_send(checked: step.Checked) -> list[str | Table]:
+def would_send(checked: rehearsal.Checked) -> list[str | Table]:
     """Show what a real run would send, where the other rows would go and why, or what would stop
     it.
     """

@@ -32,11 +32,11 @@ from flows.runs.sealing import Plain, Sealer
 from flows.runs.store import Cleaner, Store, write_once
 from flows.runs.threads import concurrently
 from flows.runs.versions import refuse_newer
-from flows.submissions.build import Scan
 from flows.submissions.chunk_csv import write_chunk
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publisher import PartialRunError
 from flows.submissions.rows import RowScope, SelectedRows
+from flows.submissions.scan import Scan
 from flows.submissions.seal_records import GROUP
 from schemas import ledger
 from schemas.manifest import Manifest, ManifestChunk

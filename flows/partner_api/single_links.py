@@ -40,9 +40,9 @@ from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, keys_of, prompted_prefix
 from flows.runs.single_links import SingleLink, answer_key, singles
-from flows.submissions.build import Scan
 from flows.submissions.gates import WrongCardsError
 from flows.submissions.rows import PICK, RowScope, SelectedRows
+from flows.submissions.scan import Scan
 from schemas.issuer import SourceSettings
 from schemas.ledger import AWAITING
 from schemas.manifest import SourceIdentity

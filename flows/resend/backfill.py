@@ -11,17 +11,11 @@ from flows.runs.errors import AbandonedError
 from flows.runs.identity import digest
 from flows.runs.store import Entry
 from flows.submissions.build import ExpectedOutcome, OnProgress
+from flows.submissions.commit import finish_commits
 from flows.submissions.extract_states import pending_extracts
 from flows.submissions.plan import identify
-from flows.submissions.submit import (
-    NO_ROWS,
-    Checked,
-    Request,
-    Submitted,
-    finish_commits,
-    rehearse,
-    submit,
-)
+from flows.submissions.rehearsal import NO_ROWS, Checked, rehearse
+from flows.submissions.submit import Request, Submitted, submit
 
 DIGITS = 12  # of a list's digest: short enough to type, and compared only with lists of one issuer
 

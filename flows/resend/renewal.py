@@ -20,15 +20,10 @@ from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import Job, OnProgress
+from flows.submissions.commit import finish_commits
+from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
 from flows.submissions.rows import SelectedRows
-from flows.submissions.submit import (
-    NO_ROWS,
-    Checked,
-    Submitted,
-    check_selection,
-    execute,
-    finish_commits,
-)
+from flows.submissions.submit import Submitted, execute
 from schemas import ledger
 from schemas.manifest import Manifest, Selection
 

@@ -33,17 +33,13 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Entry, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.submissions.build import Job, OnProgress, Scan
+from flows.submissions.build import Job, OnProgress
+from flows.submissions.commit import finish_commits
 from flows.submissions.plan import identify
+from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
 from flows.submissions.rows import PICK, RowScope, SelectedRows
-from flows.submissions.submit import (
-    NO_ROWS,
-    Checked,
-    Submitted,
-    check_selection,
-    execute,
-    finish_commits,
-)
+from flows.submissions.scan import Scan
+from flows.submissions.submit import Submitted, execute
 from schemas import ledger
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID

@@ -18,10 +18,10 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import LedgerPurgedError
 from flows.runs.prior_state import PriorState
 from flows.runs.store import Entry, Store
-from flows.submissions.build import Scan
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import RunInputs, dismiss_line, expected_run, submit_line
 from flows.submissions.rows import RowScope
+from flows.submissions.scan import Scan
 from schemas.manifest import Counts, Manifest, SourceIdentity
 from schemas.portal import CUID
 

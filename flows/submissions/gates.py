@@ -98,6 +98,14 @@ class Built(NamedTuple):
     held: CardlinkError | None = None  # why it must not begin
     reasons: Sequence[ReasonRows] = ()  # of its rows
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What an operator should know of the extract, even where no gate fails."""
+        extract = self.manifest.source.key
+        return tuple(
+            f"{extract} departs from the extracts before it: {change}" for change in self.drift
+        )
+
 
 def refusals(
     built: Built,

@@ -31,7 +31,8 @@ from flows.extracts.trailer import HashTotal
 from flows.runs.openpgp import is_cut_off
 from flows.runs.sealing import Plain
 from flows.runs.store import Entry
-from flows.submissions.submit import Request, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
 from schemas.issuer import SourceSettings
 from tests import keys
 from tests.builders import portal_rows, quick

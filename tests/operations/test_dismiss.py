@@ -19,7 +19,8 @@ from flows.runs.errors import NotFoundError
 from flows.submissions.extract_states import extract_states, pending_extracts
 from flows.submissions.gates import RejectRateError
 from flows.submissions.plan import DismissedError
-from flows.submissions.submit import Request, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
 from schemas.expressions import PUBLISHED
 from tests.night import Bench, local_bench
 from tests.operations.retention import YEAR, cleaner, later

@@ -11,7 +11,8 @@ from flows.runs.adapters import NoReasonError
 from flows.runs.chunks import Move
 from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.outbox import SUMS, ChunkStateError, fetch, move, outbox, outboxes
-from flows.submissions.submit import Request, SentTwiceError, refuse_resend, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request, SentTwiceError, refuse_resend
 from tests.night import BANK, Bench, local_bench
 
 

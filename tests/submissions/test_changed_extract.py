@@ -14,7 +14,8 @@ from flows.runs.documents import run_ids
 from flows.runs.keys import keys_of
 from flows.submissions.changed_extract import ChangedExtractError
 from flows.submissions.extract_states import extract_states
-from flows.submissions.submit import Request, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
 from schemas.portal import CUID, YEAR
 from tests.builders import portal_rows
 from tests.night import BANK, Bench, issuer, local_bench, portal_csv

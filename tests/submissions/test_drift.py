@@ -19,7 +19,8 @@ from flows.runs.identity import canonical
 from flows.simulator.extract import write_sample
 from flows.submissions.drift import SAMPLED, Sample, departures
 from flows.submissions.gates import DriftError
-from flows.submissions.submit import Request, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
 from schemas.manifest import Profile
 from schemas.portal import (
     ADDRESS1,

@@ -21,7 +21,8 @@ from flows.extracts.errors import MappingError, TruncatedError
 from flows.runs.context import IssuerContext
 from flows.runs.sealing import Opener, Plain
 from flows.simulator.extract import Dialect, write_sample
-from flows.submissions.submit import Checked, Request, rehearse
+from flows.submissions.rehearsal import Checked, rehearse
+from flows.submissions.submit import Request
 from schemas.portal import CITY, COUNTRY, MONTH, PAN, YEAR, columns
 from tests import keys
 from tests.builders import quick

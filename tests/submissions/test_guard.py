@@ -22,7 +22,8 @@ from flows.runs.store import StoreBusyError
 from flows.submissions import submit as submit_module
 from flows.submissions.gates import SeenBeforeError
 from flows.submissions.publisher import PartialRunError
-from flows.submissions.submit import Request, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
 from tests.builders import portal_rows, quick
 from tests.night import portal_csv

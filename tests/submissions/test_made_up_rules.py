@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.simulator.extract import write_sample
-from flows.submissions.build import Scan
 from flows.submissions.normalise import normalise
+from flows.submissions.scan import Scan
 from schemas import ledger, rules
 from schemas.issuer import RuleSettings
 from schemas.manifest import SourceIdentity

@@ -20,7 +20,8 @@ from flows.resend.resubmission import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.outbox import move
 from flows.runs.prior_state import AWAITED, REFUSED, STANDING
-from flows.submissions.submit import Request, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
 from tests.partner_api.town import Population, committed, town
 

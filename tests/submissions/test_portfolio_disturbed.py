@@ -16,7 +16,8 @@ from flows.runs.keys import commits
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions.publisher import PartialRunError
-from flows.submissions.submit import Request, rehearse
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, FIRST_NAME
 from tests.night import Bench
 from tests.partner_api.town import committed, town

@@ -1,0 +1,105 @@
+"""What commits a run, and how commits that died half-way are finished.
+
+**A run is committed when its `manifest.json` exists, and not before.** Only then are its chunks
+offered for upload, and only then do results and reports count it. The manifest is the second of two
+create-only writes of the same bytes:
+
+1. `commits/<number>.json`, the run's link in the issuer's commit chain. It gives the run its place
+   in the order of commits, and from here on its cards count as sent: a run planned after it finds
+   them awaiting, and a run planned before it is refused its own link if it sends one of them
+   (OvertakenError; where `[resend] seen_before = "send"` only a run of the same extract is). Nothing
+   of the run can be uploaded yet.
+2. `runs/<run>/manifest.json`, the commit.
+
+A run that has its link and no manifest died between the two. It is not committed yet, but decided:
+the next command that sends rows of the issuer writes its manifest before it plans anything. Only an
+operator who abandons the run prevents that. Abandoning creates the same key, so exactly one of the
+two is ever written.
+
+Before the link, nothing is decided: the same command again is the recovery.
+"""
+
+from contextlib import suppress
+
+from flows.reports.lists import write_unsent
+from flows.runs.commits import append_commit, recent_commits
+from flows.runs.context import IssuerContext
+from flows.runs.errors import AbandonedError, LedgerPurgedError
+from flows.runs.events import DROPPED, record_event
+from flows.runs.identity import canonical
+from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
+from flows.runs.stored_run import StoredRun
+from flows.submissions.build import Job
+from schemas.manifest import Manifest
+
+
+def commit_run(context: IssuerContext, job: Job, manifest: Manifest) -> bool:
+    """Commit a run that was built: its link in the commit chain, then its manifest.
+
+    False where a concurrent process wrote the manifest. Raises OvertakenError where a later commit
+    sends any of its cards, AbandonedError where an operator abandoned it first.
+    """
+    store = context.adapters.store
+    append_commit(store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
+    return _write_manifest(context, manifest, job.entry)
+
+
+def commit_in_memory(dry: IssuerContext, manifest: Manifest) -> None:
+    """Commit a run in the memory of a dry run, so that what comes after it meets it there."""
+    store = dry.adapters.store
+    append_commit(store, dry.issuer.issuer, manifest)
+    write_once(store, StoredRun.by_id(store, manifest.run).keys.manifest, canonical(manifest))
+
+
+def finish_commits(context: IssuerContext) -> None:
+    """Commit the runs in the commit chain that have no manifest, unless they were abandoned.
+
+    Also writes the report of a run that sent nothing, where its commit died before it. A run of a
+    newer version of cardlink is left to that version.
+    """
+    store = context.adapters.store
+    for manifest in recent_commits(store, context.issuer.issuer):
+        if manifest.newer:
+            continue
+        with suppress(AbandonedError, LedgerPurgedError):  # an operator or the retention was first
+            if StoredRun.by_id(store, manifest.run).is_ended:
+                _report_if_nothing_sent(context, manifest)
+            else:
+                _write_manifest(context, manifest)
+
+
+def _write_manifest(
+    context: IssuerContext, manifest: Manifest, extract: Entry | None = None
+) -> bool:
+    """Write the manifest of a run that is in the commit chain, and what goes with it.
+
+    False where a concurrent process wrote it; AbandonedError where an operator was first.
+    """
+    adapters = context.adapters
+    run = StoredRun.by_id(adapters.store, manifest.run)
+    # before the commit, which nothing repeats; the issuer need not wait for results
+    if manifest.counts.submitted:
+        portfolio = context.issuer.full_portfolio
+        write_unsent(adapters.store, run.keys, manifest, portfolio=portfolio)
+    try:
+        is_first = write_once(adapters.store, run.keys.manifest, canonical(manifest))
+    except ConflictError:
+        run.finished()  # abandoned: says so
+        raise
+    if is_first:
+        dropped = {DROPPED: extract.modified.isoformat()} if extract else {}
+        record_event(adapters, run.keys, "committed", rows=manifest.counts.submitted, **dropped)
+    _report_if_nothing_sent(context, manifest)
+    return is_first
+
+
+def _report_if_nothing_sent(context: IssuerContext, manifest: Manifest) -> None:
+    """Write the report of a run that sent nothing, unless there is one: no result will bring it."""
+    store = context.adapters.store
+    report = StoredRun.by_id(store, manifest.run).keys.report("summary.json")
+    if manifest.counts.submitted or read_if_stored(store, report, 0) is not None:
+        return
+    # rare, and its page and workbook take 60 ms to import
+    from flows.reports.rebuild import rebuild
+
+    rebuild(context, manifest.run)

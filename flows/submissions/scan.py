@@ -1,0 +1,126 @@
+"""The pass over an extract: its blocks along the route, good rows cut into chunks, all rows counted.
+
+It knows no store to write to: a submit publishes its pieces, a dry run only counts them.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Generator, Iterator
+from contextlib import closing
+from datetime import date
+from functools import partial
+from io import BytesIO
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.extracts.decode import Readable
+from flows.extracts.delivery import open_extract, read_sidecar
+from flows.extracts.errors import EmptyExtractError
+from flows.extracts.mapping import plan_mapping
+from flows.extracts.reader import Block, Extract
+from flows.runs.context import IssuerContext
+from flows.runs.threads import prefetch
+from flows.submissions.gates import out_of_sequence, sequence_number
+from flows.submissions.rows import EVERY_ROW, Route, RowScope, Validated
+from flows.submissions.splitter import Splitter
+from schemas import ledger
+from schemas.corrections import BESIDE
+from schemas.issuer import SourceSettings
+from schemas.manifest import Counts, SourceIdentity
+
+
+class Piece(NamedTuple):
+    """The result of one block: full chunks, and ledger records of the rows that are not sent."""
+
+    chunks: list[pl.DataFrame]
+    others: pl.DataFrame
+
+
+class Scan:
+    """The pass itself: iterate once, then read `counts` and the tallies of the `route`.
+
+    `held` is why it must not begin, if anything is.
+    """
+
+    def __init__(
+        self,
+        context: IssuerContext,
+        stream: Readable,
+        source: SourceIdentity,
+        as_of: date,
+        scope: RowScope = EVERY_ROW,
+        *,
+        opened: Collection[str] = (),
+    ) -> None:
+        issuer = context.issuer
+        self._selected = scope.selected is not None
+        # selected rows: their run proved the extract
+        proofs = SourceSettings() if self._selected else issuer.source
+        self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
+        self._sidecar.prove(bytes=source.size, sha256=source.sha256)
+        self._extract = Extract(stream, issuer.source, source.key, proven=self._selected)
+        self.number = sequence_number(proofs, source.key, self._extract.before)
+        self.held = out_of_sequence(context, source, as_of, self.number, opened)
+        beside = BESIDE if self._selected else ()
+        mapping = plan_mapping(
+            self._extract.header, issuer, source.key, context.header.names, beside, scope.note
+        )
+        reread = partial(_reread, context, stream, source)
+        self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
+        self._splitter = Splitter(issuer.portal.rows_per_chunk)
+        self._fates = Counter(dict.fromkeys(ledger.FATES, 0))
+
+    def __iter__(self) -> Generator[Piece, None, None]:
+        """Yield a piece per block, and a last one with the chunks that stayed short.
+
+        While a piece is used, the next block is validated and the one after it normalised; so close
+        the generator if you stop early.
+        """
+        normalised = prefetch(map(self.route.normalise, self._blocks()))
+        validated = prefetch(map(self.route.validate, normalised))
+        with closing(normalised), closing(validated):
+            yield from map(self._piece, validated)
+        yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
+
+    def _piece(self, block: Validated) -> Piece:
+        good, others = self.route.process(block)
+        self._fates[ledger.SUBMITTED] += good.height
+        self._fates.update(dict(others["fate"].value_counts().iter_rows()))
+        return Piece(list(self._splitter.add(good)), others)
+
+    def _blocks(self) -> Iterator[Block]:
+        """Yield the extract's blocks; SidecarError where the sidecar counts other rows."""
+        try:
+            yield from self._extract
+        except EmptyExtractError:
+            self._sidecar.prove(count=0)
+            raise
+        self._sidecar.prove(count=self._extract.height)
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of the rows so far."""
+        extract = self._extract
+        if self._selected:  # the extract as a whole was counted by the run that is repeated
+            return Counts(lines=extract.lines, read=self._fates.total(), **self._fates)
+        return Counts(
+            lines=extract.lines,
+            read=extract.height,
+            trailer=extract.trailer_count,
+            **self._fates,
+        )
+
+
+def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) -> Iterator[Block]:
+    """Yield the blocks of an extract that is read a second time beside the first.
+
+    One that was decrypted is in memory, and is read from there.
+    """
+    if isinstance(stream, BytesIO):
+        content = BytesIO(stream.getvalue())
+        yield from Extract(content, context.issuer.source, source.key, proven=True)
+        return
+    with context.adapters.store.open(source.key) as stored:
+        entry = stored.entry
+    with open_extract(context, entry, source) as second:
+        yield from Extract(second, context.issuer.source, source.key, proven=True)
