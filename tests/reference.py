@@ -1,12 +1,14 @@
 """Where three reference pages of `deploy/` come from: settings, commands and reasons, written from
 models and entries.
 
-`python -m tests.reference` writes the pages anew; a test compares them with what is there.
+`python -m tests.reference` writes anew what is derived: the pages, `sample_data`, and the transcript
+of the demo in `README.md`. Tests compare each with what is there.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 import typing
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from schemas.issuer import Issuer, RuleSettings
 from schemas.reasons import LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
+from tests import sample_bank, transcript
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -290,5 +293,14 @@ def _spelled(shown: click.Parameter, context: click.Context) -> str:
     return f"`{record[0]}`".replace("|", "\\|")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write all that is derived; the transcript last, since the demo takes half a minute."""
     write()
+    sample_bank.write()
+    print("pages and sample_data are written; now the demo runs, for its transcript in README.md")
+    with tempfile.TemporaryDirectory() as folder:
+        transcript.write_transcript(transcript.run_demo(Path(folder) / "demo"))
+
+
+if __name__ == "__main__":
+    main()

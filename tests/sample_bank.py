@@ -1,13 +1,14 @@
-"""Where `sample_data` comes from: its files, made of the rows of `tests.sample_rows`.
+"""Where `sample_data` comes from: its files, made of the rows of `tests.sample_rows`, and what must
+become of them.
 
-`python -m tests.sample_bank` writes the files anew; a test compares them, and the pipeline, with that table.
+`python -m tests.reference` writes the files anew; tests compare them, and the pipeline, with those
+rows.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import Counter
 from datetime import date
 from hashlib import sha256
@@ -36,7 +37,7 @@ from schemas.portal import (
     SUBNATIONAL,
     YEAR,
 )
-from tests.sample_rows import SAME_AS, Case, card, cases
+from tests.sample_rows import SAME_AS, Case, card, cases, own_cases
 
 FOLDER = Path(__file__).parent.parent / "sample_data"
 AS_OF = date(2026, 11, 20)
@@ -55,83 +56,72 @@ class Placed(NamedTuple):
 
 def placed() -> list[Placed]:
     """Return the cases with their row, line, fields and the bytes of their line."""
-    found: list[Placed] = []
+    rows: list[Placed] = []
     line = 2
     for row, case in enumerate(cases(), start=1):
         fields = _person(row) | dict(case.fields)
         if SAME_AS in case.fields:
-            fields = found[int(case.fields[SAME_AS]) - 1].fields
+            fields = rows[int(case.fields[SAME_AS]) - 1].fields
         text = _damaged(_written(fields), case.damage)
-        found.append(Placed(row, line, case, fields, text))
+        rows.append(Placed(row, line, case, fields, text))
         line += text.count(b"\n")
-    return found
+    return rows
 
 
 def extract() -> bytes:
     """Return the extract: header, rows, and a trailer with their count."""
     rows = placed()
-    return (
-        _written(dict(zip(portal.columns(), portal.columns(), strict=True)))
-        + b"".join(one.text for one in rows)
-        + f"#TRAILER,{len(rows)}\n".encode()
-    )
+    header = _written(dict(zip(portal.columns(), portal.columns(), strict=True)))
+    trailer = f"#TRAILER,{len(rows)}\n".encode()
+    return header + b"".join(row.text for row in rows) + trailer
 
 
 def results() -> dict[str, bytes]:
-    """Return a result file per chunk by its name: links, and errors in several shapes."""
-    stem = f"{sha256(extract()).hexdigest()[:8]}"
-    return {
-        f"card-links-sample-bank-20261120-{stem}-{number:05d}-result.csv": _result(number)
-        for number in (1, 2)
-    }
+    """Return a result file for each chunk by its name: links, and errors in several shapes."""
+    run = f"sample-bank-{AS_OF:%Y%m%d}-{sha256(extract()).hexdigest()[:8]}"
+    return {f"card-links-{run}-{number:05d}-result.csv": _result(number) for number in (1, 2)}
 
 
 def expected() -> dict[str, Any]:
-    """Return what must become of the sample: counts, reasons, and every row that is not simply
-    sent.
-    """
+    """Return what must become of the sample: counts, reasons, and every row with a reason."""
     rows = placed()
-    fates = Counter(one.case.fate for one in rows)
-    reasons = Counter(reason.partition("|")[2] for one in rows for reason in one.case.reasons)
+    fates = Counter(row.case.fate for row in rows)
+    reasons = Counter(_code(reason) for row in rows for reason in row.case.reasons)
+    counts = {"read": len(rows), "trailer": len(rows)}
+    linked = fates[ledger.SUBMITTED] - len(SHAPES)
     return {
         "as_of": AS_OF.isoformat(),
-        "counts": {"read": len(rows), "trailer": len(rows)}
-        | {fate: fates[fate] for fate in ledger.FATES},
+        "counts": counts | {fate: fates[fate] for fate in ledger.FATES},
         "reasons": dict(sorted(reasons.items())),
         "rows": {
-            str(one.row): {
-                "line": one.line,
-                "fate": one.case.fate,
-                "reasons": list(one.case.reasons),
-            }
-            for one in rows
-            if one.case.reasons
+            row.row: (row.line, row.case.fate, list(row.case.reasons))
+            for row in rows
+            if row.case.reasons
         },
-        "results": {
-            "linked": fates[ledger.SUBMITTED] - len(SHAPES),
-            "error": len(SHAPES),
-            "awaiting": 0,
-        },
+        "results": {"linked": linked, "error": len(SHAPES), "awaiting": 0},
     }
 
 
 def readme() -> str:
-    """Return the page that says what each row is for."""
+    """Return the page that says what each row is for, up to the examples of the rules."""
+    described = placed()[: len(own_cases())]
     table = [
-        f"| {one.row} | {one.line} | {one.case.why} | {one.case.fate} | {_reported(one.case)} |"
-        for one in placed()
+        f"| {row.row} | {row.line} | {row.case.why} | {row.case.fate} | {_reported(row.case)} |"
+        for row in described
     ]
     return HEAD + "\n".join(table) + "\n"
 
 
 HEAD = """# A sample night
 
-`sample-bank.toml` configures an issuer, `extracts/` holds its file of 20 November 2026, `results/` what the portal
-would send back (links, and an error in every shape we know), `expected.json` what must come of it; a test compares.
-The cards are published test cards, or numbers of the test range 400000 that are nobody's. One row stands for each
-reason a row can be refused for, so far more is refused here than in a real night: `max_reject_rate` is raised.
+`sample-bank.toml` configures an issuer, `extracts/` holds its file of 20 November 2026. `make demo` submits it, and
+the simulated portal answers. The cards are published test cards, or numbers of the test range 400000 that are nobody's.
+One row stands for each reason a row can be refused for, so far more is refused here than in a real night:
+`max_reject_rate` is raised.
 
-The files are written by `python -m tests.sample_bank`, where each row is one line.
+The extract is written by `python -m tests.reference`, and a test compares what becomes of each row. After the rows of
+this table come the examples of the rules that none of them breaks, and last two duplicates: row 1 again, and the cuid
+and card of row 8 at another address.
 
 | row | line | what it is for | fate | reason |
 |---:|---:|---|---|---|
@@ -139,20 +129,10 @@ The files are written by `python -m tests.sample_bank`, where each row is one li
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write the files anew; results bear the digest of the extract they are of, so those of another
-    go.
-    """
-    for old in folder.glob("results/*.csv"):
-        old.unlink()
-    files = {
-        f"extracts/{EXTRACT}": extract(),
-        **{f"results/{name}": data for name, data in results().items()},
-    }
-    files["expected.json"] = (json.dumps(expected(), indent=1) + "\n").encode()
-    files["README.md"] = readme().encode()
-    for name, data in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
+    """Write extract and page anew."""
+    (folder / "extracts").mkdir(exist_ok=True)
+    (folder / "extracts" / EXTRACT).write_bytes(extract())
+    (folder / "README.md").write_text(readme(), "utf-8")
 
 
 def _person(row: int) -> dict[str, str]:
@@ -194,36 +174,34 @@ def _damaged(line: bytes, damage: str) -> bytes:
 
 def _result(number: int) -> bytes:
     """Return the result of one chunk: the second card of a cuid stands in the second."""
-    seen: Counter[str] = Counter()
-    made = f"cl-{sha256(extract()).hexdigest()[:12]}-"
+    made_up = f"cl-{sha256(extract()).hexdigest()[:12]}-"  # the cuid of a row without one
+    chunks: Counter[str] = Counter()
+    shapes = iter(SHAPES.values())
+    failed = (fault("pan", "unsupported", "belongs to a card product that is not enabled"),)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("cuid", "last_4", "url", "expiration_date", "error"))
-    shapes = iter(SHAPES.values())
-    failed = (fault("pan", "unsupported", "belongs to a card product that is not enabled"),)
-    for one in placed():
-        if one.case.fate != ledger.SUBMITTED:
+    for row in placed():
+        if row.case.fate != ledger.SUBMITTED:
             continue
-        cuid = one.fields[CUID] or f"{made}{one.row}"
-        seen[cuid] += 1
-        shape = next(shapes, None) if one.case.why.startswith("an ordinary row") else None
-        if seen[cuid] != number:
+        cuid = row.fields[CUID] or f"{made_up}{row.row}"
+        chunks[cuid] += 1
+        shape = next(shapes, None) if row.case.why.startswith("an ordinary row") else None
+        if chunks[cuid] != number:
             continue
-        last_4 = one.fields[PAN][-4:]
-        link = f"https://links.example.com/l/{token('sample', cuid, number)}"
-        writer.writerow(
-            ("", "", "", "", shape(cuid, failed))
-            if shape
-            else (cuid, last_4, link, "2027-01-20", "")
-        )
+        if shape:
+            writer.writerow(("", "", "", "", shape(cuid, failed)))
+        else:
+            link = f"https://links.example.com/l/{token('sample', cuid, number)}"
+            writer.writerow((cuid, row.fields[PAN][-4:], link, "2027-01-20", ""))
     return out.getvalue().encode()
+
+
+def _code(reason: str) -> str:
+    return reason.partition("|")[2]
 
 
 def _reported(case: Case) -> str:
     if case.reasons:
-        return ", ".join(f"`{reason.partition('|')[2]}`" for reason in case.reasons)
+        return ", ".join(f"`{_code(reason)}`" for reason in case.reasons)
     return ", ".join(f"sent as `{value}`" for value in case.sent.values())
-
-
-if __name__ == "__main__":
-    write()

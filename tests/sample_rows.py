@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -315,18 +315,21 @@ def elsewhere() -> frozenset[str]:
     return frozenset(placeholders | texts | cuid | {"card.name_on_card.missing"})
 
 
-def cases() -> list[Case]:
-    """Return every row of the sample, in order; the refused stand between good ones."""
+def own_cases() -> list[Case]:
+    """Return the rows that are described one by one, in order; the refused stand between good
+    ones.
+    """
     good = [*ordinary(), *awkward_names(), *spellings(), *warned()]
-    mixed = [
-        one
-        for pair in zip_longest(good, [*refused(), *broken_lines()])
-        for one in pair
-        if one is not None
-    ]
-    covered = frozenset(reason.partition("|")[2] for one in mixed for reason in one.reasons)
-    published = [Case("published test card", {PAN: pan}) for pan in PUBLISHED]
-    return [*published, *mixed, *examples(covered), *repeats()]
+    pairs = zip_longest(good, [*refused(), *broken_lines()])
+    mixed = [case for case in chain.from_iterable(pairs) if case is not None]
+    return [*(Case("published test card", {PAN: pan}) for pan in PUBLISHED), *mixed]
+
+
+def cases() -> list[Case]:
+    """Return every row of the sample, in order."""
+    own = own_cases()
+    covered = frozenset(reason.partition("|")[2] for case in own for reason in case.reasons)
+    return [*own, *examples(covered), *repeats()]
 
 
 def repeats() -> Iterator[Case]:
