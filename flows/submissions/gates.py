@@ -14,15 +14,15 @@ from typing import NamedTuple, get_args
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.runs.commits import last_commit
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_manifest
-from flows.runs.keys import commits, keys_of, link
+from flows.runs.keys import commits, link
 from flows.runs.prior_state import seen_rows
+from flows.runs.stored_run import StoredRun
 from flows.runs.versions import read_document
 from flows.submissions.plan import submit_line
 from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate
-from schemas.issuer import Issuer, SourceSettings
-from schemas.manifest import Manifest, SourceIdentity
+from schemas.issuer import Issuer, Limits, SourceSettings
+from schemas.manifest import Counts, Manifest, SourceIdentity
 
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 SEQUENCE_GAP: Gate = "sequence-gap"
@@ -86,9 +86,7 @@ class WrongCardsError(OperatorError):
 
 
 class Built(NamedTuple):
-    """A run before its commit: the manifest that would commit it, and by what else the gates judge
-    it.
-    """
+    """A run before its commit: the manifest that would commit it, and what else gates judge."""
 
     manifest: Manifest
     before: Sequence[int]  # row counts of the runs before it
@@ -114,36 +112,103 @@ def refusals(
     rejects: str = "the run's report/rejects.csv",
 ) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
-    counts, limits, test = built.manifest.counts, issuer.limits, issuer.test
-    extract, read = built.manifest.source.key, counts.read
-    if built.held is not None:
-        yield built.held
-    if counts.trailer is not None and counts.trailer != read:
-        yield TrailerMismatchError(extract=extract, read=read, trailer=counts.trailer)
-    if wrong := built.real_cards if test else built.test_cards:
-        yield WrongCardsError(
-            extract=extract, count=wrong, kind="real" if test else "test", test=str(test).lower()
-        )
-    if "reject-rate" not in opened and counts.rejected > limits.max_reject_rate * read:
-        yield RejectRateError(
-            refused=counts.rejected,
-            limit=limits.max_reject_rate,
-            rejects=rejects,
-            extract=extract,
-            read=read,
-        )
-    seen = seen_rows(built.manifest.reasons)
-    most = 0 if issuer.resend.seen_before == "refuse" else limits.max_seen_before
-    if "seen-before" not in opened and not issuer.full_portfolio and seen > most * read:
-        yield SeenBeforeError(
-            seen=seen, limit=f"{most:.0%}", others=counts.submitted, extract=extract, read=read
-        )
+    case = _Case(built, issuer, opened, rejects)
+    for gate in (_beginning, _trailer, _cards, _reject_rate, _seen_before, _row_jump, _drift):
+        error = gate(case)
+        if error is not None:
+            yield error
+
+
+class _Case(NamedTuple):
+    """What a gate judges: a run before its commit, by the issuer's limits and the open gates."""
+
+    built: Built
+    issuer: Issuer
+    opened: Collection[str]
+    rejects: str
+
+    @property
+    def extract(self) -> str:
+        return self.built.manifest.source.key
+
+    @property
+    def counts(self) -> Counts:
+        return self.built.manifest.counts
+
+    @property
+    def limits(self) -> Limits:
+        return self.issuer.limits
+
+
+def _beginning(case: _Case) -> CardlinkError | None:
+    return case.built.held
+
+
+def _trailer(case: _Case) -> CardlinkError | None:
+    counts = case.counts
+    if counts.trailer in (None, counts.read):
+        return None
+    return TrailerMismatchError(extract=case.extract, read=counts.read, trailer=counts.trailer)
+
+
+def _cards(case: _Case) -> CardlinkError | None:
+    is_test = case.issuer.test
+    count = case.built.real_cards if is_test else case.built.test_cards
+    if not count:
+        return None
+    kind = "real" if is_test else "test"
+    return WrongCardsError(extract=case.extract, count=count, kind=kind, test=str(is_test).lower())
+
+
+def _reject_rate(case: _Case) -> CardlinkError | None:
+    counts = case.counts
+    limit = case.limits.max_reject_rate
+    if "reject-rate" in case.opened or counts.rejected <= limit * counts.read:
+        return None
+    return RejectRateError(
+        extract=case.extract,
+        refused=counts.rejected,
+        read=counts.read,
+        limit=limit,
+        rejects=case.rejects,
+    )
+
+
+def _seen_before(case: _Case) -> CardlinkError | None:
+    if "seen-before" in case.opened or case.issuer.full_portfolio:
+        return None
+    counts = case.counts
+    seen = seen_rows(case.built.manifest.reasons)
+    refuses_any = case.issuer.resend.seen_before == "refuse"
+    limit = 0 if refuses_any else case.limits.max_seen_before
+    if seen <= limit * counts.read:
+        return None
+    return SeenBeforeError(
+        extract=case.extract,
+        seen=seen,
+        read=counts.read,
+        limit=f"{limit:.0%}",
+        others=counts.submitted,
+    )
+
+
+def _row_jump(case: _Case) -> CardlinkError | None:
+    before = case.built.before
     # two runs show no usual size
-    usual = round(median(built.before)) if len(built.before) > 2 else read
-    if "row-jump" not in opened and abs(read - usual) > limits.max_row_jump * usual:
-        yield RowJumpError(runs=len(built.before), median=usual, extract=extract, read=read)
-    if built.drift and limits.drift == "refuse" and "drift" not in opened:
-        yield DriftError(extract=extract, how="; ".join(built.drift))
+    if "row-jump" in case.opened or len(before) <= 2:
+        return None
+    read = case.counts.read
+    usual = round(median(before))
+    if abs(read - usual) <= case.limits.max_row_jump * usual:
+        return None
+    return RowJumpError(extract=case.extract, read=read, runs=len(before), median=usual)
+
+
+def _drift(case: _Case) -> CardlinkError | None:
+    drift = case.built.drift
+    if not drift or case.limits.drift != "refuse" or "drift" in case.opened:
+        return None
+    return DriftError(extract=case.extract, how="; ".join(drift))
 
 
 # a number that was used before is not a repeat: the issuer began again
@@ -167,18 +232,27 @@ class SequenceGapError(GateError):
 
 
 def sequence_number(source: SourceSettings, key: str, before: Sequence[str]) -> int | None:
-    """Return an extract's number, by its key or the lines before its data; None where the issuer
-    numbers none.
+    """Return an extract's number, None where the issuer numbers none; SequenceError.
+
+    It is in the name (`key`) or in the lines `before` the data, as [source] sequence_in says.
     """
     if source.sequence is None:
         return None
     places = [key.rpartition("/")[2]] if source.sequence_in == "name" else before
-    found = next(
-        (match[1] for place in places if (match := re.search(source.sequence, place))), None
-    )
-    if found is None or not re.fullmatch("[0-9]{1,12}", found):
+    matches = [re.search(source.sequence, place) for place in places]
+    numbers = [match[1] for match in matches if match is not None]
+    number = numbers[0] if numbers else None
+    if number is None or not re.fullmatch("[0-9]{1,12}", number):
         raise SequenceError(extract=key, problem=f"its {source.sequence_in} has none")
-    return int(found)
+    return int(number)
+
+
+class _NumberedRun(NamedTuple):
+    """A committed run of an extract that has a sequence number."""
+
+    number: int
+    run: str
+    as_of: date
 
 
 def out_of_sequence(
@@ -188,27 +262,44 @@ def out_of_sequence(
     number: int | None,
     opened: Collection[str],
 ) -> GateError | None:
-    """Return the gate that a number does not pass; SequenceError."""
-    store, issuer, this = context.adapters.store, context.issuer.issuer, [source.key, source.sha256]
-    expected, last = number, ""
-    for at in range(last_commit(store, issuer) if number is not None else 0, 0, -1):
-        one = read_document(store, link(commits(issuer), at), Manifest)
-        if not one or one.sequence is None or [one.source.key, one.source.sha256] == this:
-            continue
-        if read_manifest(store, keys_of(one.run)) is None:  # abandoned, or not committed yet
-            continue
-        if not last:
-            expected, last = one.sequence + 1, one.run
-        if one.sequence == number:
-            raise SequenceError(
-                extract=source.key,
-                problem=f"run {one.run} has used {number}; the next is {expected}",
-            )
-        if number == expected or one.as_of < as_of - LOOK_BACK:
+    """Return the gate that a number does not pass, None where it does.
+
+    SequenceError where another extract has used the number.
+    """
+    if number is None:
+        return None
+    expected = number
+    last_run = ""
+    for earlier in _numbered_runs(context, source):
+        if not last_run:
+            expected = earlier.number + 1
+            last_run = earlier.run
+        if earlier.number == number:
+            problem = f"run {earlier.run} has used {number}; the next is {expected}"
+            raise SequenceError(extract=source.key, problem=problem)
+        if number == expected or earlier.as_of < as_of - LOOK_BACK:
             break
     if number == expected or SEQUENCE_GAP in opened:
         return None
     command = submit_line(source.key, "--open", SEQUENCE_GAP)
     return SequenceGapError(
-        extract=source.key, number=number, expected=expected, run=last, command=command
+        extract=source.key, number=number, expected=expected, run=last_run, command=command
     )
+
+
+def _numbered_runs(context: IssuerContext, source: SourceIdentity) -> Iterator[_NumberedRun]:
+    """Yield the committed runs of other extracts that have a number, the last commit first."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    for place in range(last_commit(store, issuer), 0, -1):
+        manifest = read_document(store, link(commits(issuer), place), Manifest)
+        if manifest is None or manifest.sequence is None or _is_of(manifest, source):
+            continue
+        # neither abandoned nor still without its manifest
+        if StoredRun.by_id(store, manifest.run).manifest is not None:
+            yield _NumberedRun(manifest.sequence, manifest.run, manifest.as_of)
+
+
+def _is_of(manifest: Manifest, source: SourceIdentity) -> bool:
+    """Return whether a run is of this very extract, by name and content."""
+    return (manifest.source.key, manifest.source.sha256) == (source.key, source.sha256)
