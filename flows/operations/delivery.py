@@ -1,5 +1,4 @@
-"""Deliver links: what is new since the last confirmed delivery, and what the receiving side must no
-longer use.
+"""Deliver links: what is new since the last confirmed delivery, and what may no longer be used.
 
 A delivery's record is created first and pins the bytes of its files. So of two processes one wins,
 and an interrupted delivery is finished by the same command, or superseded by the next one, which
@@ -10,11 +9,13 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 from io import BytesIO
+from itertools import chain
 from typing import NamedTuple
 
 import polars as pl
 
 from flows.errors import TryAgainError
+from flows.operations.link_changes import CARD, CHANGED, WITHDRAWN, delta, living, replayed
 from flows.redaction import redact
 from flows.reports.lists import link_files
 from flows.runs.attempts import LIFE, is_current
@@ -22,33 +23,23 @@ from flows.runs.business_date import local_day
 from flows.runs.chains import add_next, last_record
 from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_rows, read_summary, with_ledger
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import deliveries, keys_of, link
+from flows.runs.keys import deliveries, link
 from flows.runs.single_links import prompted_links
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
-from schemas.ledger import LINKED
-from schemas.manifest import Manifest
 from schemas.records import Confirmed, Delivery
 from schemas.settings import CHANGES
 from schemas.tables import parquet
 
-CARD = ["cuid", "last_4", "expiration"]
-LINK = ["cuid", "url"]
 REPORTED = [*CARD, "state", "url", "expires_on"]
-WITHDRAWN = "withdrawn"
-CHANGED = pl.Schema(  # links.parquet: the rows of links.csv
-    {
-        **dict.fromkeys((*CARD, "url", *CHANGES), pl.String()),
-        "expires_on": pl.Date(),
-        "until": pl.Date(),
-    }
-)
-PARQUET, RECEIVED, CONFIRMED = "links.parquet", "received", "confirmed.json"
+PARQUET = "links.parquet"
+RECEIVED = "received"
+CONFIRMED = "confirmed.json"
 RECEIPT = 1 << 16  # bytes read of one
 _SHA256 = re.compile(rb"\b[0-9a-f]{64}\b")
 
@@ -56,13 +47,17 @@ _SHA256 = re.compile(rb"\b[0-9a-f]{64}\b")
 class DeliveredMeanwhileError(TryAgainError):
     """Another process has just written the next delivery."""
 
-    message = "Delivery {number} of {issuer} was written meanwhile by another command. Nothing was written."
+    message = (
+        "Delivery {number} of {issuer} was written meanwhile by another command. "
+        "Nothing was written."
+    )
     next_step = "Run the same command again: it delivers what is new after that one."
 
 
 class Delivered(NamedTuple):
-    """The delivery to be confirmed, if any, its number, whether it is new, and receipts that name
-    other bytes.
+    """The delivery to be confirmed, if any, its number, and whether it is `fresh`.
+
+    `doubts` are receipts that name other bytes.
     """
 
     record: Delivery | None = None
@@ -71,60 +66,76 @@ class Delivered(NamedTuple):
     doubts: tuple[str, ...] = ()
 
 
-# The deliveries by number (0: none), the last confirmed one, receipts that name other bytes, the
-# links that the receiving side has, and changes that it may have applied without confirming them.
-_Books = tuple[list[Delivery | None], int, tuple[str, ...], pl.DataFrame, pl.DataFrame]
+class _Books(NamedTuple):
+    """What was delivered so far.
+
+    `records` are the deliveries by number (0: none), `base` is the last confirmed one. `held` are
+    the links that the receiving side has, `unconfirmed` the changes that it may have applied
+    without confirming them. `doubts` are receipts that name other bytes.
+    """
+
+    records: Sequence[Delivery | None]
+    base: int
+    doubts: tuple[str, ...]
+    held: pl.DataFrame
+    unconfirmed: pl.DataFrame
 
 
 def deliver(context: IssuerContext) -> Delivered:
-    """Write the next delivery, or finish the last one; no record where the receiving side has every
-    living link.
+    """Write the next delivery, or finish the last one.
+
+    No record where the receiving side has every living link. Raises DeliveredMeanwhileError.
     """
-    store, issuer, now = context.adapters.store, context.issuer.issuer, context.adapters.now()
-    (records, base, doubts, held, unconfirmed), today = (
-        _books(context),
-        local_day(now, context.issuer.time_zone),
-    )
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    now = context.adapters.now()
+    today = local_day(now, context.issuer.time_zone)
+    books = _books(context)
     reported = _reported(context, today)
     alive = living(reported, today)
-    changes = delta(alive, held, unconfirmed, reported, today)
+    changes = delta(alive, books.held, books.unconfirmed, reported, today)
     if changes.is_empty():
-        return Delivered(doubts=doubts)
-    named = link_files(iter([changes]), context.issuer.links, CHANGES)
-    contents = {name: b"".join(pieces) for name, pieces in named}
-    files = {name: digest(data) for name, data in contents.items()}
-    record, number = records[-1], len(records) - 1
-    fresh = record is None or number == base or record.files != files
+        return Delivered(doubts=books.doubts)
+    contents = _link_files(context, changes)
+    files = {name: digest(content) for name, content in contents.items()}
+    number = len(books.records) - 1
+    record = books.records[-1]
+    fresh = record is None or number == books.base or record.files != files
     if record is None or fresh:
         number += 1
-        counts = {
-            name: changes.filter(change=name).height for name in ("new", "replaced", WITHDRAWN)
-        }
-        by = redact(context.adapters.actor)
-        record = Delivery(after=base, at=now, by=by, files=files, **counts, living=alive.height)
-    if fresh and not add_next(store, deliveries(issuer), number, record):
-        raise DeliveredMeanwhileError(issuer=issuer, number=number)
-    for name, data in {PARQUET: parquet(changes), **contents}.items():
-        store.create(folder(issuer, number) + name, data)
-    return Delivered(record, number, fresh, doubts)
+        record = Delivery(
+            after=books.base,
+            at=now,
+            by=redact(context.adapters.actor),
+            files=files,
+            new=changes.filter(change="new").height,
+            replaced=changes.filter(change="replaced").height,
+            withdrawn=changes.filter(change=WITHDRAWN).height,
+            living=alive.height,
+        )
+        if not add_next(store, deliveries(issuer), number, record):
+            raise DeliveredMeanwhileError(issuer=issuer, number=number)
+    for name, content in {PARQUET: parquet(changes), **contents}.items():
+        store.create(folder(issuer, number) + name, content)
+    return Delivered(record, number, fresh, books.doubts)
 
 
 def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
-    """Record that the receiving side has a delivery; return the record, an earlier one if there is
-    one.
+    """Record that the receiving side has a delivery; return the record, an earlier one if any.
+
+    Raises NotFoundError where the delivery is not complete, NoReasonError.
     """
-    store, issuer = context.adapters.store, context.issuer.issuer
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    place = folder(issuer, number)
     record = read_document(store, link(deliveries(issuer), number), Delivery)
-    if (
-        record is None
-        or read_if_stored(store, folder(issuer, number) + max(record.files), 0) is None
-    ):
+    if record is None or read_if_stored(store, place + max(record.files), 0) is None:
         raise NotFoundError(
             place=issuer, what=f"complete delivery {number}", command=f"cardlink deliver {issuer}"
         )
-    key, ours = folder(issuer, number) + CONFIRMED, Confirmed(**context.adapters.signed(reason))
-    store.create(key, canonical(ours))
-    return read_document(store, key, Confirmed) or ours
+    confirmed = Confirmed(**context.adapters.signed(reason))
+    store.create(place + CONFIRMED, canonical(confirmed))
+    return read_document(store, place + CONFIRMED, Confirmed) or confirmed
 
 
 def folder(issuer: str, number: int) -> str:
@@ -132,146 +143,101 @@ def folder(issuer: str, number: int) -> str:
     return f"{deliveries(issuer)}{number:06d}/"
 
 
-def replayed(changes: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return the last change of each link in these deliveries, which come in order."""
-    return pl.concat([pl.DataFrame(schema=CHANGED), *changes]).unique(
-        LINK, keep="last", maintain_order=True
-    )
-
-
-def delta(
-    alive: pl.DataFrame,
-    held: pl.DataFrame,
-    pending: pl.DataFrame,
-    reported: pl.DataFrame,
-    today: date,
-) -> pl.DataFrame:
-    """Return what turns `held`, with or without `pending`, into `alive` (CHANGED): links withdrawn,
-    then new ones.
-
-    `reported`: the rows of all reports that still matter.
-    """
-    back = pl.col("change") == WITHDRAWN
-    gone = (
-        pl.concat([held, pending.filter(~back)])
-        .unique(LINK, keep="first")
-        .join(alive, on=LINK, how="anti")
-    )
-    sure = held.join(pending.filter(back), on=LINK, how="anti")
-    fresh = alive.join(sure, on=LINK, how="anti")
-    why = (
-        pl.when("alive").then(pl.lit("replaced"))
-        .when(pl.col("until") < today).then(pl.lit("expired"))
-        .when("reported").then(pl.lit("contradicted"))
-        .otherwise(pl.lit("no longer reported"))
-    )  # fmt: skip
-    withdrawn = _marked(_marked(gone, alive, "alive"), reported, "reported").with_columns(
-        change=pl.lit(WITHDRAWN), why=why
-    )
-    added = _marked(fresh, gone, "again").with_columns(
-        change=pl.when("again").then(pl.lit("replaced")).otherwise(pl.lit("new")),
-        why=pl.when("again")
-        .then(pl.lit("replaces a link withdrawn"))
-        .otherwise(pl.lit("no other link")),
-    )
-    return pl.concat(
-        [one.select(*CHANGED).sort("cuid", "last_4", "url") for one in (withdrawn, added)]
-    )
-
-
-def _marked(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Add whether the card of each row is among the others."""
-    cards = others.select(CARD).unique().with_columns(pl.lit(value=True).alias(name))
-    return rows.join(cards, on=CARD, how="left").with_columns(pl.col(name).fill_null(value=False))
-
-
-def living(reported: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the links that can be opened, one a card: the one that lasts longest, of equal ones
-    the latest run's.
-    """
-    usable = reported.filter((pl.col("state") == LINKED) & (pl.col("until") >= today))
-    ordered = usable.sort("until", "turn", "url", descending=True)
-    return ordered.unique(CARD, keep="first", maintain_order=True).unique(
-        LINK, keep="first", maintain_order=True
-    )
+def _link_files(context: IssuerContext, changes: pl.DataFrame) -> dict[str, bytes]:
+    """Return the CSV files of a delivery by name."""
+    files = link_files(iter([changes]), context.issuer.links, CHANGES)
+    return {name: b"".join(pieces) for name, pieces in files}
 
 
 def _reported(context: IssuerContext, today: date) -> pl.DataFrame:
-    """Return the rows of all reports that still matter and the links typed in: REPORTED, until,
-    turn of the commit.
+    """Return the rows of all reports that still matter and the links typed in.
+
+    Columns: REPORTED, `until`, and the `turn` of the run's commit; a link typed in comes last.
     """
-    store, issuer = context.adapters.store, context.issuer.issuer
-    turns = {one.run: turn for turn, one in enumerate(commits_since(store, issuer))}
-
-    def rows(run: Manifest) -> list[pl.DataFrame]:
-        keys = keys_of(run.run)
-        summary = read_summary(store, keys)
-        if summary is None or not is_current(StoredRun(store, keys), today):
-            return []
-        until, turn = (
-            pl.col("expires_on").fill_null(run.as_of + LIFE),
-            pl.lit(turns.get(run.run, -1), pl.Int64),
-        )
-        return [
-            part.with_columns(until=until, turn=turn)
-            for part in read_rows(store, keys, run.ledger, REPORTED)
-        ]
-
-    typed = prompted_links(store, issuer).select(
-        *REPORTED, pl.col("expires_on").alias("until"), pl.lit(len(turns), pl.Int64).alias("turn")
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    commits = commits_since(store, issuer)
+    turns = {manifest.run: turn for turn, manifest in enumerate(commits)}
+    runs = StoredRuns(store, issuer)
+    ids = [run for run in runs.ids if str(run) not in runs.without_ledger]
+    frames = concurrently(
+        lambda run: _reported_rows(runs.run(run), turns.get(str(run), -1), today), ids
     )
-    return pl.concat(
-        [
-            typed,
-            *(part for parts in concurrently(rows, with_ledger(store, issuer)) for part in parts),
-        ]
-    )
+    last_turn = pl.lit(len(turns), pl.Int64).alias("turn")
+    until = pl.col("expires_on").alias("until")
+    typed_in = prompted_links(store, issuer).select(*REPORTED, until, last_turn)
+    return pl.concat([typed_in, *chain.from_iterable(frames)])
+
+
+def _reported_rows(run: StoredRun, turn: int, today: date) -> list[pl.DataFrame]:
+    """Return the reconciled rows of a run; none where it is not reported, or matters no more."""
+    if run.manifest is None or run.summary is None or not is_current(run, today):
+        return []
+    until = pl.col("expires_on").fill_null(run.manifest.as_of + LIFE)
+    return [
+        part.with_columns(until=until, turn=pl.lit(turn, pl.Int64)) for part in run.rows(REPORTED)
+    ]
 
 
 def _books(context: IssuerContext) -> _Books:
     """Read what was delivered, and record the receipts that were dropped since."""
-    store, issuer = context.adapters.store, context.issuer.issuer
+    store = context.adapters.store
+    issuer = context.issuer.issuer
     newest, _ = last_record(store, deliveries(issuer), Delivery)
-    places = [link(deliveries(issuer), number) for number in range(1, newest + 1)]
-    records = [None, *concurrently(lambda key: read_document(store, key, Delivery), places)]
+    keys = [link(deliveries(issuer), number) for number in range(1, newest + 1)]
+    records = [None, *concurrently(lambda key: read_document(store, key, Delivery), keys)]
     base, doubts = _last_confirmed(context, records)
-    chain = [base]
-    while (one := records[chain[0]]) is not None:
-        chain.insert(0, one.after)
-    held = replayed(_changes(store, issuer, chain)).filter(pl.col("change") != WITHDRAWN)
+    confirmed = _confirmed_numbers(records, base)
+    held = replayed(_changes(store, issuer, confirmed)).filter(pl.col("change") != WITHDRAWN)
     # a superseded delivery counts too: it may have been finished after the one that supersedes it
-    superseded = replayed(_changes(store, issuer, range(chain[-2] + 1 if base else 1, base + 1)))
-    pending = pl.concat([superseded, *_changes(store, issuer, range(base + 1, newest + 1))])
-    return records, base, doubts, held, pending
+    first_superseded = confirmed[-2] + 1 if base else 1
+    superseded = replayed(_changes(store, issuer, range(first_superseded, base + 1)))
+    later = _changes(store, issuer, range(base + 1, newest + 1))
+    return _Books(records, base, doubts, held, pl.concat([superseded, *later]))
+
+
+def _confirmed_numbers(records: Sequence[Delivery | None], base: int) -> list[int]:
+    """Return the numbers of the confirmed deliveries from 0 (none) to the last, `base`."""
+    numbers = [base]
+    record = records[base]
+    while record is not None:
+        numbers.append(record.after)
+        record = records[record.after]
+    return numbers[::-1]
 
 
 def _changes(store: Store, issuer: str, numbers: Iterable[int]) -> list[pl.DataFrame]:
-    """Return the rows (CHANGED) of these deliveries; nothing of those that were interrupted or
-    purged.
-    """
-    found = concurrently(
+    """Return the rows (CHANGED) of these deliveries; none of those interrupted or purged."""
+    contents = concurrently(
         lambda number: read_if_stored(store, folder(issuer, number) + PARQUET), numbers
     )
-    return [pl.read_parquet(BytesIO(data)).select(*CHANGED) for data in found if data is not None]
+    return [
+        pl.read_parquet(BytesIO(content)).select(*CHANGED)
+        for content in contents
+        if content is not None
+    ]
 
 
 def _last_confirmed(
     context: IssuerContext, records: Sequence[Delivery | None]
 ) -> tuple[int, tuple[str, ...]]:
-    """Return the last confirmed delivery, 0 where there is none, and the receipts that name other
-    bytes.
+    """Return the last confirmed delivery, 0 where there is none, and the receipts in doubt.
+
+    A receipt that names the bytes of all files confirms its delivery; in doubt is one that does
+    not.
     """
-    store, issuer, doubts = context.adapters.store, context.issuer.issuer, list[str]()
-    for number, record in reversed([*enumerate(records)][1:]):
-        place = folder(issuer, number)
+    store = context.adapters.store
+    doubts: list[str] = []
+    for number in range(len(records) - 1, 0, -1):
+        record = records[number]
+        place = folder(context.issuer.issuer, number)
         if read_if_stored(store, place + CONFIRMED, 0) is not None:
             return number, tuple(doubts)
         receipt = read_if_stored(store, place + RECEIVED, RECEIPT)
         if record is None or receipt is None:
             continue
-        if {sha256.encode() for sha256 in record.files.values()} <= {
-            *_SHA256.findall(receipt.lower())
-        }:
+        named = {sha256.decode() for sha256 in _SHA256.findall(receipt.lower())}
+        if named.issuperset(record.files.values()):
             confirm(context, number, "receipt of the receiving side")
             return number, tuple(doubts)
         doubts.append(place + RECEIVED)

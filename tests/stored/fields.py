@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from flows.operations.delivery import CHANGED
+from flows.operations.link_changes import CHANGED
 from flows.runs.outcomes import FILE, OUTCOME
 from flows.submissions.rows import PICK
 from schemas.ledger import Ledger
