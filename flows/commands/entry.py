@@ -234,7 +234,7 @@ class Entry(Generic[P]):
             for one in files
             if context.local_files and Path(one).is_file()
         ]
-        asked = four_eyes.Asked(
+        asked = four_eyes.Command(
             act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason
         )
         issuer_context = wire(context.folder, needing[0])

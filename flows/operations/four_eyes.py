@@ -1,4 +1,4 @@
-"""Acts that need a second person: one asks, another carries it out.
+"""Acts that need a second person: one requests, another carries it out.
 
 A request is a chain of create-only records: requested, carried out, and given back where the
 command failed. It holds the digest of the command line and of the files it names, so that nothing
@@ -8,6 +8,7 @@ else can be done with it.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import OperatorError
@@ -27,16 +28,16 @@ class ApprovalError(OperatorError):
 
     message = "Request {number} was not carried out: {why}. Nothing was done."
     next_step = (
-        "Have a different person run the request's line unchanged before it expires, or run the command without "
-        "--approve to make a new request."
+        "Have a different person run the request's line unchanged before it expires, "
+        "or run the command without --approve to make a new request."
     )
 
 
-class Asked(NamedTuple):
-    """What a person asks for: the act, the command line, the files it names, who ("" for a
-    schedule), and why.
+class Command(NamedTuple):
+    """A command that needs a second person, as somebody gave it.
 
-    `local` are digests of those files that are not in the store.
+    `line` is the command line, `files` are those it names, `local` the digests of those that are
+    not in the store; `actor` is "" for a schedule.
     """
 
     act: Act
@@ -47,78 +48,90 @@ class Asked(NamedTuple):
     reason: str
 
 
-def request(context: IssuerContext, asked: Asked) -> tuple[str, Approval]:
+def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
     """Store a request for a second person; return its number and record."""
-    adapters, until = (
-        context.adapters,
-        context.adapters.now() + timedelta(hours=context.issuer.four_eyes.hours),
-    )
+    adapters = context.adapters
     record = Approval(
-        at=adapters.now(), by=redact(adapters.actor), reason=redact(asked.reason), what="requested", act=asked.act,
-        actor=asked.actor or NOBODY, line=redact(asked.line), digest=_digest(context, asked), until=until,
-    )  # fmt: skip
+        at=adapters.now(),
+        by=redact(adapters.actor),
+        reason=redact(command.reason),
+        what="requested",
+        act=command.act,
+        actor=command.actor or NOBODY,
+        line=redact(command.line),
+        digest=_digest(context, command),
+        until=adapters.now() + timedelta(hours=context.issuer.four_eyes.hours),
+    )
     number = digest(canonical(record))[:12]
-    add_next(adapters.store, f"{approvals(context.issuer.issuer)}{number}/", 1, record)
+    add_next(adapters.store, _place(context, number), 1, record)
     return number, record
 
 
 @contextmanager
-def carrying_out(context: IssuerContext, number: str, asked: Asked) -> Iterator[str]:
-    """Use up a request while its command runs, and yield who asked; ApprovalError where it does not
-    fit.
+def carrying_out(context: IssuerContext, number: str, command: Command) -> Iterator[str]:
+    """Use up a request while its command runs, and yield who made it.
 
-    A command that fails gives it back; one that is killed has used it up.
+    A command that fails gives it back; one that is killed has used it up. Raises ApprovalError
+    where the request does not fit.
     """
-    adapters, place = context.adapters, f"{approvals(context.issuer.issuer)}{number}/"
-    chain = list(records(adapters.store, place, Approval))
-    if why := _objection(context, chain, asked):
-        raise ApprovalError(number=redact(number), why=why)
-    now = {
-        "at": adapters.now(),
-        "by": redact(adapters.actor),
-        "actor": asked.actor,
-        "what": "carried out",
-    }
-    used = chain[0].model_copy(update=now)
-    if not add_next(adapters.store, place, len(chain) + 1, used):
+    adapters = context.adapters
+    place = _place(context, number)
+    history = list(records(adapters.store, place, Approval))
+    objection = _objection(context, history, command)
+    if objection:
+        raise ApprovalError(number=redact(number), why=objection)
+    requested = history[0]
+    used = requested.model_copy(
+        update={
+            "at": adapters.now(),
+            "by": redact(adapters.actor),
+            "actor": command.actor,
+            "what": "carried out",
+        }
+    )
+    if not add_next(adapters.store, place, len(history) + 1, used):
         raise ApprovalError(number=number, why="somebody else is carrying it out right now")
     try:
-        yield chain[0].actor
+        yield requested.actor
     except BaseException:
-        add_next(
-            adapters.store, place, len(chain) + 2, used.model_copy(update={"what": "given back"})
-        )
+        given_back = used.model_copy(update={"what": "given back"})
+        add_next(adapters.store, place, len(history) + 2, given_back)
         raise
 
 
-def _objection(context: IssuerContext, chain: Sequence[Approval], asked: Asked) -> str:
+def _place(context: IssuerContext, number: str) -> str:
+    return f"{approvals(context.issuer.issuer)}{number}/"
+
+
+def _objection(context: IssuerContext, history: Sequence[Approval], command: Command) -> str:
     """Return why a request cannot be carried out, "" where it can."""
-    if not chain:
+    if not history:
         return "there is no such request"
-    first, last = chain[0], chain[-1]
+    requested = history[0]
+    last = history[-1]
     if last.what == "carried out":
         return f"{last.actor} used it on {last.at:%Y-%m-%d %H:%M}"
-    if context.adapters.now() >= first.until:
-        return f"it expired on {first.until:%Y-%m-%d %H:%M}"
-    if asked.actor.casefold() in ("", first.actor.casefold()):
-        return f"{first.actor} made it; a different person must carry it out"
-    same = _digest(context, asked) == first.digest
-    return "" if same else f"it was made for other parameters or files: {first.line}"
+    if context.adapters.now() >= requested.until:
+        return f"it expired on {requested.until:%Y-%m-%d %H:%M}"
+    if command.actor.casefold() in ("", requested.actor.casefold()):
+        return f"{requested.actor} made it; a different person must carry it out"
+    if _digest(context, command) != requested.digest:
+        return f"it was made for other parameters or files: {requested.line}"
+    return ""
 
 
-def _digest(context: IssuerContext, asked: Asked) -> str:
-    """Return the digest of a command line, of which no card number is kept, and of the versions of
-    files it names.
+def _digest(context: IssuerContext, command: Command) -> str:
+    """Return the digest of a command line and of the versions of the files it names.
+
+    No card number is kept of the line.
     """
-    store, issuer, names = context.adapters.store, context.issuer.issuer, tuple(asked.files)
-    places = [extracts(issuer), corrections(issuer)] if names else []
-    places += [name for name in names if name.startswith(f"{issuer}/")]
-    versions = {
-        one.key: one.version
-        for place in places
-        for one in store.keys(place)
-        if one.key.endswith(names)
-    }
-    return digest(
-        canonical({"line": redact(asked.line), "versions": versions, "local": list(asked.local)})
-    )
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    names = tuple(command.files)
+    places = [name for name in names if name.startswith(f"{issuer}/")]
+    if names:
+        places = [extracts(issuer), corrections(issuer), *places]
+    entries = chain.from_iterable(store.keys(place) for place in places)
+    versions = {entry.key: entry.version for entry in entries if entry.key.endswith(names)}
+    facts = {"line": redact(command.line), "versions": versions, "local": list(command.local)}
+    return digest(canonical(facts))
