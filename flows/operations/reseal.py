@@ -1,140 +1,47 @@
-"""Reseal chunks of a run after a key rotation: same rows, same chunks, new ciphertext; the old is
-deleted.
+"""Reseal chunks of a run after a key rotation: same rows, same chunks, new ciphertext.
 
 The rows are read again from the run's source, and each is compared with the ledger before it
-counts.
+counts; the old ciphertext is deleted.
 """
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.errors import CardlinkError, OperatorError
-from flows.extracts.delivery import open_extract
-from flows.resend.corrections import by_row, cells_of
-from flows.resend.selection import reopen_source
-from flows.runs.chains import add_next, records
-from flows.runs.chunks import OutboxChunk, State, stored_chunks
+from flows.errors import CardlinkError
+from flows.operations.reread import reread_rows
+from flows.runs.chains import add_next
+from flows.runs.chunks import OutboxChunk, State
 from flows.runs.claim import Lease, LeaseLostError, claimed
 from flows.runs.context import IssuerContext
-from flows.runs.documents import committed, planned, read_ledger
 from flows.runs.events import record_event
 from flows.runs.identity import differences, digest, row_settings
-from flows.runs.keys import keys_of
-from flows.runs.outbox import outbox, select_chunks
-from flows.runs.prior_state import check_values
-from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Cleaner, Store, write_once
+from flows.runs.outbox import select_chunks
+from flows.runs.sealing import Plain, Sealed, Sealer
+from flows.runs.store import Cleaner, write_once
+from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.runs.versions import refuse_newer
 from flows.submissions.chunk_csv import write_chunk
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publisher import PartialRunError
-from flows.submissions.rows import RowScope, SelectedRows
-from flows.submissions.scan import Scan
 from flows.submissions.seal_records import GROUP
-from schemas import ledger
-from schemas.manifest import Manifest, ManifestChunk
-from schemas.portal import CUID
+from schemas.manifest import ManifestChunk, Plan
 from schemas.records import Reseal
-
-CHECKS = ["name_check", "address_check"]
-SAME = ["cuid", "last_4", "expiration", *CHECKS]
-RECORD = ["row", "origin", "fate", "chunk", "position", *SAME]
-FIRST = 5  # row numbers named
 
 FITS: frozenset[State] = frozenset({"waiting", "held"})
 FORM = frozenset({"portal.armor", "portal.compression"})  # settings of the message, not of its rows
 
 
-class RowsDifferError(OperatorError):
-    """The rows read again differ from those in the ledger."""
-
-    message = "{run}: {count} rows read again are not those of the ledger (rows {rows}). Nothing was resealed."
-    next_step = "Another version or setting built them: cancel these chunks, and `cardlink resubmit` their rows."
-
-
-def reread_rows(
-    context: IssuerContext, manifest: Manifest, numbers: Collection[int]
-) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield number and rows of these chunks, rows in the order they were sent, each chunk once it
-    is complete.
-
-    Reads the whole source. Raises RowsDifferError, SourceGoneError, and what reading raises.
-    """
-    parts = read_ledger(context.adapters.store, keys_of(manifest.run), manifest.ledger, RECORD)
-    chosen = pl.col("chunk").is_in(list(numbers)) & (pl.col("fate") == ledger.SUBMITTED)
-    sent = pl.concat([part.filter(chosen).drop("fate") for part in parts])
-    entry, source = reopen_source(context, manifest.run, manifest.source)
-    picks = sent.select("row", origin=pl.coalesce("origin", "row"))
-    scope = RowScope(
-        selected=SelectedRows(picks, by_row(cells_of(context, manifest))), keep_cells=True
-    )
-    with open_extract(context, entry, source) as stream:
-        scan = Scan(context, stream, source, manifest.as_of, scope)
-        yield from _complete_chunks(manifest.run, scan, sent)
-
-
-def _complete_chunks(
-    run: str, scan: Scan, sent: pl.DataFrame
-) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield the chunks that are complete; memory holds those begun."""
-    sizes = sent.group_by("chunk").agg(pl.len().alias("size"))
-    begun: list[pl.DataFrame] = []
-    missing = sent["row"]
-    for piece in scan:
-        fresh = [_checked(run, rows, sent) for rows in piece.chunks]
-        missing = missing.filter(
-            ~missing.is_in(pl.concat([missing.clear(), *(one["row"] for one in fresh)]).implode())
-        )
-        begun += fresh
-        if begun:
-            rows = (
-                pl.concat(begun)
-                .join(sizes, on="chunk")
-                .with_columns(pl.len().over("chunk").alias("read"))
-            )
-            whole = rows.filter(pl.col("read") == pl.col("size")).sort("chunk", "position")
-            begun = [rows.filter(pl.col("read") < pl.col("size")).drop("size", "read")]
-            yield from (
-                (int(key[0]), part)
-                for key, part in whole.partition_by("chunk", as_dict=True).items()
-            )
-    if len(missing):
-        raise RowsDifferError(run=run, count=len(missing), rows=_named(missing))
-
-
-def _checked(run: str, rows: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with their chunk and position from the ledger; RowsDifferError where they differ
-    from it.
-    """
-    reported = check_values(rows.drop(CHECKS)).with_columns(cuid=CUID)
-    beside = reported.join(
-        sent.select("row", "chunk", "position", pl.col(SAME).name.prefix("ledger ")), on="row"
-    )
-    unlike = [
-        pl.col(name).ne_missing(pl.col(f"ledger {name}"))
-        & (pl.col(f"ledger {name}").is_not_null() | (name not in CHECKS))
-        for name in SAME
-    ]
-    differing = beside.filter(pl.any_horizontal(unlike))
-    if differing.height:
-        raise RowsDifferError(run=run, count=differing.height, rows=_named(differing["row"]))
-    return beside
-
-
-def _named(rows: pl.Series) -> str:
-    return ", ".join(map(str, rows.sort().head(FIRST)))
-
-
 class Resealed(NamedTuple):
-    """Chunks that were, or would be, resealed, and to which keys; old objects deleted, and old
-    objects left.
+    """Chunks that were, or would be, resealed, and to which keys.
+
+    Old objects were `retired` (deleted), or are `left`.
     """
 
     chunks: tuple[int, ...]
@@ -152,142 +59,177 @@ def reseal(
     *,
     dry_run: bool = False,
 ) -> Resealed:
-    """Reseal waiting and held chunks: these, or all that are sealed to other keys than the settings
-    name now.
+    """Reseal waiting and held chunks: these, or all that are sealed to other keys than now set.
 
     Every row is first read again and compared with the ledger; a dry run stops after that. Raises
     UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError,
     PartialRunError.
     """
-    signed, manifest = context.adapters.signed(reason), committed(context.adapters.store, run)
-    refuse_newer(manifest, keys_of(run).manifest)
-    keys, plan = keys_of(run), planned(context.adapters.store, run)
-    if (
-        changed := set(differences(plan.settings, row_settings(context.issuer, context.header)))
-        - FORM
-    ):
-        raise SettingsChangedError(run=run, changed=", ".join(sorted(changed)))
+    signed = context.adapters.signed(reason)
+    stored_run = StoredRun.by_id(context.adapters.store, run)
+    refuse_newer(stored_run.committed(), stored_run.keys.manifest)
+    _refuse_other_settings(context, stored_run.planned())
     with context.sealer() as sealer:
-        store, recipients = context.adapters.store, sealer.fingerprints
-        stored = stored_chunks(store, manifest)
-        fitting = [item.chunk.number for item in _fitting(context, run, numbers)]
-        chosen = [
-            number for number in fitting if numbers or stored[number].recipients != recipients
-        ]
-        for _ in reread_rows(context, manifest, chosen) if chosen else ():
-            pass  # compares each row with the ledger
+        recipients = sealer.fingerprints
+        chosen = _chosen(stored_run, numbers, recipients)
+        if chosen:
+            _compare_with_ledger(context, stored_run, chosen)
         if dry_run:
-            return Resealed(tuple(chosen), recipients, len(_replaced(store, manifest, chosen)))
-        with claimed(context.adapters, keys.claims) as claim:
+            return Resealed(chosen, recipients, len(_replaced(stored_run, chosen)))
+        with claimed(context.adapters, stored_run.keys.claims) as claim:
             if chosen:
-                _seal(context, manifest, chosen, sealer, claim, signed)
-            retired, left = _delete_replaced(context, cleaner, manifest)
-    return Resealed(tuple(chosen), recipients, retired, left)
+                _seal(context, stored_run.fresh(), chosen, sealer, claim, signed)
+            retired, left = _delete_replaced(context, cleaner, stored_run.fresh())
+    return Resealed(chosen, recipients, retired, left)
 
 
-def _fitting(context: IssuerContext, run: str, numbers: Collection[int]) -> list[OutboxChunk]:
-    return select_chunks(outbox(context.adapters, run), run, FITS, "sealed anew", numbers)
+def _refuse_other_settings(context: IssuerContext, plan: Plan) -> None:
+    changed = set(differences(plan.settings, row_settings(context.issuer, context.header))) - FORM
+    if changed:
+        raise SettingsChangedError(run=plan.run, changed=", ".join(sorted(changed)))
+
+
+def _chosen(
+    run: StoredRun, numbers: Collection[int], recipients: tuple[str, ...]
+) -> tuple[int, ...]:
+    """Return these chunks; where none is named, those sealed to other keys."""
+    fitting = [chunk.chunk.number for chunk in _fitting(run, numbers)]
+    if numbers:
+        return tuple(fitting)
+    sealed = run.sealed_chunks
+    return tuple(number for number in fitting if sealed[number].recipients != recipients)
+
+
+def _fitting(run: StoredRun, numbers: Collection[int]) -> list[OutboxChunk]:
+    return select_chunks(run.outbox, run.id, FITS, "sealed anew", numbers)
+
+
+def _compare_with_ledger(context: IssuerContext, run: StoredRun, numbers: Collection[int]) -> None:
+    for _ in reread_rows(context, run, numbers):
+        pass  # each row is compared as it is read
 
 
 def _seal(
     context: IssuerContext,
-    manifest: Manifest,
+    run: StoredRun,
     numbers: Sequence[int],
     sealer: Sealer,
     claim: Lease,
     signed: Mapping[str, Any],
 ) -> None:
-    """Publish new ciphertext under its own prefix, and commit it if the chunks are still waiting or
-    held.
+    """Publish new ciphertext under its own prefix, and commit it.
+
+    It is committed if the chunks are still waiting or held.
     """
-    store, keys = context.adapters.store, keys_of(manifest.run)
-    chain = list(records(store, keys.reseals, Reseal))
-    folders = (
-        one.key.rstrip("/").rpartition("/")[2] for one in store.keys(keys.resealed, shallow=True)
-    )
-    # by earlier attempts, complete or not
-    begun = [int(name) for name in folders if name.isdecimal()]
-    generation = max([*begun, *(one.generation for one in chain)], default=0) + 1
+    generation = _next_generation(run)
+    place = run.keys.sealed(generation)
     chunks: list[ManifestChunk] = []
-    read_again = reread_rows(context, manifest, numbers)
-    while group := list(islice(read_again, GROUP)):
+    chunk_rows = reread_rows(context, run, numbers)
+    while group := list(islice(chunk_rows, GROUP)):
         claim.check()
-        chunks += _publish(context, sealer, manifest, keys.sealed(generation), group)
-    _fitting(context, manifest.run, numbers)  # nobody has uploaded one meanwhile
-    ordered, sealed_to = tuple(sorted(chunks, key=lambda one: one.number)), sealer.fingerprints
+        chunks += _publish(context, sealer, run, place, group)
+    _fitting(run.fresh(), numbers)  # nobody has uploaded one meanwhile
     record = Reseal(
-        **signed, run=manifest.run, generation=generation, recipients=sealed_to, chunks=ordered
+        **signed,
+        run=run.id,
+        generation=generation,
+        recipients=sealer.fingerprints,
+        chunks=tuple(sorted(chunks, key=lambda chunk: chunk.number)),
     )
-    if not add_next(store, keys.reseals, len(chain) + 1, record):
-        raise LeaseLostError(prefix=keys.claims)
+    if not add_next(run.store, run.keys.reseals, len(run.reseals) + 1, record):
+        raise LeaseLostError(prefix=run.keys.claims)
+
+
+def _next_generation(run: StoredRun) -> int:
+    """Return a number that no attempt used, complete or not."""
+    folders = run.store.keys(run.keys.resealed, shallow=True)
+    names = [folder.key.rstrip("/").rpartition("/")[2] for folder in folders]
+    begun = [int(name) for name in names if name.isdecimal()]
+    recorded = [reseal.generation for reseal in run.reseals]
+    return max([*begun, *recorded], default=0) + 1
 
 
 def _publish(
     context: IssuerContext,
     sealer: Sealer,
-    manifest: Manifest,
+    run: StoredRun,
     place: str,
     group: Sequence[tuple[int, pl.DataFrame]],
-) -> Iterator[ManifestChunk]:
-    """Seal a group of chunks and publish each create-only, verified; PartialRunError where gpg
-    fails on one.
+) -> list[ManifestChunk]:
+    """Seal a group of chunks and publish each create-only, verified.
+
+    PartialRunError where gpg fails on one.
     """
-    store, keys, names = (
-        context.adapters.store,
-        keys_of(manifest.run),
-        {one.number: one.name for one in manifest.chunks},
-    )
+    names = {chunk.number: chunk.name for chunk in run.committed().chunks}
     plain = [
-        Plain(keys.chunk_name(number, "csv"), write_chunk(rows["text"], context.header))
+        Plain(run.keys.chunk_name(number, "csv"), write_chunk(rows["text"], context.header))
         for number, rows in group
     ]
-    sealed = sealer.seal(plain)
-    if problems := Counter(one.trouble for one in sealed if one.trouble):
-        why = ", ".join(f"{count} {code}" for code, count in problems.most_common())
-        again = shlex.join(["cardlink", "mend", "reseal", manifest.run, "--reason", "WHY"])
-        count = problems.total()
-        raise PartialRunError(
-            run=manifest.run, count=count, reason=why, published=len(sealed) - count, command=again
+    messages = sealer.seal(plain)
+    _refuse_failed(run, messages)
+    chunks = [
+        ManifestChunk(
+            number=number,
+            name=names[number],
+            rows=rows.height,
+            bytes=len(message.data),
+            sha256=digest(message.data),
         )
-    places = [place + names[number] for number, _ in group]
-    written = zip(places, sealed, strict=True)
+        for (number, rows), message in zip(group, messages, strict=True)
+    ]
+    contents = {
+        place + chunk.name: message.data for chunk, message in zip(chunks, messages, strict=True)
+    }
     concurrently(
-        lambda one: write_once(store, one[0], one[1].data), written, context.adapters.connections
+        lambda key: write_once(run.store, key, contents[key]),
+        contents,
+        context.adapters.connections,
     )
-    for (number, rows), one in zip(group, sealed, strict=True):
-        size, sha256 = len(one.data), digest(one.data)
-        yield ManifestChunk(
-            number=number, name=names[number], rows=rows.height, bytes=size, sha256=sha256
-        )
+    return chunks
 
 
-def _replaced(store: Store, manifest: Manifest, numbers: Collection[int] = ()) -> list[str]:
-    """Return the keys of a run's chunks that do not count any more, or will not once these numbers
-    are resealed.
-    """
-    keys, chunks = keys_of(manifest.run), stored_chunks(store, manifest).values()
-    current, names = (
-        {one.key for one in chunks if one.chunk.number not in numbers},
-        {one.chunk.name for one in chunks},
+def _refuse_failed(run: StoredRun, messages: Sequence[Sealed]) -> None:
+    problems = Counter(message.trouble for message in messages if message.trouble)
+    if not problems:
+        return
+    reason = ", ".join(f"{count} {code}" for code, count in problems.most_common())
+    command = shlex.join(["cardlink", "mend", "reseal", run.id, "--reason", "WHY"])
+    failed = problems.total()
+    raise PartialRunError(
+        run=run.id,
+        count=failed,
+        reason=reason,
+        published=len(messages) - failed,
+        command=command,
     )
-    listed = (entry.key for prefix in (keys.chunks, keys.resealed) for entry in store.keys(prefix))
-    return [key for key in listed if key not in current and key.rpartition("/")[2] in names]
 
 
-def _delete_replaced(
-    context: IssuerContext, cleaner: Cleaner, manifest: Manifest
-) -> tuple[int, int]:
-    """Delete replaced chunks and those of attempts that died; return how many were deleted and how
-    many are left.
+def _replaced(run: StoredRun, numbers: Collection[int] = ()) -> list[str]:
+    """Return the keys of a run's chunks that do not count any more.
 
-    Without the right to delete they are left: they have no effect, and are purged with the run's
-    chunks.
+    Or will not, once these numbers are resealed.
     """
-    keys, old = keys_of(manifest.run), _replaced(context.adapters.store, manifest)
+    chunks = run.sealed_chunks.values()
+    current = {stored.key for stored in chunks if stored.chunk.number not in numbers}
+    names = {stored.chunk.name for stored in chunks}
+    entries = chain(run.store.keys(run.keys.chunks), run.store.keys(run.keys.resealed))
+    return [
+        entry.key
+        for entry in entries
+        if entry.key not in current and entry.key.rpartition("/")[2] in names
+    ]
+
+
+def _delete_replaced(context: IssuerContext, cleaner: Cleaner, run: StoredRun) -> tuple[int, int]:
+    """Delete replaced chunks and those of attempts that died.
+
+    Return how many were deleted and how many are left. Without the right to delete they are left:
+    they have no effect, and are purged with the run's chunks.
+    """
+    old = _replaced(run)
     if old:
-        record_event(
-            context.adapters, keys, "retired", objects=[key.removeprefix(keys.base) for key in old]
-        )
+        objects = [key.removeprefix(run.keys.base) for key in old]
+        record_event(context.adapters, run.keys, "retired", objects=objects)
     deleted = 0
     for key in old:
         with suppress(CardlinkError):

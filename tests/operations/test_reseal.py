@@ -16,7 +16,8 @@ import pytest
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.adapters.local import LocalStore
 from flows.operations.history import history
-from flows.operations.reseal import Resealed, RowsDifferError, reseal
+from flows.operations.reread import RowsDifferError
+from flows.operations.reseal import Resealed, reseal
 from flows.resend.corrections import correction_template
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection, SourceGoneError

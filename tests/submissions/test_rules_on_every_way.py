@@ -19,7 +19,8 @@ import polars as pl
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.reseal import RowsDifferError, reseal
+from flows.operations.reread import RowsDifferError
+from flows.operations.reseal import reseal
 from flows.partner_api.service import LinkRequestError
 from flows.partner_api.single_links import link_row, link_typed
 from flows.resend.corrections import correction_template
