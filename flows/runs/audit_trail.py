@@ -38,7 +38,8 @@ def entry_key(issuer: str, number: int) -> str:
 
 def record_keys(store: Store, issuer: str) -> Iterator[str]:
     """Yield the keys of an issuer's records: decisions and facts that are created once and kept."""
-    return (one.key for one in store.keys(f"{issuer}/") if RECORDS.fullmatch(one.key))
+    keys = (entry.key for entry in store.keys(f"{issuer}/"))
+    return (key for key in keys if RECORDS.fullmatch(key))
 
 
 class AuditTrail:
@@ -55,27 +56,41 @@ class AuditTrail:
     def add(self, issuer: str, objects: Mapping[str, str], reason: str = "") -> None:
         """Add an entry at the end of the trail; StoreBusyError where others are always faster."""
         with self._adding:
-            number, before = self._last.get(issuer) or self._find_last(issuer)
-            for at in range(number + 1, number + LOST):
-                older = () if at > 1 else tuple(record_keys(self._store, issuer))
-                who = {"before": before, "at": self._now(), "by": self._by, "reason": reason}
-                entry = AuditEntry(**who, objects=dict(objects), older=older)
+            last, before = self._last.get(issuer) or self._find_last(issuer)
+            for number in range(last + 1, last + LOST):
+                entry = AuditEntry(
+                    before=before,
+                    at=self._now(),
+                    by=self._by,
+                    reason=reason,
+                    objects=dict(objects),
+                    older=self._written_before(issuer, number),
+                )
                 content = canonical(entry.model_copy(update={"seal": digest(canonical(entry))}))
-                if self._store.create(entry_key(issuer, at), content):
-                    self._last[issuer] = at, digest(content)
+                if self._store.create(entry_key(issuer, number), content):
+                    self._last[issuer] = number, digest(content)
                     return
-                before = digest(read(self._store, entry_key(issuer, at)))
+                before = digest(read(self._store, entry_key(issuer, number)))
         raise StoreBusyError(place=trail(issuer), code="contested")
+
+    def _written_before(self, issuer: str, number: int) -> tuple[str, ...]:
+        """Return the records that were there before the first entry."""
+        if number > 1:
+            return ()
+        return tuple(record_keys(self._store, issuer))
 
     def _find_last(self, issuer: str) -> tuple[int, str]:
         """Return number and digest of the last entry that a listing shows; a later one is met when
         adding.
         """
-        folders = [folder.key for folder in self._store.keys(trail(issuer), shallow=True)] or [
-            trail(issuer)
-        ]
-        found = [one.key for one in self._store.keys(folders[-1]) if ENTRY.fullmatch(one.key)]
-        return (int(found[-1][-11:-5]), digest(read(self._store, found[-1]))) if found else (0, "")
+        last_folder = trail(issuer)
+        for folder in self._store.keys(trail(issuer), shallow=True):
+            last_folder = folder.key
+        matches = (ENTRY.fullmatch(entry.key) for entry in self._store.keys(last_folder))
+        entries = [match for match in matches if match]
+        if not entries:
+            return 0, ""
+        return int(entries[-1][1]), digest(read(self._store, entries[-1][0]))
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` unless it exists, as a store does; a record is named in the trail first."""
@@ -97,6 +112,6 @@ def audited(store: S, by: str, now: Callable[[], datetime]) -> S:
     """Return a store like this one that names every record in the audit trail before it creates
     it.
     """
-    twin = copy(store)  # everything else it can do stays its own
-    twin.create = AuditTrail(store, by, now).create  # type: ignore[method-assign]
-    return twin
+    wrapped = copy(store)  # everything else it can do stays its own
+    wrapped.create = AuditTrail(store, by, now).create  # type: ignore[method-assign]
+    return wrapped

@@ -16,9 +16,11 @@ def date_in_name(key: str) -> date | None:
     """Return the business date in an extract's name (2026-11-20, 20261120), None where it has
     none.
     """
-    if found := DATE_IN_NAME.search(key.rpartition("/")[2]):
-        with suppress(ValueError):  # 20260231 is not a date
-            return date(int(found[1]), int(found[2]), int(found[3]))
+    digits = DATE_IN_NAME.search(key.rpartition("/")[2])
+    if digits is None:
+        return None
+    with suppress(ValueError):  # 20260231 is not a date
+        return date(int(digits[1]), int(digits[2]), int(digits[3]))
     return None
 
 
@@ -44,10 +46,13 @@ def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, dateti
     """
     if schedule.extract_by is None:
         return None
-    zone, today = ZoneInfo(time_zone), local_day(now, time_zone)
-    days = (
-        day for back in range(YEAR) if not day_off(schedule, day := today - timedelta(days=back))
-    )
-    hours = ((day, datetime.combine(day, schedule.extract_by, zone)) for day in days)
-    passed = list(islice((one for one in hours if one[1] <= now), 2))
-    return (passed[0][0], passed[1][1]) if len(passed) == 2 else None
+    zone = ZoneInfo(time_zone)
+    today = local_day(now, time_zone)
+    days = (today - timedelta(days=back) for back in range(YEAR))
+    business_days = (day for day in days if not day_off(schedule, day))
+    hours = (datetime.combine(day, schedule.extract_by, zone) for day in business_days)
+    passed = list(islice((hour for hour in hours if hour <= now), 2))
+    if len(passed) < 2:
+        return None
+    last, before = passed
+    return last.date(), before

@@ -38,23 +38,22 @@ def last_record(store: Store, prefix: str, kind: type[T]) -> tuple[int, T | None
 
     A listing, which may be late, shows where to start; from there on it is read by key.
     """
-    found = (
-        _LINK.fullmatch(entry.key.removeprefix(prefix))
-        for entry in store.keys(prefix, shallow=True)
-    )
-    start = max((int(match[1]) for match in found if match), default=1)
+    names = (entry.key.removeprefix(prefix) for entry in store.keys(prefix, shallow=True))
+    numbers = (int(match[1]) for match in map(_LINK.fullmatch, names) if match)
+    start = max(numbers, default=1)
     tail = list(records(store, prefix, kind, start))
-    return start - 1 + len(tail), tail[-1] if tail else None
+    number = start - 1 + len(tail)
+    return number, tail[-1] if tail else None
 
 
 def add_record(store: Store, prefix: str, record: BaseModel) -> int:
     """Add a record at the end of a chain and return its number; StoreBusyError where others are
     always faster.
     """
-    number = sum(1 for _ in records(store, prefix, type(record)))
-    for at in range(number + 1, number + CONTESTS):
-        if add_next(store, prefix, at, record):
-            return at
+    last = sum(1 for _ in records(store, prefix, type(record)))
+    for number in range(last + 1, last + CONTESTS):
+        if add_next(store, prefix, number, record):
+            return number
     raise StoreBusyError(place=prefix, code="contested")
 
 

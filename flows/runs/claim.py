@@ -60,14 +60,18 @@ class _Claim(Document):
     def of(cls, name: str, now: datetime, ttl: timedelta) -> Self:
         """Return the link by which this process claims from `now` on, under `name`."""
         process = process_name(os.getpid())
-        return cls(
-            holder=f"{name}{IN_PROCESS}{process}" if process else name, since=now, until=now + ttl
-        )
+        holder = f"{name}{IN_PROCESS}{process}" if process else name
+        return cls(holder=holder, since=now, until=now + ttl)
 
     @property
     def name(self) -> str:
         """The holder's name."""
         return self.holder.partition(IN_PROCESS)[0]
+
+    @property
+    def is_given_back(self) -> bool:
+        """Whether the link ends the claim."""
+        return self.until <= self.since
 
     def holds(self, now: datetime) -> bool:
         """Return whether the claim counts at `now`: it has not run out, and its process is not
@@ -104,17 +108,18 @@ class Lease:
                 break
             if add_next(store, prefix, number + 1, _Claim.of(holder, now, ttl)):
                 return cls(store, prefix, holder, ttl, number + 1, now + ttl)
-        who, until = (
-            (last.name, last.until.isoformat(timespec="seconds")) if last else ("Another", "now")
-        )
-        raise ClaimedError(holder=who, prefix=prefix, until=until)
+        if last is None:
+            raise ClaimedError(holder="Another", prefix=prefix, until="now")
+        until = last.until.isoformat(timespec="seconds")
+        raise ClaimedError(holder=last.name, prefix=prefix, until=until)
 
     def renew(self, now: datetime) -> None:
         """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
         renewed = _Claim.of(self.holder, now, self.ttl)
         self.lost = not add_next(self.store, self.prefix, self.number + 1, renewed)
         self.check()
-        self.number, self.until = self.number + 1, renewed.until
+        self.number += 1
+        self.until = renewed.until
 
     def check(self) -> None:
         """Raise LeaseLostError where another has taken the claim over: working on would only cost
@@ -146,14 +151,18 @@ def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
     number, last = last_record(store, prefix, _Claim)
     if last is None or not last.holds(now):
         return None
-    first = last
-    while (
-        before := read_document(store, link(prefix, number - 1), _Claim)
-    ) and before.holder == last.holder:
-        if before.until <= before.since:  # given back
+    return ClaimHolder(last.name, _held_since(store, prefix, number, last), last.until)
+
+
+def _held_since(store: Store, prefix: str, number: int, last: _Claim) -> datetime:
+    """Return since when the holder of the last link has held the claim without a break."""
+    since = last.since
+    for earlier in range(number - 1, 0, -1):
+        before = read_document(store, link(prefix, earlier), _Claim)
+        if before is None or before.holder != last.holder or before.is_given_back:
             break
-        number, first = number - 1, before
-    return ClaimHolder(last.name, first.since, last.until)
+        since = before.since
+    return since
 
 
 def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") -> None:
@@ -176,7 +185,9 @@ def claimed(
     """Hold the claim on `prefix` for a `with` block, renewed by a thread; ClaimedError names who
     has it.
     """
-    mine, done, thread = True, Event(), None
+    is_refused = False
+    done = Event()
+    thread: Thread | None = None
     try:
         try:
             # an interrupted request could be carried out after we have looked
@@ -187,7 +198,7 @@ def claimed(
                 )
                 thread.start()
         except ClaimedError:
-            mine = False
+            is_refused = True
             raise
         yield lease
     finally:
@@ -195,7 +206,7 @@ def claimed(
             done.set()
             if thread and thread.is_alive():
                 thread.join()
-            if mine:  # also where a signal came just after the claim was written
+            if not is_refused:  # also where a signal came just after the claim was written
                 # the error that ended the work counts; the claim runs out by itself
                 with suppress(CardlinkError):
                     end(adapters.store, prefix, adapters.actor, adapters.now(), only=adapters.actor)
@@ -210,10 +221,10 @@ def clean_up(adapters: Adapters, *prefixes: str) -> int:
     """
     if not isinstance(adapters.store, Cleaner):
         return 0
-    gone = 0
+    removed = 0
     for prefix in prefixes:
         with suppress(CardlinkError):
             for leftover in adapters.store.leftovers(prefix, adapters.now() - OLD):
                 adapters.store.discard(leftover)
-                gone += 1
-    return gone
+                removed += 1
+    return removed

@@ -1,6 +1,7 @@
 """The breaks of a run that operators closed, and the places that breaks name."""
 
 import re
+from itertools import chain
 
 from flows.runs.chains import records
 from flows.runs.keys import RunKeys
@@ -27,9 +28,19 @@ def closed_breaks(store: Store, keys: RunKeys) -> list[Closing]:
 
     One that names its rows adds to the earlier ones at its place; any other replaces them.
     """
-    last: dict[tuple[str, str], list[Closing]] = {}
-    for one in records(store, keys.closed, Closing):
-        at = (one.name, place_of(one.place))
-        before = [other for other in last.get(at, ()) if other.covers and one.covers]
-        last[at] = [*before, one] if one.what == "closed" else []
-    return [one for _, closings in sorted(last.items()) for one in closings]
+    standing: dict[tuple[str, str], list[Closing]] = {}
+    for closing in records(store, keys.closed, Closing):
+        kind_and_place = (closing.name, place_of(closing.place))
+        earlier = standing.get(kind_and_place, [])
+        standing[kind_and_place] = _closings_after(earlier, closing)
+    in_order = (closings for _, closings in sorted(standing.items()))
+    return list(chain.from_iterable(in_order))
+
+
+def _closings_after(earlier: list[Closing], closing: Closing) -> list[Closing]:
+    """Return the closings that stand at a place after another record."""
+    if closing.what == "reopened":
+        return []
+    if not closing.covers:
+        return [closing]
+    return [*(other for other in earlier if other.covers), closing]

@@ -13,19 +13,15 @@ DROPPED = "dropped"  # the fact of a run's commit that says when its extract was
 
 
 def record_event(
-    adapters: Adapters, keys: RunKeys, what: str, once: str = "", /, **facts: str | int | list[str]
+    adapters: Adapters, keys: RunKeys, kind: str, once: str = "", /, **facts: str | int | list[str]
 ) -> bool:
-    """Add an event to a run's history: what, when, by whom, and facts; card numbers in texts are
-    masked.
+    """Add an event of a `kind` to a run's history: when, by whom, and facts.
 
-    `once` is a fixed name, so that of many processes only one records it: False for the others.
+    Card numbers in texts are masked. `once` is a fixed name, so that of many processes only one records it: False for the others.
     """
     moment = adapters.now()
-    reported = {
-        name: redact(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
-    }
-    event = facts_as_stored(
-        {"what": what, "at": moment.isoformat(), "by": redact(adapters.actor), **reported}
-    )
-    name = f"{moment:%Y%m%dT%H%M%S%f}-{what.replace(' ', '-')}-{digest(event)[:8]}.json"
+    masked = {name: redact(fact) for name, fact in facts.items() if isinstance(fact, str)}
+    envelope = {"what": kind, "at": moment.isoformat(), "by": redact(adapters.actor)}
+    event = facts_as_stored({**envelope, **facts, **masked})
+    name = f"{moment:%Y%m%dT%H%M%S%f}-{kind.replace(' ', '-')}-{digest(event)[:8]}.json"
     return adapters.store.create(keys.events + (once or name), event)

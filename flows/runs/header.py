@@ -1,6 +1,7 @@
 """The header row of chunks: the portal's columns, or the order of the portal's own template."""
 
 import csv
+from collections.abc import Sequence
 from io import StringIO
 from typing import NamedTuple
 
@@ -37,20 +38,28 @@ def header_from_template(text: str, name: str) -> Header:
     interface.md 2.6.
     """
     first = next(csv.reader(StringIO(text.removeprefix("\ufeff"))), [])
-    theirs = [cell.strip() for cell in first]
-    ours = {column.partition(".")[2]: column for column in columns()}
-    order = tuple(ours.get(cell.partition(".")[2], "") for cell in theirs)
+    cells = tuple(cell.strip() for cell in first)
+    by_suffix = {column.partition(".")[2]: column for column in columns()}
+    order = tuple(by_suffix.get(cell.partition(".")[2], "") for cell in cells)
+    _check_template(name, cells, order)
+    return _header(order, cells)
+
+
+def _check_template(name: str, cells: Sequence[str], order: Sequence[str]) -> None:
+    """Raise TemplateError unless each column is in the order once; `cells` are the portal's names.
+
+    The order has "" for a cell that is no column.
+    """
     missing = [column for column in columns() if column not in order]
     unknown = [
         cell
-        for cell, column in zip(theirs, order, strict=True)
+        for cell, column in zip(cells, order, strict=True)
         if not column or order.count(column) > 1
     ]
     if missing or unknown:
         raise TemplateError(
             name=name, missing=", ".join(missing) or "none", unknown=", ".join(unknown) or "none"
         )
-    return _header(order, tuple(theirs))
 
 
 def _header(order: tuple[str, ...], names: tuple[str, ...]) -> Header:

@@ -15,11 +15,10 @@ from schemas.portal import INTERFACE
 
 def canonical(document: BaseModel | dict[str, Any]) -> bytes:
     """Return JSON with sorted keys and no spaces: equal documents are equal bytes."""
-    plain = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
-    return (
-        json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-        + b"\n"
-    )
+    if isinstance(document, BaseModel):
+        document = document.model_dump(mode="json")
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode() + b"\n"
 
 
 def digest(data: bytes) -> str:
@@ -45,7 +44,8 @@ def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> l
     # earlier versions stored one of them
     unshaping = PROOFS if prefix == "source." else frozenset()
     for key in sorted((old.keys() | new.keys()) - unshaping):
-        before, after = old.get(key), new.get(key)
+        before = old.get(key)
+        after = new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
             named += differences(before, after, f"{prefix}{key}.")
         elif before != after:

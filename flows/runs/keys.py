@@ -42,21 +42,20 @@ class RunId(NamedTuple):
     again: int = 1
 
     def __str__(self) -> str:
-        return f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}" + (
-            f"-r{self.again}" if self.again > 1 else ""
-        )
+        first = f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}"
+        return f"{first}-r{self.again}" if self.again > 1 else first
 
     @classmethod
     def parse(cls, text: str) -> RunId | None:
         """Read a run id back, None where the text is not one."""
-        found = RUN_ID.match(text)
-        if not found:
+        parts = RUN_ID.match(text)
+        if not parts:
             return None
         try:
-            day = date.fromisoformat(found["day"])
+            day = date.fromisoformat(parts["day"])
         except ValueError:
             return None
-        return cls(found["issuer"], day, found["sha"], int(found["again"] or 1))
+        return cls(parts["issuer"], day, parts["sha"], int(parts["again"] or 1))
 
 
 def _prefix(name: str) -> Callable[[str], str]:
@@ -154,8 +153,9 @@ def checked(key: str) -> str:
         "it is too long": len(key.encode(errors="replace")) > 900
         or any(len(part.encode(errors="replace")) > 200 for part in parts),
     }
-    if why := next((flaw for flaw, found in flaws.items() if found), ""):
-        raise KeyRefusedError(key=shown(key), reason=why)
+    for reason, is_flawed in flaws.items():
+        if is_flawed:
+            raise KeyRefusedError(key=shown(key), reason=reason)
     return key
 
 

@@ -8,7 +8,7 @@ ingested again; the last time counts.
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -62,7 +62,8 @@ FILE: dict[str, pl.DataType | type[pl.DataType]] = {
 # of the file among those of its object, from 0; each row has its file's
 NUMBER = {"number": pl.UInt16}
 
-_SPOKEN = pl.DataFrame(
+# which file answers which chunk, in which object
+_ANSWERED = pl.DataFrame(
     schema={
         "key": pl.String,
         **{name: FILE[name] for name in list(FILE)[:3]},
@@ -100,26 +101,31 @@ def write_outcomes(
 
     It is named after the files, not their content: the same files ingested again replace it.
     """
-    files = [digest(answer.entry.key.encode()) for answer in answers]
-    facts = [
-        (
-            file,
-            taken,
-            entry.modified,
-            one.digest,
-            one.name,
-            one.received,
-            one.problems,
-            *(one.named or (None, None)),
-        )
-        for file, (entry, one, _) in zip(files, answers, strict=True)
-    ]
+    facts = pl.DataFrame([_file_facts(answer, taken) for answer in answers], FILE)
     heights = [answer.rows.height for answer in answers]
     numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
     rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
-    key = f"{keys.outcomes}{digest(''.join(sorted(files)).encode())[:NAMED]}.parquet"
-    write_parquet(store, key, rows, {FILES: pl.DataFrame(facts, FILE, orient="row").write_json()})
+    files = "".join(sorted(facts["file"]))
+    key = f"{keys.outcomes}{digest(files.encode())[:NAMED]}.parquet"
+    write_parquet(store, key, rows, {FILES: facts.write_json()})
     return key
+
+
+def _file_facts(answer: RunOutcomes, taken: datetime) -> dict[str, Any]:
+    """Return what is stored about one result file (FILE)."""
+    result = answer.one
+    run, chunk = result.named or (None, None)
+    return {
+        "file": digest(answer.entry.key.encode()),
+        "file_taken": taken,
+        "file_modified": answer.entry.modified,
+        "file_digest": result.digest,
+        "file_name": result.name,
+        "file_received": result.received,
+        "file_problems": list(result.problems),
+        "file_run": run,
+        "file_chunk": chunk,
+    }
 
 
 class StoredOutcomes:
@@ -129,10 +135,10 @@ class StoredOutcomes:
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
         self._store = store
-        found = concurrently(
+        answered = concurrently(
             lambda entry: _chunks_answered(store, entry.key), store.keys(keys.outcomes), READERS
         )
-        ordered = pl.concat([_SPOKEN, *found]).sort("file_taken", "file_modified", "key")
+        ordered = pl.concat([_ANSWERED, *answered]).sort("file_taken", "file_modified", "key")
         self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
 
     def chunks(self) -> frozenset[int]:
@@ -145,19 +151,21 @@ class StoredOutcomes:
 
     def of(self, chunks: Collection[int]) -> list[Attributed]:
         """Return the attributed result files that concern any of these chunks."""
-        selected = (
-            self._files.filter(pl.col("chunk").is_in(list(chunks))).select("key", "file").unique()
-        )
+        concerned = self._files.filter(pl.col("chunk").is_in(list(chunks)))
+        selected = concerned.select("key", "file").unique()
         groups = selected.group_by("key").agg("file").sort("key").iter_rows()
-        return [one for key, files in groups for one in _restore(self._store, key, files)]
+        results: list[Attributed] = []
+        for key, files in groups:
+            results += _restore(self._store, key, files)
+        return results
 
 
 def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     """Return which chunks the files of an object concern."""
     rows, files = _opened(store, key, [*NUMBER, "chunk"])
-    spoken = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
-    return spoken.select(
-        pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_SPOKEN.columns[2:]
+    answered = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
+    return answered.select(
+        pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_ANSWERED.columns[2:]
     )
 
 
@@ -165,28 +173,27 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
     """Yield some of the files of an object."""
     rows, files = _opened(store, key)
     heights = rows.group_by("number").agg(pl.len())
-    facts = (
-        files.filter(pl.col("file").str.head(NAMED).is_in(list(selected)))
-        .join(heights, on="number")
-        .sort("number")
-    )
+    is_selected = pl.col("file").str.head(NAMED).is_in(list(selected))
+    facts = files.filter(is_selected).join(heights, on="number").sort("number")
     if facts.height < files.height:
         rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
-    outcomes, start = rows.select(*OUTCOME), 0
-    for arrived, content, name, received, problems, run, chunk, height in facts.select(
-        *list(FILE)[2:], "len"
-    ).iter_rows():
-        named = (run, chunk) if run is not None else None
+    outcomes = rows.select(*OUTCOME)
+    start = 0
+    for file in facts.iter_rows(named=True):
+        end = start + file["len"]
+        named = None
+        if file["file_run"] is not None:
+            named = (file["file_run"], file["file_chunk"])
         yield Attributed(
-            content,
-            name,
-            received,
-            tuple(problems),
-            outcomes[start : start + height],
-            named,
-            arrived,
+            digest=file["file_digest"],
+            name=file["file_name"],
+            received=file["file_received"],
+            problems=tuple(file["file_problems"]),
+            outcomes=outcomes[start:end],
+            named=named,
+            arrived=file["file_modified"],
         )
-        start += height
+        start = end
 
 
 def _opened(
@@ -198,19 +205,22 @@ def _opened(
     Older versions wrote the facts about the file into every row, the first ones without `file`: the
     object was its.
     """
-    data = read(store, key)
-    facts = pl.read_parquet_metadata(BytesIO(data)).get(FILES)
-    if facts is not None:
-        return pl.read_parquet(BytesIO(data), columns=columns), _numbered(
-            pl.read_json(facts.encode(), schema=FILE)
-        )
-    rows = pl.read_parquet(BytesIO(data))
+    content = read(store, key)
+    facts = pl.read_parquet_metadata(BytesIO(content)).get(FILES)
+    if facts is None:
+        return _opened_first(content, key)
+    rows = pl.read_parquet(BytesIO(content), columns=columns)
+    return rows, _numbered(pl.read_json(facts.encode(), schema=FILE))
+
+
+def _opened_first(content: bytes, key: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the same of an object that has the facts about its files in its rows."""
+    rows = pl.read_parquet(BytesIO(content))
     own = pl.col("file").fill_null(key.rpartition("/")[2].removesuffix(".parquet"))
     rows = shaped(rows, {**rows.schema, **FILE}).with_columns(own)
     files = _numbered(rows.select(*FILE).unique("file", maintain_order=True))
-    return rows.join(
-        files.select("file", "number"), on="file", how="left", maintain_order="left"
-    ), files
+    numbers = files.select("file", "number")
+    return rows.join(numbers, on="file", how="left", maintain_order="left"), files
 
 
 def _numbered(files: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,9 @@ class Overlay:
     """A store over another one, which is only read; implements Store."""
 
     def __init__(self, below: Store, now: datetime) -> None:
-        self._below, self._now, self._written = below, now, dict[str, bytes]()
+        self._below = below
+        self._now = now
+        self._written: dict[str, bytes] = {}
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` in memory unless it exists; False where it does."""
@@ -36,14 +38,19 @@ class Overlay:
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List what is stored and what was written here, in key order."""
-        found = {entry.key: entry for entry in self._below.keys(prefix, shallow=shallow)}
+        entries = {entry.key: entry for entry in self._below.keys(prefix, shallow=shallow)}
         for key in list(self._written):
             if key.startswith(prefix):
-                name, deeper, _ = key.removeprefix(prefix).partition("/")
-                folder = Entry(f"{prefix}{name}/", 0, FOLDER_TIME, "")
-                entry = folder if shallow and deeper else self._entry(key)
-                found[entry.key] = entry
-        yield from sorted(found.values(), key=lambda entry: entry.key.encode())
+                entry = self._listed(key, prefix, shallow=shallow)
+                entries[entry.key] = entry
+        yield from sorted(entries.values(), key=lambda entry: entry.key.encode())
+
+    def _listed(self, key: str, prefix: str, *, shallow: bool) -> Entry:
+        """Return the entry that a listing has for a key written here: itself, or its folder."""
+        name, deeper, _ = key.removeprefix(prefix).partition("/")
+        if shallow and deeper:
+            return Entry(f"{prefix}{name}/", 0, FOLDER_TIME, "")
+        return self._entry(key)
 
     def _entry(self, key: str) -> Entry:
         data = self._written[key]

@@ -70,8 +70,9 @@ def crc(rows: pl.DataFrame, *names: str) -> pl.Series:
 
 
 def seen_rows(reasons: Mapping[str, int]) -> int:
-    """Return how many rows rest because their card has or awaits a link; `reasons`: rows by
-    code.
+    """Return how many rows are held back because their card has or awaits a link.
+
+    `reasons`: rows by code.
     """
     return sum(reasons.get(code, 0) for code in SEEN)
 
@@ -86,24 +87,24 @@ class ResendPolicy(NamedTuple):
 
 
 def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
-    """Return the policy of [portfolio]; outside a portfolio a card rests while it has a link or
-    awaits one.
+    """Return the policy of [portfolio].
+
+    Outside a portfolio a card is held back while it has a link or awaits one.
     """
     if not issuer.full_portfolio:
         return ResendPolicy(
             ("expiration", "reissue"), as_of - timedelta(days=1), resend_errors=True, whole=False
         )
-    asked = issuer.portfolio
-    return ResendPolicy(
-        asked.changes, as_of + timedelta(asked.renew_within_days), asked.resend_errors, whole=True
-    )
+    portfolio = issuer.portfolio
+    renew_until = as_of + timedelta(portfolio.renew_within_days)
+    return ResendPolicy(portfolio.changes, renew_until, portfolio.resend_errors, whole=True)
 
 
 class PriorState:
     """The last attempt of every card; `attempts`: frames of ATTEMPT, oldest first.
 
-    `newest`: the business date of the latest extract; what differs in an older one is not a change. `today`: a link
-    that ended before it is none, however old the extract is; `ended` counts those.
+    `newest`: the business date of the latest extract; what differs in an older one is not a change.
+    `today`: a link that ended before it is none, however old the extract is; `ended` counts those.
     """
 
     def __init__(
@@ -128,81 +129,91 @@ class PriorState:
         """
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
-        asked = rows.select(
+        cards = rows.select(
             card_keys(rows, portal.CUID), pl.col("expiration").cast(pl.UInt16), *CHECKS
         )
-        places = self._places(asked)
-        known = pl.Series(self._cards[places] == asked["card"].to_numpy())
+        places = self._places(cards)
+        known = pl.Series(self._cards[places] == cards["card"].to_numpy())
         joined = pl.concat(
-            [asked.select(pl.all().name.prefix("asked_")), self._facts[places]], how="horizontal"
+            [cards.select(pl.all().name.prefix("row_")), self._facts[places]], how="horizontal"
         )
-        changes = policy.changes if as_of >= self._newest or not policy.whole else ()
+        changes = policy.changes
+        if policy.whole and as_of < self._newest:
+            changes = ()
         return joined.select(pl.when(known).then(_verdict(policy, changes))).to_series()
 
-    def _places(self, asked: pl.DataFrame) -> NDArray[np.intp]:
+    def _places(self, rows: pl.DataFrame) -> NDArray[np.intp]:
         """Return each card's place in the table: the entry of its issue, else its first entry, else
         any place.
 
         The issue is expiration and reissue; an unknown reissue equals each.
         """
-        cards, expirations = asked["card"].to_numpy(), asked["expiration"].to_numpy()
-        reissues = asked["reissue_check"].fill_null(0).to_numpy()
-        order, first = np.argsort(cards), np.empty(len(cards), np.intp)
+        cards = rows["card"].to_numpy()
+        expirations = rows["expiration"].to_numpy()
+        reissues = rows["reissue_check"].fill_null(0).to_numpy()
+        known_expirations = self._facts["expiration"].to_numpy()
+        known_reissues = self._facts["reissue_check"].fill_null(0).to_numpy()
+        order = np.argsort(cards)
+        first = np.empty(len(cards), np.intp)
         first[order] = np.searchsorted(self._cards, cards[order])  # sorted: takes half the time
         first = np.minimum(first, len(self) - 1)
-        known, issued = (
-            self._facts["expiration"].to_numpy(),
-            self._facts["reissue_check"].fill_null(0).to_numpy(),
-        )
 
-        def alike(at: NDArray[np.intp], rows: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
-            asked, stored = reissues[rows], issued[at]
-            same: NDArray[np.bool_] = known[at] == expirations[rows]
-            same &= (asked == stored) | (asked == 0) | (stored == 0)
-            return same
+        def is_same_issue(
+            places: NDArray[np.intp], selected: NDArray[np.intp] | slice
+        ) -> NDArray[np.bool_]:
+            reissue = reissues[selected]
+            known_reissue = known_reissues[places]
+            is_same: NDArray[np.bool_] = known_expirations[places] == expirations[selected]
+            is_same &= (reissue == known_reissue) | (reissue == 0) | (known_reissue == 0)
+            return is_same
 
         places = first.copy()
         # few have two cards
-        odd = np.flatnonzero((self._cards[first] == cards) & ~alike(first, slice(None)))
+        is_known = self._cards[first] == cards
+        others = np.flatnonzero(is_known & ~is_same_issue(first, slice(None)))
         for step in range(1, ISSUES):
-            after = np.minimum(first[odd] + step, len(self) - 1)
-            hit = (self._cards[after] == cards[odd]) & alike(after, odd)
-            places[odd[hit]] = after[hit]
+            after = np.minimum(first[others] + step, len(self) - 1)
+            fits = (self._cards[after] == cards[others]) & is_same_issue(after, others)
+            places[others[fits]] = after[fits]
         return places
 
 
 def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
-    linked = pl.when(pl.col("state") == LINKED).then("expires_on").alias("until")
-    again = pl.col("origin").is_not_null().alias("again")
-    card, expiration = card_keys(attempts), pl.col("expiration").cast(pl.UInt16)
-    return attempts.select(card, expiration, "state", linked, again, *CHECKS)
+    return attempts.select(
+        card_keys(attempts),
+        pl.col("expiration").cast(pl.UInt16),
+        "state",
+        pl.when(pl.col("state") == LINKED).then("expires_on").alias("until"),
+        pl.col("origin").is_not_null().alias("is_repeat"),
+        *CHECKS,
+    )
 
 
 def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
     """Return one row an issue of a card: its last state, the latest expiry of a link, the check
     values of its row.
 
-    `name_check` and `address_check` are from the last extract that sent the card, `…_again` from the last attempt where
-    that repeated the row. A row that was corrected for a resend is unchanged in the extract, so
-    neither is a change.
+    `name_check` and `address_check` are from the last extract that sent the card, `…_repeated` from
+    the last attempt where that repeated the row. A row that was corrected for a resend is unchanged
+    in the extract, so neither is a change.
     """
-    fresh, again = ~pl.col("again"), pl.col("again")
+    is_repeat = pl.col("is_repeat")
     # By hash, which is faster; where two cards have one hash, they are only grouped needlessly.
     once = attempts.select(pl.struct(ISSUE).hash().is_unique()).to_series()
     single = attempts.filter(once).select(
         *ISSUE,
         "state",
         "until",
-        *(pl.when(fresh).then(name).alias(name) for name in CONTENT),
-        *(pl.when(again).then(name).alias(f"{name}_again") for name in CONTENT),
+        *(pl.when(~is_repeat).then(name).alias(name) for name in CONTENT),
+        *(pl.when(is_repeat).then(name).alias(f"{name}_repeated") for name in CONTENT),
     )
     several = attempts.filter(~once).group_by(ISSUE)
     last = several.agg(
         pl.col("state").last(),
         pl.col("until").max(),
-        *(pl.col(name).filter(fresh).drop_nulls().last() for name in CONTENT),
+        *(pl.col(name).filter(~is_repeat).drop_nulls().last() for name in CONTENT),
         *(
-            pl.when(again.last()).then(pl.col(name).last()).alias(f"{name}_again")
+            pl.when(is_repeat.last()).then(pl.col(name).last()).alias(f"{name}_repeated")
             for name in CONTENT
         ),
     )
@@ -224,12 +235,10 @@ def card_keys(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Series:
 
 def _verdict(policy: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
     differs = {
-        "name": _differs("asked_name_check", "name_check", "name_check_again"),
-        "address": _differs("asked_address_check", "address_check", "address_check_again"),
-        "expiration": _differs("asked_expiration", "expiration"),
-        "reissue": (pl.col("asked_reissue_check") != pl.col("reissue_check")).fill_null(
-            value=False
-        ),
+        "name": _differs("row_name_check", "name_check", "name_check_repeated"),
+        "address": _differs("row_address_check", "address_check", "address_check_repeated"),
+        "expiration": _differs("row_expiration", "expiration"),
+        "reissue": (pl.col("row_reissue_check") != pl.col("reissue_check")).fill_null(value=False),
     }
     changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
     awaited = pl.col("state") == "awaiting"

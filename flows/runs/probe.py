@@ -3,6 +3,7 @@
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import compress
 from threading import Barrier
 
 from flows.runs.context import IssuerContext
@@ -48,27 +49,22 @@ def _race_for(store: Store, prefix: str, key: str, pool: ThreadPoolExecutor) -> 
     """Let all writers create one key at the same moment; one must win, and its bytes stay when
     written again.
     """
-    contents, start = (
-        [b"race probe, writer %d\n" % writer * 1024 for writer in range(WRITERS)],
-        Barrier(WRITERS),
-    )
+    contents = [b"race probe, writer %d\n" % writer * 1024 for writer in range(WRITERS)]
+    start = Barrier(WRITERS)
 
     def write(content: bytes) -> bool:
         start.wait(30.0)  # seconds for eight threads to start
         return store.create(key, content)
 
     try:
-        won = [
-            content
-            for content, wins in zip(contents, pool.map(write, contents), strict=True)
-            if wins
-        ]
+        wins = list(pool.map(write, contents))
     finally:
         # where a stop signal came before all writers had started, the others would wait for them
         start.abort()
-    if len(won) != 1:
-        problem = f"{len(won)} of {WRITERS} writers succeeded in creating the same object"
-    elif store.create(key, b"late") or read(store, key) != won[0]:
+    winners = list(compress(contents, wins))
+    if len(winners) != 1:
+        problem = f"{len(winners)} of {WRITERS} writers succeeded in creating the same object"
+    elif store.create(key, b"late") or read(store, key) != winners[0]:
         problem = "an object that was created once was overwritten"
     else:
         return
@@ -81,7 +77,8 @@ def ensure_store_safe(context: IssuerContext) -> None:
     The record is bound to the store's own name, so that a copy of its objects elsewhere proves
     nothing there.
     """
-    store, prefix = context.adapters.store, probes(context.issuer.issuer)
+    store = context.adapters.store
+    prefix = probes(context.issuer.issuer)
     name = repr(store)
     key = f"{prefix}passed-{digest(name.encode())[:16]}.json"
     if read_if_stored(store, key, 0) is None:

@@ -11,18 +11,24 @@ def process_name(number: int) -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = Path("/proc/self/ns/pid").readlink()
-        state, *rest = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-        return f"{boot} {space} {number} {'ended' if state in 'ZX' else rest[18]}"
+        stat = Path(f"/proc/{number}/stat").read_text()
     except OSError:
         return ""
+    # after the command, which may hold anything
+    state, *fields = stat.rpartition(")")[2].split()
+    start = "ended" if state in "ZX" else fields[18]
+    return f"{boot} {space} {number} {start}"
 
 
 def is_gone(name: str) -> bool:
     """Return whether a process is provably gone: of this boot and pid namespace, where no such
     process is.
     """
-    boot, space, number, _ = words if len(words := name.split()) == 4 else [""] * 4
-    if not boot or [boot, space] != process_name(os.getpid()).split()[:2]:
+    words = name.split()
+    if len(words) != 4:
+        return False
+    boot, space, number, _ = words
+    if [boot, space] != process_name(os.getpid()).split()[:2]:
         return False
     try:
         os.kill(int(number), 0)

@@ -14,6 +14,7 @@ from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 
 ANSWER = "-answer.json"
 ARRIVED = pl.Datetime("us", "UTC")
+_STATES = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}  # of an attempt, by the outcome
 LINK = pl.Schema(
     {
         "row": pl.UInt32(),
@@ -52,15 +53,14 @@ def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
 
 def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
     listed = {entry.key for entry in store.keys(prefix)}
-    for key in sorted(one for one in listed if one.endswith(".json") and not one.endswith(ANSWER)):
-        asked = read_document(store, key, SingleAsked)
-        answered = (
-            read_document(store, answer_key(key), SingleAnswered)
-            if answer_key(key) in listed
-            else None
-        )
-        if asked is not None:
-            yield SingleLink(key, asked, answered)
+    requests = (key for key in listed if key.endswith(".json") and not key.endswith(ANSWER))
+    for key in sorted(requests):
+        request = read_document(store, key, SingleAsked)
+        answer = None
+        if answer_key(key) in listed:
+            answer = read_document(store, answer_key(key), SingleAnswered)
+        if request is not None:
+            yield SingleLink(key, request, answer)
 
 
 def answer_key(key: str) -> str:
@@ -76,31 +76,23 @@ def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
 
 def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
     """Return the links whose fields were typed in, as `answers_of` does."""
-    return (
-        answers_of(prompted_singles(store, issuer)).cast({"state": pl.String}).filter(state=LINKED)
-    )
+    attempts = answers_of(prompted_singles(store, issuer))
+    return attempts.cast({"state": pl.String}).filter(state=LINKED)
 
 
-def answers_of(alone: Iterable[SingleLink]) -> pl.DataFrame:
+def answers_of(single_links: Iterable[SingleLink]) -> pl.DataFrame:
     """Return single links as attempts (SENT, url, arrived); one whose outcome is unknown is
     awaited.
     """
-    states = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}
-    rows = [
-        {
-            **one.asked.model_dump(include=SENT.keys() - {"state"}),
-            "state": states[one.state],
-            **_answer(one.answered),
-        }
-        for one in alone
-        if one.state in states
-    ]
+    rows = [_attempt(single) for single in single_links if single.state in _STATES]
     return pl.DataFrame(rows, {**SENT, "url": pl.String, "arrived": ARRIVED})
 
 
-def _answer(answered: SingleAnswered | None) -> dict[str, Any]:
-    return (
-        {"url": answered.url, "expires_on": answered.expires_on, "arrived": answered.at}
-        if answered
-        else {}
-    )
+def _attempt(single: SingleLink) -> dict[str, Any]:
+    """Return a single link as an attempt; without an answer it has no link."""
+    attempt = single.asked.model_dump(include=SENT.keys() - {"state"})
+    attempt["state"] = _STATES[single.state]
+    answer = single.answered
+    if answer is not None:
+        attempt |= {"url": answer.url, "expires_on": answer.expires_on, "arrived": answer.at}
+    return attempt

@@ -12,11 +12,11 @@ def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -
     """Return what `act` returns for each item, in order; so many at a time, none but the first
     where it is the only.
     """
-    todo = list(items)
-    if len(todo) < 2:
-        return [act(one) for one in todo]
+    arguments = list(items)
+    if len(arguments) < 2:
+        return [act(argument) for argument in arguments]
     with ThreadPoolExecutor(threads) as workers:
-        return list(workers.map(act, todo))
+        return list(workers.map(act, arguments))
 
 
 def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
@@ -29,6 +29,10 @@ def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
     end = object()
     with ThreadPoolExecutor(1, "prefetch") as worker:
         coming = worker.submit(next, items, end)
-        while (item := [coming.result()])[0] is not end:
+        while True:
+            # in a list, so that it is freed as soon as its user is done with it
+            result = [coming.result()]
+            if result[0] is end:
+                return
             coming = worker.submit(next, items, end)
-            yield item.pop()  # type: ignore[misc]  # not `end`; freed as soon as its user is done with it
+            yield result.pop()  # type: ignore[misc]  # not `end`

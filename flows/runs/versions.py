@@ -38,34 +38,40 @@ def parsed(content: bytes, key: str, kind: type[T]) -> T:
     Raises ConflictError where cardlink did not write it, NewerDocumentError where a field of ours
     is not as we know it.
     """
-    known, unknown = getattr(kind.model_fields.get("format"), "default", 1), ""
+    known = getattr(kind.model_fields.get("format"), "default", 1)
+    document = None
+    unknown = ""
     try:
-        found = kind.model_validate_json(content, extra="forbid")
-    except (
-        ValidationError
-    ) as error:  # its text quotes the content: ours are raised below, without a chain
-        found, unknown = (
-            None,
-            ", ".join(".".join(map(str, one["loc"])) for one in error.errors(include_input=False)),
-        )
-    if found is not None and getattr(found, "format", 1) <= known:
-        first = known > 1 and "format" not in found.model_fields_set
-        return found.model_copy(update={"format": 1}) if first else found
+        document = kind.model_validate_json(content, extra="forbid")
+    except ValidationError as error:
+        # its text quotes the content: ours are raised below, without a chain
+        unknown = _unknown_fields(error)
+    if document is not None and getattr(document, "format", 1) <= known:
+        is_first = known > 1 and "format" not in document.model_fields_set
+        return document.model_copy(update={"format": 1}) if is_first else document
     written = written_in(_loaded(content))
     if written <= known:
         raise ConflictError(key=key)
     with suppress(ValidationError):
-        found = kind.model_validate_json(content, extra="allow")
+        document = kind.model_validate_json(content, extra="allow")
         _name_newer(key, redact(unknown))
-        return found
+        return document
     raise NewerDocumentError(key=key, format=written)
+
+
+def _unknown_fields(error: ValidationError) -> str:
+    """Return where a document differs from its model, without its values."""
+    places = (detail["loc"] for detail in error.errors(include_input=False))
+    return ", ".join(".".join(map(str, place)) for place in places)
 
 
 @cache
 def _name_newer(key: str, unknown: str) -> None:
     """Log once that a document is newer than this machine."""
-    more = f", with fields that this one does not know: {unknown}" if unknown else ""
-    LOG.warning("%s was written by a newer cardlink%s; upgrade this machine.", key, more)
+    fields = ""
+    if unknown:
+        fields = f", with fields that this one does not know: {unknown}"
+    LOG.warning("%s was written by a newer cardlink%s; upgrade this machine.", key, fields)
 
 
 def refuse_newer(document: Document, key: str) -> None:
@@ -79,22 +85,25 @@ def read_facts(store: Store, key: str) -> dict[str, Any] | None:
     content = read_if_stored(store, key)
     if content is None:
         return None
-    found = _loaded(content)
-    if not isinstance(found, dict):
+    facts = _loaded(content)
+    if not isinstance(facts, dict):
         raise ConflictError(key=key)
-    if written_in(found) > FACTS:
+    if written_in(facts) > FACTS:
         _name_newer(key, "")
-    return found
+    return facts
 
 
 def read_events(store: Store, entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return what these objects record."""
-    return [found for entry in entries if (found := read_facts(store, entry.key)) is not None]
+    events = (read_facts(store, entry.key) for entry in entries)
+    return [event for event in events if event is not None]
 
 
-def written_in(found: object) -> int:
+def written_in(content: object) -> int:
     """Return the version of a JSON object, 1 where it does not say."""
-    number = found.get("format") if isinstance(found, dict) else 1
+    if not isinstance(content, dict):
+        return 1
+    number = content.get("format")
     return number if type(number) is int else 1
 
 
@@ -114,4 +123,6 @@ def facts_as_stored(facts: dict[str, Any]) -> bytes:
     """Return the bytes of a JSON object that is no Document, with its version unless that is the
     first.
     """
-    return canonical({**facts, "format": FACTS} if FACTS > 1 else facts)
+    if FACTS > 1:
+        return canonical({**facts, "format": FACTS})
+    return canonical(facts)
