@@ -6,7 +6,8 @@ deflated. Keep out: gpg itself.
 
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from isal import isal_zlib
@@ -19,17 +20,19 @@ _BOM = b"\xef\xbb\xbf"
 # RFC 4880 6.2: headers, then an empty line
 _HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")
 _MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # a marker packet, which some senders put first
-
-
-_SESSION_KEY, _SECRET_KEY, _PUBLIC_KEY, _UNAUTHENTICATED, _SEALED, _AEAD = 1, 5, 6, 9, 18, 20
+# tags of packets, RFC 4880 4.3
+_SESSION_KEY: Final = 1
+_SECRET_KEY: Final = 5
+_PUBLIC_KEY: Final = 6
+_COMPRESSED: Final = 8
+_UNAUTHENTICATED: Final = 9
+_LITERAL: Final = 11
+_SEALED: Final = 18
+_AEAD: Final = 20
 # what a cut leaves
 _CUT = ("armor.end.missing", "armor.head.malformed", "packet.length.beyond_end")
 
-
 Compression = Literal["zip", "none"]
-
-
-_COMPRESSED, _LITERAL = 8, 11
 _ZIP: Final = b"\x01"  # the algorithm: raw deflate
 _BINARY: Final = b"b"
 _NO_DATE: Final = bytes(4)  # so that the same rows make the same content at any time
@@ -42,21 +45,35 @@ class Packet(NamedTuple):
     body: memoryview
 
 
+class _Length(NamedTuple):
+    """A length as a header has it: of the bytes from `start` on; another part follows a partial
+    one.
+    """
+
+    size: int
+    start: int
+    is_partial: bool = False
+
+    @property
+    def end(self) -> int:
+        """Where the part ends."""
+        return self.start + self.size
+
+
 def looks_like_message(head: bytes) -> bool:
     """Return whether something that begins with these 64 bytes is an OpenPGP message, armored or
     binary.
     """
-    if (
-        head.removeprefix(_BOM).lstrip().startswith(_BEGIN + b"MESSAGE-----")
-        or head[:5] in _MARKERS
-    ):
+    text = head.removeprefix(_BOM).lstrip()
+    if text.startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
         return True
     try:
-        tag, _, start, _ = _header(memoryview(head), 0)
+        tag, length = _header(memoryview(head), 0)
     except SealedUnreadableError:
         return False
     # else some letter of cp1252 or UTF-8
-    return tag == _SESSION_KEY and head[start : start + 1] == b"\x03"
+    version = head[length.start : length.start + 1]
+    return tag == _SESSION_KEY and version == b"\x03"
 
 
 def is_cut_off(message: bytes) -> bool:
@@ -64,7 +81,7 @@ def is_cut_off(message: bytes) -> bool:
     sealed.
     """
     try:
-        tags = {packet.tag for block in blocks(message) for packet in packets(block)}
+        tags = {packet.tag for packet in _packets_of(blocks(message))}
     except SealedUnreadableError as error:
         return error.fields["reason"] in _CUT
     return not tags & {_UNAUTHENTICATED, _SEALED, _AEAD}
@@ -74,10 +91,10 @@ def inspect(message: bytes) -> tuple[str, ...]:
     """Return the key ids (16 hex) of session keys before one tag 18 version 1, no more;
     SealedUnreadableError.
     """
-    found = blocks(message)
-    if len(found) != 1:
+    message_blocks = blocks(message)
+    if len(message_blocks) != 1:
         raise SealedUnreadableError(reason="message.blocks.many")
-    *keys, sealed = packets(found[0])
+    *keys, sealed = packets(message_blocks[0])
     # gpg 2.4 writes it to keys that ask for it; many readers cannot open it
     if sealed.tag == _AEAD:
         raise SealedUnreadableError(reason="message.aead.unsupported")
@@ -94,12 +111,15 @@ def keys_in(binary: Sequence[bytes]) -> tuple[list[int], int]:
 
     Subkeys do not count. Raises SealedUnreadableError where a block is not made of packets.
     """
-    found = [packet for block in binary for packet in packets(block)]
+    key_packets = list(_packets_of(binary))
+    public = [packet for packet in key_packets if packet.tag == _PUBLIC_KEY]
     # RFC 4880 5.5.2
-    made = [
-        int.from_bytes(packet.body[1:5], "big") for packet in found if packet.tag == _PUBLIC_KEY
-    ]
-    return made, sum(packet.tag == _SECRET_KEY for packet in found)
+    moments = [int.from_bytes(packet.body[1:5], "big") for packet in public]
+    return moments, sum(packet.tag == _SECRET_KEY for packet in key_packets)
+
+
+def _packets_of(binary: Iterable[bytes]) -> Iterator[Packet]:
+    return chain.from_iterable(map(packets, binary))
 
 
 def blocks(data: bytes) -> list[bytes]:
@@ -111,43 +131,45 @@ def blocks(data: bytes) -> list[bytes]:
     # every packet starts with the top bit set
     if data[:1] >= b"\x80" and not data.startswith(_BOM):
         return [data]
-    found = []
+    contents: list[bytes] = []
     begin = data.find(_BEGIN)
     while begin >= 0:
         end = data.find(_END, begin)
         if end < 0:
             raise SealedUnreadableError(reason="armor.end.missing")
-        found.append(_dearmor(data[begin:end]))
+        contents.append(_dearmor(data[begin:end]))
         begin = data.find(_BEGIN, end)
-    if not found:
+    if not contents:
         raise SealedUnreadableError(reason="armor.begin.missing")
-    return found
+    return contents
 
 
 def packets(data: bytes) -> list[Packet]:
     """Cut binary data into packets (at least one) that tile it; SealedUnreadableError where they do
     not.
     """
-    view, found, place = memoryview(data), [], 0
+    view = memoryview(data)
+    tiles: list[Packet] = []
+    place = 0
     while place < len(view):
-        tag, length, place, more = _header(view, place)
-        found.append(Packet(tag, _slice(view, place, length)))
-        place += length
-        while more:
-            length, place, more = _new_length(view, place)
-            place += len(_slice(view, place, length))
-    if not found:
+        tag, length = _header(view, place)
+        tiles.append(Packet(tag, _slice(view, length.start, length.size)))
+        while length.is_partial:
+            length = _new_length(view, length.end)
+            _slice(view, length.start, length.size)
+        place = length.end
+    if not tiles:
         raise SealedUnreadableError(reason="message.packets.missing")
-    return found
+    return tiles
 
 
 def _dearmor(block: bytes) -> bytes:
     """Decode one block from its BEGIN line up to (without) its END line."""
-    _, _, rest = block.replace(b"\r\n", b"\n").partition(b"\n")
-    head = _HEAD_OF_ARMOR.match(rest)
+    _, _, lines = block.replace(b"\r\n", b"\n").partition(b"\n")
+    head = _HEAD_OF_ARMOR.match(lines)
     if not head:
         raise SealedUnreadableError(reason="armor.head.malformed")
-    body, _, _ = rest[head.end() :].partition(b"\n=")
+    body, _, _ = lines[head.end() :].partition(b"\n=")
     try:
         return binascii.a2b_base64(b"".join(body.split()), strict_mode=True)
     except binascii.Error:
@@ -155,34 +177,31 @@ def _dearmor(block: bytes) -> bytes:
     raise SealedUnreadableError(reason="armor.base64.malformed")
 
 
-def _header(view: memoryview, place: int) -> tuple[int, int, int, bool]:
-    """Return a packet's tag, its (first) length, where its body starts, and whether another part
-    follows.
-    """
+def _header(view: memoryview, place: int) -> tuple[int, _Length]:
+    """Return the tag of the packet at a place, and its first length."""
     first = _slice(view, place, 1)[0]
     if not first & 0x80:
         raise SealedUnreadableError(reason="packet.header.malformed")
     if first & 0x40:
-        return first & 0x3F, *_new_length(view, place + 1)
+        return first & 0x3F, _new_length(view, place + 1)
     if first & 3 == 3:  # runs to the end of the file: truncation could not be noticed
         raise SealedUnreadableError(reason="packet.length.indeterminate")
     width = 1 << (first & 3)
-    length = int.from_bytes(_slice(view, place + 1, width), "big")
-    return (first & 0x3C) >> 2, length, place + 1 + width, False
+    size = int.from_bytes(_slice(view, place + 1, width), "big")
+    return (first & 0x3C) >> 2, _Length(size, place + 1 + width)
 
 
-def _new_length(view: memoryview, place: int) -> tuple[int, int, bool]:
-    """Return a length of the new format, where what it measures starts, and whether another part
-    follows.
-    """
+def _new_length(view: memoryview, place: int) -> _Length:
+    """Return the length at a place, in the new format (RFC 4880 4.2.2)."""
     first = _slice(view, place, 1)[0]
     if first < 192:
-        return first, place + 1, False
+        return _Length(first, place + 1)
     if first < 224:
-        return ((first - 192) << 8) + _slice(view, place + 1, 1)[0] + 192, place + 2, False
+        second = _slice(view, place + 1, 1)[0]
+        return _Length(((first - 192) << 8) + second + 192, place + 2)
     if first < 255:
-        return 1 << (first & 0x1F), place + 1, True
-    return int.from_bytes(_slice(view, place + 1, 4), "big"), place + 5, False
+        return _Length(1 << (first & 0x1F), place + 1, is_partial=True)
+    return _Length(int.from_bytes(_slice(view, place + 1, 4), "big"), place + 5)
 
 
 def _slice(view: memoryview, start: int, length: int) -> memoryview:
@@ -210,9 +229,8 @@ def content(chunk: Plain, compression: Compression) -> Plain:
     if compression == "none":
         return Plain(chunk.name, literal)
     deflate = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
-    return Plain(
-        chunk.name, _packet(_COMPRESSED, _ZIP + deflate.compress(literal) + deflate.flush())
-    )
+    compressed = _ZIP + deflate.compress(literal) + deflate.flush()
+    return Plain(chunk.name, _packet(_COMPRESSED, compressed))
 
 
 def _packet(tag: int, body: bytes) -> bytes:
