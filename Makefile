@@ -65,11 +65,12 @@ screenshots-ui: .venv/test-ready
 leaks: .venv/test-ready
 	@$(BIN)/python -m tests.leaks.full $(LEAKS)
 
-# N kills, N signals, races and faults on both storages, and losses of power, each compared with a quiet night.
+# N kills, N signals, races, faults and losses of power on each kind of store, or on those of STORES, each compared with
+# a quiet night: make torture N=300 STORES=directory
 torture: N = 300
 SEED ?= 0
 torture: .venv/test-ready
-	@$(BIN)/python -m tests.torture $(N) $(SEED)
+	@$(BIN)/python -m tests.torture $(N) $(SEED) $(STORES)
 
 # Ninety nights of a full portfolio with corrections, renewals, a key rotation, crashes and retention, recounted at the
 # end; a small size runs in `make test-all`: make quarter QUARTER='--nights 30 --rows 2000'

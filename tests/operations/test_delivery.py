@@ -34,7 +34,7 @@ from tests import servers
 from tests.builders import share_of
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench
 from tests.partner_api.linker import SERVICE, TYPED, Linker, night
-from tests.torture.places import impatient
+from tests.stores import impatient
 
 HEAD = "cuid,last_4,url,expiration_date,error"
 LAST_4 = {1: "4242", 2: "1111", 3: "4444", 4: "2222"}

@@ -2,8 +2,6 @@
 kept as texts.
 """
 
-# ruff: noqa: E501 - the texts stand as they were written
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -21,8 +21,8 @@ from flows.runs.sealing import Sealer
 from flows.simulator.portal_key import PortalKey
 from schemas.issuer import Issuer
 from tests.night import Bench
+from tests.stores import Place
 from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
-from tests.torture.places import Place
 
 
 @dataclass

@@ -10,7 +10,6 @@ from dataclasses import replace
 from threading import Lock
 from typing import TypeVar
 
-from flows.adapters.s3 import S3Store
 from flows.errors import BugError, CardlinkError, guarded
 from flows.runs.store import (
     Entry,
@@ -26,11 +25,11 @@ from flows.runs.store import (
     StoreMissingError,
     StoreRefusedError,
 )
-from tests import fault_proxy, servers
+from tests import fault_proxy
 from tests.fault_proxy import PASSING, Fault
 from tests.night import Bench
+from tests.stores import KINDS, Place
 from tests.torture.night import BEGIN, EXTRACT, GateFacts
-from tests.torture.places import Place, impatient
 from tests.torture.tally import Tally
 
 T = TypeVar("T")
@@ -92,36 +91,35 @@ class MoodyStore:
         return done
 
 
-def fault_directories(
-    night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0
-) -> Tally:
-    """Let a directory fail in every way an error is known for."""
-    tally = Tally("faults directory")
+def fault_many(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
+    """Put faults into stores: on the wire where they are reached by HTTP, else into their answers."""
+    tally = Tally(f"faults {next(places).kind}")
     for number in range(nights):
-        place, chance = next(places), random.Random(seed + number)
-        bench = night.dropped(place)
-        moody = MoodyStore(bench.store, chance, chance.choice((0.003, 0.01, 0.05)), tally)
-        _through(night, bench, moody, tally)
+        place = next(places)
+        by_http = KINDS[place.kind].by_http
+        fault = _fault_wire if by_http else _fault_answers
+        fault(night, place, seed + number, tally)
     return tally
 
 
-def fault_s3(night: GateFacts, places: Iterator[Place], nights: int, seed: int = 0) -> Tally:
-    """Put a proxy with faults between boto3 and an S3 server: passing ones in plenty, or all kinds,
-    rarely.
-    """
-    tally = Tally("faults S3")
-    for number in range(nights):
-        place, chance = next(places), random.Random(seed + number)
-        bench = night.dropped(place)
-        kinds: Sequence[Fault] = chance.choice((PASSING, EVERY))
-        share = chance.choice((0.05, 0.2) if kinds is PASSING else (0.005, 0.02))
-        with fault_proxy.between(
-            place.endpoint, fault_proxy.at_random(seed + number, share, kinds)
-        ) as proxy:
-            client = servers.client(proxy.endpoint, read_timeout=1.0)
-            _through(night, bench, S3Store("cards", place.name, client, impatient()), tally)
-        tally.done.update({fault.name.lower(): times for fault, times in proxy.injected.items()})
-    return tally
+def _fault_answers(night: GateFacts, place: Place, seed: int, tally: Tally) -> None:
+    """Let a store fail in every way an error is known for."""
+    chance = random.Random(seed)
+    bench = night.dropped(place)
+    moody = MoodyStore(bench.store, chance, chance.choice((0.003, 0.01, 0.05)), tally)
+    _through(night, bench, moody, tally)
+
+
+def _fault_wire(night: GateFacts, place: Place, seed: int, tally: Tally) -> None:
+    """Put a proxy with faults before a server: temporary ones in plenty, or all kinds, rarely."""
+    chance = random.Random(seed)
+    bench = night.dropped(place)
+    kinds: Sequence[Fault] = chance.choice((PASSING, EVERY))
+    share = chance.choice((0.05, 0.2) if kinds is PASSING else (0.005, 0.02))
+    faults = fault_proxy.at_random(seed, share, kinds)
+    with fault_proxy.between(place.address, faults) as proxy:
+        _through(night, bench, place.open(proxy.endpoint, patience=1.0), tally)
+    tally.done.update({fault.name.lower(): times for fault, times in proxy.injected.items()})
 
 
 def _through(night: GateFacts, bench: Bench, faulty: Store, tally: Tally) -> None:

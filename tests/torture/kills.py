@@ -15,9 +15,9 @@ from json import loads
 from typing import NamedTuple
 
 from tests.night import Bench
+from tests.stores import Place
 from tests.torture.crash import AFTER, BEFORE, WITHIN, Crash
 from tests.torture.night import BEGIN, EXTRACT, Children, GateFacts
-from tests.torture.places import Place
 from tests.torture.tally import Tally
 
 MOMENTS = {
@@ -46,7 +46,7 @@ def kill_many(
     chance = random.Random(seed)
     usual = {do: _undisturbed(night, children, next(places), do) for do in ("submit", "ingest")}
     planned = _planned({do: passed for do, (_, passed) in usual.items()}, chance)
-    tally = Tally(f"kills {'S3' if next(places).endpoint else 'directory'}")
+    tally = Tally(f"kills {next(places).kind}")
     covered = set()
     while tally.done.total() < kills:
         kill, place = next(planned), next(places)

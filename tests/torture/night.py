@@ -30,8 +30,8 @@ from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
 from tests import keys
 from tests.night import BANK, DAY, Bench, issuer
+from tests.stores import Place
 from tests.torture.nursery import Forkserver
-from tests.torture.places import Place
 
 EXTRACT = "bank-20261120.csv"
 ROWS, PER_CHUNK = 110, 3  # 34 chunks, so that there are two sealing groups

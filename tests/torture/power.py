@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple, get_args
 
 from tests.leaks.tracing import can_trace
 from tests.night import Bench
+from tests.stores import Place
 from tests.torture.night import EXTRACT, Children, GateFacts
-from tests.torture.places import Place
 from tests.torture.tally import Tally
 
 ROOT = Path(__file__).parents[2]
@@ -131,23 +131,23 @@ def lose_power(
 
     With `synced` False the disk only says that it has synced, so that much must be lost.
     """
-    tally, chance = Tally("power losses directory"), random.Random(seed)
+    tally, chance = Tally(f"power losses {next(places).kind}"), random.Random(seed)
     tally.ended.update([] if can_trace() else ["not tried: no strace that may trace"])
     for do in ("submit", "ingest") if can_trace() else ():
         place = next(places)
         bench = night.dropped(place) if do == "submit" else night.until_answered(place)
-        before = Forgetful(Path(place.name))
+        before = Forgetful(place.folder)
         calls = [call for call in _recorded(children, place, do) if synced or call.name != "fsync"]
         moments = range(len(calls) + 1)
         chosen = sorted(chance.sample(moments, min(losses // 2, len(moments))))
         for number, call in enumerate([*calls, None]):
             if number in chosen or call is None:
                 memory: Memory = chance.choice(get_args(Memory)) if call else "names and data"
-                at = next(places)
-                before.restart(Path(at.name), memory, chance)
+                restarted = next(places)
+                before.restart(restarted.folder, memory, chance)
                 tally.nights += 1
                 tally.done[f"{do}, forgotten: {memory}"] += 1
-                bench = night.bench(at)
+                bench = night.bench(restarted)
                 what = f"{do} after call {number} of {len(calls)}, forgotten: {memory}"
                 tally.check(what, partial(_losses, night, bench, do, done=call is None))
             if call:
@@ -189,7 +189,7 @@ def _recorded(children: Children, place: Place, do: str) -> list[Call]:
         cwd=ROOT,
         timeout=600,
     )
-    calls = list(_calls(trace, Path(place.name).resolve()))
+    calls = list(_calls(trace, place.folder.resolve()))
     trace.unlink()
     return calls
 

@@ -12,8 +12,8 @@ from functools import partial
 from json import loads
 
 from tests.night import Bench
+from tests.stores import Place
 from tests.torture.night import BEGIN, EXTRACT, Children, GateFacts
-from tests.torture.places import Place
 from tests.torture.tally import Tally
 
 REPORTED = {"committed", "already", "ClaimedError", "LeaseLostError"}
@@ -26,7 +26,7 @@ def race_many(
     run out.
     """
     chance = random.Random(seed)
-    tally = Tally(f"races {'S3' if next(places).endpoint else 'directory'}")
+    tally = Tally(f"races {next(places).kind}")
     for number in range(races):
         place = next(places)
         bench = night.dropped(place)

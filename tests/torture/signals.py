@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from flows.stopping import SIGNALS
 from tests.night import BANK, Bench
+from tests.stores import Place
 from tests.torture.crash import AFTER, BEFORE, Crash
 from tests.torture.night import Children, GateFacts
-from tests.torture.places import Place
 from tests.torture.tally import Tally
 
 DONE, AGAIN = 0, 75
@@ -73,7 +73,7 @@ def signal_many(
     moments.
     """
     chance = random.Random(seed)
-    tally = Tally(f"signals {'S3' if next(places).endpoint else 'directory'}")
+    tally = Tally(f"signals {next(places).kind}")
     quiet: dict[str, tuple[Ended, set[str]]] = {}
     while tally.done.total() < signals:
         command = chance.choice((*commands(night.run), "submit", "ingest"))

@@ -22,8 +22,8 @@ from flows.runs.keys import extracts
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
-from tests.torture.both import stage
-from tests.torture.places import directories
+from tests.stores import places
+from tests.torture.harm import stage
 from tests.torture.signals import signal_many
 
 CHUNKS = 150
@@ -177,8 +177,10 @@ def hears(process: int, wanted: signal.Signals) -> bool:
 
 @pytest.mark.slow
 def test_no_signal_to_any_command_at_any_moment_ends_wrongly(tmp_path: Path) -> None:
-    with stage(tmp_path) as (night, children, _):
-        tally = signal_many(night, children, directories(tmp_path / "stores"), 12, seed=3)
+    with stage(tmp_path) as (night, children):
+        stores = places("directory", str(tmp_path))
+
+        tally = signal_many(night, children, stores, 12, seed=3)
 
     assert [] == tally.losses
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.leaks.tracing import can_trace
-from tests.torture.both import torture
+from tests.stores import Place, places
+from tests.torture.harm import torture
 from tests.torture.night import Children, undisturbed
 from tests.torture.nursery import forkserver
-from tests.torture.places import Place, directories
 from tests.torture.power import lose_power
 from tests.torture.whole_system import live_many
 
@@ -24,10 +24,11 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_ends_a_night(tmp_path: 
 @pytest.mark.slow
 @pytest.mark.skipif(not can_trace(), reason="needs strace, and the right to trace")
 def test_a_disk_that_only_says_that_it_has_synced_is_found_out(tmp_path: Path) -> None:
-    with forkserver() as born, undisturbed(Place(str(tmp_path / "quiet"))) as night:
-        children, places = Children(born, tmp_path), directories(tmp_path / "stores")
+    with forkserver() as born, undisturbed(Place("directory", str(tmp_path), "quiet")) as night:
+        children = Children(born, tmp_path)
+        stores = places("directory", str(tmp_path))
 
-        tally = lose_power(night, children, places, 4, synced=False)
+        tally = lose_power(night, children, stores, 4, synced=False)
 
     assert [loss for loss in tally.losses if "a commit that was reported" in loss]
 
