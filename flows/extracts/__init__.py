@@ -1,7 +1,5 @@
-"""From the issuer's bytes to rows under the portal's columns: open, decode, line grammar, header,
-mapping.
+"""From the issuer's bytes to rows under the portal's columns: open, decode, grammar, header, mapping.
 
 Put here what depends on how an extract is written. Keep out what a row must contain: that is
-`submissions` and
-`schemas.rules`.
+`submissions` and `schemas.rules`.
 """

@@ -1,5 +1,6 @@
-"""The errors that refuse a whole extract: every message names the file and the problem, never a
-cell.
+"""The errors that refuse a whole extract.
+
+Every message names the file and the problem, never a cell.
 """
 
 from flows.errors import ExtractError
@@ -49,17 +50,22 @@ class TrailerError(ExtractError):
 
 
 class MappingError(ExtractError):
-    """Columns are missing or unknown, or dates are not written as the settings say, or not in one
-    way.
+    """Columns are missing or unknown, or dates cannot be read.
+
+    They are not written as the settings say, or not in one way.
     """
 
     message = "{name} does not fit [columns]: {problem}."
-    next_step = "Correct [columns] in the issuer's settings, or ask the issuer what changed, or how dates are written."
+    next_step = (
+        "Correct [columns] in the issuer's settings, or ask the issuer what changed, "
+        "or how dates are written."
+    )
 
 
 class CardInNameError(ExtractError):
-    """The name of the extract contains a card number, and would show it in plans, logs and
-    listings.
+    """The name of the extract contains a card number.
+
+    Plans, logs and listings would show it.
     """
 
     message = "The name of the extract {name} contains a card number."
@@ -67,9 +73,7 @@ class CardInNameError(ExtractError):
 
 
 def checked_name(name: str) -> str:
-    """Return an extract's name; CardInNameError, which shows it masked, if it contains a card
-    number.
-    """
+    """Return an extract's name; CardInNameError if it contains a card number, which is masked."""
     safe = redact(name)
     if safe != name:
         raise CardInNameError(name=safe)

@@ -1,10 +1,8 @@
-"""From the issuer's headers to the portal's columns, by `[columns]` and `[filter]` of its
-settings.
-"""
+"""From an issuer's headers to the portal's columns, by its settings `[columns]` and `[filter]`."""
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import polars as pl
@@ -22,6 +20,7 @@ REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card f
 
 
 Note = Callable[[CardlinkError], None]
+Reread = Callable[[], Iterator[Block]]
 
 
 def stop(error: CardlinkError) -> None:
@@ -37,27 +36,37 @@ class Dates(NamedTuple):
     text: pl.Expr
 
     def fits(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return which forms fit a row, once for all rows alike; only of rows that have a date in
-        any form.
+        """Return which forms fit a row, once for all rows alike.
+
+        Only rows that have a date in any form are looked at.
         """
-        auto, any_form = self.form == cells.AUTO, pl.any_horizontal(pl.all())
+        auto = self.form == cells.AUTO
         forms = cells.READINGS if auto else (self.form,)
         shapes = (
             self.text.str.contains(cells.date_shape(form, real=auto)).alias(form) for form in forms
         )
-        return rows.select(shapes).filter(any_form).unique()
+        return rows.select(shapes).filter(pl.any_horizontal(pl.all())).unique()
+
+    def fits_all(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+        """Return which forms fit the rows of several frames."""
+        return pl.concat(self.fits(rows) for rows in frames).unique()
 
     def wrong(self, rows: pl.DataFrame) -> str:
-        """Return what stands there instead of dates, "" for nothing: a line, its shape, the forms
-        that would fit.
+        """Return what is there instead of dates, "" for nothing.
+
+        It is a line, its shape, and the forms that would fit.
         """
-        rows = rows.filter(self.text.is_not_null()).select("line", self.text.alias("text"))
-        if rows.is_empty():
+        present = rows.filter(self.text.is_not_null()).select("line", self.text.alias("text"))
+        if present.is_empty():
             return ""
-        line, text = rows.row(0)
+        line, text = present.row(0)
         shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
-        forms = ", ".join(_possible(Dates("", cells.AUTO, pl.col("text")).fits(rows))) or "nothing"
-        return f"line {line} has {shape!r}, which format = {self.form!r} does not read (what does: {forms})"
+        readable = Dates("", cells.AUTO, pl.col("text")).fits(present)
+        forms = ", ".join(_possible(readable)) or "nothing"
+        return (
+            f"line {line} has {shape!r}, which format = {self.form!r} does not read "
+            f"(what does: {forms})"
+        )
 
 
 def _possible(fits: pl.DataFrame) -> list[str]:
@@ -65,9 +74,7 @@ def _possible(fits: pl.DataFrame) -> list[str]:
 
 
 class Mapping(NamedTuple):
-    """The plan for one extract: an expression per portal column, and the filter for rows that
-    count, if any.
-    """
+    """The plan for one extract: an expression per portal column, and which rows count."""
 
     columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE where mapped
     counts: pl.Expr | None
@@ -77,10 +84,12 @@ class Mapping(NamedTuple):
     def only(self, names: Collection[str]) -> Self:
         """Return the mapping with nothing but these columns filled."""
         empty = pl.lit(None, pl.String)
-        every = zip(self.columns, (*portal.columns(), REISSUE), strict=False)
-        return self._replace(
-            columns=tuple(one if name in names else empty.alias(name) for one, name in every)
-        )
+        targets = (*portal.columns(), REISSUE)
+        columns = [
+            column if target in names else empty.alias(target)
+            for column, target in zip(self.columns, targets, strict=False)
+        ]
+        return self._replace(columns=tuple(columns))
 
 
 def plan_mapping(
@@ -91,52 +100,66 @@ def plan_mapping(
     beside: Collection[str] = (),
     note: Note = stop,
 ) -> Mapping:
-    """Plan how rows under `header` become the portal's columns; without `[columns]`, the portal's
-    names are expected.
+    """Plan how rows under `header` become the portal's columns.
 
-    `template`: the portal's own names of its columns; `beside`: headers that are always allowed. `note` is told of
-    columns that are missing, and of unknown ones where `strict` is set or `[columns]` is not.
+    Without `[columns]`, the portal's names are expected. `template`: the portal's own names of its
+    columns; `beside`: headers that are always allowed. `note` gets a MappingError for columns that
+    are missing, and for unknown ones where `strict` is set or `[columns]` is not.
     """
     finder = _Finder(header)
-    own = {
-        name: tuple(dict.fromkeys((name, template.get(name, name)))) for name in portal.columns()
-    }
-    needed = {
-        name: both for name, both in own.items() if name in portal.REQUIRED or finder.has(*both)
-    }
-    asked: cells.Columns = dict(issuer.columns) or dict(needed)
-    absent = [target for target in portal.REQUIRED if target not in asked]
+    specs: cells.Columns = dict(issuer.columns) or _portals_own(finder, template)
+    absent = [target for target in portal.REQUIRED if target not in specs]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
-    built = tuple(
-        _column(target, asked.get(target), finder).alias(target) for target in portal.columns()
-    )
-    if (reissue := issuer.resend.reissue_column) is not None:
-        built += (_column(REISSUE, reissue, finder).alias(REISSUE),)
+    columns = _columns(specs, issuer.resend.reissue_column, finder)
     counts = _counting(issuer.filter, finder)
     if finder.missing:
         note(MappingError(name=name, problem=f"it has no column {'; '.join(finder.missing)}"))
-    unknown = [found for found in header if found not in finder.used and found not in beside]
+    unknown = finder.unused(beside)
     if unknown and (issuer.source.strict or not issuer.columns):
         note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
+    return Mapping(columns, counts, _dates(specs, finder), name)
+
+
+def _portals_own(finder: "_Finder", template: dict[str, str]) -> cells.Columns:
+    """Return the portal's columns under its own names: those required, and those in the header."""
+    specs: cells.Columns = {}
+    for target in portal.columns():
+        names = tuple(dict.fromkeys((target, template.get(target, target))))
+        if target in portal.REQUIRED or finder.has(*names):
+            specs[target] = names
+    return specs
+
+
+def _columns(
+    specs: cells.Columns, reissue: cells.Spec | None, finder: "_Finder"
+) -> tuple[pl.Expr, ...]:
+    """Return the portal's columns, and REISSUE where mapped."""
+    columns = [
+        _column(target, specs.get(target), finder).alias(target) for target in portal.columns()
+    ]
+    if reissue is not None:
+        columns.append(_column(REISSUE, reissue, finder).alias(REISSUE))
+    return tuple(columns)
+
+
+def _dates(specs: cells.Columns, finder: "_Finder") -> dict[str, Dates]:
+    """Return the columns that are dates, without the steps that read them."""
     dates = {}
-    for target, spec in asked.items():
-        if (
-            isinstance(spec, cells.Cell)
-            and spec.format is not None
-            and spec.format not in cells.NAMES
-        ):
-            plain = spec.model_copy(update={"format": cells.AUTO, "lookup": None})
-            source = spec.source if isinstance(spec.source, str) else target
-            dates[target] = Dates(source, spec.format, _made(target, plain, finder))
-    return Mapping(built, counts, dates, name)
+    for target, spec in specs.items():
+        if not isinstance(spec, cells.Cell) or spec.format is None or spec.format in cells.NAMES:
+            continue
+        text = spec.model_copy(update={"format": cells.AUTO, "lookup": None})
+        source = spec.source if isinstance(spec.source, str) else target
+        dates[target] = Dates(source, spec.format, _cell(target, text, finder))
+    return dates
 
 
 def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (row, line, the portal's columns, REISSUE where mapped; row and line of rows that the
-    filter excludes).
+    """Return the rows that count under the portal's columns, and those that the filter excludes.
 
-    Raises MappingError where a date has another form than the one that `auto` found in earlier
-    rows.
+    The first have row, line, the portal's columns, and REISSUE where mapped; the others row and
+    line. Raises MappingError where a date has another form than the one that `auto` found in
+    earlier rows.
     """
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
@@ -145,53 +168,57 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
         rows = rows.filter(counted)
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
-        if (
-            dates.form == cells.AUTO
-            and dates.fits(rows.filter(mapped[target] == UNREADABLE)).height
-        ):
+        if dates.form != cells.AUTO:
+            continue
+        if dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
             problem = f"the dates of {dates.source} cannot be read: no form of `auto` fits all rows"
             raise MappingError(name=mapping.name, problem=problem)
     return mapped, excluded
 
 
-def with_dates(
-    mapping: Mapping, first: pl.DataFrame, reread: Callable[[], Iterator[Block]], note: Note = stop
-) -> Mapping:
-    """Return the mapping with a form for every column of dates; all rows decide where the `first`
-    leave a doubt.
+def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note = stop) -> Mapping:
+    """Return the mapping with a form for every column of dates.
 
-    Where `auto` fits several forms or none, or no date has the form of the settings, MappingError
-    goes to `note`.
+    All rows decide where the `first` leave a doubt. Where `auto` fits several forms or none, or no
+    date has the form of the settings, a MappingError goes to `note`.
     """
     columns = list(mapping.columns)
     counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
+
+    def all_rows() -> Iterator[pl.DataFrame]:
+        return (block.rows.filter(counts) for block in reread())
+
     for target, dates in mapping.dates.items():
-        found = dates.fits(first.filter(counts))
-        if found.is_empty() or len(_possible(found)) != 1:
-            found = pl.concat(dates.fits(block.rows.filter(counts)) for block in reread()).unique()
-        forms, problem = _possible(found), ""
-        if found.is_empty():
-            problem = next(
-                filter(None, (dates.wrong(block.rows.filter(counts)) for block in reread())), ""
-            )
-        elif len(forms) != 1:
-            problem = f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
+        fits = dates.fits(first.filter(counts))
+        if fits.is_empty() or len(_possible(fits)) != 1:
+            fits = dates.fits_all(all_rows())
+        problem = _problem_of_dates(dates, fits, all_rows)
         if problem:
-            note(
-                MappingError(
-                    name=mapping.name,
-                    problem=f"the dates of {dates.source} cannot be read: {problem}",
-                )
-            )
+            problem = f"the dates of {dates.source} cannot be read: {problem}"
+            note(MappingError(name=mapping.name, problem=problem))
         elif dates.form == cells.AUTO:
-            at = portal.columns().index(target)
-            columns[at] = cells.date_part(dates.text, forms[0], target, real=True).alias(target)
+            form = _possible(fits)[0]  # any, where there are no dates
+            part = cells.date_part(dates.text, form, target, real=True)
+            columns[portal.columns().index(target)] = part.alias(target)
     return mapping._replace(columns=tuple(columns))
 
 
+def _problem_of_dates(
+    dates: Dates, fits: pl.DataFrame, all_rows: Callable[[], Iterator[pl.DataFrame]]
+) -> str:
+    """Return why dates cannot be read in one of the forms that fit, "" where they can."""
+    if fits.is_empty():
+        return next(filter(None, (dates.wrong(rows) for rows in all_rows())), "")
+    forms = _possible(fits)
+    if len(forms) == 1:
+        return ""
+    return f"`auto` finds {' and '.join(forms) or 'no form'} for all rows"
+
+
 class _Finder:
-    """Finds headers, exactly or ignoring case, spaces and underscores; remembers which are used and
-    missing.
+    """Finds headers, exactly or ignoring case, spaces and underscores.
+
+    It remembers which are used and which are missing.
     """
 
     def __init__(self, header: Sequence[str]) -> None:
@@ -199,23 +226,37 @@ class _Finder:
         self.used: set[str] = set()
         self.missing: list[str] = []
 
-    def has(self, *wanted: str) -> bool:
-        return bool({*map(_plain, wanted)} & {*map(_plain, self._header)})
+    def has(self, *names: str) -> bool:
+        """Return whether a column may have one of these names."""
+        return not {*map(_plain, names)}.isdisjoint(map(_plain, self._header))
 
-    def find(self, *wanted: str) -> pl.Expr:
-        alike = [
-            [found for found in self._header if _plain(found) == _plain(name)] for name in wanted
-        ]
-        exact = [[name] for name in wanted if name in self._header]
-        if one := next((found[0] for found in (*exact, *alike) if len(found) == 1), None):
-            self.used.add(one)
-            return pl.col(one)
-        by_plain = {_plain(found): found for found in self._header}
-        near = difflib.get_close_matches(_plain(wanted[0]), list(by_plain), n=3, cutoff=0)
-        self.missing.append(
-            f"{' or '.join(wanted)} (nearest: {', '.join(by_plain[key] for key in near)})"
-        )
+    def unused(self, allowed: Collection[str]) -> list[str]:
+        """Return the headers that nothing uses, without those that are always allowed."""
+        used = self.used.union(allowed)
+        return [column for column in self._header if column not in used]
+
+    def find(self, *names: str) -> pl.Expr:
+        """Return the column that has one of these names; nulls, and it is missing, if none has."""
+        column = self._match(names)
+        if column is not None:
+            self.used.add(column)
+            return pl.col(column)
+        by_plain = {_plain(column): column for column in self._header}
+        near = difflib.get_close_matches(_plain(names[0]), list(by_plain), n=3, cutoff=0)
+        nearest = ", ".join(by_plain[plain] for plain in near)
+        self.missing.append(f"{' or '.join(names)} (nearest: {nearest})")
         return pl.lit(None, pl.String)
+
+    def _match(self, names: Sequence[str]) -> str | None:
+        """Return the column of one of these names: the exact one, else the only one alike."""
+        for name in names:
+            if name in self._header:
+                return name
+        for name in names:
+            similar = [column for column in self._header if _plain(column) == _plain(name)]
+            if len(similar) == 1:
+                return similar[0]
+        return None
 
 
 def _plain(name: str) -> str:
@@ -223,41 +264,48 @@ def _plain(name: str) -> str:
 
 
 def _column(target: str, spec: cells.Spec | None, finder: _Finder) -> pl.Expr:
-    if spec is None or isinstance(spec, cells.Cell):
-        return pl.lit(None, pl.String) if spec is None else _made(target, spec, finder)
-    return finder.find(*([spec] if isinstance(spec, str) else spec))
+    """Return what a portal column is made of, nulls for nothing."""
+    if spec is None:
+        return pl.lit(None, pl.String)
+    if isinstance(spec, cells.Cell):
+        return _cell(target, spec, finder)
+    return finder.find(spec) if isinstance(spec, str) else finder.find(*spec)
 
 
-def _made(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
+def _cell(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     """Return the source of a cell after its steps."""
-    if cell.at is not None:
-        value = finder.find(RECORD).str.slice(cell.at[0] - 1, cell.at[1] - cell.at[0] + 1)
-    elif parts := cell.join or cell.first:
-        texts = [cells.present(_column(target, one, finder)) for one in parts]
-        joined = pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
-        value = joined if cell.join else pl.coalesce(texts)
-    else:
-        value = (
-            pl.lit(cell.constant) if cell.source is None else _column(target, cell.source, finder)
-        )
-    value = cells.present(value)
+    value = cells.present(_source(target, cell, finder))
     for name, step in cells.STEPS.items():
         if getattr(cell, name) is not None:
             value = step(value, cell, target)
-    holds = _counting(cell.when or {}, finder)
-    return value if holds is None else pl.when(holds).then(value)
+    applies = _counting(cell.when or {}, finder)
+    return value if applies is None else pl.when(applies).then(value)
 
 
-def _counting(where: cells.Filter, finder: _Finder) -> pl.Expr | None:
+def _source(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
+    if cell.at is not None:
+        first, last = cell.at
+        return finder.find(RECORD).str.slice(first - 1, last - first + 1)
+    if cell.join or cell.first:
+        parts = [_column(target, part, finder) for part in cell.join or cell.first or ()]
+        texts = [cells.present(part) for part in parts]
+        if cell.join:
+            return pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
+        return pl.coalesce(texts)
+    if cell.source is None:
+        return pl.lit(cell.constant)
+    return _column(target, cell.source, finder)
+
+
+def _counting(conditions: cells.Filter, finder: _Finder) -> pl.Expr | None:
+    """Return which rows fulfil all conditions, None without any."""
     tests = []
-    for name, rule in where.items():
+    for name, condition in conditions.items():
         value = finder.find(name).str.strip_chars().fill_null("")
-        values = (
-            rule.exclude
-            if isinstance(rule, cells.Except)
-            else [rule]
-            if isinstance(rule, str)
-            else rule
-        )
-        tests.append(value.is_in(list(values)) ^ isinstance(rule, cells.Except))
+        if isinstance(condition, cells.Except):
+            tests.append(~value.is_in(list(condition.exclude)))
+        elif isinstance(condition, str):
+            tests.append(value.is_in([condition]))
+        else:
+            tests.append(value.is_in(list(condition)))
     return pl.all_horizontal(tests) if tests else None

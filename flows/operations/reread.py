@@ -6,7 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extracts.delivery import open_extract
+from flows.extracts.opening import open_extract
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selection import reopen_source
 from flows.runs.context import IssuerContext

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
-from flows.extracts.delivery import open_extract
+from flows.extracts.opening import open_extract
 from flows.partner_api.service import (
     AnswerLostError,
     Linking,

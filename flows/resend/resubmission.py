@@ -11,8 +11,8 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extracts.delivery import open_extract
 from flows.extracts.errors import checked_name
+from flows.extracts.opening import open_extract
 from flows.redaction import redact
 from flows.reports.rebuild import ingest, rebuild
 from flows.resend import corrections as templates

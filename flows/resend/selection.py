@@ -11,8 +11,8 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extracts.delivery import open_extract
 from flows.extracts.mapping import map_rows, plan_mapping
+from flows.extracts.opening import open_extract
 from flows.extracts.reader import Extract
 from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active

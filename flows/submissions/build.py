@@ -10,7 +10,7 @@ from contextlib import closing
 from datetime import timedelta
 from typing import NamedTuple
 
-from flows.extracts.delivery import open_extract
+from flows.extracts.opening import open_extract
 from flows.runs.context import IssuerContext
 from flows.runs.keys import keys_of
 from flows.runs.sealing import Sealer

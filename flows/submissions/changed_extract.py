@@ -10,7 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import GateError
-from flows.extracts.delivery import open_extract
+from flows.extracts.opening import open_extract
 from flows.runs import documents
 from flows.runs import keys as run_keys
 from flows.runs.commits import commits_since

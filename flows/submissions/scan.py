@@ -14,10 +14,11 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.extracts.decode import Readable
-from flows.extracts.delivery import open_extract, read_sidecar
 from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
+from flows.extracts.opening import open_extract
 from flows.extracts.reader import Block, Extract
+from flows.extracts.sidecar import read_sidecar
 from flows.runs.context import IssuerContext
 from flows.runs.threads import prefetch
 from flows.submissions.gates import out_of_sequence, sequence_number

@@ -24,9 +24,11 @@ from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
 from flows.errors import ExtractError
-from flows.extracts.delivery import NoKeyForExtractError, SidecarError, missing, read_sidecar
+from flows.extracts.delivery import missing
 from flows.extracts.errors import MappingError, TrailerError, TruncatedError
+from flows.extracts.opening import NoKeyForExtractError
 from flows.extracts.reader import Extract
+from flows.extracts.sidecar import SidecarError, read_sidecar
 from flows.extracts.trailer import HashTotal
 from flows.runs.openpgp import is_cut_off
 from flows.runs.sealing import Plain

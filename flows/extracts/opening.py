@@ -1,0 +1,100 @@
+"""Reading an extract of the store again: pinned, decrypted, and proven by its digest."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+
+from flows.errors import OperatorError
+from flows.extracts.decode import Readable
+from flows.extracts.errors import TruncatedError
+from flows.runs.context import IssuerContext
+from flows.runs.openpgp import is_cut_off, looks_like_message
+from flows.runs.store import Entry, ObjectChangedError
+from schemas.manifest import SourceIdentity
+
+LARGEST_SEALED = 2 << 30  # bytes of a decrypted extract: it is decrypted in memory
+
+
+class NoKeyForExtractError(OperatorError):
+    """The extract is PGP-encrypted, and no private key is configured."""
+
+    message = "{extract} is PGP-encrypted and no private key is configured."
+    next_step = "Set CARDLINK_PRIVATE_KEY_FILE to the file of the private key it was encrypted for."
+
+
+@contextmanager
+def open_extract(
+    context: IssuerContext, entry: Entry, source: SourceIdentity
+) -> Iterator["Digesting | BytesIO"]:
+    """Open the extract again, pinned.
+
+    Raises ObjectChangedError at its end if it has not the digest of the first reading.
+    """
+    with context.adapters.store.open(entry.key, entry) as stored:
+        digesting = Digesting(stored)
+        if looks_like_message(digesting.head):
+            yield BytesIO(_decrypted(context, entry.key, digesting.read()))
+        else:
+            yield digesting
+        if digesting.hexdigest() != source.sha256:
+            raise ObjectChangedError(key=entry.key)
+
+
+def _decrypted(context: IssuerContext, key: str, message: bytes) -> bytes:
+    if is_cut_off(message):
+        problem = f"its PGP message has no end after {len(message)} bytes"
+        raise TruncatedError(name=key, problem=problem)
+    with context.opener() as opener:
+        if opener is None:
+            raise NoKeyForExtractError(extract=key)
+        return opener.open(message, LARGEST_SEALED)
+
+
+class Digesting:
+    """A stream that hashes what is read of it.
+
+    `head`: its first bytes, which are still to be read.
+    """
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self._sha256 = hashlib.sha256()
+        self._size = 0
+        self._unread = b""
+        self.head = self.read(64)
+        self._unread = self.head
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._size
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes, as many as requested unless it ends."""
+        if self._unread:
+            return self._read_head(size)
+        data = self._source.read(size)
+        while 0 < len(data) < size and (more := self._source.read(size - len(data))):
+            # always full reads, so that the same extract gives the same blocks each time
+            data += more
+        self._sha256.update(data)
+        self._size += len(data)
+        return data
+
+    def _read_head(self, size: int) -> bytes:
+        """Return what is left of the head, up to `size` bytes; with a negative size, everything."""
+        head = self._unread
+        if size < 0:
+            self._unread = b""
+            return head + self.read()
+        self._unread = head[size:]
+        return head[:size]
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of all bytes.
+
+        Those that the reader did not need, such as bytes after a gzip member, are read first.
+        """
+        while self.read(1 << 20):
+            pass
+        return self._sha256.hexdigest()
