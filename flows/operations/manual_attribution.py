@@ -11,7 +11,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.reports.rebuild import Ingested, ingest
-from flows.results.attribution import chain_of, decisions
+from flows.results.decisions import chain_of, decisions
 from flows.results.intake import ResultObject, examine
 from flows.results.read import ResultRows
 from flows.runs.chains import add_record

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from flows.results.attribution import sort_breaks
+from flows.results.decisions import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import OutboxChunk
 from flows.runs.claim import held

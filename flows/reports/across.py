@@ -18,8 +18,9 @@ import polars as pl
 from flows.reports import lists, page, summary
 from flows.reports.tally import hours_of
 from flows.reports.workbook import across_workbook
-from flows.results.intake import parted, read_waiting
+from flows.results.intake import parted
 from flows.results.lineage import CANCELLED, Cardholders, run_rows
+from flows.results.markers import read_waiting
 from flows.runs import documents
 from flows.runs.attempts import LIFE, active_twice
 from flows.runs.chains import last_record

@@ -20,10 +20,18 @@ from flows.reports import lists as tables
 from flows.reports.lists import write_links, write_unsent
 from flows.reports.summary import OUT_OF_BALANCE, summarise
 from flows.reports.tally import Tally, add, run_hours, tally
-from flows.results import intake
-from flows.results.attribution import chain_of, decisions
-from flows.results.intake import CHUNKS, IngestedFile, ResultObject, Waiting
+from flows.results.decisions import chain_of, decisions
+from flows.results.intake import CHUNKS, IngestedFile, ResultObject, take_in
 from flows.results.lineage import attempts_after, newest_first
+from flows.results.markers import (
+    Basis,
+    Waiting,
+    basis_of,
+    read_markers,
+    read_waiting,
+    write_markers,
+    write_waiting,
+)
 from flows.results.opening import AWAITED, may_pass
 from flows.results.reconcile import reconcile, with_single_links
 from flows.runs import documents
@@ -327,21 +335,21 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     outcome.
     """
     store, name = context.adapters.store, context.issuer.issuer
-    markers, waiting = intake.read_markers(store, name), intake.read_waiting(store, name)
+    markers, waiting = read_markers(store, name), read_waiting(store, name)
     decided = decisions(store, name)
     files = [
         ResultObject(entry, decided.get(chain_of(name, entry.key), ()))
         for entry in store.keys(results(name))
     ]
     new = [file for file in files if file.mark not in markers]
-    basis = intake.basis_of(context) if new else None
+    basis = basis_of(context) if new else None
     still = {
         file.mark: one
         for file in new
         if (one := waiting.get(file.mark)) and basis and one.basis in basis
     }
     fresh = [file for file in new if file.mark not in still]
-    opened = list(intake.take_in(context, fresh, waiting)) if fresh else []
+    opened = list(take_in(context, fresh, waiting)) if fresh else []
     taken = [one for one in opened if one.problems != (AWAITED,)]
     told = [one for one in taken if not one.known]
     purged = without_ledger(store, name) if told else frozenset()
@@ -352,16 +360,14 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     kept = {key for one in told for key in one.kept}
     reports = tuple(_report(context, run, kept) for run in newest_first(store, touched))
     lasting = (
-        {one.found.mark: _waits(one, waiting, basis, purged) for one in taken if not one.done}
+        {one.result.mark: _waits(one, waiting, basis, purged) for one in taken if not one.done}
         if basis
         else {}
     )
     if (now := still | lasting) != waiting:
-        intake.write_waiting(store, name, now)
-    intake.write_markers(
-        store, name, {one.found.mark: one.found.entry for one in taken if one.done}
-    )
-    breaks = tuple(now[one.found.mark].told for one in told if not one.settled)
+        write_waiting(store, name, now)
+    write_markers(store, name, {one.result.mark: one.result.entry for one in taken if one.done})
+    breaks = tuple(now[one.result.mark].told for one in told if not one.settled)
     rows = sum(one.rows for one in told)
     return Ingested(
         len(told), rows, breaks, reports, _open_files(store, now.values()), len(opened) - len(taken)
@@ -369,17 +375,17 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
 
 
 def _waits(
-    one: IngestedFile, waiting: Mapping[str, Waiting], basis: tuple[str, str], purged: Set[str]
+    one: IngestedFile, waiting: Mapping[str, Waiting], basis: Basis, purged: Set[str]
 ) -> Waiting:
     """Return the record of a file that waits: to be read again when its basis changes, or each
     time.
     """
     trouble = "" if one.settled or one.known else one.trouble(purged)
-    told = waiting[one.found.mark].told if one.known else trouble
+    told = waiting[one.result.mark].told if one.known else trouble
     known = "" if may_pass(one.problems) else basis[one.settled]
     runs = tuple(sorted(one.runs))
     return Waiting(
-        file=redact(one.found.entry.key), basis=known, outcome=one.outcome, runs=runs, told=told
+        file=redact(one.result.entry.key), basis=known, outcome=one.outcome, runs=runs, told=told
     )
 
 

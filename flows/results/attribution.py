@@ -7,59 +7,58 @@ as a word of the error text, position (only where the file's links prove the ord
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
 import polars as pl
 from xxhash import xxh3_64_intdigest
 
-from flows.results.error_text import parse_error
+from flows.results.error_text import ErrorObject, parse_error
 from flows.results.masking import showing_cards, storable
-from flows.results.match import ByHand, SentRows, place_named, place_rows
+from flows.results.match import place_rows
 from flows.results.read import ResultRows
-from flows.runs.chains import records
-from flows.runs.closings import ROWS, place_of
-from flows.runs.identity import digest
-from flows.runs.keys import attributions
+from flows.results.sent_rows import ByHand, SentRows, place_named
 from flows.runs.outcomes import OUTCOME, Attributed
-from flows.runs.store import Store
 from schemas import breaks
-from schemas.breaks import DECISIONS, PLACELESS, Break
 from schemas.ledger import BROKEN, ERROR, LINKED
-from schemas.records import Attribution, Closing
 
 BETWEEN = "\x1f"  # the unit separator, which no cell contains
 
 
 def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
-    """Return the rows of all files, at least one: `at` numbers them, `claim` is the cuid that the
-    row names.
+    """Return the rows of all files, at least one, with what they claim.
+
+    `result_row` numbers them, `claim` is the cuid that the row names.
     """
-    files = np.repeat(
-        np.arange(len(results), dtype=np.uint32), [result.rows.height for result in results]
-    )
+    heights = [result.rows.height for result in results]
+    files = np.repeat(np.arange(len(results), dtype=np.uint32), heights)
     rows = (
         pl.concat([result.rows for result in results])
         .with_columns(pl.Series("file", files))
-        .with_row_index("at")
+        .with_row_index("result_row")
     )
-    texts = rows.filter(pl.col("error").is_not_null()).select("at", "error")
+    texts = rows.filter(pl.col("error").is_not_null()).select("result_row", "error")
     parsed = [parse_error(text) for text in texts["error"]]
-    messages = [
-        "; ".join(dict.fromkeys(reason.message for reason in one.reasons)) for one in parsed
-    ]
-    codes = [BETWEEN.join(dict.fromkeys(reason.code for reason in one.reasons)) for one in parsed]
+    codes = pl.Series("reasons", [_codes(error) for error in parsed], pl.String)
     errors = texts.select(
-        "at",
-        pl.Series("error_cuid", [one.cuid for one in parsed], pl.String),
-        pl.Series("reasons", codes, pl.String).str.split(BETWEEN),  # several times as fast as lists
-        pl.Series("message", messages, pl.String),
-        pl.Series("shape", [one.shape for one in parsed], pl.String),
+        "result_row",
+        pl.Series("error_cuid", [error.cuid for error in parsed], pl.String),
+        codes.str.split(BETWEEN),  # several times as fast as lists
+        pl.Series("message", [_message(error) for error in parsed], pl.String),
+        pl.Series("shape", [error.shape for error in parsed], pl.String),
     )
-    return rows.join(errors, on="at", how="left", maintain_order="left").with_columns(
+    return rows.join(errors, on="result_row", how="left", maintain_order="left").with_columns(
         pl.coalesce("cuid", "error_cuid").alias("claim")
     )
+
+
+def _codes(error: ErrorObject) -> str:
+    return BETWEEN.join(dict.fromkeys(reason.code for reason in error.reasons))
+
+
+def _message(error: ErrorObject) -> str:
+    return "; ".join(dict.fromkeys(reason.message for reason in error.reasons))
 
 
 def attribute_claims(
@@ -69,47 +68,54 @@ def attribute_claims(
     allowed_hosts: Sequence[str],
     forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
-    """Attribute result files, at least one, by their claims; an operator's attribution takes
-    precedence.
+    """Attribute result files, at least one, by their claims.
+
+    An operator's attribution (`forced`) takes precedence.
     """
     placed = place_rows(claims, among, [result.received for result in results])
-    placed = _by_hand(placed, claims, among, forced)
-    rows = claims.join(placed.drop("file"), on="at", how="left", maintain_order="left")
+    if forced:
+        placed = _by_hand(placed, claims, among, forced)
+    rows = claims.join(placed.drop("file"), on="result_row", how="left", maintain_order="left")
     judged = _judge(rows, among, allowed_hosts).select(*OUTCOME)
+    places = among.places.select("place", "run", "chunk").iter_rows()
+    chunks = {place: (run, chunk) for place, run, chunk in places}
     ends = accumulate(result.rows.height for result in results)
-    chunks = {place: (run, chunk) for place, run, chunk, _ in among.places.iter_rows()}
     return [
         Attributed(
-            result.digest,
-            result.name,
-            result.received,
-            result.problems,
-            judged[end - result.rows.height : end],
-            chunks.get(among.named.get(at, -1)),
+            digest=result.digest,
+            name=result.name,
+            received=result.received,
+            problems=result.problems,
+            outcomes=judged[end - result.rows.height : end],
+            named=chunks.get(among.named.get(file, -1)),
         )
-        for at, (result, end) in enumerate(zip(results, ends, strict=True))
+        for file, (result, end) in enumerate(zip(results, ends, strict=True))
     ]
 
 
 def _by_hand(
     placed: pl.DataFrame, claims: pl.DataFrame, sent: SentRows, forced: Sequence[ByHand]
 ) -> pl.DataFrame:
-    if not forced:
-        return placed
+    """Place the rows that an operator attributed where the operator did."""
     decided = pl.DataFrame(
         forced,
         {"file": pl.UInt32, "position": pl.UInt32, "run": pl.String, "row": pl.UInt32},
         orient="row",
     )
     spots = sent.rows.select("run", "row", "spot", "place")
-    found = claims.join(decided, on=["file", "position"]).join(spots, on=["run", "row"])
-    hand = found.with_columns(pl.lit("by hand").alias("how"), pl.lit(value=True).alias("exact"))
-    return pl.concat([placed.join(hand, on="at", how="anti"), hand.select(placed.columns)])
+    by_hand = (
+        claims.join(decided, on=["file", "position"])
+        .join(spots, on=["run", "row"])
+        .with_columns(pl.lit("by hand").alias("how"), pl.lit(value=True).alias("exact"))
+    )
+    others = placed.join(by_hand, on="result_row", how="anti")
+    return pl.concat([others, by_hand.select(placed.columns)])
 
 
 def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.DataFrame:
-    """Give every row its state and its break, if any; the stored columns are free of card
-    numbers.
+    """Give every row its state and its break, if any.
+
+    The stored columns are free of card numbers.
     """
     answered = among.rows.select("spot", "row", pl.col("cuid", "last_4").name.suffix("_sent"))
     placed = (
@@ -117,41 +123,12 @@ def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.Data
         .join(among.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
     )
-    cards = showing_cards(placed)
-    url, trouble = pl.col("url").is_not_null(), pl.col("trouble").is_not_null()
-    state = (
-        pl.when(trouble)
-        .then(pl.lit(BROKEN))
-        .when(url)
-        .then(pl.lit(LINKED))
-        .otherwise(pl.lit(ERROR))
-    )
-    # an operator may decide that the link counts
-    disputed = (
-        (pl.col("trouble") == breaks.URL_AND_ERROR)
-        & allowed("url", hosts)
-        & ~pl.col("at").is_in(cards.implode())
-    )
-    linked, ours = (
-        pl.col("state") == LINKED,
-        (pl.col("claim") == pl.col("cuid_sent")).fill_null(value=False),
-    )
+    card_rows = showing_cards(placed)
+    shows_card = pl.col("result_row").is_in(card_rows.implode())
     judged = (
-        placed.with_columns(_trouble(hosts, cards).alias("trouble"))
-        .with_columns(state.alias("state"))
-        .with_columns(
-            pl.coalesce("cuid_sent", storable("claim", pl.col("cuid_sent").is_null())).alias(
-                "cuid"
-            ),
-            pl.coalesce("last_4_sent", "last_4").alias("last_4"),
-            pl.when(linked | disputed).then("url").alias("url"),
-            url.alias("has_link"),
-            storable("expires_raw"),
-            # as received; a cuid that we sent is no card number, however long it is
-            pl.when(ours).then("claim").otherwise(storable("claim", ~ours)).alias("claimed"),
-            pl.col("last_4").alias("claimed_last_4"),
-            pl.when(linked).then("url").otherwise(storable("url", ~linked)).alias("claimed_url"),
-        )
+        placed.with_columns(_trouble(hosts, shows_card).alias("trouble"))
+        .with_columns(_state().alias("state"))
+        .with_columns(*_stored_cells(hosts, shows_card))
     )
     hashed = judged.with_columns(_contents(judged))
     nth = pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content")
@@ -161,29 +138,56 @@ def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.Data
     return hashed.with_columns(nth.alias("nth"))
 
 
-def _contents(rows: pl.DataFrame) -> pl.Series:
-    """Hash every row as received, but without card numbers, which the hash would otherwise help to
-    recover.
-
-    The hashes are stored, and those of polars may change with its version.
-    """
-    names = ("claimed", "claimed_last_4", "claimed_url", "expires_raw", "message")
-    cells = [
-        *(pl.col(name).fill_null("") for name in names),
-        pl.col("reasons").list.join(",").fill_null(""),
-    ]
-    texts = rows.select(pl.concat_str(cells, separator=BETWEEN).alias("text"))["text"]
-    return pl.Series(
-        "content",
-        np.fromiter(map(xxh3_64_intdigest, texts.cast(pl.Binary)), np.uint64, rows.height),
+def _state() -> pl.Expr:
+    return (
+        pl.when(pl.col("trouble").is_not_null())
+        .then(pl.lit(BROKEN))
+        .when(pl.col("url").is_not_null())
+        .then(pl.lit(LINKED))
+        .otherwise(pl.lit(ERROR))
     )
 
 
-def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
-    """Give rows that fit no sent row the one chunk of their file; a file that answers nothing is
-    foreign.
+def _stored_cells(hosts: Sequence[str], shows_card: pl.Expr) -> list[pl.Expr]:
+    """Return the cells that are stored, and those as received of which the hash is stored."""
+    linked = pl.col("state") == LINKED
+    # an operator may decide that the link counts
+    disputed = (pl.col("trouble") == breaks.URL_AND_ERROR) & allowed("url", hosts) & ~shows_card
+    as_sent = (pl.col("claim") == pl.col("cuid_sent")).fill_null(value=False)
+    cuid = storable("claim", pl.col("cuid_sent").is_null())
+    return [
+        pl.coalesce("cuid_sent", cuid).alias("cuid"),
+        pl.coalesce("last_4_sent", "last_4").alias("last_4"),
+        pl.when(linked | disputed).then("url").alias("url"),
+        pl.col("url").is_not_null().alias("has_link"),
+        storable("expires_raw"),
+        # as received; a cuid that we sent is no card number, however long it is
+        pl.when(as_sent).then("claim").otherwise(storable("claim", ~as_sent)).alias("claimed"),
+        pl.col("last_4").alias("claimed_last_4"),
+        pl.when(linked).then("url").otherwise(storable("url", ~linked)).alias("claimed_url"),
+    ]
 
-    The file's name counts only where none of its rows names a cuid.
+
+def _contents(rows: pl.DataFrame) -> pl.Series:
+    """Hash every row as received, but without card numbers.
+
+    The hash would otherwise help to recover them. The hashes are stored, and those of polars may
+    change with its version.
+    """
+    names = ("claimed", "claimed_last_4", "claimed_url", "expires_raw", "message")
+    cells = [pl.col(name).fill_null("") for name in names]
+    reasons = pl.col("reasons").list.join(",").fill_null("")
+    text = pl.concat_str([*cells, reasons], separator=BETWEEN)
+    texts = rows.select(text.alias("text"))["text"].cast(pl.Binary)
+    hashes = np.fromiter(map(xxh3_64_intdigest, texts), np.uint64, rows.height)
+    return pl.Series("content", hashes)
+
+
+def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
+    """Give rows that fit no sent row the one chunk of their file.
+
+    A file that answers nothing is foreign. The file's name counts only where none of its rows names
+    a cuid.
     """
     place = pl.col("place").drop_nulls()
     homes = (
@@ -206,124 +210,45 @@ def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
     )
 
 
-def _trouble(hosts: Sequence[str], cards: pl.Series) -> pl.Expr:
-    """Name the break of a row, null for a plain link or error of a sent row; `cards`: rows whose
-    URL shows a card.
-    """
-    url, error = pl.col("url").is_not_null(), pl.col("error").is_not_null()
+def _trouble(hosts: Sequence[str], shows_card: pl.Expr) -> pl.Expr:
+    """Name the break of a row, null for a plain link or error of a sent row."""
+    url = pl.col("url").is_not_null()
+    error = pl.col("error").is_not_null()
     placed = pl.col("spot").is_not_null()
-    return (
-        pl.when(pl.col("foreign")).then(pl.lit(breaks.FOREIGN_FILE))
-        .when(~pl.col("exact")).then(pl.lit(breaks.LAST4_MISMATCH))
-        .when(pl.col("how").is_not_null() & ~placed).then(pl.lit(breaks.RESULT_LONG))
-        .when(~placed & error & pl.col("claim").is_null()).then(pl.lit(breaks.UNATTRIBUTED_ERROR))
-        .when(~placed & pl.col("claim").is_null()).then(pl.lit(breaks.UNNAMED_ROW))
-        .when(~placed).then(pl.lit(breaks.UNKNOWN_CUID))
-        .when(url & error).then(pl.lit(breaks.URL_AND_ERROR))
-        .when(~url & ~error).then(pl.lit(breaks.NEITHER_URL_NOR_ERROR))
-        .when(url & (~allowed("url", hosts) | pl.col("at").is_in(cards.implode()))).then(pl.lit(breaks.URL_NOT_ALLOWED))
-    )  # fmt: skip
+    surplus = pl.col("how").is_not_null() & ~placed
+    nameless = ~placed & pl.col("claim").is_null()
+    cases = (  # the first that holds
+        (pl.col("foreign"), breaks.FOREIGN_FILE),
+        (~pl.col("exact"), breaks.LAST4_MISMATCH),
+        (surplus, breaks.RESULT_LONG),
+        (nameless & error, breaks.UNATTRIBUTED_ERROR),
+        (nameless, breaks.UNNAMED_ROW),
+        (~placed, breaks.UNKNOWN_CUID),
+        (url & error, breaks.URL_AND_ERROR),
+        (~url & ~error, breaks.NEITHER_URL_NOR_ERROR),
+        (url & (~allowed("url", hosts) | shows_card), breaks.URL_NOT_ALLOWED),
+    )
+    return pl.coalesce(pl.when(holds).then(pl.lit(name)) for holds, name in cases)
 
 
 def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
-    """Return whether a URL is https on one of `hosts` (`*.host`: its subdomains), with no user or
-    other port.
+    """Return whether a URL is https on one of `hosts`, with no user or other port.
+
+    A host `*.host` stands for its subdomains.
     """
-    patterns = [
-        rf"(?:[a-z0-9-]+\.)+{re.escape(host[2:])}" if host.startswith("*.") else re.escape(host)
-        for host in (host.lower() for host in hosts)
-    ]
-    shape = rf"^(?i:https://(?:{'|'.join(patterns)}))(?::443)?(?:[/?#][!-~]*)?$"
+    patterns = "|".join(_host_pattern(host.lower()) for host in hosts)
+    shape = rf"^(?i:https://(?:{patterns}))(?::443)?(?:[/?#][!-~]*)?$"
     # (?i) takes ſ for s and the Kelvin sign for k
     ascii_only = ~pl.col(column).str.contains("[^!-~]")
     return pl.col(column).str.contains(shape) & ascii_only
 
 
+def _host_pattern(host: str) -> str:
+    if host.startswith("*."):
+        return rf"(?:[a-z0-9-]+\.)+{re.escape(host[2:])}"
+    return re.escape(host)
+
+
 def digest_of(outcomes: pl.DataFrame) -> str:
-    """Return a digest of a file's rows that does not depend on their order or the file's
-    encoding.
-    """
+    """Return a digest of a file's rows, whatever their order or the file's encoding."""
     return hashlib.sha256(outcomes["content"].sort().to_numpy().tobytes()).hexdigest()
-
-
-# Operators' decisions about the results of a run, read from its records: rows attributed, breaks
-# closed.
-
-SHOWN = 5  # row numbers in the place of a break; with no more rows than that, it has them all
-
-
-DECIDED = {
-    "kind": pl.String,
-    "row": pl.UInt32,
-    "decision": pl.String,
-    "note": pl.String,
-    "closing": pl.UInt32,
-}
-
-
-def sort_breaks(
-    found: Iterable[Break], closings: Sequence[Closing]
-) -> tuple[tuple[Break, ...], tuple[tuple[Break, Closing], ...]]:
-    """Return the open breaks and the notices, which are never closed; and the closed breaks, each
-    with its closing.
-    """
-    covered = {one: next((by for by in closings if covers(by, one)), None) for one in found}
-    still = tuple(one for one, by in covered.items() if by is None or one.notice)
-    return still, tuple(
-        (one, by) for one, by in covered.items() if by is not None and not one.notice
-    )
-
-
-def covers(closing: Closing, found: Break) -> bool:
-    """Return whether a break is of the closed kind and place, without a row that was not closed
-    then.
-
-    A closing that names its rows covers just these (`decided_rows`), not what is found besides
-    them.
-    """
-    if (found.name, place_of(found.place)) != (
-        closing.name,
-        place_of(closing.place),
-    ) or found.rows > closing.rows:
-        return False
-    if closing.covers and found.name not in PLACELESS:
-        return False
-    return closing.rows > SHOWN or _named(found.place) <= _named(closing.place)
-
-
-def _named(place: str) -> frozenset[str]:
-    return frozenset(place.partition(ROWS)[2].split(", ")) - {""}
-
-
-def decided_rows(closings: Sequence[Closing]) -> pl.DataFrame:
-    """Return the rows that closings cover (DECIDED), the later one's where two of a kind have a row
-    in common.
-    """
-    rows = [
-        (
-            one.name,
-            row,
-            one.decision,
-            f"{DECISIONS[one.decision].meaning} ({one.by}: {one.reason})",
-            at,
-        )
-        for at, one in enumerate(closings)
-        if one.covers
-        for row in one.covers
-    ]
-    return pl.DataFrame(rows, DECIDED, orient="row").unique(
-        ["kind", "row"], keep="last", maintain_order=True
-    )
-
-
-def chain_of(issuer: str, result: str) -> str:
-    """Return the prefix of a result file's chain of decisions; a hash, since the key may hold a
-    card number.
-    """
-    return f"{attributions(issuer)}{digest(result.encode())[:32]}/"
-
-
-def decisions(store: Store, issuer: str) -> dict[str, tuple[Attribution, ...]]:
-    """Return every chain of decisions of an issuer by its prefix, oldest record first."""
-    chains = [folder.key for folder in store.keys(attributions(issuer), shallow=True)]
-    return {chain: tuple(records(store, chain, Attribution)) for chain in chains}

@@ -1,5 +1,4 @@
-"""Ingest result files: open and read them, attribute every row to the run and row it answers, store
-the outcomes.
+"""Ingest result files: read them, attribute every row to the row it answers, store the outcomes.
 
 Killed half-way, or ingested again, a file has the same outcome. Whatever one file holds, the others
 go on.
@@ -7,38 +6,34 @@ go on.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from importlib.metadata import version
-from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, ValidationError
 
-from flows.errors import BugError, CardlinkError, OperatorError
+from flows.errors import BugError, CardlinkError
 from flows.redaction import redact
 from flows.results.attribution import attribute_claims, read_claims
-from flows.results.match import ByHand, SentIndex, named_in
+from flows.results.markers import Waiting, marker_key
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
+from flows.results.sent_rows import ByHand, SentIndex, named_in
 from flows.runs import store as stores
 from flows.runs.business_date import local_day
-from flows.runs.commits import recent_commits
 from flows.runs.context import IssuerContext
-from flows.runs.documents import has_manifest
 from flows.runs.events import record_event
-from flows.runs.identity import canonical, digest
-from flows.runs.keys import ingested, keys_of
+from flows.runs.identity import digest
+from flows.runs.keys import keys_of
 from flows.runs.openpgp import looks_like_message
-from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, StoredOutcomes, write_outcomes
+from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, write_outcomes
 from flows.runs.sealing import Opener, SealedUnreadableError
 from flows.runs.store import Entry, Store
-from flows.runs.threads import concurrently, prefetch
-from flows.runs.versions import read_facts
-from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import prefetch
+from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED, BreakKind
 from schemas.records import Attribution
 
 T = TypeVar("T")
@@ -59,18 +54,74 @@ class ResultObject(NamedTuple):
         """Its ingest marker."""
         return marker_key(self.entry, len(self.decided))
 
+    @property
+    def decided_runs(self) -> frozenset[str]:
+        """The runs that its rows were attributed to by the decisions, or before them."""
+        runs = set[str]()
+        for decision in self.decided:
+            runs.update(decision.runs, [decision.run])
+        return frozenset(runs - {""})
 
-Read = tuple[ResultObject, ResultRows]
-# the files of a batch with their tables, and what all rows claim
-Claimed = tuple[list[ResultRows], pl.DataFrame]
+    def forced(self, file: int, content: str) -> list[ByHand]:
+        """Return the last attribution of each row, if the file's bytes have this digest.
+
+        `file`: its number among the files that are attributed together.
+        """
+        last = {
+            decision.position: decision
+            for decision in self.decided
+            if decision.digest == content and decision.what != "again"
+        }
+        return [
+            ByHand(file, decision.position, decision.run, decision.row)
+            for decision in last.values()
+            if decision.what == "attributed"
+        ]
+
+
+class ReadFile(NamedTuple):
+    """A result file, and its rows as they were read."""
+
+    result: ResultObject
+    rows: ResultRows
+
+
+class Claims(NamedTuple):
+    """Result files with their tables, and what all their rows claim (`read_claims`)."""
+
+    files: list[ResultRows]
+    claims: pl.DataFrame
+
+
+class Batch(NamedTuple):
+    """Result files that are attributed together; `claims` is None where making them failed."""
+
+    files: Sequence[ReadFile]
+    claims: Claims | None = None
+
+    @property
+    def results(self) -> list[ResultObject]:
+        """The files without their rows."""
+        return [file.result for file in self.files]
+
+    def split(self, problem: str) -> list[Batch]:
+        """Return each file as a batch of its own, or without its rows where it is alone.
+
+        `problem` is why the batch could not be attributed; BugError where not even a file without
+        rows could be.
+        """
+        if len(self.files) > 1:
+            return [Batch([file]) for file in self.files]
+        [file] = self.files
+        if file.rows.rows.is_empty():
+            raise BugError(place="attribution", kind=problem.removeprefix(FAILED))
+        return [Batch([file._replace(rows=file.rows.without_rows(problem))])]
 
 
 class IngestedFile(NamedTuple):
-    """One ingested result file: its runs, its rows, and how many of them (`lost`) belong to no sent
-    row.
-    """
+    """One ingested result file: its runs, its rows, how many (`lost`) belong to no sent row."""
 
-    found: ResultObject
+    result: ResultObject
     problems: tuple[str, ...]
     rows: int
     runs: frozenset[str]
@@ -93,46 +144,67 @@ class IngestedFile(NamedTuple):
         return self.settled and not self.refused
 
     def trouble(self, purged: Set[str]) -> str:
-        """Return what was not attributed, why, and what to do; to `purged` runs, whose ledgers are
-        gone, nothing is.
+        """Return what was not attributed, why, and what to do.
+
+        Nothing is attributed to `purged` runs, whose ledgers are gone.
         """
-        named = purged & {run for run, _ in named_in(self.found.entry.key)}
         wrong, then = describe(self.problems)
         if self.lost:
-            kind = KINDS[FOREIGN_FILE if self.lost == self.rows else self.lost_as or UNKNOWN_CUID]
-            stranger = self.lost_as in ("", UNKNOWN_CUID, FOREIGN_FILE)
-            unknown = "no run of this issuer sent them" if stranger else kind.meaning.rstrip(".")
-            unknown = f"run {min(named)} is purged" if named else unknown
-            wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({wrong or unknown})"
-            then = kind.then if self.lost == self.rows else then or kind.then
-        return f"{redact(self.found.entry.key)}: {wrong}. {then}"
+            why = wrong or self._why_lost(purged)
+            wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
+            advice = self._lost_kind.then
+            then = advice if self.lost == self.rows else then or advice
+        return f"{redact(self.result.entry.key)}: {wrong}. {then}"
+
+    def _why_lost(self, purged: Set[str]) -> str:
+        named = purged & {run for run, _ in named_in(self.result.entry.key)}
+        if named:
+            return f"run {min(named)} is purged"
+        if self.lost_as in ("", UNKNOWN_CUID, FOREIGN_FILE):
+            return "no run of this issuer sent them"
+        return self._lost_kind.meaning.rstrip(".")
+
+    @property
+    def _lost_kind(self) -> BreakKind:
+        if self.lost == self.rows:
+            return KINDS[FOREIGN_FILE]
+        return KINDS[self.lost_as or UNKNOWN_CUID]
 
 
-def examine(context: IssuerContext, found: ResultObject) -> tuple[ResultRows, Attributed]:
+def examine(context: IssuerContext, result: ResultObject) -> tuple[ResultRows, Attributed]:
     """Read and attribute one result file as an ingest would; nothing is stored."""
     with context.opener() as opener:
-        content = _content(context.adapters.store, opener, found.entry)
-    files, claims = _claimed([(found, _opened(context, found, content))])
-    books = SentIndex(context.adapters.store, context.issuer.issuer)
-    return files[0], _attribute(context, books, [found], files, claims)[0]
+        content = _content(context.adapters.store, opener, result.entry)
+    file = ReadFile(result, _opened(context, result, content))
+    claims = _claims_of([file])
+    [attributed] = _attribute(context, _sent_index(context), Batch([file], claims))
+    return claims.files[0], attributed
 
 
 def take_in(
     context: IssuerContext, fresh: Sequence[ResultObject], waiting: Mapping[str, Waiting]
 ) -> Iterator[IngestedFile]:
-    """Attribute result files, a batch at a time, and store their outcomes, except those known from
-    `waiting`.
+    """Attribute result files, a batch at a time, and store their outcomes.
+
+    Those known from `waiting` are not stored again.
     """
-    books = SentIndex(context.adapters.store, context.issuer.issuer)
+    index = _sent_index(context)
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
         closing(prefetch(_read_all(context, opener, readers, fresh))) as batches,
-        closing(prefetch(_attribute_all(context, books, batches))) as attributed,
+        closing(prefetch(_attribute_all(context, index, batches))) as attributed,
     ):
-        yield from chain.from_iterable(
-            _keep(context, found, files, waiting) for found, files in attributed
-        )
+        for results, outcomes in attributed:
+            yield from _keep(context, results, outcomes, waiting)
+
+
+def _sent_index(context: IssuerContext) -> SentIndex:
+    return SentIndex(StoredRuns(context.adapters.store, context.issuer.issuer))
+
+
+# Reading
+# --------------------------------------------------------------------------------------------------
 
 
 def _read_all(
@@ -140,101 +212,56 @@ def _read_all(
     opener: Opener | None,
     readers: ThreadPoolExecutor,
     fresh: Sequence[ResultObject],
-) -> Iterator[tuple[list[Read], Claimed | None]]:
-    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes.
-
-    With each batch come its tables and claims, or None where making them failed.
-    """
-    for some in parted(fresh, lambda one: one.entry.size):
+) -> Iterator[Batch]:
+    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes."""
+    for group in parted(fresh, lambda result: result.entry.size):
         contents = readers.map(
-            lambda one: _content(context.adapters.store, opener, one.entry), some
+            lambda result: _content(context.adapters.store, opener, result.entry), group
         )
-        read_ones = (
-            (one, _opened(context, one, content))
-            for one, content in zip(some, contents, strict=True)
+        files = (
+            ReadFile(result, _opened(context, result, content))
+            for result, content in zip(group, contents, strict=True)
         )
-        for batch in parted(read_ones, lambda one: int(one[1].rows.estimated_size())):
-            claimed = None
+        for batch in parted(files, lambda file: int(file.rows.rows.estimated_size())):
+            claims = None
             with suppress(*UNFORESEEN):  # raised again, and judged, where the batch is attributed
-                claimed = _claimed(batch)
-            yield batch, claimed
+                claims = _claims_of(batch)
+            yield Batch(batch, claims)
 
 
-def _claimed(batch: Sequence[Read]) -> Claimed:
-    """Make the tables of a batch, and read what its rows claim."""
-    files = tabulate([file for _, file in batch])
-    return files, read_claims(files)
+def _claims_of(files: Sequence[ReadFile]) -> Claims:
+    """Make the tables of some files, and read what their rows claim."""
+    tables = tabulate([file.rows for file in files])
+    return Claims(tables, read_claims(tables))
 
 
 def parted(items: Iterable[T], size: Callable[[T], int], most: int = ROOM) -> Iterator[list[T]]:
     """Yield items in groups of at most CHUNKS that are hardly larger than `most`."""
-    group, room = list[T](), most
+    group = list[T]()
+    room = most
     for item in items:
         group.append(item)
         room -= size(item)
         if room <= 0 or len(group) == CHUNKS:
             yield group
-            group, room = [], most
+            group = []
+            room = most
     if group:
         yield group
 
 
-def _opened(context: IssuerContext, found: ResultObject, content: tuple[bytes, str]) -> ResultRows:
+def _opened(context: IssuerContext, result: ResultObject, content: tuple[bytes, str]) -> ResultRows:
     """Read a result file; why it could not be opened is its only problem."""
-    name = redact(found.entry.key.rpartition("/")[2])  # a file name may hold a card number
-    file = read_cells(content[0], name, local_day(found.entry.modified, context.issuer.time_zone))
-    return file.without_rows(content[1]) if content[1] else file
-
-
-def _attribute_all(
-    context: IssuerContext,
-    books: SentIndex,
-    batches: Iterable[tuple[Sequence[Read], Claimed | None]],
-) -> Iterator[tuple[Sequence[ResultObject], Sequence[Attributed]]]:
-    """Attribute batches; where that fails unforeseen, file by file, and a file that fails alone is
-    one without rows.
-    """
-    for batch, claimed in batches:
-        found = [one for one, _ in batch]
-        try:
-            attributed = _attribute(context, books, found, *(claimed or _claimed(batch)))
-        except UNFORESEEN as error:
-            problem = failed(error)
-        else:
-            yield found, attributed
-            continue
-        apart = [[one] for one in batch]
-        if len(batch) == 1:
-            apart = [[(one, file.without_rows(problem))] for one, file in batch if file.rows.height]
-        if not apart:
-            raise BugError(place="attribution", kind=problem.removeprefix(FAILED))
-        yield from _attribute_all(context, books, [(one, None) for one in apart])
-
-
-def _attribute(
-    context: IssuerContext,
-    books: SentIndex,
-    found: Sequence[ResultObject],
-    files: Sequence[ResultRows],
-    claims: pl.DataFrame,
-) -> list[Attributed]:
-    """Attribute result files among the sent rows that they may answer."""
-    numbered = enumerate(zip(found, files, strict=True))
-    forced = list[ByHand]()
-    # the last attribution of each row of a file with these bytes
-    for at, (object_, file) in numbered:
-        mine = (one for one in object_.decided if one.digest == file.digest and one.what != "again")
-        last = {one.position: one for one in mine}.values()
-        forced += [
-            ByHand(at, one.position, one.run, one.row) for one in last if one.what == "attributed"
-        ]
-    sent = books.candidates([one.name for one in files], claims, forced)
-    return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
+    name = redact(result.entry.key.rpartition("/")[2])  # a file name may hold a card number
+    data, problem = content
+    file = read_cells(data, name, local_day(result.entry.modified, context.issuer.time_zone))
+    return file.without_rows(problem) if problem else file
 
 
 def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, str]:
-    """Return a result's bytes, decrypted where sealed, and a code where that failed: other files go
-    on.
+    """Return a result's bytes, decrypted where sealed, and a problem code where that failed.
+
+    Nothing of it is raised: other files go on.
     """
     if entry.size > LIMIT:
         return b"", TOO_LARGE  # never in memory
@@ -242,85 +269,154 @@ def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, 
         # the version that was listed, and judged since
         with store.open(entry.key, entry) as stored:
             content = stored.read()
-    except (
-        stores.ObjectMissingError,
-        stores.KeyRefusedError,
-    ):  # removed since it was listed, or no valid key
-        return b"", MISSING
+    except (stores.ObjectMissingError, stores.KeyRefusedError):
+        return b"", MISSING  # removed since it was listed, or no valid key
     except stores.ABOUT_ONE_OBJECT as error:
         return b"", f"{STORE}{type(error).__name__}"
     if opener is None or not looks_like_message(content):
         return content, ""
+    return _decrypted(opener, content)
+
+
+def _decrypted(opener: Opener, message: bytes) -> tuple[bytes, str]:
+    """Return what a message holds, or the message and why it could not be opened."""
     try:
-        return opener.open(content, LIMIT), ""
+        return opener.open(message, LIMIT), ""
     except SealedUnreadableError as error:
-        return content, f"{SEALED}{error.fields['reason']}"
+        return message, f"{SEALED}{error.fields['reason']}"
     except CardlinkError as error:
-        return content, f"{SEALED}{type(error).__name__}"
+        return message, f"{SEALED}{type(error).__name__}"
     except UNFORESEEN as error:
-        return content, failed(error)
+        return message, failed(error)
+
+
+# Attributing
+# --------------------------------------------------------------------------------------------------
+
+
+def _attribute_all(
+    context: IssuerContext, index: SentIndex, batches: Iterable[Batch]
+) -> Iterator[tuple[list[ResultObject], list[Attributed]]]:
+    """Attribute batches; where that fails unforeseen, file by file.
+
+    A file that fails alone is one without rows.
+    """
+    for batch in batches:
+        try:
+            attributed = _attribute(context, index, batch)
+        except UNFORESEEN as error:
+            problem = failed(error)
+        else:
+            yield batch.results, attributed
+            continue
+        yield from _attribute_all(context, index, batch.split(problem))
+
+
+def _attribute(context: IssuerContext, index: SentIndex, batch: Batch) -> list[Attributed]:
+    """Attribute result files among the sent rows that they may answer."""
+    files, claims = batch.claims or _claims_of(batch.files)
+    forced = list[ByHand]()
+    for number, (result, file) in enumerate(zip(batch.results, files, strict=True)):
+        forced += result.forced(number, file.digest)
+    sent = index.candidates([file.name for file in files], claims, forced)
+    return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
+
+
+# Storing
+# --------------------------------------------------------------------------------------------------
 
 
 def _keep(
     context: IssuerContext,
-    batch: Sequence[ResultObject],
+    results: Sequence[ResultObject],
     outcomes: Sequence[Attributed],
     waiting: Mapping[str, Waiting],
 ) -> Iterator[IngestedFile]:
-    """Store the outcomes of the files with each of their runs; rows of no run go with a file's
-    first run.
-    """
-    answers: dict[str, list[RunOutcomes]] = {}
+    """Store the outcomes of the files with each of their runs, except those known already."""
     files = [
-        _ingested(found, one, waiting.get(found.mark))
-        for found, one in zip(batch, outcomes, strict=True)
+        _ingested(result, attributed, waiting.get(result.mark))
+        for result, attributed in zip(results, outcomes, strict=True)
     ]
-    new = [(file, one) for file, one in zip(files, outcomes, strict=True) if not file.known]
-    for file, one in new:
-        for run, rows in _by_run(one.outcomes, sorted(file.runs)).items():
-            answers.setdefault(run, []).append(RunOutcomes(file.found.entry, one, rows))
-    kept = {
-        run: _keep_run(
-            context, run, found, "answered", rows=sum(answer.rows.height for answer in found)
-        )
-        for run, found in sorted(answers.items())
-    }
+    fresh = [
+        (file, attributed)
+        for file, attributed in zip(files, outcomes, strict=True)
+        if not file.known
+    ]
+    kept = _keep_answers(context, fresh)
     yield from (file for file in files if file.known)
-    # an operator gave its rows to other runs
-    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
-    for file, one in new:
-        store, entry = context.adapters.store, file.found.entry
-        stale = [
-            run
-            for run in sorted(file.left)
-            if StoredOutcomes(store, keys_of(run)).has_results_for(entry.key)
-        ]
-        gone = [
-            _keep_run(context, run, [RunOutcomes(entry, one, nothing)], "answer taken back")
-            for run in stale
-        ]
+    for file, attributed in fresh:
+        gone = _take_back(context, file, attributed)
         yield file._replace(kept=(*(kept[run] for run in file.runs), *gone))
 
 
-def _ingested(found: ResultObject, one: Attributed, before: Waiting | None) -> IngestedFile:
+def _keep_answers(
+    context: IssuerContext, files: Iterable[tuple[IngestedFile, Attributed]]
+) -> dict[str, str]:
+    """Store the outcomes with each run that they answer; return the keys by run.
+
+    Rows of no run go with a file's first run.
+    """
+    answers = dict[str, list[RunOutcomes]]()
+    for file, attributed in files:
+        for run, rows in _by_run(attributed.outcomes, sorted(file.runs)).items():
+            answers.setdefault(run, []).append(RunOutcomes(file.result.entry, attributed, rows))
+    kept = dict[str, str]()
+    for run, run_answers in sorted(answers.items()):
+        height = sum(answer.rows.height for answer in run_answers)
+        kept[run] = _keep_run(context, run, run_answers, "answered", rows=height)
+    return kept
+
+
+def _take_back(context: IssuerContext, file: IngestedFile, attributed: Attributed) -> list[str]:
+    """Store that a file answers some runs no longer; return the keys.
+
+    An operator gave its rows to other runs.
+    """
+    entry = file.result.entry
+    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
+    stale = [
+        run
+        for run in sorted(file.left)
+        if StoredRun.by_id(context.adapters.store, run).outcomes.has_results_for(entry.key)
+    ]
+    answers = [RunOutcomes(entry, attributed, nothing)]
+    return [_keep_run(context, run, answers, "answer taken back") for run in stale]
+
+
+def _ingested(result: ResultObject, attributed: Attributed, before: Waiting | None) -> IngestedFile:
     """Return what came of a result file, and whether that is known from `before`."""
     # looked at as lists: with a thousand files, an expression for each takes longer
-    rows = one.outcomes
+    rows = attributed.outcomes
     runs = frozenset(rows["run"].to_list()) - {None}
-    had = frozenset(run for one in found.decided for run in (*one.runs, one.run) if run)
-    left = had.union(before.runs if before else ()) - runs  # also where one was killed
-    refused = URL_NOT_ALLOWED in rows["trouble"].to_list()
-    lost, lost_as = rows["row"].null_count(), ""
-    if lost:
-        lost_as = min(rows.filter(pl.col("row").is_null())["trouble"].drop_nulls(), default="")
-    file = IngestedFile(found, one.problems, rows.height, runs, lost, refused, lost_as, left=left)
+    before_runs = before.runs if before else ()  # also where one was killed
+    file = IngestedFile(
+        result,
+        attributed.problems,
+        rows=rows.height,
+        runs=runs,
+        lost=rows["row"].null_count(),
+        refused=URL_NOT_ALLOWED in rows["trouble"].to_list(),
+        lost_as=_lost_as(rows),
+        left=result.decided_runs.union(before_runs) - runs,
+    )
     if file.done:
         return file
-    facts = rows.select(
-        "position", "run", "chunk", "row", "state", "trouble", "content", "nth"
-    ).write_csv()
-    outcome = digest("\n".join([*one.problems, facts]).encode())[:32]
+    outcome = _outcome_digest(attributed)
     return file._replace(outcome=outcome, known=before is not None and before.outcome == outcome)
+
+
+def _lost_as(rows: pl.DataFrame) -> str:
+    """Return the break of the rows that belong to no sent row; of several the first."""
+    if not rows["row"].null_count():
+        return ""
+    return min(rows.filter(pl.col("row").is_null())["trouble"].drop_nulls(), default="")
+
+
+def _outcome_digest(attributed: Attributed) -> str:
+    """Return a digest of what came of a file's rows."""
+    columns = ["position", "run", "chunk", "row", "state", "trouble", "content", "nth"]
+    facts = attributed.outcomes.select(columns).write_csv()
+    return digest("\n".join([*attributed.problems, facts]).encode())[:32]
 
 
 def _by_run(outcomes: pl.DataFrame, runs: Sequence[str]) -> dict[str, pl.DataFrame]:
@@ -330,112 +426,14 @@ def _by_run(outcomes: pl.DataFrame, runs: Sequence[str]) -> dict[str, pl.DataFra
 
 
 def _keep_run(
-    context: IssuerContext, run: str, answers: Sequence[RunOutcomes], what: str, **facts: int
+    context: IssuerContext, run: str, answers: Sequence[RunOutcomes], event: str, **facts: int
 ) -> str:
     """Store the outcomes of files with a run, and record it; return the key."""
-    adapters, keys = context.adapters, keys_of(run)
+    adapters = context.adapters
+    keys = keys_of(run)
     key = write_outcomes(adapters.store, keys, adapters.now(), answers)
-    names, digests = (
-        [answer.one.name for answer in answers],
-        [answer.one.digest for answer in answers],
-    )
-    record_event(adapters, keys, what, results=names, digests=digests, **facts)
+    files = [attributed for _, attributed, _ in answers]
+    names = [file.name for file in files]
+    digests = [file.digest for file in files]
+    record_event(adapters, keys, event, results=names, digests=digests, **facts)
     return key
-
-
-# What is known of ingested result files: the markers of those that are done, and those that wait. A
-# file with rows that could not be placed waits: it is read again once something it depends on has
-# changed, and reported again only if that changed its outcome.
-
-# of an object with the markers of many files; version 0.1 wrote one object per marker
-BATCH_PREFIX = "files-"
-WAITING = "waiting"  # the object with the files that wait
-
-
-class MarkSpoiledError(OperatorError):
-    """An object among the ingest markers is not one."""
-
-    message = "{key} is not an ingest marker. Nothing was ingested."
-    next_step = (
-        "Move it away, then run the same command again: the files it named are ingested once more."
-    )
-
-
-def marker_key(entry: Entry, decisions: int) -> str:
-    """Return the ingest marker of a result file with so many decisions of operators about it."""
-    identity = f"{entry.key}|{entry.size}|{entry.version}" + (f"|{decisions}" if decisions else "")
-    return hashlib.sha256(identity.encode()).hexdigest()[:32]
-
-
-def read_markers(store: Store, issuer: str) -> frozenset[str]:
-    """Return the ingest markers of all result files that are done; MarkSpoiledError where they
-    cannot be read.
-    """
-    prefix = ingested(issuer)
-    names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
-    batches = {name for name in names if name.startswith(BATCH_PREFIX)}
-    together = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
-    return frozenset(names).difference(batches, {WAITING}).union(*together)
-
-
-def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None:
-    """Store the ingest markers of result files, with the key of each file."""
-    if files:
-        name = hashlib.sha256("".join(sorted(files)).encode()).hexdigest()[:32]
-        reported = {marker: redact(entry.key) for marker, entry in files.items()}
-        store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(reported))
-
-
-def _read(store: Store, key: str) -> dict[str, Any]:
-    with suppress(stores.ConflictError):
-        return read_facts(store, key) or {}
-    raise MarkSpoiledError(key=key)
-
-
-class Waiting(BaseModel):
-    """A result file that waits: for what (`basis`), with which outcome, in which runs, and what was
-    reported of it.
-    """
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    file: str
-    basis: str  # empty: it is read each time
-    outcome: str
-    runs: tuple[str, ...]
-    told: str  # empty where the report of its run says all
-
-
-def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
-    """Return the result files that wait, by ingest marker; MarkSpoiledError where they cannot be
-    read.
-    """
-    key = f"{ingested(issuer)}{WAITING}.json"
-    found = _read(store, key)
-    with suppress(ValidationError):  # its text quotes the content
-        return {marker: Waiting.model_validate(one) for marker, one in found.items()}
-    raise MarkSpoiledError(key=key)
-
-
-def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:
-    """Store the result files that wait; what another process wrote meanwhile is only reported
-    again.
-    """
-    table = canonical(
-        {marker: one.model_dump(mode="json") for marker, one in sorted(files.items())}
-    )
-    store.replace(f"{ingested(issuer)}{WAITING}.json", [table])
-
-
-def basis_of(context: IssuerContext) -> tuple[str, str]:
-    """Return digests of what outcomes depend on: where rows belong and which links are allowed; the
-    latter alone.
-    """
-    store, issuer = context.adapters.store, context.issuer
-    commits = [
-        (run.run, has_manifest(store, keys_of(run.run)))
-        for run in recent_commits(store, issuer.issuer)
-    ]
-    hosts = list(issuer.portal.allowed_hosts)
-    known = [commits, context.opener_key(), issuer.time_zone, version("cardlink")]
-    return digest(canonical({"known": known, "hosts": hosts})), digest(canonical({"hosts": hosts}))

@@ -53,13 +53,13 @@ def _clean(cell: str) -> bool:
 
 
 def showing_cards(rows: pl.DataFrame) -> pl.Series:
-    """Return the `at` of the rows whose `url` shows a card number or a CVV hash.
+    """Return the `result_row` of the rows whose `url` shows a card number or a CVV hash.
 
-    `rows`: at, url, last_4_sent (the digits of whom the URL is for).
+    `rows`: result_row, url, last_4_sent (the digits of whom the URL is for).
     """
     url = pl.col("url")
     suspect = rows.filter(url.str.contains(_SUSPECT))  # nearly none
-    coded = rows.filter(url.str.contains(_CODED)).select("at", "url", "last_4_sent")
+    coded = rows.filter(url.str.contains(_CODED)).select("result_row", "url", "last_4_sent")
     if coded.height:  # looking for them all takes 30 ms, and each by itself too long for 200,000
         spellings = pl.concat_str(
             url.str.replace_many({"-": "+", "_": "/"}), url.str.to_lowercase()
@@ -68,4 +68,4 @@ def showing_cards(rows: pl.DataFrame) -> pl.Series:
         coded = coded.filter(spellings.str.contains_any(beginnings))
     candidates = pl.concat([suspect.select(coded.columns), coded])
     showing = [row for row, link, last_4 in candidates.iter_rows() if shows_card(link, last_4)]
-    return pl.Series("at", showing, rows["at"].dtype)
+    return pl.Series("result_row", showing, rows["result_row"].dtype)

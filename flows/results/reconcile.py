@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.results.attribution import SHOWN, covers, decided_rows, digest_of, sort_breaks
-from flows.results.match import SentRows, named_in, number_sent_rows
+from flows.results.attribution import digest_of
+from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
 from flows.results.opening import DAMAGE
+from flows.results.sent_rows import SentRows, named_in, number_sent_rows
 from flows.runs.closings import place_of
 from flows.runs.frames import shaped
 from flows.runs.outcomes import DECISION, OUTCOME, Attributed

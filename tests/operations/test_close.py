@@ -17,7 +17,7 @@ from flows.operations.break_decisions import close_break, reopen_break
 from flows.operations.history import history
 from flows.reports.rebuild import find_breaks, ingest, rebuild
 from flows.reports.summary import OUT_OF_BALANCE, WAITING
-from flows.results.attribution import sort_breaks
+from flows.results.decisions import sort_breaks
 from flows.runs.adapters import NoReasonError
 from flows.runs.closings import closed_breaks
 from flows.runs.context import overlaid

@@ -13,8 +13,8 @@ from datetime import date
 import polars as pl
 
 from flows.results.attribution import attribute_claims, read_claims
-from flows.results.match import number_sent_rows
 from flows.results.read import ResultRows, read_cells, tabulate
+from flows.results.sent_rows import number_sent_rows
 from flows.runs.outcomes import Attributed
 
 HOSTS = ("links.example",)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.results.intake import MarkSpoiledError, marker_key, read_markers, write_markers
+from flows.results.markers import MarkSpoiledError, marker_key, read_markers, write_markers
 from flows.runs.keys import ingested, results
 from flows.runs.store import Entry
 from tests.builders import quick

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.results.attribution import read_claims
-from flows.results.match import named_in, number_sent_rows, searched_elsewhere
 from flows.results.read import ResultRows
+from flows.results.sent_rows import named_in, number_sent_rows, searched_elsewhere
 from tests.results.outcomes import (
     HOSTS,
     RUN,

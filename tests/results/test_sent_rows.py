@@ -1,7 +1,7 @@
 """What result files speak of is found before attribution."""
 
 from flows.results.attribution import read_claims
-from flows.results.match import candidate_ids
+from flows.results.sent_rows import candidate_ids
 from tests.results.outcomes import error, link, refusal, result
 
 

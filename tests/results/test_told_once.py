@@ -10,7 +10,7 @@ import pytest
 
 from flows.operations.break_decisions import close_break
 from flows.operations.history import history
-from flows.results.intake import MarkSpoiledError
+from flows.results.markers import MarkSpoiledError
 from flows.runs.keys import ingested
 from tests.night import BANK, Bench, issuer, local_bench
 

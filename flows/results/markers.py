@@ -1,0 +1,133 @@
+"""What is known of ingested result files: the markers of those that are done, and those that wait.
+
+A file with rows that could not be placed waits: it is read again once something it depends on has
+changed, and reported again only if that changed its outcome.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from flows.errors import OperatorError
+from flows.redaction import redact
+from flows.runs.commits import recent_commits
+from flows.runs.context import IssuerContext
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import ingested
+from flows.runs.store import ConflictError, Entry, Store
+from flows.runs.stored_run import StoredRun
+from flows.runs.threads import concurrently
+from flows.runs.versions import read_facts
+
+# of an object with the markers of many files; version 0.1 wrote one object per marker
+BATCH_PREFIX = "files-"
+WAITING = "waiting"  # the object with the files that wait
+
+
+class MarkSpoiledError(OperatorError):
+    """An object among the ingest markers is not one."""
+
+    message = "{key} is not an ingest marker. Nothing was ingested."
+    next_step = (
+        "Move it away, then run the same command again: the files it named are ingested once more."
+    )
+
+
+def marker_key(entry: Entry, decisions: int) -> str:
+    """Return the ingest marker of a result file with so many decisions of operators about it."""
+    identity = f"{entry.key}|{entry.size}|{entry.version}"
+    if decisions:
+        identity += f"|{decisions}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def read_markers(store: Store, issuer: str) -> frozenset[str]:
+    """Return the ingest markers of all result files that are done.
+
+    Raises MarkSpoiledError where they cannot be read.
+    """
+    prefix = ingested(issuer)
+    names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
+    batches = {name for name in names if name.startswith(BATCH_PREFIX)}
+    in_batches = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
+    return frozenset(names).difference(batches, {WAITING}).union(*in_batches)
+
+
+def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None:
+    """Store the ingest markers of result files, with the key of each file."""
+    if files:
+        name = hashlib.sha256("".join(sorted(files)).encode()).hexdigest()[:32]
+        keys = {marker: redact(entry.key) for marker, entry in files.items()}
+        store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(keys))
+
+
+def _read(store: Store, key: str) -> dict[str, Any]:
+    with suppress(ConflictError):
+        return read_facts(store, key) or {}
+    raise MarkSpoiledError(key=key)
+
+
+class Waiting(BaseModel):
+    """A result file that waits: for what, with which outcome, in which runs, what was reported."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    file: str
+    basis: str  # what its outcome depends on; empty: it is read each time
+    outcome: str
+    runs: tuple[str, ...]
+    told: str  # empty where the report of its run says all
+
+
+def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
+    """Return the result files that wait, by ingest marker.
+
+    Raises MarkSpoiledError where they cannot be read.
+    """
+    key = _waiting_key(issuer)
+    facts = _read(store, key)
+    with suppress(ValidationError):  # its text quotes the content
+        return {marker: Waiting.model_validate(fact) for marker, fact in facts.items()}
+    raise MarkSpoiledError(key=key)
+
+
+def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:
+    """Store the result files that wait.
+
+    What another process wrote meanwhile is only reported again.
+    """
+    facts = {marker: file.model_dump(mode="json") for marker, file in sorted(files.items())}
+    store.replace(_waiting_key(issuer), [canonical(facts)])
+
+
+def _waiting_key(issuer: str) -> str:
+    return f"{ingested(issuer)}{WAITING}.json"
+
+
+class Basis(NamedTuple):
+    """Digests of what outcomes depend on: where rows belong and which links are allowed (`all`).
+
+    `hosts` is of the latter alone: nothing else can change a file whose rows were all attributed.
+    """
+
+    all: str
+    hosts: str
+
+
+def basis_of(context: IssuerContext) -> Basis:
+    """Return what the outcomes of result files depend on now."""
+    store = context.adapters.store
+    issuer = context.issuer
+    commits = [
+        (manifest.run, StoredRun.by_id(store, manifest.run).is_ended)
+        for manifest in recent_commits(store, issuer.issuer)
+    ]
+    hosts = list(issuer.portal.allowed_hosts)
+    known = [commits, context.opener_key(), issuer.time_zone, version("cardlink")]
+    return Basis(
+        digest(canonical({"known": known, "hosts": hosts})), digest(canonical({"hosts": hosts}))
+    )
