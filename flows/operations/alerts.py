@@ -178,8 +178,7 @@ def _late_extract_causes(
     hour = datetime.combine(day, context.issuer.schedule.extract_by or time(), ZoneInfo(time_zone))
     due_now = [extract for extract in extracts if _is_due(extract, day, since)]
     has_complete = any(not extract.waits for extract in due_now)
-    incomplete = [extract for extract in extracts if _is_incomplete(context, extract)]
-    late = [extract for extract in incomplete if not has_complete or _came_by(extract, hour)]
+    late = _incomplete_extracts(context, extracts, hour if has_complete else None)
     for extract in late:
         name = _name(extract)
         yield Cause("extract-waiting", name, f"{name} is not taken yet: {extract.waits}")
@@ -195,16 +194,24 @@ def _is_due(extract: ExtractState, day: date, since: datetime) -> bool:
     return extract.entry.modified > since or (named_day is not None and named_day >= day)
 
 
-def _is_incomplete(context: IssuerContext, extract: ExtractState) -> bool:
-    """Return whether a stored extract lacks a file beside it, or its malware verdict."""
-    has_conditions = companions(context.issuer.source) or context.issuer.store.verdict_tag
-    if not has_conditions or extract.entry is None:
-        return False
-    return extract.state in WAITING and extract.waits != ""
+def _incomplete_extracts(
+    context: IssuerContext, extracts: Iterable[ExtractState], came_by: datetime | None
+) -> list[ExtractState]:
+    """Return the stored extracts that lack a file beside them, or their malware verdict.
+
+    `came_by`: only those that were dropped by then.
+    """
+    if not companions(context.issuer.source) and not context.issuer.store.verdict_tag:
+        return []
+    return [
+        extract
+        for extract in extracts
+        if extract.state in WAITING and extract.waits and _came_by(extract, came_by)
+    ]
 
 
-def _came_by(extract: ExtractState, hour: datetime) -> bool:
-    return extract.entry is not None and extract.entry.modified <= hour
+def _came_by(extract: ExtractState, moment: datetime | None) -> bool:
+    return extract.entry is not None and (moment is None or extract.entry.modified <= moment)
 
 
 def _key_causes(context: IssuerContext) -> Iterator[Cause]:

@@ -2,9 +2,8 @@
 
 import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import CardlinkError
@@ -20,7 +19,7 @@ from flows.runs.threads import concurrently
 from flows.runs.versions import parsed
 from flows.submissions.seal_records import GROUP, SealRecords
 from schemas.manifest import ManifestChunk
-from schemas.records import PARTS, AuditEntry, Part
+from schemas.records import AuditEntry
 
 CHANGED = "changed"
 REMOVED = "removed"
@@ -80,6 +79,52 @@ class _Mention(NamedTuple):
     entry: AuditEntry
 
 
+class _Trail:
+    """The entries of an issuer's trail, and what the intact ones say about each record."""
+
+    def __init__(self, entries: Sequence[TrailEntry]) -> None:
+        self.entries = entries
+        self.heads = [entry.head for entry in entries]
+        self.accepted: set[str] = set()  # records about which a finding was accepted
+        self._mentions: dict[str, list[_Mention]] = {}
+        self._written_before: set[str] = set()
+        for entry in entries:
+            if entry.document is not None:
+                self._read(entry.number, entry.document)
+
+    def _read(self, number: int, entry: AuditEntry) -> None:
+        for key in entry.objects:
+            self._mentions.setdefault(key, []).append(_Mention(number, entry))
+        self._written_before.update(entry.older)
+        if entry.reason:
+            self.accepted.update(entry.objects)
+
+    @property
+    def older(self) -> set[str]:
+        """The records that were written before the first entry, and that no entry names."""
+        return self._written_before - self._mentions.keys()
+
+    @property
+    def named(self) -> set[str]:
+        """Every record that an entry names, or that the first entry knew as older."""
+        return self._written_before | self._mentions.keys()
+
+    def finding(self, key: str, sha256: str) -> Finding | None:
+        """Return what is wrong with a record of that digest; "": it is gone."""
+        mentions = self._mentions.get(key)
+        if mentions is None:
+            # without any entry nothing was named yet
+            needs_no_entry = not self.entries or key in self._written_before
+            if sha256 and needs_no_entry:
+                return None
+            return Finding(key, _difference(sha256, is_known=False))
+        if sha256 in [mention.entry.objects[key] for mention in mentions]:
+            return None
+        number, entry = mentions[0]
+        difference = _difference(sha256, is_known=True)
+        return Finding(key, difference, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}")
+
+
 def verify(store: Store, issuer: str, head: str = "") -> Proof:
     """Compare everything an issuer's trail names with what is stored.
 
@@ -87,29 +132,24 @@ def verify(store: Store, issuer: str, head: str = "") -> Proof:
     """
     # before the trail: a record is named first
     stored = digests(store, list(record_keys(store, issuer)))
-    entries = trail_entries(store, issuer)
-    documents = [entry.document for entry in entries if entry.document is not None]
-    mentions = _mentions(entries)
-    older = {key for document in documents for key in document.older} - mentions.keys()
-    stored |= digests(store, [key for key in mentions.keys() | older if key not in stored])
-    findings = list(_entry_findings(store, issuer, entries))
-    for key, sha256 in stored.items():
-        is_older = key in older or not entries  # without any entry nothing was named yet
-        finding = _judge(key, sha256, mentions.get(key, ()), is_older)
-        if finding is not None:
-            findings.append(finding)
+    audit_trail = _Trail(trail_entries(store, issuer))
+    stored |= digests(store, [key for key in audit_trail.named if key not in stored])
+    findings = [
+        *_entry_findings(store, issuer, audit_trail.entries),
+        *filter(None, map(audit_trail.finding, stored.keys(), stored.values())),
+    ]
     findings += _content_findings(store, issuer, {finding.key for finding in findings})
-    heads = [entry.head for entry in entries]
-    if head and head not in heads:
+    length = len(audit_trail.entries)
+    if head and head not in audit_trail.heads:
         missing = f"lacks the entry {head} of an earlier proof"
-        findings.append(Finding(trail(issuer), missing, len(heads)))
+        findings.append(Finding(trail(issuer), missing, length))
     return Proof(
-        entries=len(entries),
+        entries=length,
         objects=sum(1 for sha256 in stored.values() if sha256),
-        older=len(older),
-        head=heads[-1] if heads else "",
-        findings=tuple(_in_trail_order(findings, len(entries))),
-        accepted=tuple(sorted(_accepted(documents) - {finding.key for finding in findings})),
+        older=len(audit_trail.older),
+        head=audit_trail.heads[-1] if length else "",
+        findings=tuple(_in_trail_order(findings, length)),
+        accepted=tuple(sorted(audit_trail.accepted - {finding.key for finding in findings})),
     )
 
 
@@ -121,8 +161,8 @@ def accept(context: IssuerContext, key: str, reason: str) -> Finding:
     findings = verify(adapters.store, issuer).findings
     finding = next((finding for finding in findings if finding.key == key), None)
     if finding is None or not RECORDS.fullmatch(key):
-        what, command = f"finding {key} that can be accepted", f"cardlink audit verify {issuer}"
-        raise NotFoundError(place=issuer, what=what, command=command)
+        missing = f"finding {key} that can be accepted"
+        raise NotFoundError(place=issuer, what=missing, command=f"cardlink audit verify {issuer}")
     audit_trail = AuditTrail(adapters.store, adapters.actor, adapters.now)
     audit_trail.add(issuer, digests(adapters.store, [key]), signed_reason)
     return finding
@@ -162,25 +202,6 @@ def _intact(content: bytes, key: str) -> AuditEntry | None:
     return None
 
 
-def _mentions(entries: Sequence[TrailEntry]) -> dict[str, list[_Mention]]:
-    """Return the intact entries that name each record, by its key."""
-    mentions: dict[str, list[_Mention]] = {}
-    for entry in entries:
-        if entry.document is not None:
-            for key in entry.document.objects:
-                mentions.setdefault(key, []).append(_Mention(entry.number, entry.document))
-    return mentions
-
-
-def _accepted(documents: Sequence[AuditEntry]) -> set[str]:
-    """Return the records about which a finding was accepted, with its reason."""
-    accepted: set[str] = set()
-    for document in documents:
-        if document.reason:
-            accepted.update(document.objects)
-    return accepted
-
-
 def _in_trail_order(findings: Sequence[Finding], length: int) -> list[Finding]:
     """Return findings by the entry that first names them, last those that none names."""
     return sorted(findings, key=lambda finding: (finding.entry or length + 1, finding.key))
@@ -206,17 +227,6 @@ def _entry_findings(store: Store, issuer: str, entries: Sequence[TrailEntry]) ->
             yield Finding(stored.key, INSERTED)
 
 
-def _judge(key: str, sha256: str, mentions: Sequence[_Mention], is_older: bool) -> Finding | None:
-    """Return what is wrong with a record, by the entries that name it; `sha256` "": it is gone."""
-    if sha256 in [mention.entry.objects[key] for mention in mentions] or (sha256 and is_older):
-        return None
-    what = _difference(sha256, is_known=bool(mentions))
-    if not mentions:
-        return Finding(key, what)
-    number, entry = mentions[0]
-    return Finding(key, what, number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}")
-
-
 def _difference(sha256: str, *, is_known: bool) -> str:
     if not sha256:
         return REMOVED
@@ -239,18 +249,20 @@ def _object_findings(run: StoredRun) -> Iterator[Finding]:
     """Yield the chunks and ledger parts of a committed run that are not those of its manifest."""
     keys = run.keys
     manifest = run.committed()
-    purged: set[Part] = {part for part in PARTS if run.purged(part) is not None}
-    chunks = {stored.key: stored.chunk.sha256 for stored in run.sealed_chunks.values()}
-    ledger = {keys.ledger + part.name: part.sha256 for part in manifest.ledger}
     sealed_first = {keys.chunks + chunk.name: chunk.sha256 for chunk in manifest.chunks}
-    known = sealed_first | chunks | ledger
-    required: set[str] = set()
-    if "chunks" not in purged:
-        required.update(chunks)
-    if "ledger" not in purged:
-        required.update(ledger)
-    entries = chain(run.store.keys(keys.chunks), run.store.keys(keys.ledger))
-    listed = {entry.key for entry in entries}
+    sealed_last = {stored.key: stored.chunk.sha256 for stored in run.sealed_chunks.values()}
+    required_chunks = sealed_last if run.purged_chunks is None else {}
+    yield from _differences(run, keys.chunks, sealed_first | sealed_last, required_chunks)
+    ledger = {keys.ledger + part.name: part.sha256 for part in manifest.ledger}
+    required_parts = ledger if run.purged_ledger is None else {}
+    yield from _differences(run, keys.ledger, ledger, required_parts)
+
+
+def _differences(
+    run: StoredRun, prefix: str, known: Mapping[str, str], required: Collection[str]
+) -> Iterator[Finding]:
+    """Yield the objects, below a prefix and among the known, that do not have the known digest."""
+    listed = {entry.key for entry in run.store.keys(prefix)}
     for key, sha256 in digests(run.store, sorted(listed | known.keys())).items():
         if sha256 != known.get(key) and (sha256 or key in required):
             yield Finding(key, _difference(sha256, is_known=key in known))

@@ -56,8 +56,8 @@ def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason
 def _refuse_unless_offered(run: str, name: str, decision: str) -> None:
     offered = KINDS[name].decisions if name in KINDS else ()
     if offered and decision not in offered:
-        what = f"decision {decision}, only {', '.join(offered)}"
-        raise NotFoundError(place=f"Break {name}", what=what, command=f"cardlink report {run}")
+        missing = f"decision {decision}, only {', '.join(offered)}"
+        raise NotFoundError(place=f"Break {name}", what=missing, command=f"cardlink report {run}")
 
 
 def _with_unanswered_chunk(
@@ -85,8 +85,8 @@ def _chosen(run: str, state: str, breaks: Sequence[B], name: str, place: str) ->
         if candidate.name == name and place in ("", candidate.place, place_of(candidate.place))
     )
     if not chosen:
-        what = f"{state} break {name} at {place or 'any place'}"
-        raise NotFoundError(place=run, what=what, command=f"cardlink report {run}")
+        missing = f"{state} break {name} at {place or 'any place'}"
+        raise NotFoundError(place=run, what=missing, command=f"cardlink report {run}")
     return chosen
 
 
@@ -107,7 +107,7 @@ def _covered_rows(findings: Findings, open_break: Break, decision: str) -> tuple
 def _record(
     context: IssuerContext,
     run: str,
-    what: Literal["closed", "reopened"],
+    act: Literal["closed", "reopened"],
     covered: Mapping[B, tuple[int, ...]],
     signed: Mapping[str, Any],
     decision: str = "",
@@ -120,7 +120,7 @@ def _record(
     for chosen, rows in covered.items():
         record = Closing(
             **signed,
-            what=what,
+            what=act,
             name=chosen.name,
             place=chosen.place,
             rows=chosen.rows,

@@ -127,8 +127,8 @@ def _dismissals(run: StoredRun) -> Iterator[HistoryEvent]:
         return
     for dismissal in dismissals(run.store, run.issuer, run.plan.source.sha256):
         facts = {"extract": dismissal.key, "reason": dismissal.reason}
-        what = f"extract {dismissal.what}"
-        yield HistoryEvent(dismissal.at.isoformat(), what, dismissal.by, facts)
+        moment = dismissal.at.isoformat()
+        yield HistoryEvent(moment, f"extract {dismissal.what}", dismissal.by, facts)
 
 
 def _purges(run: StoredRun) -> Iterator[HistoryEvent]:

@@ -93,8 +93,9 @@ def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = F
         raise CommittedError(run=committed_run)
     if standing is not None and not undo:
         return standing
-    what = "taken back" if undo else "dismissed"
-    record = Dismissal(**signed, what=what, key=entry.key, size=entry.size)
+    record = Dismissal(
+        **signed, what="taken back" if undo else "dismissed", key=entry.key, size=entry.size
+    )
     add_record(adapters.store, f"{dismissed(issuer)}{sha256}/", record)
     return record
 

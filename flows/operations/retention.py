@@ -131,21 +131,23 @@ def open_reasons(
     expects none.
     """
     states = Counter(item.state for item in items)
-    answered = {item.chunk.number for item in items if item.state == "answered"}
-    unanswered_rows = 0
-    if not closed:
-        unanswered_rows = sum(rows for chunk, rows in awaiting.items() if chunk in answered)
     counts = {
         "chunks not uploaded": states["waiting"],
         "chunks held": states["held"],
         "chunks without an answer": states["uploaded"],
-        "rows without an answer": unanswered_rows,
+        "rows without an answer": 0 if closed else _unanswered_rows(items, awaiting),
     }
     rows_by_kind = {run_break.name: run_break.rows for run_break in breaks}
     return [
-        *(f"{count:,} {what}" for what, count in counts.items() if count),
+        *(f"{count:,} {objects}" for objects, count in counts.items() if count),
         *(f"{rows:,} rows in break {kind}" for kind, rows in rows_by_kind.items()),
     ]
+
+
+def _unanswered_rows(items: Collection[OutboxChunk], awaiting: Mapping[int, int]) -> int:
+    """Return how many rows of answered chunks have no answer."""
+    answered = {item.chunk.number for item in items if item.state == "answered"}
+    return sum(rows for chunk, rows in awaiting.items() if chunk in answered)
 
 
 def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
