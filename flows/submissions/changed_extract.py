@@ -11,17 +11,17 @@ import polars as pl
 
 from flows.errors import GateError
 from flows.extracts.opening import open_extract
-from flows.runs import documents
-from flows.runs import keys as run_keys
 from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
 from flows.runs.errors import LedgerPurgedError
 from flows.runs.prior_state import PriorState
 from flows.runs.store import Entry, Store
+from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import CHANGED_EXTRACT
-from flows.submissions.plan import RunInputs, dismiss_line, expected_run, submit_line
+from flows.submissions.plan import dismiss_line, expected_run, plans_under_name, submit_line
 from flows.submissions.rows import RowScope
 from flows.submissions.scan import Scan
+from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Counts, Manifest, SourceIdentity
 from schemas.portal import CUID
 
@@ -74,12 +74,8 @@ def changed_extract(
 
 def _committed_under_name(store: Store, issuer: str, key: str) -> list[Manifest]:
     """Return the manifests of the runs of whole extracts with this name."""
-    runs = [
-        run_keys.keys_of(plan.run)
-        for plan in documents.plans(store, issuer)
-        if plan.source.key == key and plan.selection is None
-    ]
-    manifests = [documents.read_manifest(store, keys) for keys in runs]
+    plans = plans_under_name(store, issuer, key)
+    manifests = [StoredRun.by_id(store, plan.run).manifest for plan in plans]
     return [manifest for manifest in manifests if manifest is not None]
 
 
@@ -117,7 +113,7 @@ def _scan_cards(
 def _compared(store: Store, last: Manifest, scan: _CardScan) -> str:
     """Return how the rows of an extract compare with those of the run that has its name."""
     cards = scan.cards
-    parts = documents.read_ledger(store, run_keys.keys_of(last.run), last.ledger, CARD)
+    parts = StoredRun.by_id(store, last.run).ledger(CARD)
     try:
         before = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
     except LedgerPurgedError:

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 from flows.extracts.delivery import business_date, is_extract, missing, waits_for
 from flows.extracts.errors import checked_name
-from flows.runs import documents, keys, versions
 from flows.runs.business_date import date_in_name
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
@@ -24,7 +23,10 @@ from flows.runs.store import (
     VerdictAwaitedError,
     VerdictRefusedError,
 )
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
+from flows.runs.versions import read_document
 from flows.submissions.plan import dismissal, dismissals, identify
 from schemas.manifest import Manifest, Plan, SourceIdentity
 from schemas.records import Abandoned, Dismissal
@@ -102,6 +104,7 @@ class _Run(NamedTuple):
 class _History(NamedTuple):
     """What is recorded of an issuer's extracts: the runs of whole ones, and dismissals."""
 
+    plans: Sequence[Plan]
     by_name: Mapping[str, Sequence[_Run]]
     by_content: Mapping[str, Sequence[_Run]]
     dismissals: Mapping[str, tuple[Dismissal, ...]]  # by content
@@ -112,8 +115,8 @@ class _History(NamedTuple):
 def _read_history(context: IssuerContext) -> _History:
     store = context.adapters.store
     issuer = context.issuer.issuer
-    plans = [plan for plan in documents.plans(store, issuer) if plan.selection is None]
-    ends = concurrently(lambda plan: documents.read_end(store, keys.keys_of(plan.run)), plans)
+    plans = [plan for plan in StoredRuns(store, issuer).plans() if plan.selection is None]
+    ends = concurrently(lambda plan: StoredRun.by_id(store, plan.run).end, plans)
     by_name = defaultdict[str, list[_Run]](list)
     by_content = defaultdict[str, list[_Run]](list)
     for plan, end in zip(plans, ends, strict=True):
@@ -122,8 +125,9 @@ def _read_history(context: IssuerContext) -> _History:
     chains = _read_dismissals(store, issuer)
     digests = {_version(plan.source): plan.source.sha256 for plan in plans}
     sizes = {plan.source.size for plan in plans}
-    sizes.update(dismissal.size for chain in chains.values() for dismissal in chain)
-    return _History(by_name, by_content, chains, digests, sizes)
+    for chain in chains.values():
+        sizes.update(record.size for record in chain)
+    return _History(plans, by_name, by_content, chains, digests, sizes)
 
 
 def _read_dismissals(store: Store, issuer: str) -> dict[str, tuple[Dismissal, ...]]:
@@ -175,9 +179,9 @@ def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
     It is read once for each version of it.
     """
     store = context.adapters.store
-    version = canonical({"key": entry.key, "size": entry.size, "version": entry.version})
-    key = f"{identified(context.issuer.issuer)}{digest(version)}.json"
-    remembered = versions.read_document(store, key, SourceIdentity)
+    facts = {"key": entry.key, "size": entry.size, "version": entry.version}
+    key = f"{identified(context.issuer.issuer)}{digest(canonical(facts))}.json"
+    remembered = read_document(store, key, SourceIdentity)
     if remembered is not None:
         return remembered.sha256
     try:
@@ -192,11 +196,7 @@ def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
 def _former_extracts(history: _History, stored: Sequence[ExtractState]) -> list[ExtractState]:
     """Return the contents that had a run and are no longer stored under their name."""
     present = {extract.key: extract.sha256 for extract in stored if extract.state != "ignored"}
-    submitted = {
-        (run.plan.source.key, run.plan.source.sha256)
-        for runs in history.by_name.values()
-        for run in runs
-    }
+    submitted = {(plan.source.key, plan.source.sha256) for plan in history.plans}
     former: list[ExtractState] = []
     for key, sha256 in submitted:
         if present.get(key) == sha256:

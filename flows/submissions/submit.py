@@ -31,8 +31,9 @@ from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, 
 from flows.submissions.changed_extract import changed_extract
 from flows.submissions.commit import commit_run, finish_commits
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, refusals
-from flows.submissions.plan import RunInputs, find_extract, identify, make_plan, submit_line
+from flows.submissions.plan import find_extract, identify, make_plan, submit_line
 from flows.submissions.rows import RowScope
+from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Manifest
 
 
