@@ -14,8 +14,8 @@ import pytest
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.extracts import grammar
-from flows.reports.rebuild import ingest
-from flows.reports.summary import OUT_OF_BALANCE
+from flows.reports.ingestion import ingest
+from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_ledger
 from flows.runs.keys import keys_of, results

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.reports.across import reconcile_runs
-from flows.reports.summary import duration
+from flows.reports.ages import duration
 from flows.runs.keys import reconciliation
 from tests.twelve import NIGHTS, Story, live
 

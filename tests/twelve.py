@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from flows.adapters.gpg_sealer import GpgOpener
 from flows.reports.across import reconcile_runs
-from flows.reports.rebuild import Ingested
+from flows.reports.ingestion import Ingested
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.extract import write_sample

@@ -18,7 +18,7 @@ from flows.configuration import load_issuer
 from flows.wiring import edges, now
 
 with on_first_use():
-    from flows.reports import lists, summary
+    from flows.reports import ages, lists
     from flows.runs import chunks as sealed
     from flows.runs import outbox
 
@@ -53,7 +53,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         (
             one.chunk.name,
             one.state,
-            summary.duration(moment - one.since),
+            ages.duration(moment - one.since),
             one.chunk.rows,
             one.chunk.bytes,
         )

@@ -17,8 +17,17 @@ from flows.wiring import edges, now, open_store, report_link, wire
 with on_first_use():
     from flows.operations import delivery
     from flows.operations import history as run_history
-    from flows.reports import across, cardholder, page, rebuild
-    from flows.reports import summary as summaries
+    from flows.reports import (
+        across,
+        advice,
+        cardholder,
+        cardholder_trace,
+        hours,
+        ingestion,
+        rebuild,
+        survey,
+        verdicts,
+    )
     from flows.runs import business_date, documents, keys, run_status
     from flows.runs import context as contexts
     from flows.runs import keys as run_keys
@@ -47,7 +56,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         run: A run whose report is rebuilt even without new results.
     """
     issuer_context = wire(context.folder, issuer)
-    done = rebuild.ingest(issuer_context, run)
+    done = ingestion.ingest(issuer_context, run)
     line = (
         f"{issuer}: {done.files:,} new result files, {done.rows:,} rows"
         if done.files
@@ -59,7 +68,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
 
 
 def ingested(
-    context: contexts.IssuerContext, done: rebuild.Ingested, line: str, facts: dict[str, Any]
+    context: contexts.IssuerContext, done: ingestion.Ingested, line: str, facts: dict[str, Any]
 ) -> Result:
     """Show what an ingest did, and the report of each run it concerns."""
     name = context.issuer.issuer
@@ -153,7 +162,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
         shown += [Link(url, f"The report of {run}", f"{run}-report")]
     next_step = (
         f"cardlink outbox list {context.issuer.issuer} --run {run}"
-        if verdict == summaries.WAITING
+        if verdict == verdicts.WAITING
         else ""
     )
     rows = ", ".join(
@@ -165,7 +174,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
         summary,
         shown,
         next_step,
-        summaries.EXIT_CODES[verdict],
+        verdicts.OF_A_RUN[verdict].exit_code,
         headline=f"{run}: {verdict}, {rows}",
     )
 
@@ -210,7 +219,7 @@ def reconcile(
 
     done, unread = context.each(issuer, of_one)
     found, shown = [facts for facts, _ in done], [line for _, lines in done for line in lines]
-    codes = {one["issuer"]: across.EXIT_CODES[one["verdict"]] for one in found}
+    codes = {one["issuer"]: verdicts.ACROSS_RUNS[one["verdict"]].exit_code for one in found}
     next_step = (
         f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
     )
@@ -230,7 +239,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
         Table(("cardholders by last state", "count"), list(facts["cardholders"].items())),
         artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first"),
     ]
-    shown += ["", page.hours_line(facts["hours"])] if facts["hours"]["links"] else []
+    shown += ["", hours.hours_line(facts["hours"])] if facts["hours"]["links"] else []
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         shown += ["", Table(("outstanding since", "chunks", "rows"), ages)]
@@ -240,7 +249,7 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     return [
         *shown,
         "",
-        *(f"{at}. {one}" for at, one in enumerate(page.across_advice(facts), start=1)),
+        *(f"{at}. {one}" for at, one in enumerate(advice.across_advice(facts), start=1)),
     ]
 
 
@@ -252,7 +261,7 @@ def worklist(context: Context, issuer: str = "") -> Result:
         issuer: The issuer, as its TOML file is named (default: all of them).
     """
     found, unread = context.each(
-        issuer, lambda name: across.survey(wire(context.folder, name)).work
+        issuer, lambda name: survey.survey(wire(context.folder, name)).work
     )
     work = sorted(found)
     lines, title = (
@@ -414,11 +423,13 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         issuer: Only this issuer's runs (default: those of all that are configured).
         url: Show the links themselves: they are personal secrets.
     """
-    cardholder.refuse_card_number(cuid)
+    cardholder_trace.refuse_card_number(cuid)
 
-    def of_one(name: str) -> list[tuple[cardholder.CardholderTrace, list[cardholder.CardStatus]]]:
+    def of_one(
+        name: str,
+    ) -> list[tuple[cardholder_trace.CardholderTrace, list[cardholder.CardStatus]]]:
         settings = load_issuer(context.folder, name)
-        found = cardholder.trace(edges(settings, context.folder), name, cuid, urls=url)
+        found = cardholder_trace.trace(edges(settings, context.folder), name, cuid, urls=url)
         return [
             (
                 found,

@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
-from flows.reports.summary import OUT_OF_BALANCE, duration
+from flows.reports.ages import duration
+from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.business_date import date_in_name, day_off, due, local_day
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId

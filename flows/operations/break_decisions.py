@@ -6,7 +6,8 @@ Each closing is a record, create-only, with who, when and why; the report is reb
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from flows.reports.rebuild import Findings, RunReport, find_breaks, rebuild_lasting
+from flows.reports.rebuild import RunReport, rebuild_lasting
+from flows.reports.reconciled import Findings, find_breaks
 from flows.runs.chains import add_record
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.context import IssuerContext

@@ -17,7 +17,7 @@ import polars as pl
 from flows.errors import TryAgainError
 from flows.operations.link_changes import CARD, CHANGED, WITHDRAWN, delta, living, replayed
 from flows.redaction import redact
-from flows.reports.lists import link_files
+from flows.reports.links import link_files
 from flows.runs.attempts import LIFE, is_current
 from flows.runs.business_date import local_day
 from flows.runs.chains import add_next, last_record

@@ -10,7 +10,7 @@ import polars as pl
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.reports.rebuild import Ingested, ingest
+from flows.reports.ingestion import Ingested, ingest
 from flows.results.decisions import chain_of, decisions
 from flows.results.intake import ResultObject, examine
 from flows.results.read import ResultRows

@@ -238,7 +238,7 @@ def placements(
 def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
     from flows.partner_api.funnel import REACHED
-    from flows.reports.page import percent
+    from flows.reports.wording import percent
 
     stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]
     stages += [

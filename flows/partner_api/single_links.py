@@ -25,7 +25,8 @@ from flows.partner_api.service import (
     StrangeAnswerError,
 )
 from flows.redaction import hiding, redact, shows_card
-from flows.reports.cardholder import SINGLE, Attempt, trace
+from flows.reports.cardholder import SINGLE, Attempt
+from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild_lasting
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selection import reopen_source

@@ -1,219 +1,65 @@
-"""The report in sentences, and as one self-contained HTML page without scripts or external
-addresses.
+"""The report as one self-contained HTML page, without scripts or external addresses.
 
-Here the sizes of its charts are computed; colours and markup are in the templates.
+Colours and markup are in the templates.
 """
 
 import base64
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cache
-from itertools import accumulate, groupby
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from flows.reports import summary as summaries
-from flows.reports.summary import (
-    ABOVE_LIMIT,
-    AGES,
-    BALANCED,
-    MISSING,
-    OUT_OF_BALANCE,
-    SOON,
-    UNSETTLED,
-    WAITING,
-)
+from flows.reports.advice import across_advice, advice
+from flows.reports.ages import AGES, duration
+from flows.reports.charts import TREND, bar, trend
+from flows.reports.hours import hours_line
+from flows.reports.open_items import MISSING, missing
+from flows.reports.summary import decisions_on
+from flows.reports.verdicts import ACROSS_RUNS, OF_A_RUN
+from flows.reports.wording import day, day_and_time, percent
 from flows.runs.run_status import headline
-from schemas.actions import ASK, FIX, RESUBMIT
-from schemas.breaks import KINDS
 
-# Where a source row can end: done, failed, waiting, not sent.
-ENDS = {
-    "linked": "linked",
-    "error": "error (partner)",
-    "awaiting": "awaiting",
-    "rejected": "rejected (by us)",
-    "duplicate": "duplicate",
-    "suppressed": "suppressed",
-}
-BAR_WIDTH = 1000.0
-LEAST = 4.0  # width that even a single row among millions gets, so that it is visible
-TREND_HEIGHT = 149.0
-SLOT = 100  # width of one run in the trend
-TREND = 14  # runs in the trend chart
-
-MOST_REASONS, MOST_SHAPES, PLACES = 30, 15, 6
-OPEN_CHUNKS, WORST_CHUNKS, RUNS = 50, 10, 60
-
-TONES = {BALANCED: "good", WAITING: "wait", ABOVE_LIMIT: "warn", OUT_OF_BALANCE: "bad"}
-SENTENCES = {
-    BALANCED: "Every row of the extract is accounted for, and no row sent waits for an answer.",
-    WAITING: "Every row of the extract is accounted for; some rows sent have no answer yet.",
-    ABOVE_LIMIT: "Every row is accounted for, but more rows failed than the issuer's limits allow.",
-    OUT_OF_BALANCE: "The numbers do not add up: see the breaks and the control totals that differ.",
-}
-CLEAR, AWAITED, OVERDUE = "nothing outstanding", "answers awaited", "answers overdue"  # across runs
-ACROSS_TONES = {CLEAR: "good", AWAITED: "wait", OVERDUE: "warn", OUT_OF_BALANCE: "bad"}
+MOST_REASONS = 30
+MOST_SHAPES = 15
+PLACES = 6
+OPEN_CHUNKS = 50
+WORST_CHUNKS = 10
+RUNS = 60
 
 
-def rows(number: int, word: str = "row") -> str:
-    """Return a count with its noun: `1 row`, `2,000 rows`."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+class Figure(NamedTuple):
+    """One of the large numbers: kind (its colour), name, rows, and a note below."""
 
-
-def advice(summary: Mapping[str, Any]) -> list[str]:
-    """Return what to do now about a run, most urgent first; empty where nothing is open."""
-    steps = [*_broken(summary), *_waiting(summary), *_reasons(summary)]
-    soon = sum(one["links"] for one in summary["links"] if one["when"] == SOON)
-    return [
-        *steps,
-        *([f"Remind {rows(soon, 'cardholder')} now: their links expire {SOON}."] if soon else []),
-    ]
-
-
-def _broken(summary: Mapping[str, Any]) -> Iterator[str]:
-    open_breaks = [one for one in summary["breaks"] if not one["notice"]]
-    counted = Counter(one["name"] for one in open_breaks)
-    for name, number in counted.most_common():
-        size = sum(one["rows"] for one in open_breaks if one["name"] == name)
-        yield f"{number:,} × {name} ({rows(size)}): {KINDS[name].then}"
-
-
-def _waiting(summary: Mapping[str, Any]) -> Iterator[str]:
-    waiting = summary["open"]
-    late, counts = waiting["overdue"], {one["kind"]: one["items"] for one in waiting["items"]}
-    if late["chunks"]:
-        yield (
-            f"Download the missing results of {rows(late['chunks'], 'chunk')} ({rows(late['rows'])}) from the portal. "
-            f"They are overdue: answers are expected within {waiting['answer_within_hours']} hours."
-        )
-        return
-    if counts[MISSING]:
-        yield f"Upload {rows(counts[MISSING], 'chunk')} if not done yet, and download the results."
-    if counts[summaries.PARTIAL]:
-        yield f"Download the remaining results of {rows(counts[summaries.PARTIAL], 'partly answered chunk')}."
-    if counts[UNSETTLED]:
-        yield f"Ask the partner about {rows(counts[UNSETTLED], 'chunk')} with answers that do not count: questions.csv."
-
-
-def _reasons(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield who has to fix what; a row with two reasons counts once for each."""
-    refused = summary["rows"]["rejected"]
-    if refused:
-        yield f"Send rejects.csv to the issuer: {rows(refused)} refused before sending, to be fixed at source."
-    attempts = summary.get("attempts")
-    # each was sent again, and has a link or awaits one
-    if attempts and not attempts["after"]["error"]:
-        return
-    todo: Counter[str] = Counter()
-    for one in summary["reasons"]["partner"]:
-        todo[one["action"]] += one["rows"]
-    reported = {
-        FIX: "Send errors.csv to the issuer: {} from the partner to be fixed at source.",
-        RESUBMIT: f"Resubmit {{}} as is: cardlink resubmit {summary['run']} --action 'resubmit as is' --reason WHY",
-        ASK: "Ask the partner about {} in errors.csv.",
-    }
-    for action, sentence in reported.items():
-        if todo[action]:
-            yield sentence.format(rows(todo[action], "error"))
-
-
-def across_advice(facts: Mapping[str, Any]) -> list[str]:
-    """Return how many things of each kind are to be done about all runs of an issuer, due first."""
-    steps = [
-        f"{kind}: {number:,} (cardlink worklist {facts['issuer']})"
-        for kind, number in facts["to_do"].items()
-    ]
-    if twice := facts["active_twice"]:
-        steps.append(
-            f"Look at {rows(twice, 'card')} with a link or a wait in more than one run: see active-twice.csv."
-        )
-    return steps
-
-
-def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the reasons of both stages, most rows first, each with who refused and its size next
-    to the largest.
-    """
-    found: Sequence[dict[str, Any]] = [
-        {"by": "warning only" if one["warned"] == one["rows"] else by, "kind": kind, **one}
-        for stage, by, kind in (("submit", "us", "rejected"), ("partner", "the partner", "error"))
-        for one in summary["reasons"][stage]
-    ]
-    most = max((one["rows"] for one in found), default=1)
-    ordered = sorted(found, key=lambda one: (-one["rows"], one["code"]))
-    return [{**one, "share": one["rows"] / most} for one in ordered]
-
-
-def bar(rows: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the pieces of the bar of where every row went, without empty ones: where each starts,
-    how wide it is.
-    """
-    counts = {kind: rows[kind] for kind in ENDS if rows[kind]}
-    total = sum(counts.values())
-    widths = [max(LEAST, BAR_WIDTH * count / total) for count in counts.values()]
-    scale = BAR_WIDTH / sum(widths) if widths else 0.0
-    shown = [width * scale for width in widths]
-    return [
-        {
-            "kind": kind,
-            "name": ENDS[kind],
-            "rows": count,
-            "share": count / total,
-            "start": start,
-            "width": width,
-        }
-        for (kind, count), start, width in zip(
-            counts.items(), accumulate(shown, initial=0.0), shown, strict=False
-        )
-    ]
-
-
-def trend(runs: Sequence[Mapping[str, Any]], current: str) -> list[dict[str, Any]]:
-    """Return a column for each of the last fourteen runs, oldest left, on one scale, its parts from
-    the bottom up.
-    """
-    shown = runs[-TREND:]
-    most = max((run["read"] for run in shown), default=0) or 1
-    columns: list[dict[str, Any]] = []
-    before = ""
-    for at, run in enumerate(shown):
-        day = date.fromisoformat(run["as_of"])
-        month, pieces, top = f"{day:%b}", [], TREND_HEIGHT
-        for kind in ENDS:
-            height = TREND_HEIGHT * run[kind] / most
-            top -= height
-            if height:
-                pieces.append({"kind": kind, "top": top, "height": height})
-        label = month if month != before else ""
-        place = {
-            "x": at * SLOT + 18,
-            "day": day.day,
-            "month": label,
-            "current": run["run"] == current,
-        }
-        columns.append({**place, "parts": pieces})
-        before = month
-    return columns
+    kind: str
+    name: str
+    rows: int
+    note: str
 
 
 def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     """Return the page of a run from its summary (with `trend`) and its chunks (`lists.chunks`)."""
+    verdict = OF_A_RUN[summary["verdict"]]
+    awaiting = summary["rows"]["awaiting"]
+    seen = datetime.fromisoformat(summary["seen"])
     reasons = refused_by(summary)
-    reported = chunks.with_columns(summaries.missing())
+    reported = chunks.with_columns(missing())
     waiting = reported.filter(pl.col("awaiting") > 0)
     worst = reported.filter(pl.col("error") > 0).sort("error", "chunk", descending=[True, False])
+    chunk_counts = [
+        (name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")
+    ]
     return render(
         "run.html",
         run=summary,
-        tone=TONES[summary["verdict"]],
-        headline=headline(summary["verdict"], summary["rows"]["awaiting"]),
-        sentence=SENTENCES[summary["verdict"]],
+        tone=verdict.tone,
+        headline=headline(summary["verdict"], awaiting),
+        sentence=verdict.sentence,
         advice=advice(summary),
         figures=_figures(summary["rows"]),
         bar=bar(summary["rows"]),
@@ -221,17 +67,12 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         reasons=reasons[:MOST_REASONS],
         more_reasons=max(0, len(reasons) - MOST_REASONS),
         funnel=summary.get("funnel"),
-        shapes=[
-            {**one, "shape": one["shape"].removeprefix(f"{one['reason']}: ")}
-            for one in summary["shapes"][:MOST_SHAPES]
-        ],
+        shapes=[_without_reason(shape) for shape in summary["shapes"][:MOST_SHAPES]],
         repairs=sorted(summary["repairs"].items()),
-        breaks=_by_kind(summary["run"], summary["breaks"], datetime.fromisoformat(summary["seen"])),
+        breaks=_breaks_by_kind(summary["run"], summary["breaks"], seen),
         more_breaks=summary["more_breaks"],
         expiry=_expiry(summary["links"]),
-        chunk_counts=[
-            (name, summary["chunks"][name]) for name in ("sent", "answered", "partial", "awaiting")
-        ],
+        chunk_counts=chunk_counts,
         missing=MISSING,
         hours=hours_line(summary.get("hours")),
         open_chunks=waiting.head(OPEN_CHUNKS).to_dicts(),
@@ -244,28 +85,105 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
 
 def across_page(facts: Mapping[str, Any]) -> str:
     """Return the page across runs from the facts of `flows.reports.across.reconcile_runs`."""
-    newest = sorted(facts["runs"], key=lambda one: (one["as_of"], one["run"]))
+    by_date = sorted(facts["runs"], key=lambda run: (run["as_of"], run["run"]))
+    days = {run["as_of"] for run in by_date}
     return render(
         "across.html",
         all=facts,
-        tone=ACROSS_TONES[facts["verdict"]],
+        tone=ACROSS_RUNS[facts["verdict"]].tone,
         advice=across_advice(facts),
         figures=_figures(facts["rows"]),
         ages=AGES,
         work_lines=OPEN_CHUNKS,
         hours=hours_line(facts.get("hours")),
-        runs=newest[: -RUNS - 1 : -1],
-        columns=trend(newest, ""),
+        runs=by_date[: -RUNS - 1 : -1],
+        columns=trend(by_date, ""),
         funnel=facts.get("funnel"),
-        days=sorted({one["as_of"] for one in newest})[-TREND:],
+        days=sorted(days)[-TREND:],
         reasons=facts["reasons"][:MOST_REASONS],
         expiry=_expiry(facts["links"]),
     )
 
 
+def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the reasons of both stages, most rows first.
+
+    Each has who refused (`by`), and its size next to the largest (`share`).
+    """
+    reasons = [
+        *_refused_at(summary["reasons"]["submit"], "us", "rejected"),
+        *_refused_at(summary["reasons"]["partner"], "the partner", "error"),
+    ]
+    most = max((reason["rows"] for reason in reasons), default=1)
+    reasons.sort(key=lambda reason: (-reason["rows"], reason["code"]))
+    return [{**reason, "share": reason["rows"] / most} for reason in reasons]
+
+
+def _refused_at(reasons: Sequence[Mapping[str, Any]], by: str, kind: str) -> list[dict[str, Any]]:
+    """Return the reasons of a stage; one that only warned says so."""
+    listed = []
+    for reason in reasons:
+        only_warned = reason["warned"] == reason["rows"]
+        listed.append({"by": "warning only" if only_warned else by, "kind": kind, **reason})
+    return listed
+
+
+def _figures(rows: Mapping[str, int]) -> list[Figure]:
+    sent = rows["linked"] + rows["error"] + rows["awaiting"]
+    aside = rows["duplicate"] + rows["suppressed"]
+    linked_share = percent(rows["linked"] / sent) if sent else "none"
+    return [
+        Figure("read", "read", rows["read"], "rows of the extract"),
+        Figure("linked", "linked", rows["linked"], f"{linked_share} of sent"),
+        Figure("error", "error", rows["error"], "refused by partner"),
+        Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
+        Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
+        Figure("aside", "set aside", aside, "duplicate, suppressed"),
+    ]
+
+
+def _without_reason(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a kind of error text without its reason, which the page shows beside it."""
+    return {**shape, "shape": shape["shape"].removeprefix(f"{shape['reason']}: ")}
+
+
+def _breaks_by_kind(
+    run: str, breaks: Sequence[Mapping[str, Any]], now: datetime
+) -> list[dict[str, Any]]:
+    """Return one line per kind of break: how many, their rows, the oldest, and the first places."""
+    lines = []
+    for name, group in groupby(breaks, key=lambda run_break: run_break["name"]):
+        of_kind = list(group)
+        places = [f"{run_break['place']} ({run_break['rows']:,})" for run_break in of_kind]
+        oldest = min(datetime.fromisoformat(run_break["since"]) for run_break in of_kind)
+        lines.append(
+            {
+                **of_kind[0],
+                "number": len(of_kind),
+                "rows": sum(run_break["rows"] for run_break in of_kind),
+                "age": duration(now - oldest),
+                "places": places[:PLACES],
+                "more": max(0, len(places) - PLACES),
+                "ways": [] if of_kind[0]["notice"] else decisions_on(run, name),
+            }
+        )
+    return lines
+
+
+def _expiry(links: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the lines of the links by expiry, each with its size next to the largest."""
+    most = max((line["links"] for line in links), default=0) or 1
+    kinds = {"expired": "error", "within 7 days": "rejected"}
+    return [
+        {**line, "share": line["links"] / most, "kind": kinds.get(line["when"], "linked")}
+        for line in links
+    ]
+
+
 def render(template: str, **facts: Any) -> str:
-    """Return the page of a template; every text is escaped, and the policy allows only our own
-    style sheet.
+    """Return the page of a template.
+
+    Every text is escaped, and the policy allows only our own style sheet.
     """
     environment = _environment()
     style = environment.get_template("style.css").render()
@@ -290,83 +208,7 @@ def _environment() -> Environment:
         "number": lambda number: f"{number:,}",
         "signed": lambda number: f"{number:+,}",
         "percent": percent,
-        "day": lambda text: _day(datetime.fromisoformat(text)),
-        "moment": lambda text: (
-            f"{_day(datetime.fromisoformat(text))}, {datetime.fromisoformat(text):%H:%M %Z}"
-        ),
+        "day": lambda text: day(datetime.fromisoformat(text)),
+        "moment": lambda text: day_and_time(datetime.fromisoformat(text)),
     }
     return environment
-
-
-def percent(share: float) -> str:
-    """Return a share in percent: never 0% for something, never 100% for less than all."""
-    if 0 < share < 0.001:
-        return "< 0.1%"
-    if 0.999 < share < 1:
-        return "> 99.9%"
-    return f"{share:.1%}" if 0 < share < 1 else f"{share:.0%}"
-
-
-def hours_line(hours: Mapping[str, Any] | None) -> str:
-    """Return the sentence of the hours from drop to link; empty before the first link."""
-    if not hours or not hours["links"]:
-        return ""
-    share, since = percent(hours["share"]), hours.get("since", "the extract's drop")
-    return (
-        f"From {since} to the link: median {hours['median']} h, slowest {hours['slowest']} h; "
-        f"{share} of {hours['links']:,} links within the agreed {hours['within']} h."
-    )
-
-
-def _day(day: datetime) -> str:
-    return f"{day.day} {day:%B %Y}"
-
-
-def _by_kind(run: str, breaks: Sequence[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
-    """Return one line per kind of break: how many, their rows, the oldest, and the first places."""
-    lines = []
-    for _, group in groupby(breaks, key=lambda one: one["name"]):
-        found = list(group)
-        places = [f"{one['place']} ({one['rows']:,})" for one in found]
-        lines.append(
-            {
-                **found[0],
-                "number": len(found),
-                "rows": sum(one["rows"] for one in found),
-                "age": summaries.duration(
-                    now - min(datetime.fromisoformat(one["since"]) for one in found)
-                ),
-                "places": places[:PLACES],
-                "more": max(0, len(places) - PLACES),
-                "ways": [] if found[0]["notice"] else summaries.decisions_on(run, found[0]["name"]),
-            }
-        )
-    return lines
-
-
-def _figures(rows: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
-    """Return the six figures: kind (colour), name, rows, and a note below."""
-    sent = rows["linked"] + rows["error"] + rows["awaiting"]
-    aside = rows["duplicate"] + rows["suppressed"]
-    return [
-        ("read", "read", rows["read"], "rows of the extract"),
-        (
-            "linked",
-            "linked",
-            rows["linked"],
-            f"{percent(rows['linked'] / sent) if sent else 'none'} of sent",
-        ),
-        ("error", "error", rows["error"], "refused by partner"),
-        ("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
-        ("rejected", "rejected", rows["rejected"], "refused, not sent"),
-        ("aside", "set aside", aside, "duplicate, suppressed"),
-    ]
-
-
-def _expiry(links: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    most = max((one["links"] for one in links), default=0) or 1
-    kinds = {"expired": "error", "within 7 days": "rejected"}
-    return [
-        {**one, "share": one["links"] / most, "kind": kinds.get(one["when"], "linked")}
-        for one in links
-    ]

@@ -1,187 +1,31 @@
-"""The facts of a run's summary.json: where its rows went, why, what is open since when, and the
-verdict.
-"""
+"""The facts of a run's summary.json: where its rows went, why, what is open, and the verdict."""
 
 import shlex
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
-from typing import Any, NamedTuple
+from datetime import date, datetime, time
+from typing import Any
 
 import polars as pl
 
-from flows.reports.tally import SHAPES, Tally
+from flows.reports.ages import by_expiry
+from flows.reports.balance import balance, verdict
+from flows.reports.open_items import ReportTerms, open_items, waiting_chunks
+from flows.reports.tally import SHAPES, ResultFile, Tally
 from flows.runs.chunks import OutboxChunk
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
-from schemas.issuer import Issuer, Limits
+from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from schemas.portal import INTERFACE
 from schemas.reasons import reason
 from schemas.records import Closing
 
 FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
-AGES = ("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days")
-_AGE_STEPS = (timedelta(days=1), timedelta(days=2), timedelta(days=7))
-
-# A link lives two months (interface.md 8), and a reminder needs a week.
-EXPIRIES = (
-    "expired",
-    "within 7 days",
-    "8 to 14 days",
-    "15 to 30 days",
-    "31 to 60 days",
-    "later",
-    "no date given",
-)
-SOON = EXPIRIES[1]
-_EXPIRY_STEPS = (0, 8, 15, 31, 61)  # days to go at which each step after the first begins
-
-BALANCED = "balanced"
-WAITING = "balanced, answers awaited"
-ABOVE_LIMIT = "balanced, rejects or errors above the limit"
-OUT_OF_BALANCE = "out of balance"
-EXIT_CODES = {BALANCED: 0, WAITING: 0, ABOVE_LIMIT: 3, OUT_OF_BALANCE: 4}
-
-MISSING, PARTIAL, UNSETTLED, HELD = (
-    "no result",
-    "partial result",
-    "result unsettled",
-    "held or cancelled",
-)
-LACKS = (MISSING, PARTIAL, UNSETTLED, HELD)
-DUE = (MISSING, PARTIAL)  # what can be overdue
+CHUNK_STATES = ("answered", "partial", "awaiting")
 
 MOST_BREAKS = 200  # listed one by one; the rest are counted
 NEWEST = 20  # result files named
-
-
-def age_step(since: datetime, now: datetime) -> str:
-    """Return the step of AGES that the time from `since` to `now` falls into."""
-    return AGES[bisect_right(_AGE_STEPS, now - since)]
-
-
-def duration(span: timedelta) -> str:
-    """Return a time span in short: `35 min`, `7 h`, `2 d 3 h`; never below zero."""
-    minutes = max(0, int(span.total_seconds()) // 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    days, hours = divmod(minutes // 60, 24)
-    if not days:
-        return f"{hours} h"
-    return f"{days} d {hours} h" if hours and days < 10 else f"{days} d"
-
-
-def by_expiry(links: Iterable[tuple[date | None, int]], today: date) -> list[dict[str, str | int]]:
-    """Count links, given as (expires on, number), by time to expiry: one line per step of EXPIRIES,
-    zeros included.
-
-    A link expires at the end of its day: one that expires today has zero days to go and is not
-    expired.
-    """
-    counts = dict.fromkeys(EXPIRIES, 0)
-    for day, number in links:
-        counts[
-            EXPIRIES[bisect_right(_EXPIRY_STEPS, (day - today).days)] if day else EXPIRIES[-1]
-        ] += number
-    return [{"when": name, "links": number} for name, number in counts.items()]
-
-
-class WaitingChunk(NamedTuple):
-    """One chunk with unanswered rows: what is missing (of LACKS), since when it waits, its state in
-    the outbox.
-    """
-
-    run: str
-    chunk: int
-    missing: str
-    awaiting: int
-    since: datetime
-    state: str = "uploaded"
-
-
-class ReportTerms(NamedTuple):
-    """The time of the report, and how many hours an answer may take."""
-
-    now: datetime
-    within: int
-
-    def overdue(self, chunk: WaitingChunk) -> bool:
-        """True where the answer should have come by now; one that came but does not fit is not
-        overdue.
-        """
-        return chunk.missing in DUE and self.now - chunk.since > timedelta(hours=self.within)
-
-
-def waiting_chunks(chunks: pl.DataFrame, items: Iterable[OutboxChunk]) -> list[WaitingChunk]:
-    """Return the chunks (chunk, sent, answers, awaiting) with rows that wait; no answer is due for
-    one that is held.
-    """
-    by_number = {item.chunk.number: item for item in items}
-    found = []
-    for chunk, lacks, rows in (
-        chunks.filter(pl.col("awaiting") > 0).select("chunk", missing(), "awaiting").iter_rows()
-    ):
-        item = by_number[chunk]
-        kind = HELD if item.state in ("held", "cancelled") else lacks
-        found.append(WaitingChunk(item.run, chunk, kind, rows, item.clock, item.state))
-    return found
-
-
-class Line(NamedTuple):
-    """One equation with both sides, and how many breaks closed by operators explain a
-    difference.
-    """
-
-    name: str
-    left: int
-    right: int
-    closed: int = 0
-
-    @property
-    def holds(self) -> bool:
-        """True where both sides are equal."""
-        return self.left == self.right
-
-
-def balance(manifest: Manifest, chunks: pl.DataFrame, still: int, closed: int = 0) -> list[Line]:
-    """Return the equations of a run (README.md, "The balance"): `still` breaks are open, operators
-    `closed` others.
-
-    Each difference in the results has a break, so where none is open all are closed: shown, but in
-    balance.
-    """
-    counts, behind = manifest.counts, 0 if still else closed
-    linked, error, awaiting, links = (
-        int(chunks[name].sum()) for name in ("linked", "error", "awaiting", "links")
-    )
-    answers, sent = (
-        chunks.filter(pl.col("answers") > 0).select(pl.col("answers", "sent").sum()).row(0)
-    )
-    fates = counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
-    return [
-        *(
-            []
-            if counts.trailer is None
-            else [Line("trailer count = rows read", counts.trailer, counts.read)]
-        ),
-        Line("rows read = submitted + rejected + duplicate + suppressed", counts.read, fates),
-        Line(
-            "rows in chunks = submitted",
-            sum(chunk.rows for chunk in manifest.chunks),
-            counts.submitted,
-        ),
-        Line("submitted = linked + error + awaiting", counts.submitted, linked + error + awaiting),
-        Line(
-            "result rows = rows sent, of answered chunks",
-            answers,
-            sent,
-            behind if answers != sent else 0,
-        ),
-        Line("links received = rows linked", links, linked, behind if links != linked else 0),
-        Line("open breaks = 0", still, 0, behind),
-    ]
 
 
 def summarise(
@@ -197,23 +41,17 @@ def summarise(
 
     `closed`: the breaks an operator closed, each with the record of it.
     """
-    counts, repeats, how = manifest.counts, manifest.selection, dict(total.how.iter_rows())
-    states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
+    counts = manifest.counts
     committed = min((item.clock for item in items), default=now)
-    aged = _aged(manifest.run, total, committed)
+    breaks = _break_facts(manifest.run, total, committed)
     terms = ReportTerms(now, issuer.portal.answer_within_hours)
-    books = balance(
-        manifest, total.chunks, sum(not one.notice for one in total.breaks), len(closed)
-    )
-    files = sorted(
-        total.files, key=lambda file: (file.received or date.min, file.name), reverse=True
-    )
+    still_open = sum(not run_break.notice for run_break in total.breaks)
+    lines = balance(manifest, total.chunks, still_open, len(closed))
+    states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
+    rows_by_match = dict(total.how.iter_rows())
+    decided = rows_by_match.get(DECISION, 0)
     return {
-        **(
-            {"repeats": repeats.model_dump(include={"kind", "of", "reason", "override"})}
-            if repeats
-            else {}
-        ),
+        **_repeats(manifest),
         "run": manifest.run,
         "as_of": manifest.as_of.isoformat(),
         "source": manifest.source.model_dump(),
@@ -221,7 +59,7 @@ def summarise(
         "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
         "seen": now.isoformat(timespec="seconds"),
-        "verdict": verdict(manifest, states, books, issuer.limits, how.get(DECISION, 0)),
+        "verdict": verdict(manifest, states, lines, issuer.limits, decided),
         "rows": {
             "read": counts.read,
             **states,
@@ -231,181 +69,141 @@ def summarise(
         },
         "chunks": {
             "sent": len(manifest.chunks),
-            **{
-                state: total.chunks.filter(state=state).height
-                for state in ("answered", "partial", "awaiting")
-            },
+            **{state: total.chunks.filter(state=state).height for state in CHUNK_STATES},
         },
-        "open": _open(waiting_chunks(total.chunks, items), aged, terms, committed),
+        "open": open_items(waiting_chunks(total.chunks, items), breaks, terms, committed),
         "links": by_expiry(total.expiry.iter_rows(), now.date()),
-        "expires": {
-            day.isoformat() if day else "": links for day, links in total.expiry.iter_rows()
+        "expires": {_day(expires_on): links for expires_on, links in total.expiry.iter_rows()},
+        "reasons": {
+            "submit": _reason_facts(total.refused),
+            "partner": _reason_facts(total.reasons),
         },
-        "reasons": {"submit": _reason_rows(total.refused), "partner": _reason_rows(total.reasons)},
         "shapes": total.shapes.head(SHAPES).to_dicts(),
-        "how": how,
+        "how": rows_by_match,
         "repairs": manifest.repairs,
         "balance": [
             {**line._asdict(), "holds": line.holds, "difference": line.left - line.right}
-            for line in books
+            for line in lines
         ],
-        "breaks": aged[:MOST_BREAKS],
-        "more_breaks": max(0, len(aged) - MOST_BREAKS),
-        "closed": [
-            {
-                **{"name": one.name, "rows": one.rows, "place": one.place},
-                **{"at": by.at.isoformat(timespec="seconds"), "by": by.by, "reason": by.reason},
-                "decision": DECISIONS[by.decision or EXPLAINED].meaning,
-            }
-            for one, by in closed[:MOST_BREAKS]
-        ],
+        "breaks": breaks[:MOST_BREAKS],
+        "more_breaks": max(0, len(breaks) - MOST_BREAKS),
+        "closed": [_closed_facts(*pair) for pair in closed[:MOST_BREAKS]],
         "results": sorted({file.digest for file in total.files}),
-        "newest_results": [
-            {**file._asdict(), "received": file.received.isoformat() if file.received else None}
-            for file in files[:NEWEST]
-        ],
+        "newest_results": _newest_results(total.files),
         "versions": {**versions, "interface": INTERFACE, "recipe": str(manifest.recipe)},
     }
 
 
-def verdict(
-    manifest: Manifest,
-    states: Mapping[str, int],
-    books: Sequence[Line],
-    limits: Limits,
-    decided: int = 0,
-) -> str:
-    """Return a run's verdict: out of balance first, then above the limits, then whether answers are
-    awaited.
-
-    `decided`: errors by an operator's decision; they count against no limit.
-    """
-    counts = manifest.counts
-    if not all(line.holds or line.closed for line in books):
-        return OUT_OF_BALANCE
-    refused = states["error"] - decided
-    answered = states["linked"] + refused
-    if (
-        counts.rejected > limits.max_reject_rate * counts.read
-        or refused > limits.max_error_rate * answered
-    ):
-        return ABOVE_LIMIT
-    return WAITING if states["awaiting"] else BALANCED
+def _repeats(manifest: Manifest) -> dict[str, Any]:
+    """Return which run this one repeats, if any."""
+    selection = manifest.selection
+    if selection is None:
+        return {}
+    return {"repeats": selection.model_dump(include={"kind", "of", "reason", "override"})}
 
 
-def _open(
-    waiting: Sequence[WaitingChunk],
-    breaks: Sequence[dict[str, Any]],
-    terms: ReportTerms,
-    committed: datetime,
-) -> dict[str, Any]:
-    """Return the open items by kind and age, and what is overdue; an answer that came but does not
-    fit is a break.
-    """
-    kinds = {
-        kind: [(one.since, one.awaiting) for one in waiting if one.missing == kind]
-        for kind in LACKS
-    }
-    kinds["breaks"] = [
-        (datetime.fromisoformat(one["since"]), one["rows"]) for one in breaks if not one["notice"]
-    ]
-    late = [one.awaiting for one in waiting if terms.overdue(one)]
+def _day(day: date | None) -> str:
+    return day.isoformat() if day else ""
+
+
+def _reason_facts(reasons: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return each reason with its rows (`warned`: sent despite it), next action and hint."""
+    return [_reason_fact(*row) for row in reasons.iter_rows()]
+
+
+def _reason_fact(code: str, rows: int, warned: int, first: Sequence[int]) -> dict[str, Any]:
+    entry = reason(code)
     return {
-        "sent": committed.isoformat(timespec="seconds"),
-        "answer_within_hours": terms.within,
-        "overdue": {"chunks": len(late), "rows": sum(late)},
-        "items": [_by_age(kind, items, terms.now) for kind, items in kinds.items()],
+        "code": code,
+        "rows": rows,
+        "warned": warned,
+        "first": first,
+        "action": entry.action,
+        "hint": entry.hint,
     }
 
 
-def missing() -> pl.Expr:
-    """Return what a chunk with awaiting rows lacks: its whole result, part of it, or a usable
-    answer.
-    """
-    partial = (
-        pl.when(pl.col("answers") < pl.col("sent"))
-        .then(pl.lit(PARTIAL))
-        .otherwise(pl.lit(UNSETTLED))
+def _closed_facts(run_break: Break, closing: Closing) -> dict[str, Any]:
+    return {
+        "name": run_break.name,
+        "rows": run_break.rows,
+        "place": run_break.place,
+        "at": closing.at.isoformat(timespec="seconds"),
+        "by": closing.by,
+        "reason": closing.reason,
+        "decision": DECISIONS[closing.decision or EXPLAINED].meaning,
+    }
+
+
+def _newest_results(files: Iterable[ResultFile]) -> list[dict[str, Any]]:
+    newest_first = sorted(
+        files, key=lambda file: (file.received or date.min, file.name), reverse=True
     )
-    return pl.when(pl.col("answers") == 0).then(pl.lit(MISSING)).otherwise(partial).alias("missing")
-
-
-def _by_age(kind: str, items: Sequence[tuple[datetime, int]], now: datetime) -> dict[str, Any]:
-    ages = {age: [rows for since, rows in items if age_step(since, now) == age] for age in AGES}
-    steps = {age: {"items": len(found), "rows": sum(found)} for age, found in ages.items()}
-    return {
-        "kind": kind,
-        "items": len(items),
-        "rows": sum(rows for _, rows in items),
-        "ages": steps,
-    }
-
-
-def _aged(run: str, total: Tally, committed: datetime) -> list[dict[str, Any]]:
-    """Return the breaks, notices last, each with its meaning and since when it is open."""
-    files = {file.name: file.received for file in total.files if file.received is not None}
-    came = {
-        f"chunk {chunk}": [files[name] for name in names or () if name in files]
-        for chunk, names in total.chunks.select("chunk", "results").iter_rows()
-    }
-    chunks = {place: min(days) for place, days in came.items() if days}
     return [
-        {
-            **one._asdict(),
-            "since": _since(one.place, chunks | files, committed).isoformat(timespec="seconds"),
-            "meaning": KINDS[one.name].meaning,
-            "decide": [] if one.notice else decisions_on(run, one.name, one.place),
-            "notice": one.notice,
-        }
-        for one in sorted(total.breaks, key=lambda one: (one.notice, one))
+        {**file._asdict(), "received": file.received.isoformat() if file.received else None}
+        for file in newest_first[:NEWEST]
     ]
+
+
+def _break_facts(run: str, total: Tally, committed: datetime) -> list[dict[str, Any]]:
+    """Return the breaks, notices last, each with its meaning and since when it is open."""
+    days = _days_by_place(total)
+    in_order = sorted(total.breaks, key=lambda run_break: (run_break.notice, run_break))
+    return [_break_fact(run, run_break, days, committed) for run_break in in_order]
+
+
+def _break_fact(
+    run: str, run_break: Break, days: Mapping[str, date], committed: datetime
+) -> dict[str, Any]:
+    since = _since(run_break.place, days, committed)
+    decisions = [] if run_break.notice else decisions_on(run, run_break.name, run_break.place)
+    return {
+        **run_break._asdict(),
+        "since": since.isoformat(timespec="seconds"),
+        "meaning": KINDS[run_break.name].meaning,
+        "decide": decisions,
+        "notice": run_break.notice,
+    }
+
+
+def _days_by_place(total: Tally) -> dict[str, date]:
+    """Return the day on which each result file was received, and each chunk's first."""
+    by_file = {file.name: file.received for file in total.files if file.received is not None}
+    by_chunk: dict[str, date] = {}
+    for chunk, names in total.chunks.select("chunk", "results").iter_rows():
+        received = [by_file[name] for name in names or () if name in by_file]
+        if received:
+            by_chunk[f"chunk {chunk}"] = min(received)
+    return by_chunk | by_file
+
+
+def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetime:
+    """Return when a break began: on its place's day, else at the commit.
+
+    Its place is `chunk 7, rows 1, 2`, or the name of a file and a remark.
+    """
+    spellings = (
+        place,
+        place.partition(", rows ")[0],
+        place.partition(", the same as ")[0],
+        place.rpartition(" (")[0],
+    )
+    known = next((spelling for spelling in spellings if spelling in days), None)
+    if known is None:
+        return committed
+    return datetime.combine(days[known], time(), committed.tzinfo)
 
 
 def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
-    """Return what can be decided about the breaks of a kind: the decision, its effect, and the
-    command.
-    """
+    """Return what can be decided about breaks of a kind: the decision, its effect, the command."""
     close = shlex.join(
         ["cardlink", "mend", "close", run, name, *([place_of(place)] if place else ())]
     )
     return [
         {
-            "decision": one,
-            "effect": DECISIONS[one].effect,
-            "command": f"{close} --decision {one} --reason WHY",
+            "decision": decision,
+            "effect": DECISIONS[decision].effect,
+            "command": f"{close} --decision {decision} --reason WHY",
         }
-        for one in KINDS[name].decisions
-    ]
-
-
-def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetime:
-    """Return when a break began; its place is `chunk 7, rows 1, 2`, or a file's name and a
-    remark.
-    """
-    names = (
-        place,
-        *(place.partition(mark)[0] for mark in (", rows ", ", the same as ")),
-        place.rpartition(" (")[0],
-    )
-    for named in names:
-        if named in days:
-            return datetime.combine(days[named], time(), committed.tzinfo)
-    return committed
-
-
-def _reason_rows(reasons: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return each reason's code, rows, rows sent despite it (`warned`), first rows, next action and
-    accepted format.
-    """
-    return [
-        {
-            "code": code,
-            "rows": rows,
-            "warned": warned,
-            "first": first,
-            "action": reported.action,
-            "hint": reported.hint,
-        }
-        for code, rows, warned, first in reasons.iter_rows()
-        for reported in [reason(code)]
+        for decision in KINDS[name].decisions
     ]

@@ -1,28 +1,20 @@
-"""What a report counts of a run's rows, tallied per group of chunks and added up; and the hours
-from drop to link.
+"""What a report counts of a run's rows, tallied per group of chunks and added up.
 
 Its size does not grow with the rows.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime
-from itertools import accumulate
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import NamedTuple
 
 import polars as pl
 
 from flows.results.reconcile import BROKEN_ROW, Reconciled
-from flows.runs.events import DROPPED
-from flows.runs.keys import keys_of
 from flows.runs.outcomes import Attributed
 from flows.runs.single_links import ARRIVED
-from flows.runs.store import Store
-from flows.runs.versions import read_events
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.ledger import ERROR, LINKED
-from schemas.manifest import Manifest
 from schemas.records import Closing
 
 # kinds of error text kept, so that a partner whose every text differs does not swell the report
@@ -33,10 +25,12 @@ CHUNKS = pl.Schema(
     {
         "run": pl.String(),
         "chunk": pl.UInt32(),
-        **{
-            name: pl.UInt32()
-            for name in ("sent", "answers", "links", "linked", "error", "awaiting")
-        },
+        "sent": pl.UInt32(),
+        "answers": pl.UInt32(),
+        "links": pl.UInt32(),
+        "linked": pl.UInt32(),
+        "error": pl.UInt32(),
+        "awaiting": pl.UInt32(),
         "state": pl.String(),
         "results": pl.List(pl.String()),
     }
@@ -64,6 +58,7 @@ COUNTS = {
     "how": HOW,
     "arrivals": ARRIVALS,
 }
+# how the values of equal keys are added up, by type: of texts the least stays, of rows the first
 SUMS: dict[pl.DataType, Callable[[pl.Expr], pl.Expr]] = {
     pl.UInt32(): pl.Expr.sum,
     pl.String(): pl.Expr.min,
@@ -81,17 +76,15 @@ class ResultFile(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Counts of chunks, breaks (`broken`: rows), our reasons (`refused`), the partner's, texts,
-    expiries, arrivals.
-    """
+    """What is counted of some chunks of a run: the frames have the schemas above."""
 
     chunks: pl.DataFrame
     breaks: frozenset[Break]
     closed: frozenset[tuple[Break, Closing]]
-    broken: pl.DataFrame
+    broken: pl.DataFrame  # the rows of the breaks
     files: frozenset[ResultFile]
-    refused: pl.DataFrame
-    reasons: pl.DataFrame
+    refused: pl.DataFrame  # our reasons
+    reasons: pl.DataFrame  # the partner's
     shapes: pl.DataFrame
     expiry: pl.DataFrame
     how: pl.DataFrame
@@ -99,151 +92,104 @@ class Tally(NamedTuple):
 
 
 def tally(
-    records: pl.DataFrame, settled: Reconciled, outcomes: Sequence[Attributed], alone: pl.DataFrame
+    records: pl.DataFrame,
+    settled: Reconciled,
+    outcomes: Sequence[Attributed],
+    single_links: pl.DataFrame,
 ) -> Tally:
-    """Count a group of ledger records (row, fate, reasons), their reconciled rows and their single
-    links (`alone`).
+    """Count a group of ledger records (row, fate, reasons).
+
+    `settled`: their reconciled rows; `outcomes`: the result files that answer them;
+    `single_links`: those of these rows.
     """
     rows = settled.rows
+    linked = rows.filter(state=LINKED)
     failed = rows.filter(state=ERROR)
+    files = (
+        ResultFile(file.digest, file.name, file.received, file.outcomes.height) for file in outcomes
+    )
     return Tally(
-        settled.chunks,
-        frozenset(settled.breaks),
-        frozenset(settled.closed),
-        settled.broken,
-        frozenset(
-            ResultFile(one.digest, one.name, one.received, one.outcomes.height) for one in outcomes
-        ),
-        _reasons(records, pl.col("fate") == ledger.SUBMITTED),
-        _reasons(failed, pl.lit(value=False)),
-        failed.group_by("shape")
-        .agg(
-            pl.col("reasons").list.first().drop_nulls().min().alias("reason"),
-            pl.len().alias("rows"),
-            pl.col("message").min(),
-        )
-        .sort("rows", "shape", descending=[True, False])
-        .head(10 * SHAPES),
-        rows.filter(state=LINKED).group_by("expires_on").agg(pl.len().alias("links")),
-        rows.drop_nulls("how").group_by("how").agg(pl.len().alias("rows")),
-        _arrivals(rows.filter(state=LINKED), outcomes, alone),
+        chunks=settled.chunks,
+        breaks=frozenset(settled.breaks),
+        closed=frozenset(settled.closed),
+        broken=settled.broken,
+        files=frozenset(files),
+        refused=_count_reasons(records, warned=pl.col("fate") == ledger.SUBMITTED),
+        reasons=_count_reasons(failed, warned=pl.lit(value=False)),
+        shapes=_count_shapes(failed),
+        expiry=linked.group_by("expires_on").agg(pl.len().alias("links")),
+        how=rows.drop_nulls("how").group_by("how").agg(pl.len().alias("rows")),
+        arrivals=_count_arrivals(linked, outcomes, single_links),
     )
 
 
-def _arrivals(
-    linked: pl.DataFrame, outcomes: Sequence[Attributed], alone: pl.DataFrame
+def _count_shapes(failed: pl.DataFrame) -> pl.DataFrame:
+    counted = failed.group_by("shape").agg(
+        pl.col("reasons").list.first().drop_nulls().min().alias("reason"),
+        pl.len().alias("rows"),
+        pl.col("message").min(),
+    )
+    # more than a report has, since other groups of chunks may have the same ones
+    return counted.sort("rows", "shape", descending=[True, False]).head(10 * SHAPES)
+
+
+def _count_arrivals(
+    linked: pl.DataFrame, outcomes: Sequence[Attributed], single_links: pl.DataFrame
 ) -> pl.DataFrame:
     """Count links by when they arrived: with their result file, or as single links."""
-    dropped = {one.name: one.arrived for one in outcomes}
+    arrived_by_file = {file.name: file.arrived for file in outcomes}
     files = pl.DataFrame(
-        {"result": [*dropped], "file": [*dropped.values()]}, {"result": pl.String, "file": ARRIVED}
+        {"result": [*arrived_by_file], "file_arrived": [*arrived_by_file.values()]},
+        {"result": pl.String, "file_arrived": ARRIVED},
     )
-    came = linked.join(files, on="result", how="left").join(
-        alone.select("row", "arrived"), on="row", how="left"
+    arrived = pl.coalesce("file_arrived", "arrived").alias("arrived")
+    dated = linked.join(files, on="result", how="left").join(
+        single_links.select("row", "arrived"), on="row", how="left"
     )
-    when = pl.coalesce("file", "arrived").alias("arrived")
-    return came.group_by(when).agg(pl.len().alias("links")).drop_nulls("arrived")
+    return dated.group_by(arrived).agg(pl.len().alias("links")).drop_nulls("arrived")
 
 
-def _reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
-    some = rows.filter(pl.col("reasons").is_not_null())  # few have any
-    reported = (
-        some.select("row", warned.alias("warned"), "reasons")
+def _count_reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
+    with_reasons = rows.filter(pl.col("reasons").is_not_null())  # few have any
+    exploded = (
+        with_reasons.select("row", warned.alias("warned"), "reasons")
         .explode("reasons")
         .drop_nulls("reasons")
     )
-    codes = reported.with_columns(pl.col("reasons").str.split("|").list.last().alias("reason"))
+    code = pl.col("reasons").str.split("|").list.last().alias("reason")
     first = pl.col("row").sort().head(FIRST_ROWS).alias("first")
-    return codes.group_by("reason").agg(pl.len().alias("rows"), pl.col("warned").sum(), first)
+    return (
+        exploded.with_columns(code)
+        .group_by("reason")
+        .agg(pl.len().alias("rows"), pl.col("warned").sum(), first)
+    )
 
 
 def add(tallies: Sequence[Tally]) -> Tally:
     """Add up the tallies of a run; an empty run has an empty tally."""
+    broken = _stack([part.broken for part in tallies], pl.Schema(BROKEN_ROW))
     return Tally(
-        chunks=_stack([one.chunks for one in tallies], CHUNKS).sort("chunk"),
-        breaks=frozenset().union(*(one.breaks for one in tallies)),
-        closed=frozenset().union(*(one.closed for one in tallies)),
-        broken=_stack([one.broken for one in tallies], pl.Schema(BROKEN_ROW)).unique(
-            maintain_order=True
-        ),
-        files=frozenset().union(*(one.files for one in tallies)),
+        chunks=_stack([part.chunks for part in tallies], CHUNKS).sort("chunk"),
+        breaks=frozenset().union(*(part.breaks for part in tallies)),
+        closed=frozenset().union(*(part.closed for part in tallies)),
+        broken=broken.unique(maintain_order=True),
+        files=frozenset().union(*(part.files for part in tallies)),
         **{
-            name: _sum([getattr(one, name) for one in tallies], schema)
+            name: _sum([getattr(part, name) for part in tallies], schema)
             for name, schema in COUNTS.items()
         },
     )
 
 
 def _sum(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:
-    """Add frames up by their first column, most rows first: of texts the least stays, of row
-    numbers the first.
-    """
-    by, *names = schema
-    found = (
-        _stack(frames, schema).group_by(by).agg(SUMS[schema[name]](pl.col(name)) for name in names)
-    )
-    return found.sort("rows" if "rows" in names else by, by, descending=["rows" in names, False])
+    """Add frames up by their first column (SUMS), most rows first."""
+    key, *values = schema
+    sums = [SUMS[schema[value]](pl.col(value)) for value in values]
+    total = _stack(frames, schema).group_by(key).agg(sums)
+    if "rows" in values:
+        return total.sort("rows", key, descending=[True, False])
+    return total.sort(key)
 
 
 def _stack(frames: Sequence[pl.DataFrame], schema: pl.Schema) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=schema), *(frame.cast(schema) for frame in frames)])
-
-
-EXTRACT, PLAN = "the extract's drop", "the run's plan"  # what the hours are counted from
-
-
-def run_hours(
-    store: Store, manifest: Manifest, arrivals: pl.DataFrame, within: int
-) -> dict[str, Any]:
-    """Return the hours of a run's links (`flows.reports.tally.ARRIVALS`), and what they are counted
-    from.
-    """
-    since, start = _start(store, manifest)
-    spread = Counter[float]()
-    for arrived, links in arrivals.iter_rows():
-        spread[round(max(0.0, (arrived - start).total_seconds()) / 3600, 1)] += links
-    return {
-        "since": since,
-        "start": start.isoformat(timespec="seconds"),
-        **_figures(spread, within),
-    }
-
-
-def hours_of(spreads: Iterable[Mapping[str, int]], within: int) -> dict[str, Any]:
-    """Return links, median, slowest and share within the agreed hours; `spread`: links by hours, in
-    tenths.
-    """
-    spread = Counter[float]()
-    for one in spreads:
-        spread.update({float(hours): links for hours, links in one.items()})
-    return _figures(spread, within)
-
-
-def _figures(spread: Mapping[float, int], within: int) -> dict[str, Any]:
-    hours, links = sorted(spread), sum(spread.values())
-    sums = accumulate(spread[one] for one in hours)
-    return {
-        "links": links,
-        "median": next(
-            (one for one, upto in zip(hours, sums, strict=True) if 2 * upto >= links), None
-        ),
-        "slowest": hours[-1] if hours else None,
-        "within": within,
-        "share": sum(spread[one] for one in hours if one <= within) / links if links else None,
-        "spread": {f"{one:.1f}": spread[one] for one in hours},
-    }
-
-
-def _start(store: Store, manifest: Manifest) -> tuple[str, datetime]:
-    """Return when the extract was dropped; of a renewal, and where no event has it, when the run
-    was planned.
-    """
-    keys = keys_of(manifest.run)
-    if manifest.selection is None or manifest.selection.kind != "renew":
-        for event in read_events(
-            store, [one for one in store.keys(keys.events) if "-committed-" in one.key]
-        ):
-            if DROPPED in event:
-                return EXTRACT, datetime.fromisoformat(event[DROPPED])
-    with store.open(keys.plan) as plan:
-        return PLAN, plan.entry.modified

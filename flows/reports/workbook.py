@@ -1,19 +1,31 @@
-"""The report as report.xlsx: the facts of the page as tables, one per sheet; texts never become
-formulas.
+"""The report as report.xlsx: the facts of the page as tables, one per sheet.
+
+Texts never become formulas.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import xlsxwriter
 
-from flows.reports.page import SENTENCES, advice, refused_by
-from flows.reports.summary import AGES, FIGURES
+from flows.reports.advice import advice
+from flows.reports.ages import AGES
+from flows.reports.page import refused_by
+from flows.reports.summary import FIGURES
+from flows.reports.verdicts import OF_A_RUN
 
 Cell = str | int | float | None
+
+
+class Sheet(NamedTuple):
+    """The table of a sheet: its header and its rows."""
+
+    head: Sequence[str]
+    rows: Iterable[Sequence[Cell]]
+
 
 MOST_CHUNKS = 100_000  # rows with which a sheet still opens quickly; chunks.csv has them all
 # No temporary files, and no text becomes a formula, a link or a number.
@@ -25,158 +37,155 @@ OPTIONS = {
 }
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same facts are the same bytes
 
+_WIDE = {
+    "value",
+    "what to do",
+    "name",
+    "hint",
+    "shape",
+    "message",
+    "place",
+    "meaning",
+    "then",
+    "results",
+    "run",
+}
+_MIDDLE = {"code", "fact", "item", "sha256", "action", "since", "state", "reason"}
+
 
 def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
-    """Return the workbook of a run from its summary (with `trend`) and its chunks
-    (`lists.chunks`).
+    """Return the workbook of a run from its summary (with `trend`) and its chunks.
+
+    `chunks` are those of `lists.chunks`.
     """
-    shown, closed = chunks.head(MOST_CHUNKS), summary["closed"]
-    return workbook(
-        {
-            "Run": (["fact", "value"], _facts(summary)),
-            "To do": (["no.", "what to do"], list(enumerate(advice(summary), start=1))),
-            "Control totals": _table(
-                summary["balance"], "name", "left", "right", "difference", "closed"
-            ),
-            "Open items": (
-                ["item", *AGES, "items", "rows"],
-                [
-                    [
-                        one["kind"],
-                        *(one["ages"][age]["items"] for age in AGES),
-                        one["items"],
-                        one["rows"],
-                    ]
-                    for one in summary["open"]["items"]
-                ],
-            ),
-            "Links by expiry": _table(summary["links"], "when", "links"),
-            **_attempts(summary.get("attempts")),
-            **_funnel(summary.get("funnel")),
-            "Reasons": _table(refused_by(summary), "code", "by", "rows", "action", "hint"),
-            "Error texts": _table(summary["shapes"], "shape", "reason", "rows", "message"),
-            "Breaks": _table(
-                summary["breaks"], "name", "place", "rows", "since", "meaning", "then"
-            ),
-            **(
-                {"Closed": _table(closed, "name", "place", "rows", "reason", "by", "at")}
-                if closed
-                else {}
-            ),
-            "Chunks": (shown.columns, shown.iter_rows()),
-            "Trend": _table(summary["trend"], "as_of", "run", "state", *FIGURES),
-        }
-    )
+    return workbook(dict(_run_sheets(summary, chunks.head(MOST_CHUNKS))))
 
 
 def across_workbook(tables: Mapping[str, pl.DataFrame]) -> bytes:
     """Return the workbook across runs, a sheet for each table."""
     return workbook(
         {
-            name.capitalize(): (table.columns, table.head(MOST_CHUNKS).iter_rows())
+            name.capitalize(): Sheet(table.columns, table.head(MOST_CHUNKS).iter_rows())
             for name, table in tables.items()
         }
     )
 
 
-def workbook(sheets: Mapping[str, tuple[Sequence[str], Iterable[Sequence[Cell]]]]) -> bytes:
-    """Return an xlsx of sheets by name, each a header and rows; headers are frozen and have
-    filters.
-    """
-    out = BytesIO()
-    book = xlsxwriter.Workbook(out, OPTIONS)
+def workbook(sheets: Mapping[str, Sheet]) -> bytes:
+    """Return an xlsx of sheets by name; headers are frozen and have filters."""
+    content = BytesIO()
+    book = xlsxwriter.Workbook(content, OPTIONS)
     book.set_properties({"created": CREATED})
     bold = book.add_format({"bold": True, "bottom": 1})
-    for name, (head, rows) in sheets.items():
-        sheet = book.add_worksheet(name)
-        sheet.freeze_panes(1, 0)
-        for at, title in enumerate(head):
-            sheet.set_column(at, at, _width(title))
-        sheet.write_row(0, 0, head, bold)
-        last = 0
-        for last, row in enumerate(rows, start=1):
-            for at, cell in enumerate(row):
-                if isinstance(cell, str):
-                    sheet.write_string(last, at, cell)
-                elif cell is not None:
-                    sheet.write_number(last, at, cell)
-        if last:
-            sheet.autofilter(0, 0, last, len(head) - 1)
+    for name, sheet in sheets.items():
+        _write_sheet(book.add_worksheet(name), sheet, bold)
     book.close()
-    return out.getvalue()
+    return content.getvalue()
+
+
+def _write_sheet(worksheet: Any, sheet: Sheet, bold: Any) -> None:
+    worksheet.freeze_panes(1, 0)
+    for column, title in enumerate(sheet.head):
+        worksheet.set_column(column, column, _width(title))
+    worksheet.write_row(0, 0, sheet.head, bold)
+    last = 0
+    for last, cells in enumerate(sheet.rows, start=1):
+        _write_row(worksheet, last, cells)
+    if last:
+        worksheet.autofilter(0, 0, last, len(sheet.head) - 1)
+
+
+def _write_row(worksheet: Any, number: int, cells: Sequence[Cell]) -> None:
+    for column, cell in enumerate(cells):
+        if isinstance(cell, str):
+            worksheet.write_string(number, column, cell)
+        elif cell is not None:
+            worksheet.write_number(number, column, cell)
 
 
 def _width(title: str) -> int:
-    long = {
-        "value",
-        "what to do",
-        "name",
-        "hint",
-        "shape",
-        "message",
-        "place",
-        "meaning",
-        "then",
-        "results",
-        "run",
-    }
-    middle = {"code", "fact", "item", "sha256", "action", "since", "state", "reason"}
-    return 60 if title in long else 28 if title in middle else 14
+    if title in _WIDE:
+        return 60
+    return 28 if title in _MIDDLE else 14
 
 
-def _table(
-    facts: Iterable[Mapping[str, Any]], *names: str
-) -> tuple[Sequence[str], list[list[Cell]]]:
-    return names, [[one[name] for name in names] for one in facts]
+def _run_sheets(summary: Mapping[str, Any], chunks: pl.DataFrame) -> Iterator[tuple[str, Sheet]]:
+    """Yield the sheets of a run, by name."""
+    yield "Run", Sheet(["fact", "value"], _facts(summary))
+    yield "To do", Sheet(["no.", "what to do"], list(enumerate(advice(summary), start=1)))
+    lines = summary["balance"]
+    yield "Control totals", _table(lines, "name", "left", "right", "difference", "closed")
+    yield "Open items", _open_items(summary["open"]["items"])
+    yield "Links by expiry", _table(summary["links"], "when", "links")
+    if summary.get("attempts") is not None:
+        yield "Sent again", _attempts(summary["attempts"])
+    if summary.get("funnel") is not None:
+        yield "Funnel", Sheet(["by", "which", "reached", "cardholders"], _funnel(summary["funnel"]))
+    yield "Reasons", _table(refused_by(summary), "code", "by", "rows", "action", "hint")
+    yield "Error texts", _table(summary["shapes"], "shape", "reason", "rows", "message")
+    breaks = summary["breaks"]
+    yield "Breaks", _table(breaks, "name", "place", "rows", "since", "meaning", "then")
+    if summary["closed"]:
+        closed = summary["closed"]
+        yield "Closed", _table(closed, "name", "place", "rows", "reason", "by", "at")
+    yield "Chunks", Sheet(chunks.columns, chunks.iter_rows())
+    yield "Trend", _table(summary["trend"], "as_of", "run", "state", *FIGURES)
 
 
-def _attempts(
-    attempts: Mapping[str, Any] | None,
-) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
-    """Return the sheet of rows sent again, if any."""
-    if attempts is None:
-        return {}
-    head, lines = _table(attempts["runs"], "run", "rows", "linked", "error", "awaiting", "rejected")
-    after = attempts["after"]
-    last = [
-        "after all attempts",
-        None,
-        *(after[state] for state in ("linked", "error", "awaiting", "refused")),
-    ]
-    return {"Sent again": (head, [*lines, last])}
+def _table(facts: Iterable[Mapping[str, Any]], *names: str) -> Sheet:
+    """Return the facts of these names, a row each."""
+    return Sheet(names, [_cells(fact, names) for fact in facts])
 
 
-def _funnel(funnel: Mapping[str, Any] | None) -> dict[str, tuple[Sequence[str], list[list[Cell]]]]:
-    """Return the sheet of the funnel, if the partner reported placements."""
-    if funnel is None:
-        return {}
-    ends = [("stage", "", one["stage"], one["cardholders"]) for one in funnel["stages"]]
-    ends += [("failed", "", one["kind"], one["cardholders"]) for one in funnel["failed"]]
-    ends += [("under way", "", "", funnel["under_way"])]
-    ends += [
-        (kind, one[name], stage, number)
-        for kind, name, lines in (
-            ("merchant site", "site", funnel["sites"]),
-            ("age of link", "age", funnel["ages"]),
-        )
-        for one in lines
-        for stage, number in one.items()
-        if stage != name
-    ]
-    return {"Funnel": (["by", "which", "reached", "cardholders"], [list(line) for line in ends])}
+def _cells(fact: Mapping[str, Any], names: Iterable[str]) -> list[Cell]:
+    return [fact[name] for name in names]
 
 
-def _facts(summary: Mapping[str, Any]) -> list[list[Cell]]:
+def _facts(summary: Mapping[str, Any]) -> list[tuple[str, Cell]]:
+    """Return the facts about the run itself, by name."""
     texts = {name: value for name, value in summary.items() if isinstance(value, str)}
-    texts |= {
-        "in words": SENTENCES[summary["verdict"]],
-        "encrypted to": ", ".join(summary["recipients"]),
-    }
+    facts: dict[str, Cell] = dict(texts)
+    facts["in words"] = OF_A_RUN[summary["verdict"]].sentence
+    facts["encrypted to"] = ", ".join(summary["recipients"])
     parts = {"rows": "rows", "chunks": "chunks", "extract": "source", "version of": "versions"}
-    inner = {
-        f"{word} {name}": one for word, part in parts.items() for name, one in summary[part].items()
-    }
-    return [
-        [name, value]
-        for name, value in (texts | inner | {"result files": len(summary["results"])}).items()
+    for word, part in parts.items():
+        facts |= {f"{word} {name}": value for name, value in summary[part].items()}
+    facts["result files"] = len(summary["results"])
+    return list(facts.items())
+
+
+def _open_items(items: Iterable[Mapping[str, Any]]) -> Sheet:
+    rows = [
+        [item["kind"], *_items_by_age(item["ages"]), item["items"], item["rows"]] for item in items
     ]
+    return Sheet(["item", *AGES, "items", "rows"], rows)
+
+
+def _items_by_age(ages: Mapping[str, Mapping[str, int]]) -> list[int]:
+    return [ages[age]["items"] for age in AGES]
+
+
+def _attempts(attempts: Mapping[str, Any]) -> Sheet:
+    """Return the sheet of rows sent again."""
+    runs = _table(attempts["runs"], "run", "rows", "linked", "error", "awaiting", "rejected")
+    states = _cells(attempts["after"], ("linked", "error", "awaiting", "refused"))
+    return Sheet(runs.head, [*runs.rows, ["after all attempts", None, *states]])
+
+
+def _funnel(funnel: Mapping[str, Any]) -> Iterator[list[Cell]]:
+    """Yield the rows of the funnel that the partner reported."""
+    for line in funnel["stages"]:
+        yield ["stage", "", line["stage"], line["cardholders"]]
+    for line in funnel["failed"]:
+        yield ["failed", "", line["kind"], line["cardholders"]]
+    yield ["under way", "", "", funnel["under_way"]]
+    yield from _funnel_by("merchant site", "site", funnel["sites"])
+    yield from _funnel_by("age of link", "age", funnel["ages"])
+
+
+def _funnel_by(by: str, name: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[list[Cell]]:
+    """Yield the funnel of each part, a row a stage."""
+    for line in lines:
+        for stage, number in line.items():
+            if stage != name:
+                yield [by, line[name], stage, number]

@@ -14,7 +14,8 @@ from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.extracts.opening import open_extract
 from flows.redaction import redact
-from flows.reports.rebuild import ingest, rebuild
+from flows.reports.ingestion import ingest
+from flows.reports.rebuild import rebuild
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
 from flows.results.lineage import repeated_runs, run_rows

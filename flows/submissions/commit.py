@@ -79,8 +79,7 @@ def _write_manifest(
     run = StoredRun.by_id(adapters.store, manifest.run)
     # before the commit, which nothing repeats; the issuer need not wait for results
     if manifest.counts.submitted:
-        portfolio = context.issuer.full_portfolio
-        write_unsent(adapters.store, run.keys, manifest, portfolio=portfolio)
+        write_unsent(run, manifest, portfolio=context.issuer.full_portfolio)
     try:
         is_first = write_once(adapters.store, run.keys.manifest, canonical(manifest))
     except ConflictError:

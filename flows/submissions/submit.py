@@ -20,7 +20,7 @@ from flows.runs.claim import claimed, clean_up
 from flows.runs.commits import last_commit
 from flows.runs.context import IssuerContext
 from flows.runs.events import record_event
-from flows.runs.keys import RunKeys, keys_of, submissions
+from flows.runs.keys import RunKeys, submissions
 from flows.runs.prior_state import PriorState
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
@@ -186,9 +186,8 @@ def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProg
     opened = OPENABLE if job.plan.selection else job.opened
     refused = next(refusals(built, context.issuer, opened), None)
     if refused is not None:
-        keys = keys_of(job.plan.run)
-        portfolio = context.issuer.full_portfolio
-        write_unsent(context.adapters.store, keys, built.manifest, portfolio=portfolio)
+        run = StoredRun.by_id(context.adapters.store, job.plan.run)
+        write_unsent(run, built.manifest, portfolio=context.issuer.full_portfolio)
         raise refused
     _refuse_unexpected(job, built.manifest)
     return built

@@ -14,7 +14,7 @@ from flows.cli.main import main
 from flows.commands.entry import Context
 from flows.commands.results import trace
 from flows.commands.retention import purge
-from flows.reports.cardholder import CardGivenError
+from flows.reports.cardholder_trace import CardGivenError
 from schemas.expressions import PUBLISHED
 from schemas.portal import CUID, PAN
 from tests import keys

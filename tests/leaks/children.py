@@ -21,7 +21,7 @@ from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.errors import CardlinkError, guarded
 from flows.redaction import Redaction
-from flows.reports.rebuild import ingest
+from flows.reports.ingestion import ingest
 from flows.runs.context import IssuerContext
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal

@@ -15,8 +15,10 @@ import pytest
 
 from flows.operations.break_decisions import close_break, reopen_break
 from flows.operations.history import history
-from flows.reports.rebuild import find_breaks, ingest, rebuild
-from flows.reports.summary import OUT_OF_BALANCE, WAITING
+from flows.reports.ingestion import ingest
+from flows.reports.rebuild import rebuild
+from flows.reports.reconciled import find_breaks
+from flows.reports.verdicts import OUT_OF_BALANCE, WAITING
 from flows.results.decisions import sort_breaks
 from flows.runs.adapters import NoReasonError
 from flows.runs.closings import closed_breaks

@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.reports.cardholder import card_statuses, trace
+from flows.reports.cardholder import card_statuses
+from flows.reports.cardholder_trace import trace
 from flows.runs.attempts import attempts
 from flows.runs.commits import commits_since
 from flows.runs.keys import results

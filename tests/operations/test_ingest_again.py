@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.reports.rebuild import ListedLateError
-from flows.reports.summary import OUT_OF_BALANCE
+from flows.reports.ingestion import ListedLateError
+from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.keys import results
 from flows.runs.store import Store
 from tests.night import Bench, copy_of, local_bench, uncommit

@@ -14,9 +14,9 @@ from flows.operations.metrics import write_metrics
 from flows.operations.purge import plan_purge, purge
 from flows.operations.remediation import abandon
 from flows.reports.across import reconcile_runs
-from flows.reports.cardholder import trace
-from flows.reports.page import CLEAR
+from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild
+from flows.reports.verdicts import CLEAR
 from flows.runs.attempts import survey_cards
 from flows.runs.documents import read_purged, run_status, without_ledger
 from flows.runs.errors import AbandonedError, LedgerPurgedError

@@ -3,9 +3,10 @@ from typing import Any
 
 import polars as pl
 
-from flows.reports.across import RunFacts, across
-from flows.reports.lists import TRIED, unlinked
-from flows.reports.summary import ReportTerms, WaitingChunk
+from flows.reports.across import across
+from flows.reports.open_items import ReportTerms, WaitingChunk
+from flows.reports.run_facts import RunFacts
+from flows.reports.unlinked import TRIED, unlinked
 from flows.results.lineage import Cardholders
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

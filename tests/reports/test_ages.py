@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.reports.summary import EXPIRIES, age_step, by_expiry, duration
+from flows.reports.ages import EXPIRIES, age_step, by_expiry, duration
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()

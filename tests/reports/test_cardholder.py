@@ -11,7 +11,8 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.operations.purge import purge
-from flows.reports.cardholder import SINGLE, CardGivenError, card_statuses, trace
+from flows.reports.cardholder import SINGLE, card_statuses
+from flows.reports.cardholder_trace import CardGivenError, trace
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.identity import canonical

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.reports.page import BAR_WIDTH, ENDS, TREND_HEIGHT, bar, trend
+from flows.reports.charts import BAR_WIDTH, ENDS, TREND_HEIGHT, bar, trend
 
 rows = st.fixed_dictionaries({kind: st.integers(0, 10**8) for kind in ENDS})
 

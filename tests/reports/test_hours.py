@@ -11,8 +11,8 @@ import pytest
 from flows.operations.metrics import write_metrics
 from flows.partner_api.single_links import link_row
 from flows.reports.across import reconcile_runs
+from flows.reports.hours import hours_of
 from flows.reports.rebuild import rebuild
-from flows.reports.tally import hours_of
 from flows.runs.keys import extracts, keys_of, reconciliation, results
 from schemas.portal import PAN
 from tests.builders import portal_rows

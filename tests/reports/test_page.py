@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.reports.page import across_page, percent, run_page
+from flows.reports.page import across_page, run_page
 from flows.reports.tally import KINDS
+from flows.reports.wording import percent
 from schemas.breaks import Break, found
 from tests.facts import facts
 

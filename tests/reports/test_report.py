@@ -5,7 +5,7 @@ import openpyxl
 import polars as pl
 import pytest
 
-from flows.reports import rebuild as report
+from flows.reports import reconciled
 from flows.reports.rebuild import rebuild
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import keys_of
@@ -67,7 +67,7 @@ def test_chunks_reconciled_a_few_at_a_time_give_the_report_of_all_at_once(
     bench, run = answered(tmp_path, habits, fail_share=0.2, shuffle=True, error_shape="mixed")
     whole = rebuild(bench.context, run)
     before = {name: bench.report(run, name) for name in FILES}
-    monkeypatch.setattr(report, "CHUNKS", 3)
+    monkeypatch.setattr(reconciled, "CHUNKS", 3)
 
     few = rebuild(bench.context, run)
 

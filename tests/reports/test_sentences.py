@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flows.reports import across, cardholder, page
+from flows.reports import advice, cardholder, verdicts, worklist
 from flows.runs.outbox import move
 from flows.wiring import open_store
 from schemas.breaks import FOREIGN_FILE, KINDS
@@ -224,13 +224,20 @@ def templates() -> Iterator[str]:
     """Yield the pattern of every sentence in the code that makes them: three words or more, and no
     docstring.
     """
-    told = {"SENTENCES", "advice", "_broken", "_waiting", "_reasons", "across_advice"}
     tables = {
-        page: told,
-        across: {"_UNLINKED", "_chunks", "_breaks", "_ending"},
+        verdicts: {"OF_A_RUN"},
+        advice: {
+            "advice",
+            "_about_breaks",
+            "_about_waiting_chunks",
+            "_about_refusals",
+            "_about_links",
+            "across_advice",
+        },
+        worklist: {"_UNLINKED", "_chunk", "_breaks", "_links_ending"},
         cardholder: {"_WAITS", "_WORDS"},
     }
-    for module in (page, across, cardholder):
+    for module in tables:
         tree = ast.parse(Path(str(module.__file__)).read_text())
         for part in tree.body:
             named = getattr(part, "name", None) or next(iter(getattr(part, "targets", [])), None)

@@ -4,7 +4,7 @@ import openpyxl
 import polars as pl
 
 from flows.reports.tally import KINDS
-from flows.reports.workbook import run_workbook, workbook
+from flows.reports.workbook import Sheet, run_workbook, workbook
 from schemas.breaks import found
 from tests.facts import facts
 
@@ -39,7 +39,7 @@ def test_a_text_that_looks_like_a_formula_a_link_or_a_number_stays_text() -> Non
         "0042",
     ]
 
-    content = workbook({"Texts": (["text"], [[text] for text in hostile])})
+    content = workbook({"Texts": Sheet(["text"], [[text] for text in hostile])})
 
     sheet = openpyxl.load_workbook(BytesIO(content))["Texts"]
     cells = list(sheet["A"][1:])

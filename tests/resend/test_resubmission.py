@@ -13,7 +13,7 @@ import pytest
 
 from flows.operations.history import history
 from flows.reports.rebuild import rebuild
-from flows.reports.summary import OUT_OF_BALANCE
+from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.resend.resubmission import (
     NothingAskedError,
     NothingToSendError,

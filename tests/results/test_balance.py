@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from flows.reports.summary import Line, balance
+from flows.reports.balance import Line, balance
 from flows.results.read import ResultRows
 from flows.results.reconcile import reconcile
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from flows.reports.rebuild import rebuild
-from flows.reports.summary import OUT_OF_BALANCE
+from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.documents import run_statuses
 from flows.runs.keys import keys_of
 from flows.simulator.answer import Habits

@@ -15,7 +15,7 @@ import pytest
 from polars.exceptions import PanicException
 
 from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
-from flows.reports.rebuild import Ingested, ingest
+from flows.reports.ingestion import Ingested, ingest
 from flows.results import attribution, opening
 from flows.results.error_text import LONGEST, parse_error
 from flows.results.opening import describe

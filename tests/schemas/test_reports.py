@@ -7,6 +7,7 @@ from datetime import date
 import polars as pl
 
 from flows.reports import lists as tables
+from flows.reports.links import verified_links
 from flows.results.reconcile import Reconciled, reconcile
 from schemas.tables import Links, Refusals
 from tests.results.outcomes import HOSTS, attribute_all, link, refusal, result, sent_rows
@@ -26,7 +27,7 @@ def reconciled() -> Reconciled:
 
 
 def test_links_hold_verified_links_only() -> None:
-    told = tables.verified_links(reconciled().rows)
+    told = verified_links(reconciled().rows)
 
     Links.validate(told)
     assert ["c-1", "c-4", "c-5"] == told["cuid"].to_list()

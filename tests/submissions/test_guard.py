@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from flows.reports.across import reconcile_runs
-from flows.reports.cardholder import card_statuses, trace
+from flows.reports.cardholder import card_statuses
+from flows.reports.cardholder_trace import trace
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
 from flows.runs.commits import OvertakenError

@@ -1,0 +1,96 @@
+"""The balance of a run: the equations that account for every row, and the verdict they give."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.reports.verdicts import ABOVE_LIMIT, BALANCED, OUT_OF_BALANCE, WAITING
+from schemas.issuer import Limits
+from schemas.manifest import Manifest
+
+
+class Line(NamedTuple):
+    """An equation with both sides, and how many closed breaks explain a difference."""
+
+    name: str
+    left: int
+    right: int
+    closed: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """True where both sides are equal."""
+        return self.left == self.right
+
+
+def balance(manifest: Manifest, chunks: pl.DataFrame, still: int, closed: int = 0) -> list[Line]:
+    """Return the equations of a run (README.md, "The balance").
+
+    `still` breaks are open, operators `closed` others. Each difference in the results has a break,
+    so where none is open all are closed: shown, but in balance.
+    """
+    closed_breaks = 0 if still else closed
+    return [
+        *_sent_lines(manifest),
+        *_answer_lines(manifest.counts.submitted, chunks, closed_breaks),
+        Line("open breaks = 0", still, 0, closed_breaks),
+    ]
+
+
+def _sent_lines(manifest: Manifest) -> list[Line]:
+    """Return the equations of what was read and sent."""
+    counts = manifest.counts
+    fates = counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
+    in_chunks = sum(chunk.rows for chunk in manifest.chunks)
+    lines = [
+        Line("rows read = submitted + rejected + duplicate + suppressed", counts.read, fates),
+        Line("rows in chunks = submitted", in_chunks, counts.submitted),
+    ]
+    if counts.trailer is None:
+        return lines
+    return [Line("trailer count = rows read", counts.trailer, counts.read), *lines]
+
+
+def _answer_lines(submitted: int, chunks: pl.DataFrame, closed: int) -> list[Line]:
+    """Return the equations of the answers; `closed` breaks explain the differences, if any."""
+    totals = chunks.select(pl.col("linked", "error", "awaiting", "links").sum()).row(0, named=True)
+    answered = chunks.filter(pl.col("answers") > 0)
+    answers, sent = answered.select(pl.col("answers", "sent").sum()).row(0)
+    states = totals["linked"] + totals["error"] + totals["awaiting"]
+    results = Line("result rows = rows sent, of answered chunks", answers, sent)
+    links = Line("links received = rows linked", totals["links"], totals["linked"])
+    return [
+        Line("submitted = linked + error + awaiting", submitted, states),
+        *(line if line.holds else line._replace(closed=closed) for line in (results, links)),
+    ]
+
+
+def verdict(
+    manifest: Manifest,
+    states: Mapping[str, int],
+    lines: Sequence[Line],
+    limits: Limits,
+    decided: int = 0,
+) -> str:
+    """Return a run's verdict.
+
+    Out of balance comes first, then above the limits, then whether answers are awaited.
+    `decided`: errors by an operator's decision; they count against no limit.
+    """
+    if not all(line.holds or line.closed for line in lines):
+        return OUT_OF_BALANCE
+    if _above_limits(manifest, states, limits, decided):
+        return ABOVE_LIMIT
+    return WAITING if states["awaiting"] else BALANCED
+
+
+def _above_limits(
+    manifest: Manifest, states: Mapping[str, int], limits: Limits, decided: int
+) -> bool:
+    counts = manifest.counts
+    errors = states["error"] - decided
+    answered = states["linked"] + errors
+    too_many_rejects = counts.rejected > limits.max_reject_rate * counts.read
+    too_many_errors = errors > limits.max_error_rate * answered
+    return too_many_rejects or too_many_errors

@@ -1,0 +1,200 @@
+"""Ingest: take in new result files, then bring the reports of all runs they touch up to date."""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from flows.errors import TryAgainError
+from flows.redaction import redact
+from flows.reports.rebuild import RunReport, rebuild_lasting
+from flows.reports.verdicts import OUT_OF_BALANCE
+from flows.results.decisions import chain_of, decisions
+from flows.results.intake import IngestedFile, ResultObject, take_in
+from flows.results.lineage import newest_first
+from flows.results.markers import (
+    Basis,
+    Waiting,
+    basis_of,
+    read_markers,
+    read_waiting,
+    write_markers,
+    write_waiting,
+)
+from flows.results.opening import AWAITED, may_pass
+from flows.runs.claim import clean_up
+from flows.runs.context import IssuerContext
+from flows.runs.keys import ingested, keys_of, results
+from flows.runs.store import Store
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+
+
+class ListedLateError(TryAgainError):
+    """The store does not list an object just written, so a report would miss it."""
+
+    message = (
+        "{key} was written, but the store does not list it yet."
+        " The run's report was left unchanged."
+    )
+    next_step = "Run the same command again in a minute."
+
+
+class Ingested(NamedTuple):
+    """What one call took in: files, their rows, breaks, and the reports it brought up to date.
+
+    The breaks are those of rows that it could not place. Files whose outcome has not changed count
+    only among `open_files`, those whose breaks are open.
+    """
+
+    files: int
+    rows: int
+    breaks: tuple[str, ...]
+    reports: tuple[RunReport, ...]
+    open_files: int = 0
+    unjudged: int = 0  # files that were not read, since the malware scanner has not judged them
+
+
+class _TakenIn(NamedTuple):
+    """The result files that are not done: those read now, and those that wait as before."""
+
+    files: list[IngestedFile]
+    unchanged: dict[str, Waiting]  # what they wait for has not changed: not read
+    basis: Basis  # what their outcomes depend on
+    unjudged: int
+
+    @property
+    def changed(self) -> list[IngestedFile]:
+        """The files whose outcome is new."""
+        return [file for file in self.files if not file.known]
+
+
+def ingest(context: IssuerContext, also: str = "") -> Ingested:
+    """Attribute every new result file, rebuild the reports of the runs they touch, mark the files.
+
+    The run `also` is reported too, and runs whose rows were resent by those runs, since the state
+    of their rows has changed. The markers come last: killed before, the next call does it all
+    again, with the same outcome.
+    """
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    markers = read_markers(store, issuer)
+    waiting = read_waiting(store, issuer)
+    files = [file for file in _result_files(store, issuer) if file.mark not in markers]
+    taken = _take_in(context, files, waiting)
+    changed = taken.changed
+    purged = StoredRuns(store, issuer).without_ledger if changed else frozenset[str]()
+    reports = _report_runs(context, changed, purged, also)
+    still_waiting = taken.unchanged | _waiting_records(taken, waiting, purged)
+    if still_waiting != waiting:
+        write_waiting(store, issuer, still_waiting)
+    done = {file.result.mark: file.result.entry for file in taken.files if file.done}
+    write_markers(store, issuer, done)
+    return Ingested(
+        files=len(changed),
+        rows=sum(file.rows for file in changed),
+        breaks=tuple(still_waiting[file.result.mark].told for file in changed if not file.settled),
+        reports=reports,
+        open_files=_count_open_files(store, still_waiting.values()),
+        unjudged=taken.unjudged,
+    )
+
+
+def _result_files(store: Store, issuer: str) -> list[ResultObject]:
+    """Return all result files, each with what operators decided about it."""
+    decided = decisions(store, issuer)
+    return [
+        ResultObject(entry, decided.get(chain_of(issuer, entry.key), ()))
+        for entry in store.keys(results(issuer))
+    ]
+
+
+def _take_in(
+    context: IssuerContext, files: Sequence[ResultObject], waiting: Mapping[str, Waiting]
+) -> _TakenIn:
+    """Read these files, except those that wait for something that has not changed."""
+    if not files:
+        return _TakenIn([], {}, Basis("", ""), unjudged=0)
+    basis = basis_of(context)
+    unchanged: dict[str, Waiting] = {}
+    fresh: list[ResultObject] = []
+    for file in files:
+        record = waiting.get(file.mark)
+        if record is not None and record.basis in basis:
+            unchanged[file.mark] = record
+        else:
+            fresh.append(file)
+    opened = list(take_in(context, fresh, waiting)) if fresh else []
+    judged = [file for file in opened if file.problems != (AWAITED,)]
+    return _TakenIn(judged, unchanged, basis, len(opened) - len(judged))
+
+
+def _report_runs(
+    context: IssuerContext, changed: Sequence[IngestedFile], purged: Set[str], also: str
+) -> tuple[RunReport, ...]:
+    """Bring the reports of the runs that these files touch up to date."""
+    store = context.adapters.store
+    touched = {also} if also else set[str]()
+    stored: set[str] = set()
+    for file in changed:
+        touched |= (file.runs | file.left) - purged
+        stored |= set(file.kept)
+    prefixes = [keys_of(run).base for run in touched]
+    clean_up(context.adapters, ingested(context.issuer.issuer), *prefixes)
+    return tuple(_report(context, run, stored) for run in newest_first(store, touched))
+
+
+def _report(context: IssuerContext, run: str, stored: Set[str]) -> RunReport:
+    """Rebuild a run's report.
+
+    Raises ListedLateError where the store does not list yet what was stored just now.
+    """
+    prefix = keys_of(run).outcomes
+    listed = {entry.key for entry in context.adapters.store.keys(prefix)}
+    hidden = [key for key in stored if key.startswith(prefix) and key not in listed]
+    if hidden:
+        raise ListedLateError(key=min(hidden))
+    return rebuild_lasting(context, run)
+
+
+def _waiting_records(
+    taken: _TakenIn, waiting: Mapping[str, Waiting], purged: Set[str]
+) -> dict[str, Waiting]:
+    """Return the records of the files that were read and are not done."""
+    return {
+        file.result.mark: _waiting_record(file, waiting, taken.basis, purged)
+        for file in taken.files
+        if not file.done
+    }
+
+
+def _waiting_record(
+    file: IngestedFile, waiting: Mapping[str, Waiting], basis: Basis, purged: Set[str]
+) -> Waiting:
+    """Return the record of a file that waits.
+
+    It is read again when its basis changes, or each time.
+    """
+    if file.known:
+        reported = waiting[file.result.mark].told
+    else:
+        reported = "" if file.settled else file.trouble(purged)
+    depends_on = basis.hosts if file.settled else basis.all
+    return Waiting(
+        file=redact(file.result.entry.key),
+        basis="" if may_pass(file.problems) else depends_on,
+        outcome=file.outcome,
+        runs=tuple(sorted(file.runs)),
+        told=reported,
+    )
+
+
+def _count_open_files(store: Store, waiting: Iterable[Waiting]) -> int:
+    """Count the files with open breaks: of no run, or of a run that is out of balance."""
+    reported = [file for file in waiting if file.told]
+    runs = {run for file in reported for run in file.runs}
+    broken = {run for run in runs if _is_out_of_balance(store, run)}
+    return sum(not file.runs or not broken.isdisjoint(file.runs) for file in reported)
+
+
+def _is_out_of_balance(store: Store, run: str) -> bool:
+    summary = StoredRun.by_id(store, run).summary
+    return summary is not None and summary["verdict"] == OUT_OF_BALANCE

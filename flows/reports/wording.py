@@ -1,0 +1,29 @@
+"""Counts, shares and days in words, the same on the page, in the workbook and at the terminal."""
+
+from datetime import datetime
+
+
+def rows(number: int, word: str = "row") -> str:
+    """Return a count with its noun: `1 row`, `2,000 rows`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent: never 0% for something, never 100% for less than all."""
+    if 0 < share < 0.001:
+        return "< 0.1%"
+    if 0.999 < share < 1:
+        return "> 99.9%"
+    if 0 < share < 1:
+        return f"{share:.1%}"
+    return f"{share:.0%}"
+
+
+def day(moment: datetime) -> str:
+    """Return the day of a moment: `7 November 2026`."""
+    return f"{moment.day} {moment:%B %Y}"
+
+
+def day_and_time(moment: datetime) -> str:
+    """Return a moment to the minute: `7 November 2026, 05:30 UTC`."""
+    return f"{day(moment)}, {moment:%H:%M %Z}"
