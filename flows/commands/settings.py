@@ -26,7 +26,7 @@ with on_first_use():
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
     from flows.runs import probe
-    from flows.submissions import rehearsal, rows, submit
+    from flows.submissions import rehearsal, row_scope, submit
     from schemas import mapping, portal, reference
     from schemas import tables as reports
 
@@ -244,7 +244,7 @@ def check(
         list[Finding](),
         list[str](),
         list[str](),
-        rows.Inspection(),
+        row_scope.Inspection(),
     )
     wired = _wired(context.folder, issuer, found)
     root, facts = wired.issuer.root, dict[str, Any](issuer=issuer, store=wired.issuer.root)
@@ -313,7 +313,7 @@ def _wired(folder: Path, name: str, found: list[Finding]) -> contexts.IssuerCont
 def _rows(
     context: contexts.IssuerContext,
     request: submit.Request,
-    inspection: rows.Inspection,
+    inspection: row_scope.Inspection,
     found: list[Finding],
     facts: dict[str, Any],
 ) -> list[str | Table]:
@@ -343,7 +343,7 @@ def _rows(
     return shown
 
 
-def _write(path: Path, inspection: rows.Inspection) -> Finding:
+def _write(path: Path, inspection: row_scope.Inspection) -> Finding:
     """Write the rows that would not be sent, as rejects.csv of a run has them."""
     frames = [lists.unsent(*one) for one in inspection.unsent]
     try:
@@ -359,7 +359,7 @@ def _write(path: Path, inspection: rows.Inspection) -> Finding:
     )
 
 
-def _columns(context: contexts.IssuerContext, inspection: rows.Inspection) -> Table:
+def _columns(context: contexts.IssuerContext, inspection: row_scope.Inspection) -> Table:
     """Show where each of the portal's columns comes from, how much of it there is, its shapes and
     its verdicts.
     """

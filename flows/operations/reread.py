@@ -12,7 +12,7 @@ from flows.resend.selection import reopen_source
 from flows.runs.context import IssuerContext
 from flows.runs.prior_state import check_values
 from flows.runs.stored_run import StoredRun
-from flows.submissions.rows import RowScope, SelectedRows
+from flows.submissions.row_scope import RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas.ledger import SUBMITTED
 from schemas.portal import CUID

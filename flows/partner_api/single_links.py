@@ -42,7 +42,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, keys_of, prompted_prefix
 from flows.runs.single_links import SingleLink, answer_key, singles
 from flows.submissions.gates import WrongCardsError
-from flows.submissions.rows import PICK, RowScope, SelectedRows
+from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas.issuer import SourceSettings
 from schemas.ledger import AWAITING

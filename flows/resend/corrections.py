@@ -310,7 +310,7 @@ def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
 
 def by_row(cells: pl.DataFrame) -> pl.DataFrame:
     """Return one line per row, with the last corrections, for
-    `flows.submissions.rows.SelectedRows`.
+    `flows.submissions.row_scope.SelectedRows`.
     """
     if cells.is_empty():
         return pl.DataFrame(schema={"row": pl.UInt32})

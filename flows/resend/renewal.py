@@ -22,7 +22,7 @@ from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
-from flows.submissions.rows import SelectedRows
+from flows.submissions.row_scope import SelectedRows
 from flows.submissions.submit import Submitted, execute
 from schemas import ledger
 from schemas.manifest import Manifest, Selection

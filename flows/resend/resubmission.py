@@ -38,7 +38,7 @@ from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.plan import identify
 from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
-from flows.submissions.rows import PICK, RowScope, SelectedRows
+from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from flows.submissions.submit import Submitted, execute
 from schemas import ledger

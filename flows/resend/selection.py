@@ -25,7 +25,7 @@ from flows.runs.store import Entry, ObjectMissingError, write_once
 from flows.submissions.build import Job
 from flows.submissions.normalise import normalise
 from flows.submissions.plan import identify, plan_selection
-from flows.submissions.rows import PICK, RowScope, SelectedRows
+from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from schemas import ledger
 from schemas.corrections import AT_SOURCE, BESIDE, ROW, RUN
 from schemas.ledger import AWAITING, ERROR, LINKED

@@ -20,7 +20,7 @@ from flows.submissions.drift import departures
 from flows.submissions.gates import Built
 from flows.submissions.ledger import LedgerWriter, sent_records
 from flows.submissions.publisher import Outcome, PartialRunError, Publisher
-from flows.submissions.rows import RowScope
+from flows.submissions.row_scope import RowScope
 from flows.submissions.scan import Piece, Scan
 from schemas.manifest import Counts, Inputs, LedgerPart, Manifest, ManifestChunk, Plan
 

@@ -19,7 +19,7 @@ from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import dismiss_line, expected_run, plans_under_name, submit_line
-from flows.submissions.rows import RowScope
+from flows.submissions.row_scope import RowScope
 from flows.submissions.scan import Scan
 from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Counts, Manifest, SourceIdentity

@@ -17,7 +17,8 @@ from flows.runs.stored_run import StoredRun
 from flows.submissions.build import Job, build_run
 from flows.submissions.commit import commit_in_memory, finish_commits
 from flows.submissions.gates import OPENABLE, refusals
-from flows.submissions.rows import Inspection, ReasonRows
+from flows.submissions.row_scope import Inspection
+from flows.submissions.rows import ReasonRows
 from flows.submissions.submit import Request, prepare, refuse_resend
 from schemas.ledger import FATES
 from schemas.manifest import Counts, Manifest

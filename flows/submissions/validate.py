@@ -58,8 +58,8 @@ class RuleGroup(NamedTuple):
 class FastSchema(NamedTuple):
     """The schema of the input file with a check for many rules instead of one for each.
 
-    `groups` has the rules behind each conjunction by the name of its check. Rules with a screen have
-    a schema of their own, `screened`: only the rows that fail the check SCREENS can break one.
+    `groups` has the rules behind each conjunction by the name of its check. Rules with a screen
+    have a schema of their own, `screened`: only the rows that fail the check SCREENS can break one.
     """
 
     schema: pa.DataFrameSchema
@@ -70,9 +70,9 @@ class FastSchema(NamedTuple):
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
     """Return verdicts (VERDICT) in the order of the rows (interface.md 2.6).
 
-    A row without a verdict `reject` passed pandera. `rows`: row and the portal's columns, normalised; `as_of` is the business date. A cell has at
-    most one verdict of each severity: the first rule it breaks. Raises BugError, without any value,
-    where the columns are not the schema's.
+    `rows`: row and the portal's columns, normalised; `as_of` is the business date. A row without a
+    verdict `reject` passed pandera. A cell has at most one verdict of each severity: the first rule
+    it breaks. Raises BugError, without any value, where the columns are not the schema's.
     """
     fast = fast_schema(rules.RULES, as_of, settings)
     try:
@@ -81,7 +81,8 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
         return verdicts.unique(cell, keep="first", maintain_order=True).select(*VERDICT)
     except _DisagreeError:
         problem = "pandera and the rules disagree"
-    except Exception as error:  # noqa: BLE001  polars' and pandera's own may hold cells: ours is raised below
+    # theirs may hold cells: ours is raised below
+    except Exception as error:  # noqa: BLE001  whatever polars and pandera raise
         problem = type(error).__name__
     raise BugError(place="validate", kind=problem)
 

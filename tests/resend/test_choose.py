@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.resend.selection import ASKED, STANDING, TRIED, active_attempts, cards, decide
-from flows.submissions.rows import PICK
+from flows.submissions.row_scope import PICK
 from schemas.portal import CITY, PAN
 
 TODAY = date(2026, 11, 20)

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from flows.operations.link_changes import CHANGED
 from flows.runs.outcomes import FILE, OUTCOME
-from flows.submissions.rows import PICK
+from flows.submissions.row_scope import PICK
 from schemas.ledger import Ledger
 from schemas.manifest import Document
 from schemas.tables import FORMAT

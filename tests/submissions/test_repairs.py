@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.reader import Block
-from flows.submissions.normalise import Evidence, ExcelDamageError, repair
-from flows.submissions.rows import Route, RowScope
+from flows.submissions.repairs import Evidence, ExcelDamageError, repair
+from flows.submissions.row_scope import RowScope
+from flows.submissions.rows import Route
 from flows.submissions.validate import validate
 from schemas.issuer import Repairs, RuleSettings
 from schemas.manifest import SourceIdentity
