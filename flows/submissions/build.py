@@ -1,4 +1,4 @@
-"""Build a run between plan and commit: one pass over the extract, to sealed chunks and ledger parts.
+"""Build a run between plan and commit: one pass over the extract, to chunks and ledger parts.
 
 Every row is accounted for in the ledger; what the run would commit is its manifest, and the gates
 judge it before that.

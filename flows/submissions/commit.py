@@ -5,10 +5,10 @@ offered for upload, and only then do results and reports count it. The manifest 
 create-only writes of the same bytes:
 
 1. `commits/<number>.json`, the run's link in the issuer's commit chain. It gives the run its place
-   in the order of commits, and from here on its cards count as sent: a run planned after it finds
-   them awaiting, and a run planned before it is refused its own link if it sends one of them
-   (OvertakenError; where `[resend] seen_before = "send"` only a run of the same extract is). Nothing
-   of the run can be uploaded yet.
+   in the order of commits, and from here on its cards count as sent. A run that is planned after it
+   finds them awaiting; a run that was planned before it is refused its own link if it sends one of
+   them (OvertakenError; where `[resend] seen_before = "send"`, only a run of the same extract is).
+   Nothing of the run can be uploaded yet.
 2. `runs/<run>/manifest.json`, the commit.
 
 A run that has its link and no manifest died between the two. It is not committed yet, but decided:

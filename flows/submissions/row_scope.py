@@ -10,7 +10,7 @@ import polars as pl
 from flows.errors import CardlinkError
 from flows.extracts.mapping import Note, stop
 from flows.runs.prior_state import PriorState
-from flows.submissions.drift import Sample
+from flows.submissions.sample import Sample
 from schemas.portal import POSTAL_CODE, columns
 
 CLEARED = "(empty)"  # a correction that clears the field

@@ -19,12 +19,13 @@ from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
 from flows.extracts.reader import Block
 from flows.runs.prior_state import CHECKS, check_values, crc, resend_policy
 from flows.submissions.chunk_csv import lines
-from flows.submissions.drift import Sample, shapes
 from flows.submissions.duplicates import Table, keyed, mark
 from flows.submissions.ledger import unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
 from flows.submissions.repairs import EVIDENCE, Evidence, refuse_scientific, repair
 from flows.submissions.row_scope import RowScope
+from flows.submissions.sample import Sample
+from flows.submissions.shapes import shapes
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import hash_cvv

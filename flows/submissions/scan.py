@@ -1,4 +1,4 @@
-"""The pass over an extract: its blocks along the route, good rows cut into chunks, all rows counted.
+"""The pass over an extract: blocks along the route, good rows cut into chunks, all counted.
 
 It knows no store to write to: a submit publishes its pieces, a dry run only counts them.
 """

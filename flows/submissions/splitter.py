@@ -12,7 +12,7 @@ PATIENCE = 100_000  # rows searched for a full chunk; limits memory where one cu
 class Splitter:
     """Collect rows until they make whole chunks.
 
-    Rows keep their order, except that a repeated cuid waits for the next chunk and goes first there.
+    Rows keep their order, except that a repeated cuid waits for the next chunk and leads it.
     """
 
     def __init__(self, limit: int = MAX_ROWS, patience: int = PATIENCE) -> None:

@@ -178,7 +178,7 @@ def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
 
 
 def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> Built:
-    """Build chunks and ledger of a run, and judge it: raises the error of the first gate that fails.
+    """Build chunks and ledger of a run, and judge it: raises the error of the first failing gate.
 
     UnexpectedOutcomeError where the outcome is another than the one that was approved.
     """

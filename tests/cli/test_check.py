@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.submissions.drift import Sample
+from flows.submissions.sample import Sample
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, FIRST_NAME, PAN, POSTAL_CODE, YEAR, columns
 from schemas.reference import SCHEMA_FILE, every_key, json_schema
 from schemas.tables import Refusals

@@ -17,9 +17,10 @@ from flows.operations.alert_history import watch
 from flows.runs.documents import Night
 from flows.runs.identity import canonical
 from flows.simulator.extract import write_sample
-from flows.submissions.drift import SAMPLED, Sample, departures
+from flows.submissions.drift import departures
 from flows.submissions.gates import DriftError
 from flows.submissions.rehearsal import rehearse
+from flows.submissions.sample import SAMPLED, Sample
 from flows.submissions.submit import Request
 from schemas.manifest import Profile
 from schemas.portal import (
