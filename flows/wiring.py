@@ -263,7 +263,8 @@ def _user() -> str:
 
 @contextmanager
 def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    from flows.adapters.gpg_sealer import GpgSealer, PlainSealer, trial_seal
+    from flows.adapters.gpg_sealer import GpgSealer, trial_seal
+    from flows.adapters.plain_sealer import PlainSealer
 
     portal = issuer.portal
     if not portal.sealed:
@@ -278,7 +279,7 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 
 @contextmanager
 def _opener() -> Iterator[Opener | None]:
-    from flows.adapters.gpg_sealer import GpgOpener
+    from flows.adapters.gpg_opener import GpgOpener
 
     key_file, passphrase_file = (
         os.environ.get("CARDLINK_PRIVATE_KEY_FILE"),

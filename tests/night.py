@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
 from flows.partner_api.funnel import run_funnel
 from flows.reports.ingestion import Ingested, ingest

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.partner_api.client import ServiceClient, open_client
 from flows.partner_api.transport import Credentials
 from flows.runs.keys import keys_of

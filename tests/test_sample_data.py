@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.extracts import grammar
 from flows.reports.ingestion import ingest
 from flows.reports.verdicts import OUT_OF_BALANCE

@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.reports.across import reconcile_runs
 from flows.reports.ingestion import Ingested
 from flows.simulator.answer import Answered, Habits, answer_store

@@ -4,22 +4,21 @@ retries.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import merge
 from itertools import chain
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import boto3
-from botocore import exceptions as boto
 from botocore.config import Config
-from urllib3.exceptions import HTTPError
 
+from flows.adapters.s3_errors import with_our_errors
+from flows.adapters.s3_source import S3Source
 from flows.errors import CardlinkError
 from flows.redaction import redact
 from flows.runs import store
@@ -313,62 +312,6 @@ class S3Store:
                 raise
 
 
-class S3Source(AbstractContextManager["S3Source", None]):
-    """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one
-    object, or an error.
-    """
-
-    def __init__(
-        self, bucket: str, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry
-    ) -> None:
-        self._bucket = bucket
-        self.entry = entry
-        self._body = body
-        self._ask = ask
-        self._retry = retry
-        self._position = 0
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return the next `size` bytes, fewer only at the end, the rest for -1, b'' at the end."""
-        left = self.entry.size - self._position
-        wanted = left if size < 0 else min(size, left)
-        pieces = []
-        while wanted:
-            piece = self._retry(partial(self._read, min(wanted, PIECE)), StoreBusyError)
-            pieces.append(piece)
-            wanted -= len(piece)
-        return b"".join(pieces)
-
-    def _read(self, size: int) -> bytes:
-        try:
-            if self._body is None:
-                answer = self._ask(Range=f"bytes={self._position}-")
-                self._body = answer["Body"]
-                if not str(answer.get("ContentRange", "")).startswith(f"bytes {self._position}-"):
-                    raise store.StoreUnsafeError(
-                        place=self._bucket, problem="it does not honour range requests"
-                    )
-            data: bytes = with_our_errors(self.entry.key, lambda: self._body.read(size))
-            if not data:
-                raise StoreBusyError(place=self.entry.key, code="body ended early")
-            if self._position + len(data) == self.entry.size:
-                # botocore checks its checksum only when the body is read past its end
-                with_our_errors(self.entry.key, lambda: self._body.read(1))
-        except CardlinkError:
-            self._drop()
-            raise
-        self._position += len(data)
-        return data
-
-    def _drop(self) -> None:
-        if self._body is not None:
-            self._body.close()
-        self._body = None
-
-    def __exit__(self, *_: object) -> None:
-        self._drop()
-
-
 def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
     """Yield the same bytes in pieces of `size`, the last one shorter; one empty piece for no
     bytes.
@@ -380,91 +323,3 @@ def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
             yield bytes(held[:size])
             del held[:size]
     yield bytes(held)
-
-
-T = TypeVar("T")
-
-# all that boto3 raises
-FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)
-
-_BY_CODE: dict[str, type[CardlinkError]] = {  # or by status
-    **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), store.ObjectMissingError),
-    # a condition failed, or the multipart upload was completed or aborted meanwhile
-    **dict.fromkeys(("PreconditionFailed", "NoSuchUpload"), ObjectChangedError),
-    "NoSuchBucket": store.StoreMissingError,
-    **dict.fromkeys(
-        ("AccessDenied", "AllAccessDisabled", "AccountProblem"), store.StoreDeniedError
-    ),
-    **dict.fromkeys(
-        ("InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"), store.StoreCredentialsError
-    ),
-    **dict.fromkeys(
-        ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), store.StoreExpiredError
-    ),
-    **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), store.StoreClockError),
-    **dict.fromkeys(
-        ("QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"), store.StoreFullError
-    ),
-    "NotImplemented": store.StoreUnsafeError,
-    # status 400, but damage or delay in transit: the same request may succeed
-    **dict.fromkeys(
-        ("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentChecksumMismatch"),
-        StoreBusyError,
-    ),
-    **dict.fromkeys(("XAmzContentSHA256Mismatch", "RequestTimeout"), StoreBusyError),
-    **dict.fromkeys(("Throttling", "ThrottlingException"), StoreBusyError),
-    "401": store.StoreCredentialsError,
-    "403": store.StoreDeniedError,
-    "404": store.ObjectMissingError,
-    "412": ObjectChangedError,
-    "501": store.StoreUnsafeError,
-    "507": store.StoreFullError,
-    # 409: a concurrent conditional write; nothing was written, and botocore does not retry it
-    **dict.fromkeys(("408", "409", "429"), StoreBusyError),
-}
-
-_BY_KIND: dict[type[Exception], type[CardlinkError]] = {
-    **dict.fromkeys(
-        (boto.NoCredentialsError, boto.PartialCredentialsError), store.StoreCredentialsError
-    ),
-    **dict.fromkeys(
-        (boto.CredentialRetrievalError, boto.TokenRetrievalError), store.StoreCredentialsError
-    ),
-    boto.SSOError: store.StoreCredentialsError,
-    **dict.fromkeys(
-        (boto.ParamValidationError, boto.NoRegionError, boto.InvalidRegionError), StoreRefusedError
-    ),
-    **dict.fromkeys((boto.ProfileNotFound, boto.ConfigParseError), StoreRefusedError),
-    RecursionError: StoreRefusedError,  # boto3 follows a redirect that names no region without end
-    boto.FlexibleChecksumError: store.ObjectDamagedError,
-}
-
-
-def with_our_errors(place: str, act: Callable[[], T]) -> T:
-    """Return what `act` returns; an error of boto3 becomes one of ours, without a chain to the
-    original.
-    """
-    try:
-        return act()
-    except FOREIGN as error:
-        problem = translated(place, error)
-    try:
-        raise problem
-    finally:
-        del problem  # error and frame would keep each other alive, and the callers' rows
-
-
-def translated(place: str, error: Exception) -> CardlinkError:
-    """Return our error for one of boto3's, with names and codes only, never its message."""
-    code: str = type(error).__name__
-    kind = next(
-        (ours for theirs, ours in _BY_KIND.items() if isinstance(error, theirs)), StoreBusyError
-    )
-    if isinstance(error, boto.ClientError):
-        raw = str(error.response.get("Error", {}).get("Code", ""))
-        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        code = raw if re.fullmatch(r"[A-Za-z0-9.]{1,60}", raw) else str(status)
-        unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
-        kind = _BY_CODE.get(code) or _BY_CODE.get(str(status), unlisted)
-    problem = f"it does not implement a request we need ({code})"
-    return store.error_of(kind, key=place, place=place, code=code, problem=problem)

@@ -54,7 +54,7 @@ def portal_opener(secret_key: bytes | None) -> Iterator[Opener]:
     """Open what is sealed for the portal; without its key the simulator accepts only unencrypted
     uploads.
     """
-    from flows.adapters.gpg_sealer import GpgOpener
+    from flows.adapters.gpg_opener import GpgOpener
 
     if secret_key is None:
         yield _NoOpener()

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.adapters.gpg_sealer import GpgOpener, trial_seal
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import trial_seal
 from flows.runs.sealing import GpgHungError, GpgMissingError, Plain, SealBrokenError, Sealed
 from tests import keys
 from tests.adapters.sealers import CARD, CHUNKS, gpg_that, sealer_to

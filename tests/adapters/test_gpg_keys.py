@@ -8,7 +8,8 @@ from datetime import date, timedelta
 import pytest
 
 from flows.adapters.gpg import Keyring
-from flows.adapters.gpg_sealer import GpgOpener, import_public_keys
+from flows.adapters.gpg_keys import import_public_keys
+from flows.adapters.gpg_opener import GpgOpener
 from flows.errors import CardlinkError, OperatorError
 from flows.runs.openpgp import inspect
 from flows.runs.sealing import (

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from flows.adapters.gpg import Keyring
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer, import_public_keys
+from flows.adapters.gpg_keys import import_public_keys
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.errors import CardlinkError
 from flows.runs.openpgp import inspect
 from flows.runs.sealing import (

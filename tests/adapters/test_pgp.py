@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.adapters.gpg_sealer import GpgOpener, trial_seal
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import trial_seal
 from flows.errors import BugError
 from flows.runs.sealing import Plain, SealedUnreadableError, SecretKeyUnreadableError
 from flows.simulator.portal_key import Algorithm

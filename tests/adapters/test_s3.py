@@ -13,7 +13,8 @@ from uuid import uuid4
 import pytest
 from botocore import exceptions as boto
 
-from flows.adapters.s3 import S3Store, connect, translated
+from flows.adapters.s3 import S3Store, connect
+from flows.adapters.s3_errors import translated
 from flows.errors import CardlinkError
 from flows.runs.retry import Retry
 from flows.runs.store import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flows.adapters.gpg_sealer import PlainSealer, UnsealedCardError
+from flows.adapters.plain_sealer import PlainSealer, UnsealedCardError
 from flows.configuration import load_issuer
 from flows.runs.sealing import Plain, Sealed
 from flows.wiring import wire

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.local import LocalStore
 from flows.runs.documents import manifests, read_ledger, run_ids
 from flows.runs.keys import keys_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from schemas import portal
 from tests.bench import issuers, script
 from tests.bench.__main__ import PARTS

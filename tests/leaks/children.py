@@ -98,7 +98,7 @@ def night(at: int) -> None:
 
 def answer(context: IssuerContext) -> None:
     """Let the simulated portal answer."""
-    from flows.adapters.gpg_sealer import GpgOpener
+    from flows.adapters.gpg_opener import GpgOpener
 
     with GpgOpener([keys_secret()]) as opener:
         answer_store(

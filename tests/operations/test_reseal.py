@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.local import LocalStore
 from flows.operations.history import history
 from flows.operations.reread import RowsDifferError

@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 from prometheus_client.openmetrics import parser
 
-from flows.adapters.gpg_sealer import PlainSealer
 from flows.adapters.local import LocalStore
+from flows.adapters.plain_sealer import PlainSealer
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alerts import KINDS, Failure, current_alerts

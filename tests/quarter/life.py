@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import polars as pl
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.operations.break_decisions import close_break
 from flows.operations.purge import PurgePlan, plan_purge, purge
 from flows.operations.reseal import reseal

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.results.opening import LIMIT
 from flows.runs.keys import results
 from flows.runs.sealing import Plain, SealedUnreadableError

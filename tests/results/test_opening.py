@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from polars.exceptions import PanicException
 
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.reports.ingestion import Ingested, ingest
 from flows.results import attribution, opening
 from flows.results.error_text import LONGEST, parse_error

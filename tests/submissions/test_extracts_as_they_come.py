@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 import zstandard
 
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.errors import CardlinkError
 from flows.extracts.errors import MappingError, TruncatedError
 from flows.runs.context import IssuerContext

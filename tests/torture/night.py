@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.results.markers import read_markers
 from flows.runs.identity import canonical
 from flows.runs.keys import extracts, keys_of, results

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from flows import wiring
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.commands import outbox as outbox_commands
 from flows.commands import results as result_commands
 from flows.runs.keys import deliveries, extracts, results

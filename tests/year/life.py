@@ -20,7 +20,7 @@ import polars as pl
 import pytest
 
 from flows import wiring
-from flows.adapters.gpg_sealer import GpgOpener
+from flows.adapters.gpg_opener import GpgOpener
 from flows.configuration import load_issuer
 from flows.runs.documents import read_manifest
 from flows.runs.keys import extracts, keys_of

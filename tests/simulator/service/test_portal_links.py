@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.runs.sealing import Plain
 from schemas import portal
 from schemas.partner_api.service import ServiceSettings

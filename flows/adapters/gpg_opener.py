@@ -1,0 +1,85 @@
+"""Open messages that were sealed to one of our secret keys, with gpg."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from io import BytesIO
+
+import gnupg
+
+from flows.adapters.gpg import PATIENCE, Keyring
+from flows.runs import sealing
+from flows.runs.openpgp import blocks
+
+
+class GpgOpener(ExitStack):
+    """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its
+    context.
+    """
+
+    def __init__(
+        self,
+        secret_keys: Sequence[bytes],
+        passphrase: str | None = None,
+        *,
+        patience: float = PATIENCE,
+        gpg: str = "gpg",
+    ) -> None:
+        super().__init__()
+        # An empty one would swallow the first line of the message; python-gnupg writes latin-1,
+        # keys expect UTF-8.
+        self._passphrase = passphrase.encode().decode("latin-1") if passphrase else None
+        self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
+        self._ring = self.enter_context(Keyring(agent=True, patience=patience, gpg=gpg))
+        try:
+            for number, key in enumerate(secret_keys, start=1):
+                found = self._ring.ask(
+                    partial(gnupg.GPG.import_keys, key_data=key, passphrase=self._passphrase)
+                )
+                if found is None or not found.fingerprints or not found.sec_read:
+                    raise sealing.SecretKeyUnreadableError(number=number, total=len(secret_keys))
+        except BaseException:
+            self.close()
+            raise
+
+    def open(self, message: bytes, limit: int) -> bytes:
+        """Return the content of one message, at most `limit` bytes; SealedUnreadableError
+        otherwise.
+        """
+        binary = blocks(message)  # gpg does not recognise armor after a byte order mark
+        if len(binary) != 1:
+            raise sealing.SealedUnreadableError(reason="message.blocks.many")
+        options, why = ["--max-output", str(limit), *self._no_questions], ""
+        # gpg's agent fails now and then, with nothing wrong with the message or the key
+        for _ in range(2):
+            result = self._ring.ask(
+                lambda gpg: gpg.decrypt_file(
+                    BytesIO(binary[0]),
+                    always_trust=True,
+                    passphrase=self._passphrase,
+                    extra_args=options,
+                )
+            )
+            # else its data may be unauthenticated
+            if result is not None and result.ok and result.returncode == 0:
+                return bytes(result.data)
+            why = _why_unread("" if result is None else result.stderr)
+            if why in _CERTAIN:
+                break
+        raise sealing.SealedUnreadableError(reason=why)
+
+
+_CERTAIN = ("message.content.too_large", "key.secret.missing")  # gpg would say the same again
+
+
+def _why_unread(stderr: str) -> str:
+    """Return the cause by gpg's status words; its text is never shown, it may contain the sender's
+    file names.
+    """
+    if "exceeded --max-output limit" in stderr:
+        return "message.content.too_large"
+    if "[GNUPG:] ERROR pkdecrypt_failed" in stderr:
+        return "key.passphrase.wrong"
+    if "[GNUPG:] NO_SECKEY" in stderr and "[GNUPG:] DECRYPTION_KEY" not in stderr:
+        return "key.secret.missing"
+    return "message.content.unreadable"

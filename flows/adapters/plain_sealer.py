@@ -1,0 +1,47 @@
+"""A sealer for trials with a test issuer: it leaves chunks as they are (interface.md 2.6)."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from flows.errors import OperatorError
+from flows.runs.sealing import Plain, Sealed, Warned
+from schemas.expressions import PUBLISHED
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{13,}")
+
+
+_PUBLISHED: Final = frozenset(card.encode() for card in PUBLISHED)
+
+
+class UnsealedCardError(OperatorError):
+    """An unsealed chunk would contain a number that is not a published test card."""
+
+    message = (
+        "{chunk} contains {count} numbers that are not published test cards, and [portal] sealed = false. It was "
+        "not written."
+    )
+    next_step = "Remove `sealed = false` from the TOML, or use test cards: `cardlink sample FILE --published`."
+
+
+class PlainSealer:
+    """Returns chunks unchanged, for `[portal] sealed = false`; UnsealedCardError where a number is
+    no test card.
+    """
+
+    fingerprints: tuple[str, ...] = ()
+    warnings = (
+        Warned("Chunks are not sealed ([portal] sealed = false): published test cards only."),
+    )
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        """Return the chunks unsealed, under their upload names; UnsealedCardError for any other
+        card.
+        """
+        for chunk in chunks:
+            others = [
+                number for number in _LONG_NUMBER.findall(chunk.data) if number not in _PUBLISHED
+            ]
+            if others:
+                raise UnsealedCardError(chunk=chunk.name, count=len(others))
+        return [Sealed(chunk.name, chunk.data) for chunk in chunks]
