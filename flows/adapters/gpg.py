@@ -87,12 +87,13 @@ class Keyring(ExitStack):
             "LANGUAGE": "C",
             "PATH": f"{Path(binary).parent}{os.pathsep}{os.defpath}",
         }
-        more = [*QUIET, *([] if agent else ["--no-autostart"]), *options]
+        autostart = [] if agent else ["--no-autostart"]
+        arguments = [*QUIET, *autostart, *options]
         with ExitStack() as failed:
             failed.push(self)
             try:
                 self.gpg = _TimedGPG(
-                    patience, gpgbinary=binary, gnupghome=str(self.home), options=more, env=env
+                    patience, gpgbinary=binary, gnupghome=str(self.home), options=arguments, env=env
                 )
             except (OSError, ValueError) as error:
                 # python-gnupg raises another one for it
@@ -108,7 +109,7 @@ class Keyring(ExitStack):
         try:
             return work(self.gpg)
         except Exception as error:  # noqa: BLE001  broken pipes, statuses python-gnupg cannot read
-            ours = translated("gpg", error)
-        if not isinstance(ours, BugError):
-            raise ours
+            problem = translated("gpg", error)
+        if not isinstance(problem, BugError):
+            raise problem
         return None

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -50,12 +51,7 @@ def _made(held: ExitStack) -> Path:
     one.
     """
     roots = [root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM]
-    # a container's memory may be small, and we must not fill it
-    for root in (
-        one
-        for one in roots
-        if os.access(one, os.W_OK | os.X_OK) and shutil.disk_usage(one).free >= ROOM
-    ):
+    for root in filter(_has_room, roots):
         home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
         lock = held.enter_context((home / "holding").open("wb"))
         # for as long as this process lives: the kernel unlocks it on a kill
@@ -69,11 +65,17 @@ def _made(held: ExitStack) -> Path:
     raise LimitError(place="gpg", reason=full)
 
 
+def _has_room(root: Path) -> bool:
+    """Return whether a folder can be written to, and has room: a container's memory may be small,
+    and we must not fill it.
+    """
+    return os.access(root, os.W_OK | os.X_OK) and shutil.disk_usage(root).free >= ROOM
+
+
 def remove_dead_homes() -> None:
     """Remove the homes left behind by killed processes, and end their agents."""
-    for home in {
-        home.resolve() for root in _roots() for home in root.glob(f"{PREFIX}*") if _is_dead(home)
-    }:
+    homes = chain.from_iterable(root.glob(f"{PREFIX}*") for root in _roots())
+    for home in {home.resolve() for home in homes if _is_dead(home)}:
         _remove(home, agent=True)
 
 
@@ -81,13 +83,16 @@ def _roots() -> list[Path]:
     """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then
     memory.
     """
-    named = [Path(folder)] if (folder := os.environ.get("TMPDIR")) else []
-    return list(dict.fromkeys([*named, *SHARED]))
+    named = os.environ.get("TMPDIR")
+    roots = (Path(named), *SHARED) if named else SHARED
+    return list(dict.fromkeys(roots))
 
 
 def _links(home: Path) -> list[Path]:
     """Return the links by which a process with another TMPDIR finds a home."""
-    return [] if home.parent in SHARED else [root / home.name for root in SHARED]
+    if home.parent in SHARED:
+        return []
+    return [root / home.name for root in SHARED]
 
 
 def _is_dead(home: Path) -> bool:
@@ -95,11 +100,11 @@ def _is_dead(home: Path) -> bool:
     container.
     """
     try:
-        made = home.lstat()
-        if made.st_uid != os.getuid():
+        status = home.lstat()
+        if status.st_uid != os.getuid():
             return False
         if not (home / "held").exists():  # no key yet, or none any more
-            return time.time() - made.st_mtime > MAKING
+            return time.time() - status.st_mtime > MAKING
         with (home / "held").open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:  # its process lives, or another one is removing it
@@ -108,16 +113,18 @@ def _is_dead(home: Path) -> bool:
 
 
 def _remove(home: Path, *, agent: bool) -> None:
-    for order in (
-        (("--kill", "gpg-agent"), ("--remove-socketdir",)) if agent and home.is_dir() else ()
-    ):
-        # an agent without its home ends by itself
-        with suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(
-                ["gpgconf", "--homedir", home, *order], check=False, capture_output=True, timeout=20
-            )
+    if agent and home.is_dir():  # an agent without its home ends by itself
+        _run_gpgconf(home, "--kill", "gpg-agent")
+        _run_gpgconf(home, "--remove-socketdir")
     shutil.rmtree(home / "private-keys-v1.d", ignore_errors=True)  # first: we may be killed
     shutil.rmtree(home, ignore_errors=True)  # the agent may remove its sockets meanwhile
     for link in _links(home):
         if link.is_symlink():
             link.unlink(missing_ok=True)
+
+
+def _run_gpgconf(home: Path, *arguments: str) -> None:
+    """Ask the agent of a home for something; it may be gone."""
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["gpgconf", "--homedir", str(home), *arguments]
+        subprocess.run(command, check=False, capture_output=True, timeout=20)

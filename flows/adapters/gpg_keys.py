@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import gnupg
@@ -17,11 +18,7 @@ from flows.runs import sealing
 from flows.runs.openpgp import blocks, keys_in
 
 LEAST: Final = 2048  # bits of RSA
-
-
 FUTURE: Final = "was made on {}, which is in the future for this machine"
-
-
 # RFC 4880 9.1
 _FAMILIES: Final = {
     "1": "RSA",
@@ -31,8 +28,6 @@ _FAMILIES: Final = {
     "17": "DSA",
     "20": "ElGamal",
 }
-
-
 _CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
     f"nistp{bits}": f"P-{bits}" for bits in (256, 384, 521)
 }
@@ -75,56 +70,63 @@ def import_public_keys(
     flaw has its error.
     """
     now = time.time()  # not `today`: gpg judges what was made in the future by the machine's clock
-    for file, key in (
-        (f"{number} of {len(keys)}", key) for number, key in enumerate(keys, start=1)
-    ):
+    for number, key in enumerate(keys, start=1):
+        file = f"{number} of {len(keys)}"
         public = _one_public_key(key, file, ", ".join(pinned), now)
         result = ring.ask(partial(gnupg.GPG.import_keys, key_data=public))
         if result is None or len(set(result.fingerprints)) != 1:
             raise sealing.KeyUnreadableError(file=file, reason="key.import.refused")
-    found = {entry["fingerprint"]: entry for entry in ring.ask(lambda gpg: gpg.list_keys()) or ()}
-    recipients = [
-        _recipient(_pinned(found, fingerprint, pinned), fingerprint, today, now)
+    entries = ring.ask(lambda gpg: gpg.list_keys()) or ()
+    imported = {entry["fingerprint"]: entry for entry in entries}
+    recipients = tuple(
+        _recipient(_pinned(imported, fingerprint, pinned), fingerprint, today, now)
         for fingerprint in pinned
-    ]
-    for part in (part for recipient in recipients for part in recipient):
-        family, _, bits = part.algorithm.partition(" ")
-        if part.algorithm not in curves and (family != "RSA" or int(bits) < LEAST):
-            accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
-            raise sealing.KeyAlgorithmError(
-                part=part.name, algorithm=part.algorithm, accepted=accepted
-            )
-    return tuple(recipients)
+    )
+    for part in chain.from_iterable(recipients):
+        _check_algorithm(part, curves)
+    return recipients
+
+
+def _check_algorithm(part: Part, curves: Sequence[str]) -> None:
+    """Raise KeyAlgorithmError unless a key is RSA and long enough, or of an accepted curve."""
+    family, _, bits = part.algorithm.partition(" ")
+    if part.algorithm in curves or (family == "RSA" and int(bits) >= LEAST):
+        return
+    accepted = ", ".join((f"RSA of {LEAST} bits or more", *curves))
+    raise sealing.KeyAlgorithmError(part=part.name, algorithm=part.algorithm, accepted=accepted)
 
 
 def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
     """Return the key in binary, so that gpg sees exactly what was counted here."""
-    found, made, secret, why = list[bytes](), list[int](), 0, ""
+    binary: list[bytes] = []
+    moments: list[int] = []  # when each public key was made
+    secret_keys = 0
+    reason = ""
     try:
-        found = blocks(key)
-        made, secret = keys_in(found)
+        binary = blocks(key)
+        moments, secret_keys = keys_in(binary)
     except sealing.SealedUnreadableError as error:
-        why = str(error.fields["reason"])
-    if secret:
+        reason = str(error.fields["reason"])
+    if secret_keys:
         raise sealing.SecretKeyGivenError(file=file, pinned=pinned)
-    if len(made) != 1:
-        raise sealing.KeyUnreadableError(file=file, reason=why or f"{len(made)} keys")
-    if made[0] > now:  # gpg would not import it
-        raise sealing.KeyUnusableError(
-            part=f"The key in file {file}", why=FUTURE.format(_day(made[0]))
-        )
-    return b"".join(found)
+    if len(moments) != 1:
+        raise sealing.KeyUnreadableError(file=file, reason=reason or f"{len(moments)} keys")
+    if moments[0] > now:  # gpg would not import it
+        future = FUTURE.format(_day(moments[0]))
+        raise sealing.KeyUnusableError(part=f"The key in file {file}", why=future)
+    return b"".join(binary)
 
 
-def _pinned(found: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:
-    if fingerprint in found:
-        return found[fingerprint]
-    for key, listed in found.items():
+def _pinned(imported: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:
+    """Return the imported key of that fingerprint; KeyNotPinnedError."""
+    if fingerprint in imported:
+        return imported[fingerprint]
+    for key, listed in imported.items():
         if any(fingerprint in subkey for subkey in listed["subkeys"]):
             raise sealing.KeyNotPinnedError(
                 fingerprint=fingerprint, found=f"key {key}, whose subkey that is"
             )
-    others = ", ".join(sorted(set(found) - set(pinned)))
+    others = ", ".join(sorted(set(imported) - set(pinned)))
     raise sealing.KeyNotPinnedError(fingerprint=fingerprint, found=others or "other pinned keys")
 
 
@@ -133,14 +135,16 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
     itself.
     """
     key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
-    if why := key.flaw(today, now):
-        raise sealing.KeyUnusableError(part=key.name, why=why)
+    flaw = key.flaw(today, now)
+    if flaw:
+        raise sealing.KeyUnusableError(part=key.name, why=flaw)
     subkeys = [
         _part(info, info["capability"], f"Encryption subkey {info['keyid']} of key {fingerprint}")
         for info in listed.get("subkey_info", {}).values()
         if "e" in info["capability"]
     ]
-    if valid := [part for part in subkeys if not part.flaw(today, now)]:
+    valid = [part for part in subkeys if not part.flaw(today, now)]
+    if valid:
         return key, max(valid, key=lambda part: part.created)
     if "e" in key.capabilities:  # lower case: its own capability
         return key, key
@@ -153,17 +157,26 @@ def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipi
 
 
 def _part(fields: Any, capabilities: str, name: str) -> Part:
-    family, curve = _FAMILIES.get(fields["algo"], f"algorithm-{fields['algo']}"), fields["curve"]
+    expires = fields["expires"]
     return Part(
         name=name,
         fingerprint=fields["fingerprint"],
         key_id=fields["keyid"],
-        algorithm=_CURVES.get(curve, curve) if curve else f"{family} {fields['length']}",
+        algorithm=_algorithm(fields),
         capabilities=capabilities,
         state=fields["trust"],
         created=int(fields["date"]),
-        expires=_day(int(fields["expires"])) if fields["expires"] else None,
+        expires=_day(int(expires)) if expires else None,
     )
+
+
+def _algorithm(fields: Any) -> str:
+    """Return the curve of a key, or its family and length."""
+    curve: str = fields["curve"]
+    if curve:
+        return _CURVES.get(curve, curve)
+    family = _FAMILIES.get(fields["algo"], f"algorithm-{fields['algo']}")
+    return f"{family} {fields['length']}"
 
 
 def _day(moment: int) -> date:

@@ -28,15 +28,18 @@ class GpgOpener(ExitStack):
         super().__init__()
         # An empty one would swallow the first line of the message; python-gnupg writes latin-1,
         # keys expect UTF-8.
-        self._passphrase = passphrase.encode().decode("latin-1") if passphrase else None
-        self._no_questions = [] if passphrase else ["--pinentry-mode", "error"]
+        self._passphrase = None
+        self._no_questions = ["--pinentry-mode", "error"]
+        if passphrase:
+            self._passphrase = passphrase.encode().decode("latin-1")
+            self._no_questions = []
         self._ring = self.enter_context(Keyring(agent=True, patience=patience, gpg=gpg))
         try:
             for number, key in enumerate(secret_keys, start=1):
-                found = self._ring.ask(
+                result = self._ring.ask(
                     partial(gnupg.GPG.import_keys, key_data=key, passphrase=self._passphrase)
                 )
-                if found is None or not found.fingerprints or not found.sec_read:
+                if result is None or not result.fingerprints or not result.sec_read:
                     raise sealing.SecretKeyUnreadableError(number=number, total=len(secret_keys))
         except BaseException:
             self.close()
@@ -49,7 +52,8 @@ class GpgOpener(ExitStack):
         binary = blocks(message)  # gpg does not recognise armor after a byte order mark
         if len(binary) != 1:
             raise sealing.SealedUnreadableError(reason="message.blocks.many")
-        options, why = ["--max-output", str(limit), *self._no_questions], ""
+        options = ["--max-output", str(limit), *self._no_questions]
+        reason = ""
         # gpg's agent fails now and then, with nothing wrong with the message or the key
         for _ in range(2):
             result = self._ring.ask(
@@ -63,10 +67,10 @@ class GpgOpener(ExitStack):
             # else its data may be unauthenticated
             if result is not None and result.ok and result.returncode == 0:
                 return bytes(result.data)
-            why = _why_unread("" if result is None else result.stderr)
-            if why in _CERTAIN:
+            reason = _why_unread("" if result is None else result.stderr)
+            if reason in _CERTAIN:
                 break
-        raise sealing.SealedUnreadableError(reason=why)
+        raise sealing.SealedUnreadableError(reason=reason)
 
 
 _CERTAIN = ("message.content.too_large", "key.secret.missing")  # gpg would say the same again

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import date, timedelta
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -64,12 +65,13 @@ class GpgSealer(ExitStack):
             self.close()
             raise
         self.fingerprints = tuple(key.fingerprint for key, _ in self._recipients)
+        parts = dict.fromkeys(chain.from_iterable(self._recipients))
         self.warnings = tuple(
             Warned(
                 f"{part.name} expires on {part.expires}, in {(part.expires - today).days} days.",
                 part.fingerprint,
             )
-            for part in dict.fromkeys(part for recipient in self._recipients for part in recipient)
+            for part in parts
             if part.expires is not None and part.expires - today <= timedelta(days=WARN_DAYS)
         )
 
@@ -78,13 +80,14 @@ class GpgSealer(ExitStack):
         its trouble.
         """
         groups = (chunks[start : start + GROUP] for start in range(0, len(chunks), GROUP))
-        return [sealed for group in groups for sealed in self._seal_group(group)]
+        return list(chain.from_iterable(map(self._seal_group, groups)))
 
     def _seal_group(self, chunks: Sequence[Plain]) -> list[Sealed]:
         """Seal a group with one process; if that fails, each chunk with its own, so that only a bad
         one is lost.
         """
-        if len({chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}) != len(chunks):
+        safe_names = {chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}
+        if len(safe_names) != len(chunks):
             raise BugError(place="sealing", kind="chunk names")
         packed = [content(chunk, self._compression) for chunk in chunks]
         try:
@@ -106,29 +109,22 @@ class GpgSealer(ExitStack):
             return None
         try:
             with ExitStack() as files:
-                folder, paths = (
-                    Path(files.enter_context(TemporaryDirectory(dir=self._ring.home))),
-                    list[str](),
-                )
+                folder = Path(files.enter_context(TemporaryDirectory(dir=self._ring.home)))
+                paths: list[str] = []
                 for chunk in chunks:  # each a named file that exists in memory only
                     file = files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
                     file.write(chunk.data)
                     file.flush()
                     (folder / chunk.name).symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
                     paths.append(str(folder / chunk.name))
-                result = self._encrypt(
-                    "".join(f"{path}\n" for path in paths).encode(), "--multifile"
-                )
+                listed = "".join(f"{path}\n" for path in paths)
+                result = self._encrypt(listed.encode(), "--multifile")
+                if not _clean(result, len(paths)):
+                    return None
                 suffix = ".asc" if self._armor else ".gpg"
-                return (
-                    [Path(path + suffix).read_bytes() for path in paths]
-                    if _clean(result, len(paths))
-                    else None
-                )
-        except (
-            OSError,
-            LimitError,
-        ):  # no room for files or ciphertext: sealing one by one uses pipes instead
+                return [Path(path + suffix).read_bytes() for path in paths]
+        except (OSError, LimitError):
+            # no room for files or ciphertext: sealing one by one uses pipes instead
             return None
 
     def _seal_one(self, chunk: Plain) -> Sealed:
@@ -156,12 +152,12 @@ class GpgSealer(ExitStack):
         """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not
         enough.
         """
-        wanted = sorted(chosen.key_id for _, chosen in self._recipients)
+        pinned = sorted(chosen.key_id for _, chosen in self._recipients)
         try:
-            found = sorted(inspect(message))
+            named = sorted(inspect(message))
         except sealing.SealedUnreadableError as error:
             return Sealed(name, b"", f"seal.{error.fields['reason']}")
-        if found != wanted:
+        if named != pinned:
             return Sealed(name, b"", "seal.recipients.different")
         return Sealed(name, message)
 

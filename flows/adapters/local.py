@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,16 +26,26 @@ from flows.runs.store import Entry, ObjectMissingError, StoreBusyError, StoreRef
 T = TypeVar("T")
 
 _BY_NUMBER: dict[int, type[CardlinkError]] = {
-    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ObjectMissingError),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), store.StoreDeniedError),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), store.StoreFullError),
+    errno.ENOENT: ObjectMissingError,
+    errno.ENOTDIR: ObjectMissingError,
+    errno.EISDIR: ObjectMissingError,
+    errno.EACCES: store.StoreDeniedError,
+    errno.EPERM: store.StoreDeniedError,
+    errno.EROFS: store.StoreDeniedError,
+    errno.ENOSPC: store.StoreFullError,
+    errno.EDQUOT: store.StoreFullError,
+    errno.EFBIG: store.StoreFullError,
     # a network file system that is away for a moment; a machine at one of its limits
-    **dict.fromkeys(
-        (errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT), StoreBusyError
-    ),
-    **dict.fromkeys(
-        (errno.EHOSTDOWN, errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM), StoreBusyError
-    ),
+    errno.EIO: StoreBusyError,
+    errno.EAGAIN: StoreBusyError,
+    errno.EBUSY: StoreBusyError,
+    errno.ESTALE: StoreBusyError,
+    errno.ETIMEDOUT: StoreBusyError,
+    errno.EHOSTDOWN: StoreBusyError,
+    errno.ENOTCONN: StoreBusyError,
+    errno.EMFILE: StoreBusyError,
+    errno.ENFILE: StoreBusyError,
+    errno.ENOMEM: StoreBusyError,
 }
 _PATIENT = Retry(attempts=6)  # three seconds at most
 # parts of a report that are held to be written again; one of more parts is not tried again
@@ -62,18 +72,18 @@ class LocalStore:
         """Write `key` unless it exists; False if it does, but True if an attempt failed and it has
         the same content.
         """
-        path, unsure = self._path(key), False
+        path = self._path(key)
+        attempts = count()
 
         def link() -> bool:
-            nonlocal unsure
-            tried, unsure = unsure, True
+            is_retry = next(attempts) > 0
             temporary = self._write_temporary(path, [data])
             try:
                 os.link(temporary, path)
             except FileExistsError:
                 if path.is_dir():  # `a` beside `a/b`: a directory cannot hold both
                     raise IsADirectoryError(errno.EISDIR, "") from None
-                if not (tried and path.read_bytes() == data):
+                if not (is_retry and path.read_bytes() == data):
                     return False
             finally:
                 temporary.unlink()
@@ -84,8 +94,10 @@ class LocalStore:
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` atomically over any earlier content, which stays if `parts` raises."""
-        path, pieces = self._path(key), iter(parts)
+        path = self._path(key)
+        pieces = iter(parts)
         held = list(islice(pieces, _HELD + 1))
+        retry = _PATIENT if len(held) <= _HELD else replace(_PATIENT, attempts=1)
 
         def rename() -> None:
             temporary = self._write_temporary(path, chain(held, pieces))
@@ -96,12 +108,7 @@ class LocalStore:
                 raise
             _sync(path.parent)
 
-        _with_our_errors(
-            key,
-            rename,
-            self._root,
-            _PATIENT if len(held) <= _HELD else replace(_PATIENT, attempts=1),
-        )
+        _with_our_errors(key, rename, self._root, retry)
 
     def open(self, key: str, pin: Entry | None = None) -> LocalSource:
         """Open `key`, pinned to inode, size and change time; ObjectMissingError or
@@ -113,14 +120,13 @@ class LocalStore:
             key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         )
         status = _with_our_errors(key, lambda: os.fstat(file))
-        if stat.S_ISREG(status.st_mode) and (pin is None or pin.version == _version(status)):
+        is_file = stat.S_ISREG(status.st_mode)
+        if is_file and (pin is None or pin.version == _version(status)):
             return LocalSource(file, _entry(key, status))
         os.close(file)
-        raise (
-            store.ObjectChangedError(key=key)
-            if stat.S_ISREG(status.st_mode)
-            else ObjectMissingError(key=key)
-        )
+        if is_file:
+            raise store.ObjectChangedError(key=key)
+        raise ObjectMissingError(key=key)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/'
@@ -136,14 +142,16 @@ class LocalStore:
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List the temporary files under `prefix` that killed writers left before `before`."""
-        found = (
-            # None: its writer was alive and done
-            _look(self._root, str(Path(folder, name).relative_to(self._root)))
-            for folder, _, names in os.walk(self._root / checked_prefix(prefix))
-            for name in names
-            if name.startswith(TEMPORARY)
-        )
-        return [entry for entry in found if entry and entry.modified < before]
+        abandoned: list[Entry] = []
+        for folder, _, names in os.walk(self._root / checked_prefix(prefix)):
+            place = Path(folder).relative_to(self._root)
+            for name in names:
+                if name.startswith(TEMPORARY):
+                    entry = _look(self._root, str(place / name))
+                    # None: its writer was alive and done
+                    if entry and entry.modified < before:
+                        abandoned.append(entry)
+        return abandoned
 
     def discard(self, leftover: Entry) -> None:
         """Remove a temporary file that `leftovers` listed."""
@@ -208,17 +216,19 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return up to `size` more bytes, the rest for -1, b'' at the end."""
-        left = self.entry.size - self._position
-        wanted = left if size < 0 else min(size, left)
-        file, place = self._stream.fileno(), self._position
+        missing = self.entry.size - self._position
+        if size >= 0:
+            missing = min(size, missing)
+        file = self._stream.fileno()
+        place = self._position
         data, status = _with_our_errors(
-            self.entry.key, lambda: (os.pread(file, wanted, place), os.fstat(file))
+            self.entry.key, lambda: (os.pread(file, missing, place), os.fstat(file))
         )
         self._position += len(data)
         # Checked with every read, so that a file still being written is noticed early
-        if _version(status) != self.entry.version or (wanted and not data):
+        if _version(status) != self.entry.version or (missing and not data):
             raise store.ObjectChangedError(key=self.entry.key)
-        if 0 < len(data) < wanted and size < 0:
+        if 0 < len(data) < missing and size < 0:
             return data + self.read()
         return data
 
@@ -232,10 +242,10 @@ def _names(root: Path, folder: str, start: str) -> list[str]:
     """
 
     def scan() -> list[str]:
-        with os.scandir(root / folder) as found:
+        with os.scandir(root / folder) as entries:
             return [
-                f"{item.name}/" if item.is_dir(follow_symlinks=False) else item.name
-                for item in found
+                f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+                for entry in entries
             ]
 
     names: list[str] = []
@@ -250,7 +260,8 @@ def _look(root: Path, key: str) -> Entry | None:
     """Return the entry of a file, None if it is gone by now or not a regular file."""
     with suppress(ObjectMissingError):
         status = _with_our_errors(key, (root / key).lstat)
-        return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
+        if stat.S_ISREG(status.st_mode):
+            return _entry(shown(key), status)
     return None
 
 
@@ -290,7 +301,7 @@ def _sync(folder: Path) -> None:
 def _with_our_errors(
     key: str, act: Callable[[], T], disk: Path | None = None, retry: Retry = _PATIENT
 ) -> T:
-    """Return what `act` returns, tried again after a passing error; an OSError becomes one of ours,
+    """Return what `act` returns, retried after a temporary failure; an OSError becomes one of ours,
     without a chain.
     """
 
@@ -299,10 +310,8 @@ def _with_our_errors(
             return act()
         except OSError as error:
             number = error.errno or 0
-        kind, code = (
-            _BY_NUMBER.get(number, StoreRefusedError),
-            errno.errorcode.get(number, str(number)),
-        )
+        kind = _BY_NUMBER.get(number, StoreRefusedError)
+        code = errno.errorcode.get(number, str(number))
         place = f"{key} on the disk of {disk}" if kind is store.StoreFullError else key
         # not kept in a variable: error and frame would keep each other alive, and the callers' rows
         raise store.error_of(kind, key=key, place=place, code=code)

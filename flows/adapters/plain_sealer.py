@@ -9,8 +9,6 @@ from flows.runs.sealing import Plain, Sealed, Warned
 from schemas.expressions import PUBLISHED
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{13,}")
-
-
 _PUBLISHED: Final = frozenset(card.encode() for card in PUBLISHED)
 
 

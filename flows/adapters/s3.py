@@ -28,7 +28,6 @@ from flows.runs.store import Entry, ObjectChangedError, StoreBusyError, StoreRef
 from schemas.settings import StoreSettings
 
 PART = 8 * 2**20  # bytes; S3 takes up to 10,000 parts of at least 5 MiB: enough for 78 GiB
-PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
 _USUAL = StoreSettings()
 
 
@@ -49,8 +48,8 @@ def connect(
     whether the response to a write was lost. Every wait is bounded: 5 s to connect, 30 s for each
     piece of a response.
     """
-    scheme, _, rest = url.partition("://")
-    bucket, _, prefix = rest.partition("/")
+    scheme, _, path = url.partition("://")
+    bucket, _, prefix = path.partition("/")
     if scheme != "s3" or not bucket:
         raise StoreRefusedError(place=url, code="not s3://bucket/prefix")
     config = Config(
@@ -92,23 +91,25 @@ class S3Store:
         self._connecting = Lock()
         self._retry = retry or Retry()
         self._settings = settings
-        self._where = {"Bucket": bucket} | (
-            {"ExpectedBucketOwner": owner} if (owner := self._settings.owner) else {}
-        )
+        self._where = {"Bucket": bucket}
+        if settings.owner:
+            self._where["ExpectedBucketOwner"] = settings.owner
 
     def __repr__(self) -> str:
         # a store that is used otherwise is probed anew
-        given = self._settings.model_dump(exclude_defaults=True)
-        return f"S3Store('s3://{self._bucket}/{self._prefix}'{f', {given}' if given else ''})"
+        settings = self._settings.model_dump(exclude_defaults=True)
+        more = f", {settings}" if settings else ""
+        return f"S3Store('s3://{self._bucket}/{self._prefix}'{more})"
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key`; False if it exists, but True if a response was lost and it has the same
         content.
         """
-        name, unanswered = self._name(key), False
+        name = self._name(key)
+        is_unanswered = False
 
         def put() -> bool:
-            nonlocal unanswered
+            nonlocal is_unanswered
             try:
                 self._call(
                     "put_object", key, Key=name, Body=data, IfNoneMatch="*", **self._written_as(key)
@@ -116,21 +117,21 @@ class S3Store:
             except ObjectChangedError:  # 412: taken
                 return False
             except StoreBusyError:
-                unanswered = True
+                is_unanswered = True
                 raise
             return True
 
-        return self._retry(put, StoreBusyError) or (
-            unanswered and store.read_if_stored(self, key) == data
-        )
+        is_created = self._retry(put, StoreBusyError)
+        return is_created or (is_unanswered and store.read_if_stored(self, key) == data)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` atomically over any earlier content, which stays if `parts` raises."""
-        name, pieces = self._name(key), _regrouped(parts, PART)
+        name = self._name(key)
+        pieces = _regrouped(parts, PART)
         first = next(pieces)
         second = next(pieces, None)
         if second is None:
-            self._again("put_object", key, Key=name, Body=first, **self._written_as(key))
+            self._retried("put_object", key, Key=name, Body=first, **self._written_as(key))
         else:
             self._replace_in_parts(key, name, chain([first, second], pieces))
 
@@ -139,47 +140,43 @@ class S3Store:
         name = self._name(key)
         self.ensure_clean(key)
         condition = {"IfMatch": pin.version} if pin else {}
-        answer = self._again("get_object", key, Key=name, **condition)
-        entry = self._entry(name, answer["ContentLength"], answer["LastModified"], answer["ETag"])
+        response = self._retried("get_object", key, Key=name, **condition)
+        entry = self._entry(
+            name, response["ContentLength"], response["LastModified"], response["ETag"]
+        )
         if pin and pin.version != entry.version:  # the server ignored If-Match
-            answer["Body"].close()
+            response["Body"].close()
             raise ObjectChangedError(key=key)
-        ask = partial(self._call, "get_object", key, Key=name, IfMatch=entry.version)
-        return S3Source(self._bucket, entry, answer["Body"], ask, self._retry)
+        request = partial(self._call, "get_object", key, Key=name, IfMatch=entry.version)
+        return S3Source(self._bucket, entry, response["Body"], request, self._retry)
 
     def ensure_clean(self, key: str) -> None:
-        """Ask for the verdict on a dropped file, where one is asked for; VerdictAwaitedError,
-        VerdictRefusedError.
+        """Read the verdict on a dropped file, where the settings require one.
+
+        Raises VerdictAwaitedError and VerdictRefusedError.
         """
-        tag, clean = self._settings.verdict_tag, self._settings.verdict_clean
+        tag = self._settings.verdict_tag
+        clean = self._settings.verdict_clean
         if tag is None or not DROPPED.match(key):
             return
-        tags = self._again("get_object_tagging", key, Key=self._name(key))["TagSet"]
-        found = next((one["Value"] for one in tags if one["Key"] == tag), None)
-        if found is None:
+        listed = self._retried("get_object_tagging", key, Key=self._name(key))["TagSet"]
+        tags = {entry["Key"]: entry["Value"] for entry in listed}
+        if tag not in tags:
             raise store.VerdictAwaitedError(key=key, tag=tag)
-        if found != clean:
-            raise store.VerdictRefusedError(key=key, tag=tag, found=redact(found)[:40], clean=clean)
+        if tags[tag] != clean:
+            verdict = redact(tags[tag])[:40]
+            raise store.VerdictRefusedError(key=key, tag=tag, found=verdict, clean=clean)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/'
         with size 0.
         """
-        request = {"Prefix": self._prefix + checked_prefix(prefix)} | (
-            {"Delimiter": "/"} if shallow else {}
-        )
+        request = {"Prefix": self._prefix + checked_prefix(prefix)}
+        if shallow:
+            request["Delimiter"] = "/"
         while True:
-            page = self._again("list_objects_v2", prefix, **request)
-            objects = (  # consoles create empty ones to show folders
-                self._entry(one["Key"], one["Size"], one["LastModified"], one["ETag"])
-                for one in page.get("Contents", [])
-                if not one["Key"].endswith("/")
-            )
-            folders = (
-                self._entry(one["Prefix"], 0, FOLDER_TIME, "")
-                for one in page.get("CommonPrefixes", [])
-            )
-            yield from merge(objects, folders, key=lambda entry: entry.key.encode())
+            page = self._retried("list_objects_v2", prefix, **request)
+            yield from self._entries_of(page)
             if not page.get("IsTruncated"):
                 return
             if not page.get("NextContinuationToken"):
@@ -188,23 +185,38 @@ class S3Store:
                 )
             request["ContinuationToken"] = page["NextContinuationToken"]
 
+    def _entries_of(self, page: dict[str, Any]) -> Iterator[Entry]:
+        """Yield what a page of a listing has, in key order."""
+        objects = (
+            self._entry(listed["Key"], listed["Size"], listed["LastModified"], listed["ETag"])
+            for listed in page.get("Contents", [])
+            if not listed["Key"].endswith("/")  # consoles create empty ones to show folders
+        )
+        folders = (
+            self._entry(listed["Prefix"], 0, FOLDER_TIME, "")
+            for listed in page.get("CommonPrefixes", [])
+        )
+        return merge(objects, folders, key=lambda entry: entry.key.encode())
+
     def delete(self, key: str) -> None:
         """Remove `key`, if it exists."""
-        self._again("delete_object", key, Key=self._name(key))
+        self._retried("delete_object", key, Key=self._name(key))
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
         """List the multipart uploads under `prefix` that killed writers left before `before`,
         without their sizes.
         """
-        request, found = {"Prefix": self._prefix + checked_prefix(prefix)}, list[Entry]()
+        request = {"Prefix": self._prefix + checked_prefix(prefix)}
+        abandoned: list[Entry] = []
         while True:
-            page = self._again("list_multipart_uploads", prefix, **request)
-            uploads = (one for one in page.get("Uploads", []) if one["Initiated"] < before)
-            found += (
-                self._entry(one["Key"], 0, one["Initiated"], one["UploadId"]) for one in uploads
+            page = self._retried("list_multipart_uploads", prefix, **request)
+            abandoned += (
+                self._entry(upload["Key"], 0, upload["Initiated"], upload["UploadId"])
+                for upload in page.get("Uploads", [])
+                if upload["Initiated"] < before
             )
             if not page.get("IsTruncated") or not page.get("NextKeyMarker"):
-                return found
+                return abandoned
             request |= {
                 "KeyMarker": page["NextKeyMarker"],
                 "UploadIdMarker": page.get("NextUploadIdMarker", ""),
@@ -214,14 +226,14 @@ class S3Store:
         """Abort an upload that `leftovers` listed."""
         upload = {"Key": self._prefix + leftover.key, "UploadId": leftover.version}
         with suppress(ObjectChangedError):  # ended meanwhile
-            self._again("abort_multipart_upload", leftover.key, **upload)
+            self._retried("abort_multipart_upload", leftover.key, **upload)
 
     def hides(self) -> bool | None:
         """Return whether the bucket is versioned; None if we may not ask, or the server does not
         know.
         """
         try:  # suspended counts too: earlier objects keep their versions
-            return "Status" in self._again("get_bucket_versioning", self._bucket)
+            return "Status" in self._retried("get_bucket_versioning", self._bucket)
         except (store.StoreDeniedError, StoreRefusedError, store.StoreUnsafeError):
             return None
 
@@ -245,15 +257,15 @@ class S3Store:
     def _written_as(self, key: str) -> dict[str, Any]:
         """Return how an object is written: its encryption, and where it is evidence, its lock."""
         settings = self._settings
-        asked: dict[str, Any] = {}
+        headers: dict[str, Any] = {}
         if settings.kms_key:
-            asked |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": settings.kms_key}
+            headers |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": settings.kms_key}
         if settings.bucket_key is not None:
-            asked["BucketKeyEnabled"] = settings.bucket_key
+            headers["BucketKeyEnabled"] = settings.bucket_key
         if settings.lock_mode and settings.lock_days and LASTING.match(key):
             until = datetime.now(UTC) + timedelta(days=settings.lock_days)
-            asked |= {"ObjectLockMode": settings.lock_mode, "ObjectLockRetainUntilDate": until}
-        return asked
+            headers |= {"ObjectLockMode": settings.lock_mode, "ObjectLockRetainUntilDate": until}
+        return headers
 
     def _name(self, key: str) -> str:
         return self._prefix + checked(key)
@@ -271,7 +283,7 @@ class S3Store:
                     self._client = self.reconnect()
             raise
 
-    def _again(self, operation: str, key: str, **request: Any) -> Any:
+    def _retried(self, operation: str, key: str, **request: Any) -> Any:
         return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)
 
     def _entry(self, name: str, size: int, modified: datetime, version: str) -> Entry:
@@ -282,13 +294,13 @@ class S3Store:
         signal.
         """
         marker = secrets.token_hex(16)
-        asked = {"Metadata": {"cardlink-write": marker}, **self._written_as(key)}
-        upload = self._again("create_multipart_upload", key, Key=name, **asked)
+        headers = {"Metadata": {"cardlink-write": marker}, **self._written_as(key)}
+        upload = self._retried("create_multipart_upload", key, Key=name, **headers)
         where = {"Key": name, "UploadId": upload["UploadId"]}
         try:
             done = []
             for number, piece in enumerate(pieces, start=1):
-                part = self._again("upload_part", key, **where, PartNumber=number, Body=piece)
+                part = self._retried("upload_part", key, **where, PartNumber=number, Body=piece)
                 done.append({"PartNumber": number, "ETag": part["ETag"]})
             self._complete(key, where, done, marker)
         except BaseException:
@@ -301,14 +313,14 @@ class S3Store:
         self, key: str, where: dict[str, str], done: list[dict[str, Any]], marker: str
     ) -> None:
         try:
-            self._again("complete_multipart_upload", key, **where, MultipartUpload={"Parts": done})
+            self._retried(
+                "complete_multipart_upload", key, **where, MultipartUpload={"Parts": done}
+            )
         except (ObjectChangedError, StoreRefusedError):
             # The first response was lost and the upload is complete, so it is gone: the marker
             # shows whose object it is
-            if (
-                self._again("head_object", key, Key=where["Key"])["Metadata"].get("cardlink-write")
-                != marker
-            ):
+            head = self._retried("head_object", key, Key=where["Key"])
+            if head["Metadata"].get("cardlink-write") != marker:
                 raise
 
 

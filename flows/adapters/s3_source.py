@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from flows.adapters.s3 import PIECE
 from flows.adapters.s3_errors import with_our_errors
 from flows.errors import CardlinkError
 from flows.runs import store
 from flows.runs.retry import Retry
 from flows.runs.store import Entry, StoreBusyError
+
+PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
 
 
 class S3Source(AbstractContextManager["S3Source", None]):
@@ -21,32 +22,34 @@ class S3Source(AbstractContextManager["S3Source", None]):
     """
 
     def __init__(
-        self, bucket: str, entry: Entry, body: Any, ask: Callable[..., Any], retry: Retry
+        self, bucket: str, entry: Entry, body: Any, request: Callable[..., Any], retry: Retry
     ) -> None:
         self._bucket = bucket
         self.entry = entry
         self._body = body
-        self._ask = ask
+        self._request = request
         self._retry = retry
         self._position = 0
 
     def read(self, size: int = -1, /) -> bytes:
         """Return the next `size` bytes, fewer only at the end, the rest for -1, b'' at the end."""
-        left = self.entry.size - self._position
-        wanted = left if size < 0 else min(size, left)
+        missing = self.entry.size - self._position
+        if size >= 0:
+            missing = min(size, missing)
         pieces = []
-        while wanted:
-            piece = self._retry(partial(self._read, min(wanted, PIECE)), StoreBusyError)
+        while missing:
+            piece = self._retry(partial(self._read, min(missing, PIECE)), StoreBusyError)
             pieces.append(piece)
-            wanted -= len(piece)
+            missing -= len(piece)
         return b"".join(pieces)
 
     def _read(self, size: int) -> bytes:
         try:
             if self._body is None:
-                answer = self._ask(Range=f"bytes={self._position}-")
-                self._body = answer["Body"]
-                if not str(answer.get("ContentRange", "")).startswith(f"bytes {self._position}-"):
+                response = self._request(Range=f"bytes={self._position}-")
+                self._body = response["Body"]
+                received = str(response.get("ContentRange", ""))
+                if not received.startswith(f"bytes {self._position}-"):
                     raise store.StoreUnsafeError(
                         place=self._bucket, problem="it does not honour range requests"
                     )

@@ -107,7 +107,8 @@ import os, sys
 from datetime import date
 from flows.runs.sealing import Plain
 from flows.adapters.gpg import Keyring
-from flows.adapters.gpg_sealer import GpgOpener, GpgSealer
+from flows.adapters.gpg_opener import GpgOpener
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.simulator.portal_key import make_portal_key
 
 key = make_portal_key("curve25519")
