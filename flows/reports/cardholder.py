@@ -110,20 +110,29 @@ def attempt_of(
     `shared` is what its whole run shares; `result` its reconciled row, empty without a report;
     `chunk_state` the state of its chunk in the outbox.
     """
-    state = record["fate"]
-    if state == ledger.SUBMITTED:
-        state = result.get("state") or AWAITING
+    state = _state_of(record, result, chunk_state)
     reasons = result["reasons"] if state == ERROR else record["reasons"]
+    origin = record["origin"]
     facts: dict[str, Any] = {name: record[name] for name in _RECORDED}
     facts |= {name: result.get(name) for name in _RECONCILED}
-    cancelled = state == AWAITING and chunk_state == CANCELLED
     return shared._replace(
         **facts,
-        state=CANCELLED if cancelled else state,
+        state=state,
         sent=chunk_state,
         reasons=tuple(text.rpartition("|")[2] for text in reasons or ()),
-        origin=f"{shared.origin} row {record['origin']}" if record["origin"] else "",
+        origin=f"{shared.origin} row {origin}" if origin else "",
     )
+
+
+def _state_of(record: Mapping[str, Any], result: Mapping[str, Any], chunk_state: str) -> str:
+    """Return what became of a row: its fate, or what came of it where it was sent."""
+    fate: str = record["fate"]
+    if fate != ledger.SUBMITTED:
+        return fate
+    state = result.get("state") or AWAITING
+    if state == AWAITING and chunk_state == CANCELLED:
+        return CANCELLED
+    return state
 
 
 def single_attempt(shared: Attempt, request: SingleAsked, answer: SingleAnswered | None) -> Attempt:
@@ -228,19 +237,20 @@ def waits(
 
 def _next_step(attempt: Attempt) -> str:
     """Return the action of the first reason that has one, and the command that sends the row."""
-    retry_command = f"cardlink link {attempt.issuer} --prompt"
+    entries = [entry for entry in map(reason, attempt.reasons) if entry.action != NOTHING]
+    action = entries[0].action if entries else ""
+    if action == RESUBMIT or attempt.state in (CANCELLED, UNSENT):
+        return f"send it again as it is: {_retry_command(attempt)}"
+    if action == FIX:
+        hint = f" ({entries[0].hint})" if entries[0].hint else ""
+        return f"fix it at the source{hint}, then: {_retry_command(attempt)}"
+    if action and attempt.chunk:
+        return f"{action}, naming {attempt.run}, chunk {attempt.chunk}"
+    return action
+
+
+def _retry_command(attempt: Attempt) -> str:
+    """Return the command that sends the row again, or requests its link anew."""
     if attempt.run:
-        retry_command = f"cardlink resubmit {attempt.run} --row {attempt.row} --reason WHY"
-    actions = [entry for entry in map(reason, attempt.reasons) if entry.action != NOTHING]
-    as_it_is = bool(actions) and actions[0].action == RESUBMIT
-    if as_it_is or attempt.state in (CANCELLED, UNSENT):
-        return f"send it again as it is: {retry_command}"
-    if not actions:
-        return ""
-    entry = actions[0]
-    if entry.action == FIX:
-        hint = f" ({entry.hint})" if entry.hint else ""
-        return f"fix it at the source{hint}, then: {retry_command}"
-    if attempt.chunk:
-        return f"{entry.action}, naming {attempt.run}, chunk {attempt.chunk}"
-    return entry.action
+        return f"cardlink resubmit {attempt.run} --row {attempt.row} --reason WHY"
+    return f"cardlink link {attempt.issuer} --prompt"

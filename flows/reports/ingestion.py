@@ -1,6 +1,7 @@
 """Ingest: take in new result files, then bring the reports of all runs they touch up to date."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
@@ -190,7 +191,7 @@ def _waiting_record(
 def _count_open_files(store: Store, waiting: Iterable[Waiting]) -> int:
     """Count the files with open breaks: of no run, or of a run that is out of balance."""
     reported = [file for file in waiting if file.told]
-    runs = {run for file in reported for run in file.runs}
+    runs = set(chain.from_iterable(file.runs for file in reported))
     broken = {run for run in runs if _is_out_of_balance(store, run)}
     return sum(not file.runs or not broken.isdisjoint(file.runs) for file in reported)
 

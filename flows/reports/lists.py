@@ -71,8 +71,8 @@ def unsent(records: pl.DataFrame, shapes: pl.DataFrame | None = None) -> pl.Data
 
 def _with_shapes(listed: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFrame:
     """Put before each message what was found in the cell, in shape."""
-    found = "found: " + pl.col("found")
-    message = pl.concat_str(found, "message", separator="; ", ignore_nulls=True)
+    in_shape = "found: " + pl.col("found")
+    message = pl.concat_str(in_shape, "message", separator="; ", ignore_nulls=True)
     joined = listed.join(shapes, on=["row", "column"], how="left", maintain_order="left")
     return joined.with_columns(message=message)
 

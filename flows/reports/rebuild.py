@@ -1,10 +1,11 @@
 """Rebuild a run's report from its ledger and outcomes; it may be deleted at any time."""
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from importlib.metadata import version
+from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -21,6 +22,7 @@ from flows.results.lineage import attempts_after
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces, write_parquet
+from flows.runs.run_status import reported_status
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -90,7 +92,7 @@ def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
 def _report_inputs(run: StoredRun) -> list[Entry]:
     """List the objects added after a run's commit that its report is made of."""
     prefixes = (run.keys.outcomes, run.keys.closed, run.keys.singles)
-    return [entry for prefix in prefixes for entry in run.store.keys(prefix)]
+    return list(chain.from_iterable(run.store.keys(prefix) for prefix in prefixes))
 
 
 def _keep_parts(
@@ -162,7 +164,7 @@ def _write_pages(run: StoredRun, summary: dict[str, Any], chunks: pl.DataFrame) 
 
     _write_list(run, "chunks", chunks.columns, [chunks])
     run.store.replace(run.keys.report("summary.json"), [facts_as_stored(summary)])
-    reported = {**summary, "trend": _trend(run)}
+    reported = {**summary, "trend": _trend(run, summary)}
     run.store.replace(run.keys.report("report.xlsx"), [run_workbook(reported, chunks)])
     run.store.replace(run.keys.report("report.html"), [run_page(reported, chunks).encode()])
 
@@ -172,12 +174,11 @@ def _in_parallel(*tasks: Callable[[], None]) -> None:
     concurrently(lambda task: task(), tasks, AT_A_TIME)
 
 
-def _trend(run: StoredRun) -> list[dict[str, Any]]:
+def _trend(run: StoredRun, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the status of the last runs up to this one, oldest first."""
     runs = StoredRuns(run.store, run.issuer)
     own = run.keys.run
     earlier = [other for other in runs.ids if other.day <= own.day and other != own]
-    return [
-        {**runs.run(shown).status._asdict(), "as_of": shown.day.isoformat()}
-        for shown in [*earlier, own][-TREND:]
-    ]
+    statuses = [(other.day, runs.run(other).status) for other in earlier[1 - TREND :]]
+    statuses.append((own.day, reported_status(run.id, summary)))
+    return [{**status._asdict(), "as_of": day.isoformat()} for day, status in statuses]

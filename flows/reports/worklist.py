@@ -25,7 +25,10 @@ from schemas.breaks import DECISIONS
 from schemas.manifest import Manifest
 from schemas.records import Delivery
 
-ISSUER, PARTNER, OPERATOR = "issuer", "partner", "operator"
+# who acts
+ISSUER = "issuer"
+PARTNER = "partner"
+OPERATOR = "operator"
 DECIDED = {decision.reason for decision in DECISIONS.values() if decision.reason}
 # What is to be done about cardholders without a link, by the action of the reason of their last
 # attempt.

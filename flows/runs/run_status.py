@@ -1,6 +1,7 @@
 """The state of a run in words, and where its rows are."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 PURGED = " (purged)"  # in the state of a run whose ledger is gone
 
@@ -37,3 +38,9 @@ class RunStatus(NamedTuple):
     duplicate: int = 0
     suppressed: int = 0
     why: str = ""
+
+
+def reported_status(run: str, summary: Mapping[str, Any]) -> RunStatus:
+    """Return the status of a run by the facts of its report."""
+    rows = summary["rows"]
+    return RunStatus(run, headline(summary["verdict"], rows["awaiting"]), **rows)

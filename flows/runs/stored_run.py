@@ -30,7 +30,7 @@ from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, keys_of
 from flows.runs.outcomes import StoredOutcomes
-from flows.runs.run_status import PURGED, Refusal, RunStatus, headline
+from flows.runs.run_status import PURGED, Refusal, RunStatus, reported_status
 from flows.runs.single_links import LINK, SingleLink, answers_of, singles
 from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read, read_if_stored
 from flows.runs.versions import read_document, read_facts
@@ -374,9 +374,7 @@ class StoredRun:
     def status(self) -> RunStatus:
         """The run's state in words, and where its rows are."""
         if self.summary is not None:
-            rows = self.summary["rows"]
-            state = headline(self.summary["verdict"], rows["awaiting"])
-            return RunStatus(self.id, state, **rows)
+            return reported_status(self.id, self.summary)
         if self.manifest is None:
             return self._status_before_commit()
         if self.purged_ledger is not None:

@@ -1,0 +1,96 @@
+"""A rebuild reads each document of its run once, however many parts of the report are made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from flows.operations.break_decisions import close_break
+from flows.reports.rebuild import rebuild
+from flows.runs.identity import canonical
+from flows.runs.keys import keys_of
+from flows.runs.outbox import move
+from schemas.records import SingleAsked
+from tests.night import Bench, local_bench
+from tests.storms import FailingStore
+
+ONCE = 1
+INDEXED_AND_READ = 2  # which chunks a group of result files answers, then its rows
+RECONCILED_AND_LISTED = 2  # rejects.csv is a pass of its own, so that memory stays flat
+LISTED_TWICE = 2  # errors.csv and awaiting.csv
+
+
+def busy_run(folder: Path) -> tuple[Bench, str]:
+    """Return a run with moves of chunks, two groups of results, a closed break and a single link."""
+    bench = local_bench(folder, portal={"rows_per_chunk": 10})
+    run = bench.submit(bench.drop(40, bad=0.1)).manifest.run
+    move(bench.context.adapters, run, "uploaded", [1, 2])
+    move(bench.context.adapters, run, "held", [3], "ticket 1")
+    bench.answer(fail_share=0.2)
+    [first, *_, last] = [entry.key for entry in bench.store.keys("bank/results/")]
+    whole = bench.content(last)
+    bench.store.replace(last, whole.splitlines(keepends=True)[:5])
+    bench.ingest()
+    close_break(bench.context, run, "RESULT_SHORT", "", "ticket 2", "lost")
+    bench.store.replace(first, [bench.content(first) + b"\n"])
+    bench.ingest()
+    requested = SingleAsked(
+        row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester"
+    )
+    bench.store.create(f"{keys_of(run).singles}000000001-1.json", canonical(requested))
+    return bench, run
+
+
+def counted(bench: Bench) -> tuple[Bench, Counter[str]]:
+    """Return the bench on a store that counts how often an object is opened or a prefix listed."""
+    requests = Counter[str]()
+
+    def count(operation: str, key: str) -> None:
+        requests[f"{operation} {key}"] += 1
+
+    return replace(bench, store=FailingStore(bench.store, count)), requests
+
+
+def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
+    tmp_path: Path,
+) -> None:
+    bench, run = busy_run(tmp_path)
+    watched, requests = counted(bench)
+
+    rebuild(watched.context, run)
+
+    base = keys_of(run).base
+    opened = {
+        request.removeprefix(f"open {base}"): times
+        for request, times in requests.items()
+        if request.startswith(f"open {base}")
+    }
+    passes = {
+        "outcomes/": INDEXED_AND_READ,
+        "ledger/": RECONCILED_AND_LISTED,
+        "report/rows/": LISTED_TWICE,
+    }
+    allowed = {
+        name: next((times for part, times in passes.items() if name.startswith(part)), ONCE)
+        for name in opened
+    }
+    assert allowed == opened
+    assert {"manifest.json", "closed/000001.json", "report/summary.json"} <= opened.keys()
+    assert 3 <= sum(name.startswith("events/") for name in opened)
+
+
+def test_a_rebuild_lists_each_folder_of_its_run_once(tmp_path: Path) -> None:
+    bench, run = busy_run(tmp_path)
+    watched, requests = counted(bench)
+
+    rebuild(watched.context, run)
+
+    base = keys_of(run).base
+    listed = {
+        request.removeprefix(f"keys {base}"): times
+        for request, times in requests.items()
+        if request.startswith(f"keys {base}")
+    }
+    # the resubmissions of the run are events of it, too
+    assert {**dict.fromkeys(listed, ONCE), "events/": 2} == listed
