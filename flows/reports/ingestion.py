@@ -20,7 +20,8 @@ from flows.results.markers import (
     write_markers,
     write_waiting,
 )
-from flows.results.opening import AWAITED, may_pass
+from flows.results.opening import AWAITED
+from flows.results.problems import may_pass
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
 from flows.runs.keys import ingested, keys_of, results

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.results.reconcile import BROKEN_ROW, Reconciled
+from flows.results.breaks import BROKEN_ROW
+from flows.results.reconcile import Reconciled
 from flows.runs.outcomes import Attributed
 from flows.runs.single_links import ARRIVED
 from schemas import ledger

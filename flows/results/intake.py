@@ -17,7 +17,8 @@ from flows.errors import BugError, CardlinkError
 from flows.redaction import redact
 from flows.results.attribution import attribute_claims, read_claims
 from flows.results.markers import Waiting, marker_key
-from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE, describe
+from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE
+from flows.results.problems import describe
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
 from flows.results.sent_rows import ByHand, SentIndex, named_in
 from flows.runs import store as stores

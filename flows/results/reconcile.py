@@ -1,50 +1,59 @@
-"""Settle every sent row by all results: a pure function, whatever the order or repetition of the
-result files.
+"""Settle every sent row by all results: a pure function, whatever their order or repetition.
+
+What does not fit is found in `breaks`, what operators decided about it is read in `decisions`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
-from flows.results.attribution import digest_of
-from flows.results.decisions import SHOWN, covers, decided_rows, sort_breaks
-from flows.results.opening import DAMAGE
-from flows.results.sent_rows import SentRows, named_in, number_sent_rows
+from flows.results.breaks import (
+    NO_BROKEN,
+    broken_rows,
+    cancelled_breaks,
+    file_breaks,
+    row_breaks,
+    short_breaks,
+    stacked,
+    without_closed,
+)
+from flows.results.decisions import covers, decided_rows, sort_breaks
+from flows.results.sent_rows import SentRows, number_sent_rows
 from flows.runs.closings import place_of
-from flows.runs.frames import shaped
-from flows.runs.outcomes import DECISION, OUTCOME, Attributed
+from flows.runs.outcomes import DECISION, Attributed
 from schemas import breaks
 from schemas.breaks import Break, found
 from schemas.ledger import AWAITING, BROKEN, ERROR, LINKED
 from schemas.records import Closing
 
-BROKEN_ROW = {
-    "kind": pl.String(),
-    "run": pl.String(),  # null: a result row of no run
-    "chunk": pl.UInt32(),
-    "row": pl.UInt32(),  # null: a result row that answers no sent row
-    "cuid": pl.String(),
-    "last_4": pl.String(),
-    "result": pl.String(),  # name of the result file
-    "position": pl.UInt32(),  # its data row
-}
 ENDS = (LINKED, ERROR, AWAITING)
-NO_BROKEN = pl.DataFrame(schema=BROKEN_ROW)
-REASONS = {name: one.reason for name, one in breaks.DECISIONS.items() if one.reason}
+REASONS = {name: decision.reason for name, decision in breaks.DECISIONS.items() if decision.reason}
+_ANSWER = [
+    "state",
+    "url",
+    "expires_on",
+    "expires_raw",
+    "how",
+    "reasons",
+    "message",
+    "shape",
+    "result",
+]
 
 
 class Reconciled(NamedTuple):
     """The result of every sent row.
 
-    `rows`: run, chunk, row, position, cuid, last_4, state (linked, error, awaiting), url, expires_on, expires_raw,
-    how, reasons, message, shape, result (name of the result file), trouble (the break of a result
-    that settled nothing), in the order of the sent rows.
-    `chunks`: run, chunk, sent, answers (distinct result rows), links (distinct links received, accepted or not),
-    linked, error, awaiting, state (answered, partial, awaiting), results (file names).
-    `breaks`: open ones and notices, and `broken`, their rows (BROKEN_ROW). `closed`: those an operator closed.
+    `rows`: run, chunk, row, position, cuid, last_4, state (linked, error, awaiting), url,
+    expires_on, expires_raw, how, reasons, message, shape, result (name of the result file), trouble
+    (the break of a result that settled nothing), in the order of the sent rows.
+    `chunks`: run, chunk, sent, answers (distinct result rows), links (distinct links received,
+    accepted or not), linked, error, awaiting, state (answered, partial, awaiting), results (file
+    names).
+    `breaks`: open ones and notices, and `broken`, their rows (BROKEN_ROW). `closed`: those an
+    operator closed.
     """
 
     rows: pl.DataFrame
@@ -61,87 +70,116 @@ def reconcile(
     cancelled: Collection[tuple[str, int]] = (),
     closings: Sequence[Closing] = (),
 ) -> Reconciled:
-    """Settle every submitted ledger row (row, cuid, last_4, chunk, position, run) by the attributed
-    results.
+    """Settle every submitted ledger row by the attributed results.
 
-    A link that had expired when its file arrived (`today` where that day is unknown) settles
-    nothing, and so do results that contradict each other, until an operator decides. Rows
-    attributed to runs that are not in `sent` are ignored. `cancelled`: run and number of cancelled
-    chunks. `closings`: those of the run, where `sent` is of one.
+    `sent`: row, cuid, last_4, chunk, position, run. A link that had expired when its file arrived
+    (`today` where that day is unknown) settles nothing, and so do results that contradict each
+    other, until an operator decides. Rows attributed to runs that are not in `sent` are ignored.
+    `cancelled`: run and number of cancelled chunks. `closings`: those of the run, where `sent` is
+    of one.
     """
     numbered = number_sent_rows(sent)
-    # earliest first, the same bytes under the same name once
-    ordered = sorted(outcomes, key=lambda one: (one.received or date.max, one.digest, one.name))
-    files = list({(one.digest, one.name): one for one in reversed(ordered)}.values())[::-1]
+    files = _distinct(outcomes)
     decided = decided_rows(closings).join(numbered.rows.select("row", "spot"), on="row")
-    found_answers = _expired(_union(_answers(files, numbered)), today)
-    answers = _accepted(found_answers, decided)
+    received = _expired(_union(_answers(files, numbered)), today)
+    answers = _accepted(received, decided)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
     conflicts = _conflicts(settled, decided, closings)
-    best = _best(_undisputed(settled, conflicts))
-    best = pl.concat([best, _given_up(numbered, best, decided)], how="diagonal")
+    answered = _best(_undisputed(settled, conflicts))
+    best = pl.concat([answered, _given_up(numbered, answered, decided)], how="diagonal")
     chunks = _chunks(numbered, answers, best)
-    broken = _broken(found_answers, conflicts, numbered, chunks, decided)
-    covered = broken.join(decided, left_on=["kind", "row"], right_on=["kind", "row"], how="inner")
-    still = broken.join(decided, on=["kind", "row"], how="anti")
-    answered = chunks.filter(pl.col("answers") > 0).select("run", "chunk", "answers").iter_rows()
-    uploaded = (
-        found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
-        for run, chunk, answers in answered
-        if (run, chunk) in cancelled
-    )
-    findings = [*_file_breaks(files), *_row_breaks(still), *_shorts(still, chunks), *uploaded]
-    open_breaks, closed = sort_breaks(sorted(findings), closings)
-    # those closed row by row
-    by_row = covered.group_by("closing", "run").agg(pl.col("row").n_unique()).iter_rows()
-    gone = closed + tuple(
-        (found(closings[at].name, rows, closings[at].place, run), closings[at])
-        for at, run, rows in by_row
-    )
+    broken = broken_rows(received, conflicts, numbered, chunks, decided)
+    still_broken = broken.join(decided, on=["kind", "row"], how="anti")
+    all_breaks = [
+        *file_breaks(files),
+        *row_breaks(still_broken),
+        *short_breaks(still_broken, chunks),
+        *cancelled_breaks(chunks, cancelled),
+    ]
+    open_breaks, closed = sort_breaks(sorted(all_breaks), closings)
+    closed += _closed_by_row(broken, decided, closings)
     return Reconciled(
-        _rows(numbered, best, answers, conflicts), chunks, open_breaks, gone, _open(still, gone)
+        rows=_rows(numbered, best, answers, conflicts),
+        chunks=chunks,
+        breaks=open_breaks,
+        closed=closed,
+        broken=without_closed(still_broken, closed),
     )
 
 
-def with_single_links(settled: Reconciled, alone: pl.DataFrame) -> Reconciled:
-    """Count the single links of `alone` (`flows.runs.attempts.single_links`), also for rows that
-    were not sent.
+def _distinct(outcomes: Sequence[Attributed]) -> list[Attributed]:
+    """Return the files by day of arrival, the same bytes under the same name once.
+
+    A file that came again counts as of its first day, and in the order of the last.
+    """
+    by_arrival = sorted(
+        outcomes, key=lambda file: (file.received or date.max, file.digest, file.name)
+    )
+    latest_first = {(file.digest, file.name): file for file in reversed(by_arrival)}
+    return list(latest_first.values())[::-1]
+
+
+def _closed_by_row(
+    broken: pl.DataFrame, decided: pl.DataFrame, closings: Sequence[Closing]
+) -> tuple[tuple[Break, Closing], ...]:
+    """Return the breaks that were closed row by row, each with its closing."""
+    counts = (
+        broken.join(decided, on=["kind", "row"])
+        .group_by("closing", "run")
+        .agg(pl.col("row").n_unique())
+    )
+    closed = list[tuple[Break, Closing]]()
+    for number, run, rows in counts.iter_rows():
+        closing = closings[number]
+        closed.append((found(closing.name, rows, closing.place, run), closing))
+    return tuple(closed)
+
+
+def with_single_links(settled: Reconciled, links: pl.DataFrame) -> Reconciled:
+    """Count single links (`StoredRun.single_links`), also for rows that were not sent.
 
     They take away neither a link that lasts longer nor a break: what the partner's file lacks, it
     still lacks.
     """
-    ends = pl.col("expires_on").fill_null(date.max) >= pl.col("expires_on_alone").fill_null(
-        date.max
+    own_end = pl.col("expires_on").fill_null(date.max)
+    single_end = pl.col("expires_on_single").fill_null(date.max)
+    lasting = (
+        settled.rows.filter(state=LINKED)
+        .join(links, on="row", suffix="_single")
+        .filter(own_end >= single_end)
     )
-    lasting = settled.rows.filter(state=LINKED).join(alone, on="row", suffix="_alone").filter(ends)
-    counted = alone.join(lasting, on="row", how="anti")
+    counted = links.join(lasting, on="row", how="anti")
     if counted.is_empty():
         return settled
     linked = counted.drop("arrived").with_columns(state=pl.lit(LINKED), how=pl.lit("single"))
     # the partner's first word on the row stays
     rows = settled.rows.update(linked, on="row", how="full").sort("row")
-    now = rows.group_by("chunk").agg(
-        (pl.col("state") == one).sum().alias(f"{one}_now") for one in ENDS
+    return settled._replace(rows=rows, chunks=_recounted(settled.chunks, rows))
+
+
+def _recounted(chunks: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return chunks with the states of their rows, and links, as the rows are now."""
+    counts = rows.group_by("chunk").agg(
+        (pl.col("state") == state).sum().alias(f"{state}_now") for state in ENDS
     )
-    chunks = settled.chunks.join(now, on="chunk", how="left", maintain_order="left").with_columns(
-        pl.col("links") + pl.col(f"{LINKED}_now") - pl.col(LINKED),
-        *(pl.col(f"{one}_now").alias(one) for one in ENDS),
-    )
+    links = pl.col("links") + pl.col(f"{LINKED}_now") - pl.col(LINKED)
     done = (pl.col("state") == "partial") & (pl.col(AWAITING) == 0)
-    states = pl.when(done).then(pl.lit("answered")).otherwise("state").alias("state")
-    return settled._replace(
-        rows=rows, chunks=chunks.with_columns(states).select(settled.chunks.columns)
+    return (
+        chunks.join(counts, on="chunk", how="left", maintain_order="left")
+        .with_columns(links, *(pl.col(f"{state}_now").alias(state) for state in ENDS))
+        .with_columns(pl.when(done).then(pl.lit("answered")).otherwise("state").alias("state"))
+        .select(chunks.columns)
     )
 
 
 def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
     """Return the rows of all files in one frame, with the numbers of the sent rows they answer."""
     facts = pl.DataFrame(
-        [(at, one.name, one.received) for at, one in enumerate(files)],
+        [(number, file.name, file.received) for number, file in enumerate(files)],
         {"file": pl.UInt32, "result": pl.String, "received": pl.Date},
         orient="row",
     )
-    rows, numbers = _stacked(files)
+    rows, numbers = stacked(files)
     return (
         pl.concat([rows, facts[numbers]], how="horizontal")
         .join(sent.places.drop("sent"), on=["run", "chunk"], how="left", maintain_order="left")
@@ -156,28 +194,30 @@ def _answers(files: Sequence[Attributed], sent: SentRows) -> pl.DataFrame:
 
 
 def _union(answers: pl.DataFrame) -> pl.DataFrame:
-    """Keep each distinct answer once: the n-th row of the same content counts once over all files.
+    """Keep each distinct answer once.
 
-    A placed row is preferred to one that could not be placed. Files of one chunk without a placed
-    row in common are different parts of its result: equal rows in them are different answers.
+    The n-th row of the same content counts once over all files. A placed row is preferred to one
+    that could not be placed. Files of one chunk without a placed row in common are different parts
+    of its result: equal rows in them are different answers.
     """
     if answers["spot"].is_unique().all() and not answers["spot"].has_nulls():
         return answers  # the usual night: every row is answered once
-    one = ["place", "part", "content", "nth"]
+    same_answer = ["place", "part", "content", "nth"]
     parted = answers.join(
         _parts(answers), on=["place", "file"], how="left", maintain_order="left"
     ).with_columns(pl.col("part").fill_null(pl.col("part").min().over("place")))
-    different = parted.unique([*one, "spot", "trouble"], keep="first", maintain_order=True)
-    placed = different.filter(pl.col("spot").is_not_null()).select(one)
+    different = parted.unique([*same_answer, "spot", "trouble"], keep="first", maintain_order=True)
+    placed = different.filter(pl.col("spot").is_not_null())
     lost = different.filter(pl.col("spot").is_null()).join(
-        placed, on=one, how="anti", nulls_equal=True
+        placed.select(same_answer), on=same_answer, how="anti", nulls_equal=True
     )
-    return pl.concat([different.filter(pl.col("spot").is_not_null()), lost]).drop("part")
+    return pl.concat([placed, lost]).drop("part")
 
 
 def _parts(answers: pl.DataFrame) -> pl.DataFrame:
-    """Return place, file, part: files that share a sent row are copies of one part, numbered after
-    the first.
+    """Return place, file, part: files that share a sent row are copies of one part.
+
+    A part is numbered after its first file.
     """
     spots = answers.filter(pl.col("spot").is_not_null()).select("place", "file", "spot")
     first = spots.group_by("spot").agg(pl.col("file").min().alias("part"))
@@ -195,80 +235,86 @@ def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
 
 
 def _accepted(answers: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers, those with a link and an error as it was decided which of the two
-    counts.
-    """
-    ways = decided.filter(kind=breaks.URL_AND_ERROR).filter(
+    """Return the answers, those with a link and an error as it was decided which of both counts."""
+    decisions = decided.filter(kind=breaks.URL_AND_ERROR).filter(
         pl.col("decision").is_in([breaks.LINK, breaks.ERROR])
     )
-    if ways.is_empty():
+    if decisions.is_empty():
         return answers
-    link, trouble = pl.col("decision") == breaks.LINK, pl.col("trouble") == breaks.URL_AND_ERROR
-    counts = trouble & pl.when(link).then(pl.col("url").is_not_null()).otherwise(
-        pl.col("decision").is_not_null()
+    for_link = pl.col("decision") == breaks.LINK
+    possible = (
+        pl.when(for_link)
+        .then(pl.col("url").is_not_null())
+        .otherwise(pl.col("decision").is_not_null())
     )
+    counts = (pl.col("trouble") == breaks.URL_AND_ERROR) & possible
+    state = pl.when(for_link).then(pl.lit(LINKED)).otherwise(pl.lit(ERROR))
+    refusal = [
+        pl.when(~(counts & for_link)).then(name).alias(name)
+        for name in ("reasons", "message", "shape")
+    ]
     return (
-        answers.join(ways.select("spot", "decision"), on="spot", how="left", maintain_order="left")
+        answers.join(
+            decisions.select("spot", "decision"), on="spot", how="left", maintain_order="left"
+        )
         .with_columns(
-            pl.when(counts).then(pl.when(link).then(pl.lit(LINKED)).otherwise(pl.lit(ERROR))).otherwise("state").alias("state"),
+            pl.when(counts).then(state).otherwise("state").alias("state"),
             pl.when(~counts).then("trouble").alias("trouble"),
-            pl.when(~(counts & ~link)).then("url").alias("url"),
-            *(pl.when(~(counts & link)).then(name).alias(name) for name in ("reasons", "message", "shape")),
+            pl.when(~(counts & ~for_link)).then("url").alias("url"),
+            *refusal,
         )
         .drop("decision")
-    )  # fmt: skip
+    )
 
 
 def _conflicts(
     settled: pl.DataFrame, decided: pl.DataFrame, closings: Sequence[Closing]
 ) -> pl.DataFrame:
-    """Return the rows with different answers (spot, run, chunk, row, cuid, last_4) and which of
-    them counts, if any.
+    """Return the rows with different answers and which of them counts, if any.
+
+    Columns: spot, run, chunk, row, cuid, last_4, result, decision.
     """
-    reported = settled.filter(pl.col("spot").is_duplicated()).group_by(
-        "spot", "run", "chunk", "row", "cuid", "last_4"
-    )
-    ways = pl.struct("state", "url").n_unique()
-    rows = (
-        reported.agg(ways.alias("ways"), pl.col("result").last())
-        .filter(pl.col("ways") > 1)
-        .drop("ways")
+    conflicts = (
+        settled.filter(pl.col("spot").is_duplicated())
+        .group_by("spot", "run", "chunk", "row", "cuid", "last_4")
+        .agg(pl.struct("state", "url").n_unique().alias("answers"), pl.col("result").last())
+        .filter(pl.col("answers") > 1)
+        .drop("answers")
         .sort("row")
     )
-    ours = decided.filter(kind=breaks.CONFLICTING_RESULT).select("spot", "decision")
-    named = rows.join(ours, on="spot", how="left", maintain_order="left")
-    linked = [  # closed by an earlier version: the link counted
-        one.place
-        for one in _row_breaks(
-            named.filter(pl.col("decision").is_null()).with_columns(
-                kind=pl.lit(breaks.CONFLICTING_RESULT)
-            )
-        )
-        if any(covers(closing, one) for closing in closings)
+    decisions = decided.filter(kind=breaks.CONFLICTING_RESULT).select("spot", "decision")
+    conflicts = conflicts.join(decisions, on="spot", how="left", maintain_order="left")
+    undecided = pl.col("decision").is_null()
+    closed = _places_closed(conflicts.filter(undecided), closings)
+    closed_before = undecided & pl.format("chunk {}", "chunk").is_in(closed)
+    return conflicts.with_columns(
+        pl.when(closed_before).then(pl.lit(breaks.LINK)).otherwise("decision").alias("decision")
+    )
+
+
+def _places_closed(conflicts: pl.DataFrame, closings: Sequence[Closing]) -> list[str]:
+    """Return where conflicts were closed by an earlier version: the link counted."""
+    conflicting = row_breaks(conflicts.with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT)))
+    return [
+        place_of(conflict.place)
+        for conflict in conflicting
+        if any(covers(closing, conflict) for closing in closings)
     ]
-    earlier = pl.col("decision").is_null() & pl.format("chunk {}", "chunk").is_in(
-        [place_of(one) for one in linked]
-    )
-    return named.with_columns(
-        pl.when(earlier).then(pl.lit(breaks.LINK)).otherwise("decision").alias("decision")
-    )
 
 
 def _undisputed(settled: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:
     """Return the answers that count: of those that contradict each other, the ones decided for."""
     if conflicts.is_empty():
         return settled
-    state = {breaks.LINK: LINKED, breaks.ERROR: ERROR}
-    counts = conflicts.select(
-        "spot", counts=pl.col("decision").replace_strict(state, default="", return_dtype=pl.String)
-    )
-    joined = settled.join(counts, on="spot", how="left", maintain_order="left")
-    return joined.filter(pl.col("counts").is_null() | (pl.col("counts") == pl.col("state"))).drop(
-        "counts"
-    )
+    state_of = {breaks.LINK: LINKED, breaks.ERROR: ERROR}
+    counts = pl.col("decision").replace_strict(state_of, default="", return_dtype=pl.String)
+    decided = conflicts.select("spot", counts=counts)
+    joined = settled.join(decided, on="spot", how="left", maintain_order="left")
+    undisputed = pl.col("counts").is_null() | (pl.col("counts") == pl.col("state"))
+    return joined.filter(undisputed).drop("counts")
 
 
-def _given_up(sent: SentRows, best: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
+def _given_up(sent: SentRows, answered: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
     """Return the rows without an answer that count as errors since an operator decided so."""
     code = pl.col("decision").replace_strict(REASONS, default=None, return_dtype=pl.String)
     rows = (
@@ -277,10 +323,12 @@ def _given_up(sent: SentRows, best: pl.DataFrame, decided: pl.DataFrame) -> pl.D
         .unique("spot", keep="last", maintain_order=True)
     )
     return (
-        rows.join(best, on="spot", how="anti")
+        rows.join(answered, on="spot", how="anti")
         .join(sent.rows.select("spot", "place"), on="spot")
         .select(
-            *("spot", "place", "shape"),
+            "spot",
+            "place",
+            "shape",
             pl.lit(ERROR).alias("state"),
             pl.lit(DECISION).alias("how"),
             pl.concat_list("shape").alias("reasons"),
@@ -292,25 +340,18 @@ def _given_up(sent: SentRows, best: pl.DataFrame, decided: pl.DataFrame) -> pl.D
 def _rows(
     sent: SentRows, best: pl.DataFrame, answers: pl.DataFrame, conflicts: pl.DataFrame
 ) -> pl.DataFrame:
-    answer = [
-        "state",
-        "url",
-        "expires_on",
-        "expires_raw",
-        "how",
-        "reasons",
-        "message",
-        "shape",
-        "result",
-    ]
-    broken = answers.filter(pl.col("spot").is_not_null() & (pl.col("state") == BROKEN)).select(
-        "spot", "trouble"
-    )
+    """Return every sent row with its best answer, or the trouble of a row without one."""
+    is_broken = pl.col("spot").is_not_null() & (pl.col("state") == BROKEN)
+    broken = answers.filter(is_broken).select("spot", "trouble")
     disputed = conflicts.select("spot", pl.lit(breaks.CONFLICTING_RESULT).alias("trouble"))
-    every = pl.concat([broken, disputed]).unique("spot", keep="last", maintain_order=True)
+    troubles = (
+        pl.concat([broken, disputed])
+        .unique("spot", keep="last", maintain_order=True)
+        .join(best, on="spot", how="anti")
+    )
     return (
-        sent.rows.join(best.select("spot", *answer), on="spot", how="left", maintain_order="left")
-        .join(every.join(best, on="spot", how="anti"), on="spot", how="left", maintain_order="left")
+        sent.rows.join(best.select("spot", *_ANSWER), on="spot", how="left", maintain_order="left")
+        .join(troubles, on="spot", how="left", maintain_order="left")
         .with_columns(pl.col("state").fill_null(AWAITING))
         .select(
             "run",
@@ -319,7 +360,7 @@ def _rows(
             pl.col("sent_at").alias("position"),
             "cuid",
             "last_4",
-            *answer,
+            *_ANSWER,
             "trouble",
         )
     )
@@ -327,154 +368,44 @@ def _rows(
 
 def _best(settled: pl.DataFrame) -> pl.DataFrame:
     """Return one answer per row: a link before an error, a later file before an earlier one."""
-    twice = pl.col("spot").is_duplicated()
-    ordered = settled.filter(twice).sort(
+    has_several = pl.col("spot").is_duplicated()
+    ordered = settled.filter(has_several).sort(
         ["state", "received", "expires_on", "file", "position"],
         descending=[True, True, True, True, False],
         nulls_last=True,
     )
-    return pl.concat(
-        [settled.filter(~twice), ordered.unique("spot", keep="first", maintain_order=True)]
-    )
+    best = ordered.unique("spot", keep="first", maintain_order=True)
+    return pl.concat([settled.filter(~has_several), best])
 
 
 def _chunks(sent: SentRows, answers: pl.DataFrame, best: pl.DataFrame) -> pl.DataFrame:
+    """Return every chunk with its answers and the states of its rows."""
     rows = pl.col("spot").drop_nulls().n_unique() + pl.col("spot").is_null().sum()
     # its url is not stored
     refused = pl.when(pl.col("url").is_null()).then(pl.struct("content", "nth"))
     links = pl.struct("spot", "url", refused.alias("refused")).filter("has_link").n_unique()
     names = pl.col("result").unique().sort()
-    reported = answers.group_by("place").agg(
+    received = answers.group_by("place").agg(
         rows.alias("answers"), links.alias("links"), names.alias("results")
     )
     states = best.group_by("place").agg(
         (pl.col("state") == state).sum().alias(state) for state in (LINKED, ERROR)
     )
-    state = (
-        pl.when(pl.col(AWAITING) == 0).then(pl.lit("answered"))
-        .when(pl.col("answers") == 0).then(pl.lit(AWAITING))
+    chunk_state = (
+        pl.when(pl.col(AWAITING) == 0)
+        .then(pl.lit("answered"))
+        .when(pl.col("answers") == 0)
+        .then(pl.lit(AWAITING))
         .otherwise(pl.lit("partial"))
-    )  # fmt: skip
+    )
     return (
-        sent.places.join(reported, on="place", how="left")
+        sent.places.join(received, on="place", how="left")
         .join(states, on="place", how="left")
         .with_columns(pl.col("answers", "links", LINKED, ERROR).fill_null(0))
         .with_columns((pl.col("sent") - pl.col(LINKED) - pl.col(ERROR)).alias(AWAITING))
-        .with_columns(state.alias("state"))
+        .with_columns(chunk_state.alias("state"))
         .select(
             "run", "chunk", "sent", "answers", "links", LINKED, ERROR, AWAITING, "state", "results"
         )
         .sort("run", "chunk")
     )
-
-
-def _broken(
-    answers: pl.DataFrame,
-    conflicts: pl.DataFrame,
-    sent: SentRows,
-    chunks: pl.DataFrame,
-    decided: pl.DataFrame,
-) -> pl.DataFrame:
-    """Return the rows of every break of rows (BROKEN_ROW), decided or not."""
-    troubled = answers.filter(pl.col("trouble").is_not_null()).with_columns(kind="trouble")
-    short = chunks.filter((pl.col("answers") > 0) & (pl.col("answers") < pl.col("sent"))).select(
-        "run", "chunk"
-    )
-    # also of a chunk without any result
-    given = decided.filter(kind=breaks.RESULT_SHORT).select("spot")
-    unanswered = sent.rows.join(answers.drop_nulls("spot"), on="spot", how="anti")
-    lacking = pl.concat(
-        [
-            unanswered.join(short, on=["run", "chunk"], how="semi"),
-            unanswered.join(given, on="spot", how="semi"),
-        ]
-    )
-    frames = [
-        troubled,
-        conflicts.with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT)),
-        lacking.unique("spot", maintain_order=True).with_columns(kind=pl.lit(breaks.RESULT_SHORT)),
-    ]
-    return pl.concat([NO_BROKEN, *(shaped(frame, BROKEN_ROW) for frame in frames)])
-
-
-def _row_breaks(broken: pl.DataFrame) -> Iterator[Break]:
-    """Yield one break per kind and chunk, or per kind and file for rows of no chunk."""
-    grouped = (
-        broken.filter(pl.col("kind") != breaks.RESULT_SHORT)
-        .with_columns(pl.when(pl.col("chunk").is_null()).then("result").alias("homeless"))
-        .group_by("kind", "run", "chunk", "homeless")
-        .agg(pl.len(), pl.col("row").drop_nulls().unique().sort().head(SHOWN))
-    )
-    for name, run, chunk, homeless, count, rows in grouped.iter_rows():
-        yield found(name, count, homeless or _place(chunk, rows), run or "")
-
-
-def _place(chunk: int, rows: Sequence[int] = ()) -> str:
-    return f"chunk {chunk}, rows {', '.join(map(str, rows))}" if rows else f"chunk {chunk}"
-
-
-def _shorts(broken: pl.DataFrame, chunks: pl.DataFrame) -> Iterator[Break]:
-    """Yield the chunks that lack result rows: as many as rows without one, less the rows that fit
-    none.
-    """
-    lacking = (
-        broken.filter(kind=breaks.RESULT_SHORT).group_by("run", "chunk").agg(pl.len().alias("rows"))
-    )
-    short = lacking.join(chunks, on=["run", "chunk"]).select(
-        "run", "chunk", "rows", short=pl.col("sent") - pl.col("answers")
-    )
-    for run, chunk, rows, number in short.iter_rows():
-        yield found(breaks.RESULT_SHORT, min(rows, number), _place(chunk), run)
-
-
-def _open(still: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]) -> pl.DataFrame:
-    """Leave out the rows of breaks that were closed as a whole."""
-    gone = [
-        (one.name, place_of(one.place))
-        for one, _ in closed
-        if not _.covers or one.name in breaks.PLACELESS
-    ]
-    place = pl.coalesce(pl.format("chunk {}", "chunk"), "result")
-    whole = pl.DataFrame(gone, {"kind": pl.String, "place": pl.String}, orient="row").unique()
-    return (
-        still.with_columns(place=place).join(whole, on=["kind", "place"], how="anti").drop("place")
-    )
-
-
-def _file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
-    """Yield the files that are damaged, repeat another, answer several chunks or carry another
-    chunk's name.
-    """
-    seen: dict[str, str] = {}
-    for one, places in zip(files, _places(files), strict=True):
-        height = one.outcomes.height
-        for code in one.problems:
-            if code in DAMAGE:
-                yield found(breaks.DAMAGED_FILE, height, f"{one.name} ({code})")
-        if len(places) > 1:
-            yield found(breaks.MERGED_FILE, len(places), one.name)
-        if one.named and places and one.named not in places:
-            yield found(breaks.MISNAMED_FILE, height, one.name)
-        if not one.named and places and named_in(one.name):
-            yield found(breaks.STRANGE_NAME, height, one.name)
-        rows = digest_of(one.outcomes)
-        if height and rows in seen:
-            yield found(breaks.DUPLICATE_RESULT, height, f"{one.name}, the same as {seen[rows]}")
-        seen.setdefault(rows, one.name)
-
-
-def _places(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:
-    """Return the chunks that the rows of each file answer."""
-    found: list[set[tuple[str, int]]] = [set() for _ in files]
-    rows, numbers = _stacked(files)
-    answered = rows.select("run", "chunk", "row", file=numbers).drop_nulls("row")
-    for at, run, chunk in answered.select("file", "run", "chunk").unique().iter_rows():
-        found[at].add((run, chunk))
-    return found
-
-
-def _stacked(files: Sequence[Attributed]) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the rows of all files in one frame, and the file number of each row."""
-    rows = pl.concat([pl.DataFrame(schema=OUTCOME), *(one.outcomes for one in files)])
-    heights = [one.outcomes.height for one in files]
-    return rows, pl.Series(np.repeat(np.arange(len(files), dtype=np.uint32), heights))

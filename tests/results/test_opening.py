@@ -19,7 +19,7 @@ from flows.adapters.gpg_sealer import GpgSealer
 from flows.reports.ingestion import Ingested, ingest
 from flows.results import attribution, opening
 from flows.results.error_text import LONGEST, parse_error
-from flows.results.opening import describe
+from flows.results.problems import describe
 from flows.runs.sealing import Plain
 from tests import keys
 from tests.builders import quick
