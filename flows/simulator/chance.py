@@ -1,5 +1,6 @@
-"""Chance that can be repeated: numbers from names, so that a seed gives the same night in any
-order.
+"""Chance that can be repeated: numbers from names.
+
+So a seed gives the same night, in whatever order things happen.
 """
 
 from __future__ import annotations

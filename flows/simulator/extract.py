@@ -1,11 +1,13 @@
-"""Writes a sample extract of any size: test cards only, and the truth about every row made bad on
-purpose.
+"""Writes a sample extract of any size, with test cards only.
+
+It returns the truth about every row that it made bad on purpose. What a seed gives depends on the
+order of the draws: nothing may draw in between.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from hashlib import sha256
 from io import BytesIO
@@ -23,8 +25,9 @@ STRIDE = 618_033_989  # shares no factor with 10**9, so a billion rows have a bi
 
 
 class Dialect(NamedTuple):
-    """How an issuer writes: `names` maps portal columns to the issuer's header, `trailer` holds
-    `{rows}`.
+    """How an issuer writes.
+
+    `names` maps portal columns to the issuer's header, `trailer` holds `{rows}`.
     """
 
     delimiter: str = ","
@@ -35,18 +38,14 @@ class Dialect(NamedTuple):
 
 
 class SampleTruth(NamedTuple):
-    """What was written: data rows, and a frame row, column, code of the rows that must be
-    refused.
-    """
+    """What was written: the number of data rows, and which must be refused (row, column, code)."""
 
     rows: int
     bad: pl.DataFrame
 
 
 class Flaw(NamedTuple):
-    """One way of making a row bad: the column, what it holds instead, the code it must be refused
-    with.
-    """
+    """One way of making a row bad: a column, what it holds instead, the code of its refusal."""
 
     column: str
     instead: pl.Expr
@@ -83,12 +82,16 @@ def write_sample(
 
 def flaws(as_of: date) -> tuple[Flaw, ...]:
     """Return every way `write_sample` makes a row bad on the business date `as_of`."""
-    nothing, pan = pl.lit(None, pl.String), pl.col(portal.PAN)
+    nothing = pl.lit(None, pl.String)
+    pan = pl.col(portal.PAN)
     next_digit = (pan.str.slice(-1).cast(pl.Int8) + 1) % 10
     elsewhere = (
-        pl.when(pl.col(portal.COUNTRY) == "US").then(pl.lit("00605"))
-        .when(pl.col(portal.SUBNATIONAL) == "ON").then(pl.lit("V6B 1A1")).otherwise(pl.lit("K1A 0B1"))
-    )  # fmt: skip
+        pl.when(pl.col(portal.COUNTRY) == "US")
+        .then(pl.lit("00605"))
+        .when(pl.col(portal.SUBNATIONAL) == "ON")
+        .then(pl.lit("V6B 1A1"))
+        .otherwise(pl.lit("K1A 0B1"))
+    )
     return (
         Flaw(portal.CUID, pan, "cardholder.cuid.card_number"),
         Flaw(portal.PAN, nothing, "card.pan.missing"),
@@ -115,60 +118,76 @@ def _blocks(rows: int, as_of: date, seed: int) -> Iterator[pl.DataFrame]:
         yield _people(ordinals, as_of, seed, np.random.default_rng([seed, number, 0]))
 
 
+class _Draws:
+    """Draws one value for each row of a block."""
+
+    def __init__(self, rng: np.random.Generator, rows: int) -> None:
+        self._rng = rng
+        self._rows = rows
+
+    def integers(self, low: int, high: int) -> np.ndarray:
+        """Draw numbers from `low` up to, but not including, `high`."""
+        return self._rng.integers(low, high, self._rows)
+
+    def flags(self, share: float) -> np.ndarray:
+        """Draw which rows belong to a share."""
+        return self._rng.random(self._rows) < share
+
+    def texts(self, values: Sequence[str | None]) -> pl.Series:
+        """Draw one of the values for each row."""
+        return pl.Series(values, dtype=pl.String).gather(self.integers(0, len(values)))
+
+
 def _people(ordinals: np.ndarray, as_of: date, seed: int, rng: np.random.Generator) -> pl.DataFrame:
     """Return one block of good rows: `row`, then the portal's columns."""
     count = len(ordinals)
-
-    def pick(values: Sequence[str | None]) -> pl.Series:
-        return pl.Series(values, dtype=pl.String).gather(rng.integers(0, len(values), count))
-
-    place = pl.Series(rng.integers(0, len(PLACES), count))
-    city, state, postal, area = (
-        pl.Series(field).gather(place) for field in zip(*PLACES, strict=True)
-    )
-    # months: well after the link's two
-    ripe = as_of.year * 12 + as_of.month - 1 + rng.integers(6, 54, count)
-    cvv = rng.integers(0, 1000, count)
-    hashed = rng.random(count) < 0.1
     row = pl.Series("row", ordinals).cast(pl.UInt32)
-    house, line = (
-        pl.Series(rng.integers(low, high, count)).cast(pl.String)
-        for low, high in ((1, 9999), (100, 200))
-    )
-    frame = pl.DataFrame(
-        {"row": row, "cvv": cvv, "hashed": hashed, "year": ripe // 12 % 100, "month": ripe % 12 + 1}
-    )
-    padded = frame.select(
-        pl.col("cvv").cast(pl.String).str.zfill(3),
-        pl.col("year", "month").cast(pl.String).str.zfill(2),
-    )
-    built = {
+    draws = _Draws(rng, count)
+    place = pl.Series(draws.integers(0, len(PLACES)))
+    # well after the two months of a link
+    months = as_of.year * 12 + as_of.month - 1 + draws.integers(6, 54)
+    cvv = draws.integers(0, 1000)
+    is_hashed = pl.Series(draws.flags(0.1))
+    house = pl.Series(draws.integers(1, 9999)).cast(pl.String)
+    line = pl.Series(draws.integers(100, 200)).cast(pl.String)
+    nickname = draws.texts(("Everyday", None, None))
+    street = draws.texts(STREETS)
+    unit = draws.texts((*UNITS, *(None,) * 8))
+    first_name = draws.texts(FIRST_NAMES)
+    last_name = draws.texts(LAST_NAMES)
+    is_primary = draws.texts(("TRUE", "TRUE", "TRUE", "FALSE"))
+
+    def at_place(values: Iterable[str]) -> pl.Series:
+        return pl.Series(list(values)).gather(place)
+
+    cells = {
         portal.CUID: pl.select(pl.lit(f"S{seed}-") + row.cast(pl.String).str.zfill(8)).to_series(),
         portal.PAN: pl.Series(_pans(ordinals, seed)),
-        portal.YEAR: padded["year"],
-        portal.MONTH: padded["month"],
-        portal.CVV_HASH: _hashes().gather(cvv).zip_with(frame["hashed"], _nothing(count)),
-        portal.CVV: padded["cvv"].zip_with(~frame["hashed"], _nothing(count)),
-        portal.NICKNAME: pick(("Everyday", None, None)),
-        portal.ADDRESS1: house + " " + pick(STREETS),
-        portal.ADDRESS2: pick((*UNITS, *(None,) * 8)),
-        portal.CITY: city,
-        portal.SUBNATIONAL: state,
-        portal.COUNTRY: pl.Series(["CA" if " " in place[2] else "US" for place in PLACES]).gather(
-            place
-        ),
-        portal.POSTAL_CODE: postal,
+        portal.YEAR: _digits(months // 12 % 100, 2),
+        portal.MONTH: _digits(months % 12 + 1, 2),
+        portal.CVV_HASH: _hashes().gather(cvv).zip_with(is_hashed, _nothing(count)),
+        portal.CVV: _digits(cvv, 3).zip_with(~is_hashed, _nothing(count)),
+        portal.NICKNAME: nickname,
+        portal.ADDRESS1: house + " " + street,
+        portal.ADDRESS2: unit,
+        portal.CITY: at_place(place.city for place in PLACES),
+        portal.SUBNATIONAL: at_place(place.subnational for place in PLACES),
+        portal.COUNTRY: at_place(place.country for place in PLACES),
+        portal.POSTAL_CODE: at_place(place.postal_code for place in PLACES),
         portal.EMAIL: pl.select(
             pl.lit("holder") + row.cast(pl.String) + "@example.com"
         ).to_series(),
-        portal.PHONE: area + "-555-0" + line,
-        portal.FIRST_NAME: pick(FIRST_NAMES),
-        portal.LAST_NAME: pick(LAST_NAMES),
-        portal.IS_PRIMARY: pick(("TRUE", "TRUE", "TRUE", "FALSE")),
+        portal.PHONE: at_place(place.area for place in PLACES) + "-555-0" + line,
+        portal.FIRST_NAME: first_name,
+        portal.LAST_NAME: last_name,
+        portal.IS_PRIMARY: is_primary,
     }
-    return pl.DataFrame(
-        {"row": row} | {name: built.get(name, _nothing(count)) for name in portal.columns()}
-    )
+    columns = {name: cells.get(name, _nothing(count)) for name in portal.columns()}
+    return pl.DataFrame({"row": row, **columns})
+
+
+def _digits(numbers: np.ndarray, width: int) -> pl.Series:
+    return pl.Series(numbers).cast(pl.String).str.zfill(width)
 
 
 def _nothing(count: int) -> pl.Series:
@@ -182,14 +201,13 @@ def _hashes() -> pl.Series:
 
 
 def _pans(ordinals: np.ndarray, seed: int) -> list[str]:
-    """Return a card number each: the published test cards first, then one of its own under the test
-    BIN.
-    """
+    """Return a card number each: the published test cards, then new ones under the test BIN."""
     body = int(GENERATED) * 10**9 + (ordinals * STRIDE + seed * 7919) % 10**9
     total = np.zeros_like(body)
     for place in range(15):
-        digit = body // 10**place % 10 * (2 if place % 2 == 0 else 1)
-        total += digit // 10 + digit % 10
+        weight = 2 if place % 2 == 0 else 1
+        weighted = body // 10**place % 10 * weight
+        total += weighted // 10 + weighted % 10
     pans = (body * 10 + -total % 10).astype(str).tolist()
     return [
         PUBLISHED[row - 1] if row <= len(PUBLISHED) else pan
@@ -201,19 +219,21 @@ def _spoil(
     block: pl.DataFrame, share: float, ways: Sequence[Flaw], rng: np.random.Generator
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Give a share of the rows one flaw each; return the block and row, column, code of those."""
-    flaw = np.where(rng.random(block.height) < share, rng.integers(0, len(ways), block.height), -1)
-    marked = block.with_columns(flaw=pl.Series(flaw))
+    draws = _Draws(rng, block.height)
+    is_bad = draws.flags(share)
+    number_of_flaw = np.where(is_bad, draws.integers(0, len(ways)), -1)
+    marked = block.with_columns(flaw=pl.Series(number_of_flaw))
     for number, way in enumerate(ways):
-        hit = pl.col("flaw") == number
-        marked = marked.with_columns(
-            pl.when(hit).then(way.instead).otherwise(way.column).alias(way.column)
-        )
-    named = pl.DataFrame(
-        [(way.column, way.code) for way in ways], schema=["column", "code"], orient="row"
+        spoilt = pl.when(pl.col("flaw") == number).then(way.instead).otherwise(way.column)
+        marked = marked.with_columns(spoilt.alias(way.column))
+    expected = pl.DataFrame(
+        {
+            "flaw": pl.Series(range(len(ways)), dtype=pl.Int64),
+            "column": [way.column for way in ways],
+            "code": [way.code for way in ways],
+        }
     )
-    truth = marked.select("row", "flaw").join(
-        named.with_row_index("flaw").cast({"flaw": pl.Int64}), on="flaw"
-    )
+    truth = marked.select("row", "flaw").join(expected, on="flaw")
     return marked.drop("flaw"), truth.drop("flaw").sort("row")
 
 
@@ -223,5 +243,7 @@ def _write(out: BinaryIO, block: pl.DataFrame, dialect: Dialect, *, header: bool
     block.select(pl.col(column).alias(name) for column, name in names.items()).write_csv(
         text, include_header=header, separator=dialect.delimiter, line_terminator=dialect.newline
     )
-    plain = text.getvalue()
-    out.write(plain if dialect.encoding == "utf-8" else plain.decode().encode(dialect.encoding))
+    content = text.getvalue()
+    if dialect.encoding != "utf-8":
+        content = content.decode().encode(dialect.encoding)
+    out.write(content)

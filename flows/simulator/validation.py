@@ -1,5 +1,4 @@
-"""What the portal finds wrong with a row: its own small reading of interface.md 2.6, apart from
-ours.
+"""What the portal finds wrong with a row: its own small reading of interface.md 2.6.
 
 The simulator is the independent witness of the pipeline, so nothing here imports the pipeline's
 checks.
@@ -8,7 +7,7 @@ checks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from typing import NamedTuple
 
@@ -35,11 +34,13 @@ SHAPES = {
     "address.country": re.compile("|".join(sorted(COUNTRIES))),
     "address.is_primary": re.compile("TRUE|FALSE"),
 }
+EXPIRATION = ("expiration_year", "expiration_month")
 
 
 class Fault(NamedTuple):
-    """One thing wrong with a row: entity (cardholder, card, address), property, kind, sentence; no
-    value.
+    """One thing wrong with a row; no value.
+
+    The entity is cardholder, card or address; the message is a sentence.
     """
 
     entity: str
@@ -49,10 +50,21 @@ class Fault(NamedTuple):
 
 
 def faults(fields: Mapping[str, str], today: date) -> tuple[Fault, ...]:
-    """Return what is wrong with one row, its fields named without their prefix (`pan`,
-    `address.city`).
-    """
-    return tuple(_found(fields, today))
+    """Return what is wrong with a row, its fields without their prefix (`pan`, `address.city`)."""
+    missing = [field for field in REQUIRED if not fields[field]]
+    invalid = [
+        field
+        for field, shape in SHAPES.items()
+        if fields[field] and not shape.fullmatch(fields[field])
+    ]
+    unusable = {*missing, *invalid}
+    row_faults = [fault(field, "missing", "is required") for field in missing]
+    row_faults += [fault(field, "invalid", "is not valid") for field in invalid]
+    if "pan" not in unusable and not luhn_holds(fields["pan"]):
+        row_faults.append(fault("pan", "invalid", "does not pass its check digit"))
+    if unusable.isdisjoint(EXPIRATION) and _has_expired(fields, today):
+        row_faults.append(fault("expiration", "expired", "is in the past"))
+    return tuple(row_faults)
 
 
 def fault(field: str, kind: str, message: str) -> Fault:
@@ -64,24 +76,11 @@ def fault(field: str, kind: str, message: str) -> Fault:
 def luhn_holds(digits: str) -> bool:
     """Return whether the last digit of `digits` is its Luhn check digit."""
     doubled = (2 * int(digit) for digit in digits[-2::-2])
-    kept = (int(digit) for digit in digits[-1::-2])
-    return sum(kept) % 10 == -sum(two // 10 + two % 10 for two in doubled) % 10
+    total = sum(number // 10 + number % 10 for number in doubled)
+    total += sum(int(digit) for digit in digits[-1::-2])
+    return total % 10 == 0
 
 
-def _found(fields: Mapping[str, str], today: date) -> Iterator[Fault]:
-    for field in REQUIRED:
-        if not fields[field]:
-            yield fault(field, "missing", "is required")
-    wrong = [
-        field
-        for field, shape in SHAPES.items()
-        if fields[field] and not shape.fullmatch(fields[field])
-    ]
-    for field in wrong:
-        yield fault(field, "invalid", "is not valid")
-    if fields["pan"] and "pan" not in wrong and not luhn_holds(fields["pan"]):
-        yield fault("pan", "invalid", "does not pass its check digit")
-    year, month = fields["expiration_year"], fields["expiration_month"]
-    dated = year and month and not {"expiration_year", "expiration_month"} & set(wrong)
-    if dated and (2000 + int(year), int(month)) < (today.year, today.month):
-        yield fault("expiration", "expired", "is in the past")
+def _has_expired(fields: Mapping[str, str], today: date) -> bool:
+    year, month = (int(fields[field]) for field in EXPIRATION)
+    return (2000 + year, month) < (today.year, today.month)
