@@ -1,25 +1,22 @@
-"""The person between store and portal: uploads the chunks of committed runs and drops the result
-files.
-"""
+"""The person between store and portal: uploads committed chunks and drops the result files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
-from flows.runs.chunks import stored_chunks
-from flows.runs.documents import manifests, read_purged
-from flows.runs.keys import keys_of, results
+from flows.runs.keys import results
 from flows.runs.store import Store
+from flows.runs.stored_runs import StoredRuns
 from flows.simulator.chance import chance, token
-from flows.simulator.portal import Booked, Portal, UploadRefusedError
+from flows.simulator.portal import Booked, Portal
+from flows.simulator.uploads import UploadRefusedError
 
 
 class Habits(NamedTuple):
-    """How results arrive: shares of chunks answered late, twice, in halves; swapped names, foreign
-    files.
-    """
+    """How results arrive; the numbers are shares of the chunks."""
 
     late: float = 0.0  # not today: drawn again on the portal's next day
     twice: float = 0.0  # the same result under two names, as a browser's second download
@@ -30,9 +27,7 @@ class Habits(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """One result file: its key (a bare name until written), the chunk it answers and the truth
-    about its rows.
-    """
+    """One result file: its key (a bare name until written), its chunk, the truth about its rows."""
 
     key: str
     chunk: str
@@ -49,9 +44,7 @@ class ResultThereError(TryAgainError):
 
 
 class Answered(NamedTuple):
-    """What one call did: files delivered, chunks refused by the portal (name, why), chunks still
-    waiting.
-    """
+    """What one call did: files delivered, chunks the portal refused (name, why), chunks waiting."""
 
     delivered: tuple[Delivery, ...]
     refused: tuple[tuple[str, str], ...]
@@ -60,20 +53,22 @@ class Answered(NamedTuple):
     @property
     def linked(self) -> int:
         """Rows delivered with a link."""
-        return sum(row.url is not None for delivery in self.delivered for row in delivery.rows)
+        return sum(row.url is not None for row in self._rows)
 
     @property
     def errors(self) -> int:
         """Rows delivered with an error."""
-        return sum(row.url is None for delivery in self.delivered for row in delivery.rows)
+        return sum(row.url is None for row in self._rows)
+
+    @property
+    def _rows(self) -> Iterator[Booked]:
+        return chain.from_iterable(delivery.rows for delivery in self.delivered)
 
 
 def answer_store(
     store: Store, issuer: str, portal: Portal, habits: Habits | None = None
 ) -> Answered:
-    """Upload every chunk not yet answered and write its result file under the issuer's
-    `results/`.
-    """
+    """Upload every chunk not yet answered, and write its result file below `results/`."""
     person = _Person(store, issuer, portal, habits or Habits())
     for key, chunk in committed_chunks(store, issuer):
         person.carry(key, chunk)
@@ -81,21 +76,23 @@ def answer_store(
 
 
 def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
-    """Yield key and upload name of every chunk of every run that has a manifest; purged ones are
-    done with.
+    """Yield key and upload name of every chunk of every run that has a manifest.
+
+    Those of purged runs are done with.
     """
-    for manifest in manifests(store, issuer):
-        if read_purged(store, keys_of(manifest.run), "chunks") is None:
-            yield from (
-                (one.key, one.chunk.name) for one in stored_chunks(store, manifest).values()
-            )
+    for run in StoredRuns(store, issuer).committed():
+        if run.purged_chunks is None:
+            for stored in run.sealed_chunks.values():
+                yield stored.key, stored.chunk.name
 
 
 class _Person:
     """Carries chunks to the portal one by one, and at the end drops what came back."""
 
     def __init__(self, store: Store, issuer: str, portal: Portal, habits: Habits) -> None:
-        self._store, self._portal, self._habits = store, portal, habits
+        self._store = store
+        self._portal = portal
+        self._habits = habits
         self._folder = results(issuer)
         self._there = {entry.key.removeprefix(self._folder) for entry in store.keys(self._folder)}
         self._ready: list[Delivery] = []
@@ -104,7 +101,9 @@ class _Person:
 
     def carry(self, key: str, chunk: str) -> None:
         """Upload one chunk, unless it is answered already or late today."""
-        whole, first, second = (self._name(chunk, part) for part in ("", "-1of2", "-2of2"))
+        whole = self._name(chunk)
+        first = self._name(chunk, "-1of2")
+        second = self._name(chunk, "-2of2")
         if {whole, second} & self._there:
             return
         if first not in self._there and self._draws("late", chunk, self._portal.today):
@@ -125,7 +124,7 @@ class _Person:
         if self._habits.swapped:
             names = names[1:] + names[:1]
         files = [ready._replace(key=name) for ready, name in zip(self._ready, names, strict=True)]
-        files += [again(file) for file in files if self._draws("twice", file.chunk)]
+        files += [second_download(file) for file in files if self._draws("twice", file.chunk)]
         if self._habits.foreign:
             elsewhere = f"elsewhere-{self._portal.today:%Y%m%d}-00001"
             files.append(Delivery(self._name(elsewhere), elsewhere, (self._portal.foreign_row(),)))
@@ -154,7 +153,7 @@ class _Person:
         return chance(self._portal.seed, habit, *names) < float(getattr(self._habits, habit))
 
 
-def again(file: Delivery) -> Delivery:
+def second_download(file: Delivery) -> Delivery:
     """Return the same result as a browser names its second download."""
     return file._replace(key=file.key.removesuffix(".csv") + " (1).csv")
 

@@ -1,6 +1,4 @@
-"""Practice: generate an extract, let the simulated partner answer its chunks, or serve the
-partner's interface.
-"""
+"""Practice: generate an extract, let the simulated partner answer, or serve its interface."""
 
 from __future__ import annotations
 
@@ -46,14 +44,17 @@ def sample(
     """
     from flows.simulator.extract import write_sample
 
+    as_of = business_date or now().date()
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as out:
-        write_sample(
-            out, rows, bad=bad, seed=seed, as_of=business_date or now().date(), published=published
-        )
-    facts = {"file": str(file), "rows": rows, "bytes": file.stat().st_size}
-    lines = [f"{file}: {rows:,} rows, {facts['bytes']:,} bytes, test cards only"]
-    return Result(facts, [*lines, "put it in <root>/<issuer>/extracts/"], "cardlink submit ISSUER")
+        write_sample(out, rows, bad=bad, seed=seed, as_of=as_of, published=published)
+    size = file.stat().st_size
+    facts = {"file": str(file), "rows": rows, "bytes": size}
+    lines = [
+        f"{file}: {rows:,} rows, {size:,} bytes, test cards only",
+        "put it in <root>/<issuer>/extracts/",
+    ]
+    return Result(facts, lines, "cardlink submit ISSUER")
 
 
 @entry("simulate", form=NO_FORM)
@@ -114,45 +115,49 @@ def practice(
     from flows.simulator import practice as simulator
     from schemas.portal import columns
 
-    wired, began, terminal = (
-        wire(context.folder, issuer) if issuer else None,
-        now(),
-        context.terminal,
-    )
+    issuer_context = wire(context.folder, issuer) if issuer else None
+    began = now()
     secret, fingerprint = simulator.portal_key(folder)
+    environment = folder / "env.sh"
 
     def clock() -> datetime:
         return began + (now() - began) * speed
 
     def announce(base_url: str, client: dict[str, str]) -> None:
-        known = store | {
+        variables = store | {
             f"CARDLINK_SERVICE_{field.upper()}": value for field, value in client.items()
         }
-        exports = [f"export {name}={shlex.quote(value)}" for name, value in known.items()]
-        (folder / "env.sh").write_text("\n".join([*exports, ""]), "utf-8")
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+        environment.write_text("\n".join([*exports, ""]), "utf-8")
         # at the end, what it names is gone
-        stack.callback((folder / "env.sh").unlink, missing_ok=True)
-        terminal.show(base_url)
+        stack.callback(environment.unlink, missing_ok=True)
+        context.terminal.show(base_url)
         for line in (
-            f"{base_url}/openapi.json describes it; Ctrl-C ends it. In an issuer's TOML, beside {folder}/portal.asc:",
-            *("  [portal]", '  key_file = "portal.asc"', f'  fingerprints = ["{fingerprint}"]'),
-            *("  [service]", f'  base_url = "{base_url}"'),
-            f"In another terminal, or at once by `. {folder}/env.sh`:",
+            f"{base_url}/openapi.json describes it; Ctrl-C ends it.",
+            f"In an issuer's TOML, beside {folder}/portal.asc:",
+            "  [portal]",
+            '  key_file = "portal.asc"',
+            f'  fingerprints = ["{fingerprint}"]',
+            "  [service]",
+            f'  base_url = "{base_url}"',
+            f"In another terminal, or at once by `. {environment}`:",
             *(f"  {line}" for line in exports),
             "What was submitted is answered by:",
             f"  cardlink simulate ISSUER --secret-key {shlex.quote(str(secret))}",
         ):
-            terminal.say(line)
+            context.terminal.say(line)
 
     with ExitStack() as stack:
         store = stack.enter_context(simulator.s3_server("cards")) if s3 else {}
         opener = stack.enter_context(simulator.portal_opener(read_file(secret, "--secret-key")))
-        header = list(wired.header.names.values()) if wired else list(columns())
+        served_issuer = None
+        header = list(columns())
+        if issuer_context is not None:
+            served_issuer = issuer_context.issuer
+            header = list(issuer_context.header.names.values())
         behaviour = simulator.Behaviour(fail, shuffle, seed)
-        facts = simulator.serve(
-            wired and wired.issuer, header, opener, behaviour, port, clock, announce
-        )
-    counts = [f"{value} {what}" for what, value in facts.items() if isinstance(value, int)]
+        facts = simulator.serve(served_issuer, header, opener, behaviour, port, clock, announce)
+    counts = [f"{count} {name}" for name, count in facts.items() if isinstance(count, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
 
 
@@ -163,20 +168,23 @@ def answer_chunks(
     today: date,
     expires: date | None = None,
 ) -> Result:
-    """Let the simulated portal answer every committed chunk without a result; NoKeyGivenError
-    without its key.
+    """Let the simulated portal answer every committed chunk without a result.
+
+    NoKeyGivenError without its key.
     """
     from flows.simulator.practice import NoKeyGivenError, answer, portal_opener
 
     if secret_key is None and context.issuer.portal.sealed:
         raise NoKeyGivenError
-    with portal_opener(read_file(secret_key, "--secret-key") if secret_key else None) as opener:
-        store, header = context.adapters.store, list(context.header.names.values())
+    key = read_file(secret_key, "--secret-key") if secret_key else None
+    header = list(context.header.names.values())
+    with portal_opener(key) as opener:
+        store = context.adapters.store
         facts = answer(context.issuer, store, header, opener, behaviour, today, expires)
+    refused = facts["refused"]
     lines = [
-        f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors"
+        f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors",
+        *(f"refused {chunk}: {reason}" for chunk, reason in refused),
     ]
-    lines += [f"refused {chunk}: {why}" for chunk, why in facts["refused"]]
-    return Result(
-        facts, lines, f"cardlink ingest {context.issuer.issuer}", 2 if facts["refused"] else 0
-    )
+    exit_code = 2 if refused else 0
+    return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", exit_code)

@@ -1,9 +1,8 @@
-"""`cardlink demo`: a whole night on sample data, through the real Prefect flows with an embedded
-server.
+"""`cardlink demo`: a whole night on sample data, through the real Prefect flows.
 
-A throwaway portal key, the sample extract in a local store, the flow `nightly`, the simulated
-portal's results, the flow `ingest`, the balance. Everything is below one folder, which each demo
-recreates.
+A throwaway portal key, the sample extract in a local store, an embedded Prefect server, the flow
+`nightly`, the simulated portal's results, the flow `ingest`, the balance. Everything is below one
+folder, which each demo recreates.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import os
 import shlex
 import shutil
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -59,39 +59,44 @@ def demo(
         rows: Generate an extract of this size instead of using the sample.
         folder: Where everything is written; an earlier demo there is removed.
     """
-    typed, folder, say = folder, folder.resolve(), context.terminal.say
-    make_room(folder)
+    home = folder.resolve()
+    say = context.terminal.say
+    make_room(home)
     say("· creating a throwaway portal key")
-    secret = prepare(folder, rows)
-    _embed_prefect(folder)
-    say(
-        "· running the nightly flow (Prefect, embedded server; its first start takes about ten seconds)"
-    )
+    secret = prepare(home, rows)
+    _embed_prefect(home)
+    say("· running the nightly flow: Prefect, embedded server, about ten seconds to start")
     from flows.nightly import nightly
 
     nightly(ISSUER)
     say("· the simulated portal answers")
-    from flows.simulator.portal import two_months_after
-    from flows.simulator.practice import Behaviour
-
-    # counted from today: a demo years from now still has links to show
-    ends = two_months_after(now().date())
-    answer_chunks(wire(folder, ISSUER), secret, Behaviour(0.1, shuffle=True, seed=1), AS_OF, ends)
+    _answer(home, secret)
     say("· running the ingest flow")
     from flows.commands.results import report_of
     from flows.forms import ingest
     from flows.runs.keys import keys_of
 
     summaries = ingest(ISSUER)["reports"]
-    reports = [report_of(wire(folder, ISSUER), summary) for summary in summaries]
-    base = folder / "store" / keys_of(summaries[0]["run"]).base if summaries else folder
-    shown: list[str | Table | Link] = [part for one in reports for part in one.shown]
+    reports = [report_of(wire(home, ISSUER), summary) for summary in summaries]
+    base = home / "store" / keys_of(summaries[0]["run"]).base if summaries else home
+    shown: list[str | Table | Link] = [*chain.from_iterable(report.shown for report in reports)]
     return Result(
-        {"runs": [one.facts for one in reports], "folder": str(base)},
-        [*shown, "", f"Everything is below {typed / base.relative_to(folder)}"],
-        shlex.join(["cardlink", "--config", str(folder), "status"]),
-        max((one.exit_code for one in reports), default=1),
+        {"runs": [report.facts for report in reports], "folder": str(base)},
+        [*shown, "", f"Everything is below {folder / base.relative_to(home)}"],
+        shlex.join(["cardlink", "--config", str(home), "status"]),
+        max((report.exit_code for report in reports), default=1),
     )
+
+
+def _answer(folder: Path, secret: Path) -> None:
+    """Let the simulated portal answer the chunks of the night."""
+    from flows.simulator.portal import two_months_after
+    from flows.simulator.practice import Behaviour
+
+    # counted from today: a demo years from now still has links to show
+    ends = two_months_after(now().date())
+    behaviour = Behaviour(fail_share=0.1, shuffle=True, seed=1)
+    answer_chunks(wire(folder, ISSUER), secret, behaviour, AS_OF, ends)
 
 
 def make_room(folder: Path) -> None:
@@ -105,22 +110,25 @@ def make_room(folder: Path) -> None:
 
 
 def prepare(folder: Path, rows: int | None) -> Path:
-    """Write the issuer's TOML, a throwaway portal key and the extract; return the secret key's
-    path.
+    """Write the issuer's TOML, a throwaway portal key and the extract.
+
+    Return the path of the secret key.
     """
     from flows.simulator.extract import Dialect, write_sample
     from flows.simulator.practice import portal_key
 
     secret, fingerprint = portal_key(folder)
-    toml = (shipped("sample_data") / f"{ISSUER}.toml").read_text("utf-8")
+    sample_data = shipped("sample_data")
+    toml = (sample_data / f"{ISSUER}.toml").read_text("utf-8")
     (folder / f"{ISSUER}.toml").write_text(toml.replace("0" * 40, fingerprint), "utf-8")
     extract = folder / "store" / ISSUER / "extracts" / f"{ISSUER}-{AS_OF:%Y%m%d}.csv"
     extract.parent.mkdir(parents=True)
     if rows is None:
-        shutil.copyfile(shipped("sample_data") / "extracts" / extract.name, extract)
-    else:
-        with extract.open("wb") as out:
-            write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF, dialect=Dialect(trailer=TRAILER))
+        shutil.copyfile(sample_data / "extracts" / extract.name, extract)
+        return secret
+    dialect = Dialect(trailer=TRAILER)
+    with extract.open("wb") as out:
+        write_sample(out, rows, bad=0.02, seed=1, as_of=AS_OF, dialect=dialect)
     return secret
 
 
@@ -128,11 +136,10 @@ def _embed_prefect(folder: Path) -> None:
     """Give Prefect a home below the demo's folder, before it is first imported."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
-    # Prefect's own, with our redaction on every handler
-    logging = shipped("deploy") / "logging.yaml"
-    places = {
-        "PREFECT_HOME": folder / "prefect",
-        "CARDLINK_CONFIG": folder,
-        "PREFECT_LOGGING_SETTINGS_PATH": logging,
-    }
-    os.environ.update(PREFECT, **{name: str(place) for name, place in places.items()})
+    os.environ.update(
+        PREFECT,
+        PREFECT_HOME=str(folder / "prefect"),
+        CARDLINK_CONFIG=str(folder),
+        # Prefect's own, with our redaction on every handler
+        PREFECT_LOGGING_SETTINGS_PATH=str(shipped("deploy") / "logging.yaml"),
+    )

@@ -1,8 +1,7 @@
-"""The ways a portal may stringify one error object: the error column of a failed row (interface.md
-2.7, 7).
+"""The ways a portal may stringify one error object (interface.md 2.7, 7).
 
-The interface says "a stringified object with the failing CUID and the error(s)" and no more: hence
-a choice.
+That is the error column of a failed row. The interface says "a stringified object with the failing
+CUID and the error(s)" and no more: hence a choice.
 """
 
 from __future__ import annotations
@@ -30,8 +29,12 @@ def _nested(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
 
 def _flat(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
     rows = [
-        {"name": f.kind, "message": f.message, "property": f"{f.entity}.{f.property}"}
-        for f in faults
+        {
+            "name": fault.kind,
+            "message": fault.message,
+            "property": f"{fault.entity}.{fault.property}",
+        }
+        for fault in faults
     ]
     return {"cuid": cuid, "errors": rows}
 
@@ -52,26 +55,27 @@ def _calls(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
 
 
 def _strings(cuid: str, faults: Sequence[Fault]) -> dict[str, Any]:
-    return {"cuid": cuid, "errors": [f"{f.entity}.{f.property}: {f.message}" for f in faults]}
+    errors = [f"{fault.entity}.{fault.property}: {fault.message}" for fault in faults]
+    return {"cuid": cuid, "errors": errors}
 
 
 def _text(cuid: str, faults: Sequence[Fault]) -> str:
-    return f"Cardholder {cuid} could not be created: " + "; ".join(
-        f"{f.entity} {f.message}" for f in faults
-    )
+    problems = "; ".join(f"{fault.entity} {fault.message}" for fault in faults)
+    return f"Cardholder {cuid} could not be created: {problems}"
 
 
 def _inspect(value: object, indent: int = 0) -> str:
-    """Write `value` as node's util.inspect does: bare keys, single quotes, a line each where one is
-    too long.
-    """
-    if not isinstance(value, dict | list):
-        return repr(value)
+    """Write `value` as node's util.inspect does: bare keys, single quotes, long lines split."""
     if isinstance(value, dict):
-        parts = [f"{key}: {_inspect(item, indent + 2)}" for key, item in value.items()]
-    else:
-        parts = [_inspect(item, indent + 2) for item in value]
-    left, right = "{}" if isinstance(value, dict) else "[]"
+        members = [f"{key}: {_inspect(member, indent + 2)}" for key, member in value.items()]
+        return _enclosed("{", members, "}", indent)
+    if isinstance(value, list):
+        elements = [_inspect(element, indent + 2) for element in value]
+        return _enclosed("[", elements, "]", indent)
+    return repr(value)
+
+
+def _enclosed(left: str, parts: Sequence[str], right: str, indent: int) -> str:
     width = 2 * len(parts) + indent + len(left) + 10 + sum(map(len, parts))
     if width <= LINE and "\n" not in "".join(parts):
         return f"{left} {', '.join(parts)} {right}"

@@ -1,5 +1,4 @@
-"""The partner's portal (interface.md 2.6, 2.7, 7, 8): takes an upload, makes links, gives a result
-file.
+"""The partner's portal (interface.md 2.6, 2.7, 7, 8): takes uploads, makes links, gives results.
 
 It knows the interface and nothing of the pipeline, so that what it books is an independent truth
 for tests.
@@ -16,19 +15,14 @@ from datetime import date
 from hashlib import sha256
 from typing import NamedTuple
 
-from flows.errors import CardlinkError, OperatorError
 from flows.runs.sealing import Opener
 from flows.simulator.chance import chance, token
 from flows.simulator.error_shapes import SHAPES
+from flows.simulator.uploads import read_upload
 from flows.simulator.validation import Fault, fault, faults
 from schemas import portal as interface
-from schemas.expressions import PUBLISHED
 
 RESULT_HEADER = ("cuid", "last_4", "url", "expiration_date", "error")
-LIMIT = 1000
-MAX_BYTES = 64 * 1024 * 1024
-ARMOR = b"-----BEGIN PGP MESSAGE-----"
-BOM = b"\xef\xbb\xbf"
 # what partners of this kind write in expiration_date
 DATE_FORMS: dict[str, Callable[[date], str]] = {
     "iso": date.isoformat,
@@ -41,13 +35,6 @@ ONLY_THE_PARTNER_KNOWS = (  # what no check of ours can detect
     fault("pan", "unsupported", "belongs to a card product that is not enabled"),
     fault("address.postal_code", "undeliverable", "is not known to the postal service"),
 )
-
-
-class UploadRefusedError(OperatorError):
-    """The portal refuses a whole file."""
-
-    message = "The portal refused {name}: {reason}."
-    next_step = "No link was made from it; mend the file and upload it again."
 
 
 class Booked(NamedTuple):
@@ -72,8 +59,8 @@ class Portal:
     """A portal with one key, one template and a memory of every upload (`books`).
 
     Cards are judged by `today`, which may be moved on; links end two months after it, or on the day
-    `expires`.
-    `on_link` is told cuid, URL, last day and fields (`pan`, `address.city`) of every link as it is made.
+    `expires`. `on_link` is told cuid, URL, last day and fields (`pan`, `address.city`) of every
+    link as it is made.
     """
 
     def __init__(
@@ -99,25 +86,25 @@ class Portal:
         self._header = tuple(header or interface.columns())
         self._fail_share = fail_share
         self._shuffle = shuffle
-        self._shapes = tuple(SHAPES.values()) if error_shape == "mixed" else (SHAPES[error_shape],)
+        shapes = list(SHAPES) if error_shape == "mixed" else [error_shape]
+        self._shapes = [SHAPES[shape] for shape in shapes]
         self._written = DATE_FORMS[date_form]
         self._expires = expires
         self._on_link = on_link
         self._challenges: dict[str, tuple[str, str]] = {}
 
     def upload(self, name: str, content: bytes) -> bytes:
-        """Return the result CSV (interface.md 2.7) of an upload (2.6); UploadRefusedError takes
-        nothing.
+        """Return the result CSV (interface.md 2.7) of an upload (2.6).
+
+        UploadRefusedError takes nothing.
         """
-        rows = self._rows(name, content)
+        rows = read_upload(self._opener, self._header, name, content)
         upload = Upload(name, tuple(self._book(name, rows)))
         self.books.append(upload)
         return self.result(upload.rows)
 
     def opens(self, url: str, cvv: str, postal_code: str) -> bool:
-        """Return whether a cardholder who knows `cvv` and `postal_code` gets past the link
-        (interface.md 2.10).
-        """
+        """Return whether cardholders who know these get past the link (interface.md 2.10)."""
         return self._challenges.get(url) == (cvv_hash(cvv), known_postal_code(postal_code))
 
     def result(self, rows: Sequence[Booked]) -> bytes:
@@ -144,21 +131,22 @@ class Portal:
         for number, fields in enumerate(rows, start=1):
             marker = token(self.seed, name, number)
             cuid = fields["cuid"] or f"made-{marker[:12]}"
-            found = self._faults(fields, cuid in seen, chance(self.seed, name, number))
+            luck = chance(self.seed, name, number)
+            row_faults = self._faults(fields, cuid in seen, luck)
             seen.add(cuid)
             last_4 = fields["pan"][-4:]
-            if found:
-                yield Booked(number, cuid, last_4, None, None, found)
-            else:
-                url = self._link(marker, fields)
-                if self._on_link:
-                    self._on_link(cuid, url, expires, fields)
-                yield Booked(number, cuid, last_4, url, expires, ())
+            if row_faults:
+                yield Booked(number, cuid, last_4, None, None, row_faults)
+                continue
+            url = self._link(marker, fields)
+            if self._on_link:
+                self._on_link(cuid, url, expires, fields)
+            yield Booked(number, cuid, last_4, url, expires, ())
 
     def _link(self, marker: str, fields: Mapping[str, str]) -> str:
         url = f"https://{self._host}/l/{marker}"
-        secret = fields["cvv_hash"] or (cvv_hash(fields["cvv"]) if fields["cvv"] else "")
-        self._challenges[url] = (secret, known_postal_code(fields["address.postal_code"]))
+        postal_code = known_postal_code(fields["address.postal_code"])
+        self._challenges[url] = (known_cvv_hash(fields), postal_code)
         return url
 
     def foreign_row(self) -> Booked:
@@ -166,81 +154,32 @@ class Portal:
         holds.
         """
         marker = token(self.seed, "stranger", self.today)
-        return Booked(
-            1,
-            f"stranger-{marker[:8]}",
-            "0000",
-            f"https://{self._host}/l/{marker}",
-            self._ends(),
-            (),
-        )
+        url = f"https://{self._host}/l/{marker}"
+        return Booked(1, f"stranger-{marker[:8]}", "0000", url, self._ends(), ())
 
     def _ends(self) -> date:
         return self._expires or two_months_after(self.today)
 
     def _faults(self, fields: Mapping[str, str], repeated: bool, luck: float) -> tuple[Fault, ...]:
-        found = faults(fields, self.today)
+        row_faults = faults(fields, self.today)
         if repeated:
-            found += (fault("cardholder.cuid", "duplicate", "stands in this file already"),)
-        if found or luck >= self._fail_share:
-            return found
-        return (ONLY_THE_PARTNER_KNOWS[int(luck / self._fail_share * len(ONLY_THE_PARTNER_KNOWS))],)
-
-    def _rows(self, name: str, content: bytes) -> list[dict[str, str]]:
-        sealed = is_sealed(content)
-        text = self._text(name, self._open(name, content) if sealed else content)
-        if text.partition("\n")[0].removesuffix("\r") != ",".join(self._header):
-            raise UploadRefusedError(name=name, reason="its header row is not the template's")
-        header, *records = self._records(name, text)
-        if not 1 <= len(records) <= LIMIT:
-            raise UploadRefusedError(
-                name=name, reason=f"{len(records)} cardholders, from 1 to {LIMIT} are allowed"
-            )
-        ragged = [
-            number for number, record in enumerate(records, start=1) if len(record) != len(header)
-        ]
-        if ragged:
-            raise UploadRefusedError(
-                name=name, reason=f"row {ragged[0]} does not have {len(header)} fields"
-            )
-        short = [column.partition(".")[2] for column in header]
-        rows = [dict(zip(short, record, strict=True)) for record in records]
-        if not sealed and any(row["pan"] not in PUBLISHED for row in rows):
-            raise UploadRefusedError(
-                name=name, reason="it is not encrypted and holds other than published test cards"
-            )
-        return rows
-
-    def _open(self, name: str, content: bytes) -> bytes:
-        try:
-            return self._opener.open(content, MAX_BYTES)
-        except CardlinkError:
-            pass  # why it cannot be opened is not the uploader's to know
-        raise UploadRefusedError(name=name, reason="it cannot be decrypted with the portal's key")
-
-    def _text(self, name: str, content: bytes) -> str:
-        try:
-            return content.decode("utf-8")
-        except UnicodeDecodeError:
-            pass  # its text holds the bytes around the mistake
-        raise UploadRefusedError(name=name, reason="it is not UTF-8")
-
-    def _records(self, name: str, text: str) -> list[list[str]]:
-        try:
-            return list(csv.reader(io.StringIO(text, newline=""), strict=True))
-        except csv.Error:
-            pass
-        raise UploadRefusedError(name=name, reason="it is not a CSV")
-
-
-def is_sealed(content: bytes) -> bool:
-    """Return whether `content` looks like an OpenPGP message, armored or binary."""
-    return content.startswith(ARMOR) or (content[:1] >= b"\x80" and not content.startswith(BOM))
+            row_faults += (fault("cardholder.cuid", "duplicate", "stands in this file already"),)
+        if row_faults or luck >= self._fail_share:
+            return row_faults
+        kind = int(luck / self._fail_share * len(ONLY_THE_PARTNER_KNOWS))
+        return (ONLY_THE_PARTNER_KNOWS[kind],)
 
 
 def cvv_hash(cvv: str) -> str:
     """Return the Base64 text of the SHA-256 digest of a CVV (interface.md 2.6)."""
     return base64.b64encode(sha256(cvv.encode()).digest()).decode()
+
+
+def known_cvv_hash(fields: Mapping[str, str]) -> str:
+    """Return the hash of a row's CVV, "" where it has neither."""
+    if fields["cvv_hash"] or not fields["cvv"]:
+        return fields["cvv_hash"]
+    return cvv_hash(fields["cvv"])
 
 
 def known_postal_code(postal_code: str) -> str:

@@ -1,6 +1,4 @@
-"""Practice with the simulated partner: let it answer what a store holds, or serve its whole
-interface.
-"""
+"""Practice with the simulated partner: let it answer a store, or serve its whole interface."""
 
 from __future__ import annotations
 
@@ -24,16 +22,17 @@ class NoS3ServerError(OperatorError):
     """The S3 store to practise with is an optional part of the installation."""
 
     message = "There is no S3 server: the package moto is not installed."
-    next_step = "Install cardlink[practice] (pipx inject cardlink 'moto[server]'), or practise on a directory."
+    next_step = (
+        "Install cardlink[practice] (pipx inject cardlink 'moto[server]'), "
+        "or practise on a directory."
+    )
 
 
 class Behaviour(NamedTuple):
-    """How the simulated partner behaves: share of rows that fail, in another order than sent, by
-    which seed.
-    """
+    """How the simulated partner behaves."""
 
-    fail_share: float
-    shuffle: bool
+    fail_share: float  # of the rows
+    shuffle: bool  # answers in another order than sent
     seed: int
 
 
@@ -51,8 +50,9 @@ class _NoOpener:
 
 @contextmanager
 def portal_opener(secret_key: bytes | None) -> Iterator[Opener]:
-    """Open what is sealed for the portal; without its key the simulator accepts only unencrypted
-    uploads.
+    """Open what is sealed for the portal.
+
+    Without its key the simulator accepts only unencrypted uploads.
     """
     from flows.adapters.gpg_opener import GpgOpener
 
@@ -64,25 +64,28 @@ def portal_opener(secret_key: bytes | None) -> Iterator[Opener]:
 
 
 def portal_key(folder: Path) -> tuple[Path, str]:
-    """Make the simulated portal's key pair in a folder, once; return the secret key's file and the
-    fingerprint.
+    """Make the simulated portal's key pair in a folder, once.
+
+    Return the file of the secret key, and the fingerprint.
     """
     from flows.simulator.portal_key import make_portal_key
 
-    secret, fingerprint = folder / "portal-secret.asc", folder / "portal.fingerprint"
+    secret = folder / "portal-secret.asc"
+    fingerprint = folder / "portal.fingerprint"
     if not fingerprint.exists():
-        made = make_portal_key()
+        key = make_portal_key()
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "portal.asc").write_bytes(made.public)
-        secret.write_bytes(made.secret)
-        fingerprint.write_text(f"{made.fingerprint}\n", "utf-8")
+        (folder / "portal.asc").write_bytes(key.public)
+        secret.write_bytes(key.secret)
+        fingerprint.write_text(f"{key.fingerprint}\n", "utf-8")
     return secret, fingerprint.read_text("utf-8").strip()
 
 
 @contextmanager
 def s3_server(bucket: str) -> Iterator[dict[str, str]]:
-    """Run an S3 server in memory with an empty bucket, on loopback; yield the variables that lead
-    boto3 to it.
+    """Run an S3 server in memory with an empty bucket, on loopback.
+
+    Yield the environment variables that lead boto3 to it.
     """
     server: Any = None
     with suppress(ImportError):
@@ -95,9 +98,14 @@ def s3_server(bucket: str) -> Iterator[dict[str, str]]:
     server.start()
     try:
         endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-        urlopen(Request(f"{endpoint}/{bucket}", method="PUT")).close()  # noqa: S310 - our own server on loopback
-        access = {"AWS_ACCESS_KEY_ID": "practice", "AWS_SECRET_ACCESS_KEY": "practice"}
-        yield {"AWS_ENDPOINT_URL": endpoint, **access, "AWS_DEFAULT_REGION": "us-east-1"}
+        make_bucket = Request(f"{endpoint}/{bucket}", method="PUT")  # noqa: S310 - our own server on loopback
+        urlopen(make_bucket).close()  # noqa: S310 - as above
+        yield {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": "practice",
+            "AWS_SECRET_ACCESS_KEY": "practice",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
     finally:
         server.stop()
 
@@ -111,16 +119,23 @@ def answer(
     today: date,
     expires: date | None = None,
 ) -> dict[str, Any]:
-    """Answer every committed chunk that has no result yet; return the counts and what was
-    refused.
-    """
-    host = issuer.portal.allowed_hosts[0]
+    """Answer every committed chunk that has no result; return the counts and what was refused."""
     portal = Portal(
-        opener, host=host, header=header, today=today, expires=expires, **behaviour._asdict()
+        opener,
+        host=issuer.portal.allowed_hosts[0],
+        header=header,
+        today=today,
+        expires=expires,
+        **behaviour._asdict(),
     )
-    done = answer_store(store, issuer.issuer, portal)
-    counts = {"files": len(done.delivered), "linked": done.linked, "errors": done.errors}
-    return {"issuer": issuer.issuer, **counts, "refused": [list(one) for one in done.refused]}
+    answered = answer_store(store, issuer.issuer, portal)
+    return {
+        "issuer": issuer.issuer,
+        "files": len(answered.delivered),
+        "linked": answered.linked,
+        "errors": answered.errors,
+        "refused": [list(chunk) for chunk in answered.refused],
+    }
 
 
 def serve(
@@ -132,10 +147,10 @@ def serve(
     clock: Callable[[], datetime],
     announce: Callable[[str, dict[str, str]], None],
 ) -> dict[str, Any]:
-    """Serve until SIGTERM or Ctrl-C, announcing the address and the client's credentials first;
-    return the counts.
+    """Serve until SIGTERM or Ctrl-C; return the counts.
 
-    Paths, fields and link hosts are the issuer's, without one those of the interface.
+    The address and the client's credentials are announced first. Paths, fields and link hosts are
+    the issuer's, without one those of the interface.
     """
     from flows.simulator.service.app import create_app
     from flows.simulator.service.books import Habits, ServiceState
@@ -145,16 +160,13 @@ def serve(
 
     with listen(port) as listener:
         base_url = address(listener)
-        spoken = issuer.service.model_dump() if issuer and issuer.service else {}
-        settings = ServiceSettings.model_validate({**spoken, "base_url": base_url})
+        configured = issuer.service.model_dump() if issuer and issuer.service else {}
+        settings = ServiceSettings.model_validate({**configured, "base_url": base_url})
         host = issuer.portal.allowed_hosts[0] if issuer else "links.example.com"
-        books = ServiceState(
-            opener,
-            clock(),
-            Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict()),
-            header,
-        )
+        habits = Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict())
+        books = ServiceState(opener, clock(), habits, header)
         announce(base_url, books.habits.client._asdict())
         serve_until_stopped(create_app(books, settings, clock), listener)
-    totals = {what: value for what, value in recount(books).items() if what != "cardholders"}
+    totals = recount(books)
+    del totals["cardholders"]
     return {"address": base_url, **totals}

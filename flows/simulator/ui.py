@@ -1,6 +1,4 @@
-"""`make ui`: a local Prefect server with its UI, the sample issuer deployed on it, and a worker,
-until Ctrl-C.
-"""
+"""`make ui`: a local Prefect server with its UI, the sample issuer and a worker, until Ctrl-C."""
 
 import os
 import secrets
@@ -31,10 +29,13 @@ SETTINGS = {
 TEXT = """
 The Prefect UI is at {url}
 
-  1. Deployments > rerun > Run > Custom run: extract sample-bank-20261120.csv; the dry run shows what would be sent
-  2. Deployments > nightly-{issuer} > Run > Quick run: the night; its Artifacts tab shows where the rows went
-  3. cardlink --config {folder} outbox list {issuer}
-     cardlink --config {folder} simulate {issuer} --secret-key {folder}/portal-secret.asc    (plays the partner)
+  1. Deployments > rerun > Run > Custom run: extract sample-bank-20261120.csv;
+     the dry run shows what would be sent
+  2. Deployments > nightly-{issuer} > Run > Quick run: the night;
+     its Artifacts tab shows where the rows went
+  3. List the chunks, and play the partner:
+     cardlink --config {folder} outbox list {issuer}
+     cardlink --config {folder} simulate {issuer} --secret-key {folder}/portal-secret.asc
   4. Deployments > ingest-{issuer} > Run > Quick run: the balance, and a link to the report
 
 Ctrl-C stops it; the next `make ui` starts over.
@@ -49,15 +50,17 @@ class ServerSilentError(TryAgainError):
 
 
 def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
-    """Return the environment of all processes: everything below `folder`, on these ports, no
-    settings of the user's.
+    """Return the environment of all processes, without settings of the user's.
+
+    Everything is below `folder` and on these ports.
     """
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PREFECT_", "CARDLINK_"))
+    }
     return {
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("PREFECT_", "CARDLINK_"))
-        },
+        **inherited,
         **SETTINGS,
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_LOGGING_SETTINGS_PATH": str(shipped("deploy") / "logging.yaml"),
@@ -70,11 +73,13 @@ def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
 
 @contextmanager
 def server(settings: dict[str, str], log: Path, port: int) -> Iterator[None]:
-    """Run a Prefect server on loopback until the block ends; ServerSilentError if it does not
-    start.
+    """Run a Prefect server on loopback until the block ends.
+
+    ServerSilentError if it does not start.
     """
     command = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    url, end = settings["PREFECT_API_URL"], time.monotonic() + START
+    url = settings["PREFECT_API_URL"]
+    end = time.monotonic() + START
     with _running(command, settings, log) as process:
         while not _responds(url):
             if time.monotonic() > end or process.poll() is not None:
@@ -86,15 +91,8 @@ def server(settings: dict[str, str], log: Path, port: int) -> Iterator[None]:
 @contextmanager
 def worker(settings: dict[str, str], log: Path) -> Iterator[None]:
     """Run a process worker until the block ends."""
-    command = [
-        *PREFECT,
-        "worker",
-        "start",
-        "--pool",
-        settings["CARDLINK_WORK_POOL"],
-        "--type",
-        "process",
-    ]
+    pool = settings["CARDLINK_WORK_POOL"]
+    command = [*PREFECT, "worker", "start", "--pool", pool, "--type", "process"]
     with _running(command, settings, log):
         yield
 
@@ -110,8 +108,9 @@ def page_server(settings: dict[str, str], log: Path) -> Iterator[None]:
 def _running(
     command: list[str], settings: dict[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process in its own group, so that Ctrl-C reaches us first, and end it with its
-    children.
+    """Run a process in its own group until the block ends, and end it with its children.
+
+    So Ctrl-C reaches us first.
     """
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -139,7 +138,8 @@ def _responds(url: str) -> bool:
 def main() -> None:
     """Serve the sample issuer from ./ui at CARDLINK_UI_PORT or 4200 until Ctrl-C or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    folder, port = Path("ui").resolve(), int(os.environ.get("CARDLINK_UI_PORT") or PORT)
+    folder = Path("ui").resolve()
+    port = int(os.environ.get("CARDLINK_UI_PORT") or PORT)
     make_room(folder)
     prepare(folder, None)
     settings = environment(folder, port, port + 1)
@@ -151,11 +151,8 @@ def main() -> None:
         stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
         stack.callback(_print_text, "stopping")
-        _print_text(
-            TEXT.format(
-                url=f"http://127.0.0.1:{port}", issuer=ISSUER, folder=os.path.relpath(folder)
-            )
-        )
+        url = f"http://127.0.0.1:{port}"
+        _print_text(TEXT.format(url=url, issuer=ISSUER, folder=os.path.relpath(folder)))
         signal.pause()
 
 

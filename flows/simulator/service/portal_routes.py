@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from flows.simulator.portal import UploadRefusedError
 from flows.simulator.service import wire
 from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.recount import recount
 from flows.simulator.service.refusals import refused
+from flows.simulator.uploads import UploadRefusedError
 
 BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
 BODY: dict[str, Any] = {
