@@ -31,9 +31,10 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
 from flows.runs.keys import DROPPED, deliveries, probes, prompted_prefix, purged, runs
+from flows.runs.read_once import read_once
 from flows.runs.single_links import answer_key
 from flows.runs.store import Cleaner, ConflictError, Entry, StoreDeniedError
-from flows.runs.stored_run import StoredRun, read_once
+from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from schemas.records import PARTS, Abandoned, Part, Purged

@@ -16,10 +16,11 @@ from flows.runs.events import REPLACED
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, dismissed, keys_of, purged, runs
-from flows.runs.run_status import PURGED, Refusal, RunStatus, headline
+from flows.runs.run_status import Refusal, RunStatus
 from flows.runs.store import ConflictError, ObjectMissingError, Store, read, read_if_stored
+from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from flows.runs.versions import parsed, read_document, read_events, read_facts
+from flows.runs.versions import read_document, read_events, read_facts
 from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 from schemas.records import Abandoned, Part, Purged
 
@@ -58,13 +59,8 @@ def plans(store: Store, issuer: str) -> Iterator[Plan]:
 
 
 def read_end(store: Store, keys: RunKeys) -> Manifest | Abandoned | None:
-    """Return what ended a run: its manifest, or the record that it was abandoned; None while it is
-    not ended.
-    """
-    content = read_if_stored(store, keys.manifest)
-    if content and content.startswith(b'{"abandoned":true'):
-        return parsed(content, keys.manifest, Abandoned)
-    return None if content is None else parsed(content, keys.manifest, Manifest)
+    """Return what ended a run."""
+    return StoredRun(store, keys).end
 
 
 def read_manifest(store: Store, keys: RunKeys) -> Manifest | None:
@@ -238,25 +234,7 @@ def run_statuses(store: Store, issuer: str) -> list[RunStatus]:
 
 def run_status(store: Store, run: RunId) -> RunStatus:
     """Return the status of one run."""
-    keys = RunKeys(run)
-    if (summary := read_summary(store, keys)) is not None:
-        return RunStatus(
-            str(run), headline(summary["verdict"], summary["rows"]["awaiting"]), **summary["rows"]
-        )
-    end = read_end(store, keys)
-    if not isinstance(end, Manifest):
-        if end or is_replaced(store, keys):
-            return RunStatus(str(run), "abandoned" if end else "replaced by a later run")
-        refused = refusal(store, keys)
-        return RunStatus(
-            str(run),
-            "refused" if refused else "not committed",
-            why=refused.sentence if refused else "",
-        )
-    if (gone := read_purged(store, keys, "ledger")) is not None:
-        return RunStatus(str(run), f"{gone.verdict}{PURGED}", **dict[str, Any](gone.rows))
-    fates = end.counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
-    return RunStatus(str(run), "committed, to be uploaded", awaiting=end.counts.submitted, **fates)
+    return StoredRun(store, RunKeys(run)).status
 
 
 def read_rows(

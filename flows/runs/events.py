@@ -1,5 +1,7 @@
 """The events of a run: what happened, when, by whom; written once and never changed."""
 
+import re
+
 from flows.redaction import redact
 from flows.runs.adapters import Adapters
 from flows.runs.identity import digest
@@ -11,13 +13,17 @@ REFUSED = "refused"  # the event of an attempt that an error ended
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
 DROPPED = "dropped"  # the fact of a run's commit that says when its extract was dropped
 
+# of an event's object
+_NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
+
 
 def record_event(
     adapters: Adapters, keys: RunKeys, kind: str, once: str = "", /, **facts: str | int | list[str]
 ) -> bool:
     """Add an event of a `kind` to a run's history: when, by whom, and facts.
 
-    Card numbers in texts are masked. `once` is a fixed name, so that of many processes only one records it: False for the others.
+    Card numbers in texts are masked. `once` is a fixed name, so that of many processes only one
+    records it: False for the others.
     """
     moment = adapters.now()
     masked = {name: redact(fact) for name, fact in facts.items() if isinstance(fact, str)}
@@ -25,3 +31,9 @@ def record_event(
     event = facts_as_stored({**envelope, **facts, **masked})
     name = f"{moment:%Y%m%dT%H%M%S%f}-{kind.replace(' ', '-')}-{digest(event)[:8]}.json"
     return adapters.store.create(keys.events + (once or name), event)
+
+
+def kind_of(key: str) -> str:
+    """Return what the name of an event's object says has happened, "" where it says nothing."""
+    name = _NAME.fullmatch(key.rpartition("/")[2])
+    return name["kind"] if name else ""

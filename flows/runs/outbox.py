@@ -45,7 +45,7 @@ def _is_answered(run: StoredRun) -> bool:
 
 
 def move(
-    adapters: Adapters, run: str, what: Move, numbers: Collection[int] = (), reason: str = ""
+    adapters: Adapters, run: str, step: Move, numbers: Collection[int] = (), reason: str = ""
 ) -> list[OutboxChunk]:
     """Record what was done to chunks of a run (by default all that allow it); return their new
     state.
@@ -53,14 +53,14 @@ def move(
     Raises ChunkStateError, NotFoundError, NoReasonError; then nothing is recorded.
     """
     why = reason.strip()
-    if what != "uploaded":
+    if step != "uploaded":
         why = adapters.signed(reason)["reason"]
     stored = StoredRun.by_id(adapters.store, run)
-    allowed, _ = MOVES[what]
-    chosen = select_chunks(stored.outbox, run, allowed, what, numbers)
+    allowed, _ = MOVES[step]
+    chosen = select_chunks(stored.outbox, run, allowed, step, numbers)
     if chosen:
         names = [chunk.chunk.name for chunk in chosen]
-        record_event(adapters, stored.keys, what, chunks=names, reason=why)
+        record_event(adapters, stored.keys, step, chunks=names, reason=why)
     moved = {chunk.chunk.number for chunk in chosen}
     return [chunk for chunk in stored.fresh().outbox if chunk.chunk.number in moved]
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from schemas.manifest import Manifest
+from schemas.records import Purged
+
 PURGED = " (purged)"  # in the state of a run whose ledger is gone
 
 
@@ -15,12 +18,6 @@ class Refusal(NamedTuple):
     sentence: str
     at: str
     first: str
-
-
-def headline(verdict: str, awaiting: int) -> str:
-    """Return a verdict that does not leave out the rows that still wait for an answer."""
-    waits = f"{awaiting:,} rows still wait" if awaiting > 1 else "1 row still waits"
-    return f"{verdict}; {waits}" if awaiting and verdict.startswith("balanced") else verdict
 
 
 class RunStatus(NamedTuple):
@@ -40,7 +37,35 @@ class RunStatus(NamedTuple):
     why: str = ""
 
 
+def headline(verdict: str, awaiting: int) -> str:
+    """Return a verdict that does not leave out the rows that still wait for an answer."""
+    if not awaiting or not verdict.startswith("balanced"):
+        return verdict
+    waits = f"{awaiting:,} rows still wait" if awaiting > 1 else "1 row still waits"
+    return f"{verdict}; {waits}"
+
+
 def reported_status(run: str, summary: Mapping[str, Any]) -> RunStatus:
-    """Return the status of a run by the facts of its report."""
+    """Return the status of a run that has a report, by the facts of its summary."""
     rows = summary["rows"]
     return RunStatus(run, headline(summary["verdict"], rows["awaiting"]), **rows)
+
+
+def purged_status(run: str, record: Purged) -> RunStatus:
+    """Return the status of a run whose ledger was purged: that of its last report."""
+    rows: dict[str, Any] = dict(record.rows)
+    return RunStatus(run, f"{record.verdict}{PURGED}", **rows)
+
+
+def unreported_status(run: str, manifest: Manifest) -> RunStatus:
+    """Return the status of a committed run without a report: every row it sent is awaited."""
+    counts = manifest.counts
+    return RunStatus(
+        run,
+        "committed, to be uploaded",
+        read=counts.read,
+        awaiting=counts.submitted,
+        rejected=counts.rejected,
+        duplicate=counts.duplicate,
+        suppressed=counts.suppressed,
+    )

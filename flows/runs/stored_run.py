@@ -6,9 +6,8 @@ document is fetched and parsed once however many functions ask for it. Put here 
 run; keep out what writes (a folder per verb) and what compares runs (`stored_runs.py`).
 """
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Generic, Self, TypeVar, overload
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Self
 
 import polars as pl
 
@@ -23,51 +22,27 @@ from flows.runs.chunks import (
     outbox_chunks,
 )
 from flows.runs.closings import chunk_of, closed_breaks
-from flows.runs.documents import read_end
 from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
-from flows.runs.events import COMMITTED, REFUSED, REPLACED
+from flows.runs.events import COMMITTED, REFUSED, REPLACED, kind_of
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, keys_of
 from flows.runs.outcomes import StoredOutcomes
-from flows.runs.run_status import PURGED, Refusal, RunStatus, reported_status
+from flows.runs.read_once import read_once
+from flows.runs.run_status import (
+    Refusal,
+    RunStatus,
+    purged_status,
+    reported_status,
+    unreported_status,
+)
 from flows.runs.single_links import LINK, SingleLink, answers_of, singles
 from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read, read_if_stored
-from flows.runs.versions import read_document, read_facts
+from flows.runs.versions import parsed, read_document, read_facts
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Closing, Part, Purged, Reseal
-
-T = TypeVar("T")
-
-# what happened stands in the name of the event's object: <time>-<what>-<digest>.json
-_EVENT_NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
-
-
-class read_once(Generic[T]):
-    """A property that is computed when it is first asked for, and kept.
-
-    Unlike functools.cached_property before Python 3.12 it has no lock that all runs share: many are
-    read side by side. Threads that ask for the same one at the same moment may each read it.
-    """
-
-    def __init__(self, compute: Callable[[Any], T]) -> None:
-        self._compute = compute
-        self._name = compute.__name__
-        self.__doc__ = compute.__doc__
-
-    @overload
-    def __get__(self, owner: None, kind: type) -> Self: ...
-    @overload
-    def __get__(self, owner: object, kind: type) -> T: ...
-    def __get__(self, owner: object | None, kind: type) -> Self | T:
-        """Return the value; kept in the instance, it is found there from now on."""
-        if owner is None:
-            return self
-        value = self._compute(owner)
-        owner.__dict__[self._name] = value
-        return value
 
 
 class StoredRun:
@@ -121,7 +96,13 @@ class StoredRun:
     @read_once
     def end(self) -> Manifest | Abandoned | None:
         """What ended the run: its manifest, or the record that it was abandoned; None before."""
-        return read_end(self.store, self.keys)
+        key = self.keys.manifest
+        content = read_if_stored(self.store, key)
+        if content is None:
+            return None
+        if content.startswith(b'{"abandoned":true'):
+            return parsed(content, key, Abandoned)
+        return parsed(content, key, Manifest)
 
     @read_once
     def is_ended(self) -> bool:
@@ -265,7 +246,7 @@ class StoredRun:
         return [event for event in recorded if event is not None]
 
     def _entries_of(self, kinds: Collection[str]) -> list[Entry]:
-        return [entry for entry in self.event_entries if _kind_of(entry) in kinds]
+        return [entry for entry in self.event_entries if kind_of(entry.key) in kinds]
 
     @read_once
     def refusal(self) -> Refusal | None:
@@ -378,11 +359,8 @@ class StoredRun:
         if self.manifest is None:
             return self._status_before_commit()
         if self.purged_ledger is not None:
-            rows = dict[str, Any](self.purged_ledger.rows)
-            return RunStatus(self.id, f"{self.purged_ledger.verdict}{PURGED}", **rows)
-        counts = self.manifest.counts
-        unsent = counts.model_dump(include={"read", "rejected", "duplicate", "suppressed"})
-        return RunStatus(self.id, "committed, to be uploaded", awaiting=counts.submitted, **unsent)
+            return purged_status(self.id, self.purged_ledger)
+        return unreported_status(self.id, self.manifest)
 
     def _status_before_commit(self) -> RunStatus:
         if self.end is not None:
@@ -392,9 +370,3 @@ class StoredRun:
         if self.refusal is not None:
             return RunStatus(self.id, "refused", why=self.refusal.sentence)
         return RunStatus(self.id, "not committed")
-
-
-def _kind_of(entry: Entry) -> str:
-    """Return what an event's name says has happened, "" where it says nothing."""
-    name = _EVENT_NAME.fullmatch(entry.key.rpartition("/")[2])
-    return name["kind"] if name else ""

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator
 
 from flows.runs.documents import HABIT, Night, run_ids
 from flows.runs.keys import RunId, RunKeys, dismissed, purged
+from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.store import Store
-from flows.runs.stored_run import StoredRun, read_once
+from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from schemas.manifest import Manifest, Plan
 
@@ -77,20 +78,23 @@ class StoredRuns:
 
         Decided: committed under that name, abandoned, planned anew, or the extract dismissed.
         """
+        whole = (manifest for manifest in committed if manifest.selection is None)
+        committed_extracts = {manifest.source.key for manifest in whole}
         committed_ids = {manifest.run for manifest in committed}
-        committed_extracts = {
-            manifest.source.key for manifest in committed if manifest.selection is None
-        }
         dismissals = self._dismissal_counts()
+
+        def is_decided(run: StoredRun) -> bool:
+            source = run.planned().source
+            # an odd number of records means that it is dismissed
+            if source.key in committed_extracts or dismissals[source.sha256] % 2:
+                return True
+            return run.end is not None or run.is_replaced
+
         refused: dict[str, str] = {}
         for run in self:
             if run.id in committed_ids or run.plan is None or run.refusal is None:
                 continue
-            source = run.plan.source
-            # an odd number of records means that it is dismissed
-            if source.key in committed_extracts or dismissals[source.sha256] % 2:
-                continue
-            if run.end is None and not run.is_replaced:
+            if not is_decided(run):
                 refused[run.id] = run.refusal.at
         return refused
 
