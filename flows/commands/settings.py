@@ -21,7 +21,8 @@ from flows.errors import CardlinkError, OperatorError, full_text
 from flows.wiring import effective_settings, kept_from_others, now, wire
 
 with on_first_use():
-    from flows.extracts import errors, guess
+    from flows.extracts import draft as drafts
+    from flows.extracts import errors
     from flows.reports import lists
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
@@ -87,7 +88,7 @@ def init(
             reason = error.strerror or type(error).__name__
             raise FileUnreadableError(file=str(extract), purpose="--from", reason=reason) from None
         with stream:
-            draft = guess.first_draft(stream, extract.name, now().date())
+            draft = drafts.first_draft(stream, extract.name, now().date())
         draft = (
             draft if yes or not context.terminal.attended else _answered(draft, context.terminal)
         )
@@ -116,7 +117,7 @@ def init(
     return Result(facts, lines, f"cardlink check {issuer}", code)
 
 
-def _answered(draft: guess.Draft, terminal: Terminal) -> guess.Draft:
+def _answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
     """Ask each doubt; the number of a value is the answer."""
     while doubts := draft.doubts:
         offered = [doubts[0].value, *doubts[0].others]

@@ -1,0 +1,113 @@
+"""What tells a portal column in an extract: words of its header, and the shape of its values."""
+
+import re
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from flows.extracts.guess import Column
+from flows.extracts.header_words import phrase_fit
+from flows.extracts.value_forms import date_forms, share_of_dates
+from schemas import expressions, places, portal
+from schemas.portal import REQUIRED
+
+# what one column may hold of two, and a part of one
+EXPIRY = "expiry"
+NAME = "name"
+HOUSE = "house"
+_LETTERS = r"[^\d@]*[^\W\d][^\d@]*"
+
+
+class Signs(NamedTuple):
+    """What tells a column: phrases of its header in our words, and a regex of its values.
+
+    Without a regex another test decides.
+    """
+
+    header: str
+    values: str = ""
+
+
+# In the order in which they are guessed: what values show best first, so that it is not taken for
+# something else.
+SIGNS: Final = {
+    portal.PAN: Signs("card number|card|primary account number"),
+    EXPIRY: Signs("expiration|expiration month year"),
+    portal.CVV: Signs("cvv|cvv 2|security", r"\d{1,4}"),
+    portal.CVV_HASH: Signs("cvv hash|cvv 2 hash|cvv|cvv 2", expressions.HASH_SHAPE),
+    portal.EMAIL: Signs("email|e billing", r"\S+@\S+\.\w+"),
+    portal.POSTAL_CODE: Signs(
+        "zip|zip 5", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"
+    ),
+    portal.SUBNATIONAL: Signs("state"),
+    portal.COUNTRY: Signs("country"),
+    portal.CUID: Signs("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
+    portal.CUSTOMER_KEY: Signs("customer key", ".*"),
+    portal.NICKNAME: Signs("nickname", ".*"),
+    portal.ADDRESS2: Signs("address 2|street 2|unit", ".*"),
+    portal.PHONE: Signs("phone", r"[+(]{0,2}\d[\d ().+/-]{5,20}\d( ?x\d+)?"),
+    NAME: Signs("name|emboss|name on card", _LETTERS),
+    portal.ADDRESS1: Signs("address|street", r"(?=.*[^\W\d]).{4,}"),
+    portal.CITY: Signs("city", _LETTERS),
+    portal.NAME_ON_CARD: Signs("emboss|name on card", _LETTERS),
+    portal.IS_PRIMARY: Signs("primary", "(?i)true|false|t|f|y|n|yes|no|1|0"),
+    portal.YEAR: Signs("expiration year", r"\d{2}|20\d{2}"),
+    portal.MONTH: Signs("expiration month", "0?[1-9]|1[0-2]"),
+    portal.FIRST_NAME: Signs("first name|first", _LETTERS),
+    portal.LAST_NAME: Signs("last name|last", _LETTERS),
+    HOUSE: Signs("house|number street", r"\d{1,6}[ -]?\w?(?:/\d)?"),
+}
+_STATES = {
+    *places.subnational_spellings(places.US),
+    *places.subnational_spellings(places.CANADA),
+}
+
+
+def fit(header: str, target: str) -> float:
+    """Return how well a header names a column: 2 is the portal's own name, 0 not at all.
+
+    In between is how well it says one of the column's phrases (`phrase_fit`).
+    """
+    return 2.0 if header == target else phrase_fit(header, SIGNS[target].header)
+
+
+def share(column: Column, target: str, today: date) -> float:
+    """Return the share of a column's values that have the shape of a portal column.
+
+    An optional column that no cardholder has yet, under the right header, counts as whole.
+    """
+    values = column.present
+    if values:
+        return _matching(values, target, today) / len(values)
+    is_optional = target in portal.columns() and target not in REQUIRED
+    return float(is_optional and fit(column.name, target) >= 1)
+
+
+def _matching(values: Sequence[str], target: str, today: date) -> int:
+    """Return how many values have the shape of a portal column."""
+    if target == portal.PAN:
+        return _cards(values)
+    if target == EXPIRY:
+        return _dates(values, today)
+    if target in (portal.SUBNATIONAL, portal.COUNTRY):
+        spellings = _STATES if target == portal.SUBNATIONAL else places.country_spellings().keys()
+        spelled = [" ".join(value.upper().replace(".", " ").split()) for value in values]
+        return sum(place in spellings for place in spelled)
+    shape = SIGNS[target].values
+    return sum(bool(re.fullmatch(shape, value, re.DOTALL)) for value in values)
+
+
+def _cards(values: Sequence[str]) -> int:
+    numbers = pl.lit(pl.Series([re.sub("[ -]", "", value) for value in values]))
+    is_card = numbers.str.contains("^[2-6][0-9]{15}$") & expressions.luhn_holds(numbers)
+    return int(pl.select(is_card).to_series().sum())
+
+
+def _dates(values: Sequence[str], today: date) -> int:
+    """Return how many values are dates in the likeliest form."""
+    step, forms = date_forms(values, today)
+    if not forms:
+        return 0
+    return round(share_of_dates(step.apply(values), forms[0], today) * len(values))

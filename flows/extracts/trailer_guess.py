@@ -1,0 +1,71 @@
+"""What the last line of an extract is: a row, a trailer with the row count, or a comment."""
+
+import re
+
+from flows.extracts.guess import Guess
+from flows.extracts.sample import CARD, Lines
+from schemas.reference import toml
+
+_WORDS = "TRA?I?LE?R?|TL?R|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+"
+_TAG = re.compile(rf'["(*#=-]*(?:{_WORDS})(?=[^A-Za-z-]|$)|[(*#=-]+')
+
+
+def guess_trailer(lines: Lines, rows: int, delimiter: str) -> Guess | None:
+    """Guess `trailer` where the last line has the number of rows, `comment` where it has not.
+
+    None where it is a row. `rows`: the lines above it that are data; `delimiter`: "" for fixed
+    width.
+    """
+    tag = _TAG.match(lines.last)
+    if tag is None or CARD.search(lines.last.replace(f"{rows:09d}", "")):
+        return None
+    count = _count(lines.last, rows, delimiter)
+    if count is None:
+        return _guess_comment(lines, rows, tag)
+    stated = int(count[0])
+    question = ""
+    if stated != rows:
+        question = f"It says {stated:,}, with {rows:,} lines above: is it the count?"
+    pattern = toml(_pattern(lines.last, tag, count, delimiter))
+    return Guess("trailer", pattern, "the last line; the group is the number of rows", question)
+
+
+def _count(last: str, rows: int, delimiter: str) -> re.Match[str] | None:
+    """Return the place of the number of rows."""
+    numbers = sorted(re.finditer("[0-9]+", last), key=lambda number: abs(int(number[0]) - rows))
+    for number in numbers:
+        if 0.8 * rows < int(number[0]) <= rows:  # cells may span lines
+            return number
+    if delimiter:
+        return None
+    for width in range(12, 4, -1):  # fixed width: within a longer run of digits
+        within = re.search(f"{rows:0{width}}", last)
+        if within:
+            return within
+    return None
+
+
+def _guess_comment(lines: Lines, rows: int, tag: re.Match[str]) -> Guess | None:
+    """Guess `comment` by the beginning of the last line; None where other lines begin like it."""
+    beginning = tag[0] + re.sub("[A-Za-z0-9].*$", "", lines.last[tag.end() :])[:1]
+    others = [line for line in lines.sampled if line != lines.last]
+    if any(line.startswith(beginning) for line in others):
+        return None
+    question = ""
+    if re.search("[0-9]", lines.last):
+        question = f"The last line has not the number of rows, {rows:,}: what is it?"
+    return Guess("comment", toml(beginning), "the last line is no row", question)
+
+
+def _pattern(last: str, tag: re.Match[str], count: re.Match[str], delimiter: str) -> str:
+    """Return a regular expression of the trailer up to the count, its group."""
+    pattern = f"^{re.escape(tag[0])}"
+    for part in re.findall("[0-9]+|[A-Za-z]+|.", last[tag.end() : count.start()]):
+        if part.isdigit():
+            pattern += "[0-9]+"
+        elif part.isalpha():
+            pattern += "[A-Za-z]+"
+        else:
+            pattern += re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
+    digits = "[0-9]+" if delimiter else f"[0-9]{{{len(count[0])}}}"
+    return f"{pattern}({digits})"
