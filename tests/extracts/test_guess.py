@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.extracts.errors import HeaderError, NotCsvError
 from flows.extracts.draft import first_draft
+from flows.extracts.errors import HeaderError, NotCsvError
 from flows.extracts.mapping import plan_mapping
 from schemas import portal
 from schemas.issuer import Issuer, SourceSettings
