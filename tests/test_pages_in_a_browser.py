@@ -19,12 +19,20 @@ from tests.screenshots import browser, print_pdf, shoot
 CHROMIUM = browser()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 LONG = "a-name-without-a-place-to-break-" * 8
-PROBE = """<!doctype html><iframe src="page.html" width="{width}" height="900"></iframe><pre id="told"></pre><script>
+PROBE = """<!doctype html>
+<iframe src="page.html" width="{width}" height="900"></iframe>
+<pre id="measured"></pre>
+<script>
 onload = () => {{
-  const page = document.querySelector("iframe").contentDocument, style = page.defaultView.getComputedStyle(page.body);
-  document.querySelector("#told").textContent = JSON.stringify(
-    {{width: page.documentElement.scrollWidth, margin: style.marginTop, scripts: page.scripts.length}});
-}};</script>"""
+  const page = document.querySelector("iframe").contentDocument;
+  const style = page.defaultView.getComputedStyle(page.body);
+  document.querySelector("#measured").textContent = JSON.stringify({{
+    width: page.documentElement.scrollWidth,
+    margin: style.marginTop,
+    scripts: page.scripts.length,
+  }});
+}};
+</script>"""
 
 
 @pytest.fixture
@@ -42,24 +50,31 @@ def look(page: Path, width: int) -> dict[str, Any]:
     probe = page.with_name("probe.html")
     probe.write_text(PROBE.format(width=width))
     command = [
-        str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
-        f"--user-data-dir={page.parent}/profile", "--virtual-time-budget=2000", "--dump-dom", probe.as_uri(),
-    ]  # fmt: skip
+        str(CHROMIUM),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        f"--user-data-dir={page.parent}/profile",
+        "--virtual-time-budget=2000",
+        "--dump-dom",
+        probe.as_uri(),
+    ]
     dom = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    told = re.search(r'<pre id="told">(.*?)</pre>', dom)
-    assert told is not None
-    found: dict[str, Any] = json.loads(html.unescape(told[1]))
-    return found
+    written = re.search(r'<pre id="measured">(.*?)</pre>', dom)
+    assert written is not None
+    measured: dict[str, Any] = json.loads(html.unescape(written[1]))
+    return measured
 
 
 @pytest.mark.parametrize("width", quick(1, [360, 1280, 390, 820]))
 def test_nothing_sticks_out_of_the_page_and_its_own_policy_lets_its_style_in(
     page: Path, width: int
 ) -> None:
-    found = look(page, width)
+    measured = look(page, width)
 
-    assert found["width"] <= width
-    assert (found["margin"], found["scripts"]) == ("0px", 0)
+    assert measured["width"] <= width
+    assert (measured["margin"], measured["scripts"]) == ("0px", 0)
 
 
 @pytest.mark.slow

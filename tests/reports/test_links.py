@@ -79,12 +79,14 @@ def test_an_analysts_engine_reads_csv_and_parquet_alike_and_keeps_leading_zeros(
 
     with duckdb.connect() as engine:
         csv = engine.sql(
-            f"select cuid, last_4, url, expires_on from read_csv('{folder}/links.csv', all_varchar=true)"
+            "select cuid, last_4, url, expires_on "
+            f"from read_csv('{folder}/links.csv', all_varchar=true)"
         )
         parquet = engine.sql(
-            f"select cuid, last_4, url, expires_on::varchar from read_parquet('{folder}/links/*.parquet')"
+            "select cuid, last_4, url, expires_on::varchar "
+            f"from read_parquet('{folder}/links/*.parquet')"
         )
-        rows = [sorted(one.fetchall()) for one in (csv, parquet)]
+        rows = [sorted(table.fetchall()) for table in (csv, parquet)]
 
     assert rows[0] == rows[1]
     assert 400 == len(rows[0])

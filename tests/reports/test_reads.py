@@ -1,4 +1,4 @@
-"""A rebuild reads each document of its run once, however many parts of the report are made of it."""
+"""A rebuild reads each document of its run once, however many parts of the report need it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from flows.operations.break_decisions import close_break
-from flows.reports.rebuild import rebuild
+from flows.operations.break_decisions import close_break, reopen_break
+from flows.reports.rebuild import rebuild, rebuild_lasting
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
+from flows.runs.versions import facts_as_stored
 from schemas.records import SingleAsked
 from tests.night import Bench, local_bench
 from tests.storms import FailingStore
@@ -22,7 +23,7 @@ LISTED_TWICE = 2  # errors.csv and awaiting.csv
 
 
 def busy_run(folder: Path) -> tuple[Bench, str]:
-    """Return a run with moves of chunks, two groups of results, a closed break and a single link."""
+    """Return a run with moved chunks, two groups of results, a closed break and a single link."""
     bench = local_bench(folder, portal={"rows_per_chunk": 10})
     run = bench.submit(bench.drop(40, bad=0.1)).manifest.run
     move(bench.context.adapters, run, "uploaded", [1, 2])
@@ -94,3 +95,24 @@ def test_a_rebuild_lists_each_folder_of_its_run_once(tmp_path: Path) -> None:
     }
     # the resubmissions of the run are events of it, too
     assert {**dict.fromkeys(listed, ONCE), "events/": 2} == listed
+
+
+def test_what_is_added_while_a_report_is_rebuilt_is_in_the_report_that_stays(
+    tmp_path: Path,
+) -> None:
+    bench, run = busy_run(tmp_path)
+    pages = list[str]()
+
+    def reopen_once(operation: str, key: str) -> None:
+        if (operation, key) == ("replace", keys_of(run).report("report.html")):
+            pages.append(key)
+            if len(pages) == 1:
+                reopen_break(bench.context, run, "RESULT_SHORT", "", "ticket 3")
+
+    disturbed = replace(bench, store=FailingStore(bench.store, reopen_once))
+    report = rebuild_lasting(disturbed.context, run)
+
+    assert 2 == len(pages)
+    assert [] == report.summary["closed"]
+    assert "RESULT_SHORT" in {run_break.name for run_break in report.breaks}
+    assert facts_as_stored(report.summary) == bench.report(run, "summary.json")

@@ -18,7 +18,7 @@ import pytest
 from flows.reports import advice, cardholder, verdicts, worklist
 from flows.runs.outbox import move
 from flows.wiring import open_store
-from schemas.breaks import FOREIGN_FILE, KINDS
+from schemas.breaks import KINDS
 from tests import keys
 from tests.cli.test_mend import cardlink, pin
 from tests.night import Bench, issuer
@@ -170,13 +170,13 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
 }
 
 
-def a_night(folder: Path, at: datetime | None = None, bad: float = 0.0) -> Night:
+def a_night(folder: Path, moment: datetime | None = None, bad: float = 0.0) -> Night:
     (folder / "store").mkdir(parents=True)
     pin(folder, keys.sound())
     bank = Bench(
         open_store(issuer(), folder),
         issuer(portal={"rows_per_chunk": 10}),
-        now=lambda: at or datetime.now(UTC),
+        now=lambda: moment or datetime.now(UTC),
     )
     return Night(bank, folder, bank.submit(bank.drop(20, bad=bad)).manifest.run)
 
@@ -186,19 +186,19 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return what is said in every situation, also of an overdue upload and of a card that two runs
     sent.
     """
-    found = {}
+    texts = {}
     for situation in SITUATIONS:
         night = a_night(tmp_path_factory.mktemp(situation.__name__))
         situation(night)
-        found[situation.__name__] = night.text()
+        texts[situation.__name__] = night.text()
     late = a_night(
         tmp_path_factory.mktemp("late"),
         datetime.combine(date(2026, 11, 1), datetime.min.time(), UTC),
     )
     move(late.bank.context.adapters, late.run, "uploaded")
-    found["overdue"] = late.text()
-    found["rejects"] = a_night(tmp_path_factory.mktemp("rejects"), bad=0.3).text()
-    return found
+    texts["overdue"] = late.text()
+    texts["rejects"] = a_night(tmp_path_factory.mktemp("rejects"), bad=0.3).text()
+    return texts
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -209,8 +209,8 @@ def test_a_situation_has_the_sentences_that_are_true_of_it(
 
     text = texts[situation.__name__]
 
-    assert [one for one in said if one not in text] == []
-    assert [one for one in unsaid if one in text] == []
+    assert [sentence for sentence in said if sentence not in text] == []
+    assert [sentence for sentence in unsaid if sentence in text] == []
 
 
 def test_an_overdue_result_is_said_to_be_overdue(texts: dict[str, str]) -> None:
@@ -252,7 +252,8 @@ def _texts(part: ast.AST) -> Iterator[str]:
     if isinstance(part, ast.JoinedStr | ast.Constant):
         values = part.values if isinstance(part, ast.JoinedStr) else [part]
         pieces = [
-            re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in values
+            re.escape(str(value.value)) if isinstance(value, ast.Constant) else ".+"
+            for value in values
         ]
         pattern = re.sub(r"\\\{.*?\\\}", ".+", "".join(pieces))
         if len(pattern.replace("\\ ", " ").split()) >= 3:
@@ -265,24 +266,25 @@ def _texts(part: ast.AST) -> Iterator[str]:
 def test_every_sentence_of_the_code_is_said_in_some_situation(texts: dict[str, str]) -> None:
     everything = "\n".join(texts.values())
 
-    unsaid = {one for one in templates() if not re.search(one, everything)}
+    unsaid = {pattern for pattern in templates() if not re.search(pattern, everything)}
 
-    assert {re.sub(r"\\(.)", r"\1", one) for one in unsaid} - UNREACHED == set()
+    assert {re.sub(r"\\(.)", r"\1", pattern) for pattern in unsaid} - UNREACHED == set()
 
 
 def line(sent: dict[str, Any], **other: str) -> str:
     """Return the result row of a sent row, with other cells than the portal would give."""
-    given = {
+    cells = {
         "cuid": sent["cuid"],
         "last_4": sent["last_4"],
         "url": f"https://links.example.com/{sent['row']}",
+        "ends": "2099-01-01",
+        "error": "",
     }
-    cells = {**given, "ends": "2099-01-01", "error": "", **other}
-    return ",".join(cells.values()) + "\n"
+    return ",".join({**cells, **other}.values()) + "\n"
 
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
-    return [line(one) for one in rows]
+    return [line(row) for row in rows]
 
 
 # What is wrong with the result of a chunk, by the break that it is; a chunk has ten rows.
@@ -310,83 +312,119 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
 APART = {"MISNAMED_FILE", "MERGED_FILE", "FOREIGN_FILE"}  # about a file as a whole, and two chunks
 # of transaction reports: tests/partner_api
 ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS"}
+AGAIN = ("RESULT_SHORT", "DAMAGED_FILE")  # what ends when the result is downloaded again
 
 
-def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_and_ends_when_that_is_done(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "store").mkdir()
-    pin(tmp_path, keys.sound())
+class WrongResults(NamedTuple):
+    """A run of a chunk for each kind of break (two for a kind about two chunks)."""
+
+    bank: Bench
+    folder: Path
+    run: str
+    kinds: dict[int, str]  # by chunk
+    chunks: dict[str, int]  # by kind, its last
+
+    def sent(self, chunk: int) -> list[dict[str, Any]]:
+        """Return the rows of a chunk as they were sent."""
+        return self.bank.ledger(self.run).filter(chunk=chunk).sort("position").to_dicts()
+
+    def drop(self, name: str, rows: list[str]) -> None:
+        """Drop a result file."""
+        content = (HEAD + "".join(rows)).encode()
+        self.bank.store.replace(f"bank/results/{name}.csv", [content])
+
+    def name_of(self, kind: str) -> str:
+        """Return the name of the chunk that has a kind of break."""
+        return f"{self.run}-{self.chunks[kind]:05d}"
+
+    def ingest(self) -> str:
+        """Ingest what was dropped; return what was shown."""
+        return str(cardlink(self.folder, "ingest", "bank").output)
+
+    def breaks(self) -> list[dict[str, Any]]:
+        """Return the breaks of the run's report."""
+        summary = json.loads(self.bank.report(self.run, "summary.json"))
+        breaks: list[dict[str, Any]] = summary["breaks"]
+        return breaks
+
+
+def wrong_results(folder: Path) -> WrongResults:
+    """Drop a result that is wrong in its way for each kind of break."""
+    (folder / "store").mkdir()
+    pin(folder, keys.sound())
     bank = Bench(
-        open_store(issuer(), tmp_path),
+        open_store(issuer(), folder),
         issuer(portal={"rows_per_chunk": 10}),
         now=lambda: datetime.now(UTC),
     )
     run = bank.submit(bank.drop(10 * (len(WRONG) + 5))).manifest.run
-    chunks = dict(enumerate([*WRONG, *["MISNAMED_FILE"] * 2, *["MERGED_FILE"] * 2], 1))
-
-    def sent(chunk: int) -> list[dict[str, Any]]:
-        return bank.ledger(run).filter(chunk=chunk).sort("position").to_dicts()
-
-    def drop(name: str, rows: list[str]) -> None:
-        bank.store.replace(f"bank/results/{name}.csv", [(HEAD + "".join(rows)).encode()])
-
-    of = {kind: chunk for chunk, kind in chunks.items()}
-    cardlink(tmp_path, "outbox", "cancel", run, str(of["RESULT_FOR_CANCELLED"]), *WHY)
+    kinds = dict(enumerate([*WRONG, *["MISNAMED_FILE"] * 2, *["MERGED_FILE"] * 2], 1))
+    chunks = {kind: chunk for chunk, kind in kinds.items()}
+    wrong = WrongResults(bank, folder, run, kinds, chunks)
+    cardlink(folder, "outbox", "cancel", run, str(chunks["RESULT_FOR_CANCELLED"]), *WHY)
     for kind, rows in WRONG.items():
-        name = "bank-20261101-aaaaaaaa-00001" if kind == "STRANGE_NAME" else f"{run}-{of[kind]:05d}"
-        drop(name, rows(sent(of[kind])))
-    drop(
-        "other",
-        [
-            line(one, url=f"https://links.example.com/x{one['row']}")
-            for one in sent(of["CONFLICTING_RESULT"])
-        ],
-    )
-    drop("copy", lines(sent(of["DUPLICATE_RESULT"]))[::-1])
-    misnamed, merged = of["MISNAMED_FILE"], of["MERGED_FILE"]
-    drop(f"{run}-{misnamed:05d}", lines(sent(misnamed - 1)))
-    drop(f"{run}-{misnamed - 1:05d}", lines(sent(misnamed)))
-    drop("merged", lines([*sent(merged - 1), *sent(merged)]))
-    page = "<!DOCTYPE html><html><body>Your session has expired</body></html>"
-    bank.store.replace(f"bank/results/{run}-{of['DAMAGED_FILE']:05d}.csv", [page.encode()])
-    drop("foreign", [line(sent(1)[0], cuid="nobody")])
-
-    taken = cardlink(tmp_path, "ingest", "bank").output
-    found = json.loads(bank.report(run, "summary.json"))["breaks"]
-    page = html.unescape(bank.report(run, "report.html").decode())
-
-    said = [
-        f"foreign.csv: 1 of 1 rows belong to no sent row (no run of this issuer sent them). {KINDS[FOREIGN_FILE].then}",
-        f"{run}-{of['DAMAGED_FILE']:05d}.csv: ",
-        *(
-            f"{run}-{of[kind]:05d}.csv: {rows} rows belong to no sent row ({why}). {KINDS[kind].then}"
-            for kind, rows, why in (
-                ("UNKNOWN_CUID", "1 of 11", "no run of this issuer sent them"),
-                ("RESULT_LONG", "1 of 11", "A chunk has more result rows than rows sent"),
-                ("UNNAMED_ROW", "2 of 10", KINDS["UNNAMED_ROW"].meaning.rstrip(".")),
-            )
-        ),
+        name = "bank-20261101-aaaaaaaa-00001" if kind == "STRANGE_NAME" else wrong.name_of(kind)
+        wrong.drop(name, rows(wrong.sent(chunks[kind])))
+    other_links = [
+        line(row, url=f"https://links.example.com/x{row['row']}")
+        for row in wrong.sent(chunks["CONFLICTING_RESULT"])
     ]
+    wrong.drop("other", other_links)
+    wrong.drop("copy", lines(wrong.sent(chunks["DUPLICATE_RESULT"]))[::-1])
+    misnamed = chunks["MISNAMED_FILE"]
+    wrong.drop(f"{run}-{misnamed:05d}", lines(wrong.sent(misnamed - 1)))
+    wrong.drop(f"{run}-{misnamed - 1:05d}", lines(wrong.sent(misnamed)))
+    merged = chunks["MERGED_FILE"]
+    wrong.drop("merged", lines([*wrong.sent(merged - 1), *wrong.sent(merged)]))
+    page = "<!DOCTYPE html><html><body>Your session has expired</body></html>"
+    bank.store.replace(f"bank/results/{wrong.name_of('DAMAGED_FILE')}.csv", [page.encode()])
+    wrong.drop("foreign", [line(wrong.sent(1)[0], cuid="nobody")])
+    return wrong
+
+
+def about_lost_rows(wrong: WrongResults) -> list[str]:
+    """Return what is said of files with rows that belong to no sent row."""
+    nobody = "no run of this issuer sent them"
+    files = (
+        ("foreign", "FOREIGN_FILE", "1 of 1", nobody),
+        (wrong.name_of("UNKNOWN_CUID"), "UNKNOWN_CUID", "1 of 11", nobody),
+        *(
+            (wrong.name_of(kind), kind, rows, KINDS[kind].meaning.rstrip("."))
+            for kind, rows in (("RESULT_LONG", "1 of 11"), ("UNNAMED_ROW", "2 of 10"))
+        ),
+    )
+    return [
+        f"{name}.csv: {rows} rows belong to no sent row ({why}). {KINDS[kind].then}"
+        for name, kind, rows, why in files
+    ]
+
+
+def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_until_that_is_done(
+    tmp_path: Path,
+) -> None:
+    wrong = wrong_results(tmp_path)
+
+    shown = wrong.ingest()
+    breaks = wrong.breaks()
+    page = html.unescape(wrong.bank.report(wrong.run, "report.html").decode())
 
     assert set(KINDS) == set(WRONG) | APART | ELSEWHERE
-    assert {*WRONG, "MISNAMED_FILE", "MERGED_FILE"} - {"DAMAGED_FILE"} == {
-        one["name"] for one in found
+    kinds = {run_break["name"] for run_break in breaks}
+    assert {*WRONG, "MISNAMED_FILE", "MERGED_FILE"} - {"DAMAGED_FILE"} == kinds
+    assert {name: KINDS[name].then for name in kinds} == {
+        run_break["name"]: run_break["then"] for run_break in breaks
     }
-    assert [] == [
-        one
-        for one in found
-        if one["then"] != KINDS[one["name"]].then or one["then"] not in taken + page
-    ]
-    assert [] == [one for one in said if one not in taken]
-    for one in found:
-        numbers = {int(number) for number in re.findall(r"chunk (\d+)", one["place"])}
-        assert {chunks.get(number) for number in numbers} <= {one["name"]}, (one, taken)
+    assert [] == [name for name in kinds if KINDS[name].then not in shown + page]
+    assert [] == [sentence for sentence in about_lost_rows(wrong) if sentence not in shown]
+    assert f"{wrong.name_of('DAMAGED_FILE')}.csv: " in shown
+    for run_break in breaks:
+        chunks = map(int, re.findall(r"chunk (\d+)", run_break["place"]))
+        assert {wrong.kinds.get(chunk) for chunk in chunks} <= {run_break["name"]}, shown
 
-    for kind in ("RESULT_SHORT", "DAMAGED_FILE"):  # download it again
-        drop(f"{run}-{of[kind]:05d}", lines(sent(of[kind])))
-    cardlink(tmp_path, "ingest", "bank")
-    left = {one["name"] for one in json.loads(bank.report(run, "summary.json"))["breaks"]}
+    for kind in AGAIN:
+        wrong.drop(wrong.name_of(kind), lines(wrong.sent(wrong.chunks[kind])))
+    wrong.ingest()
+    left = {run_break["name"] for run_break in wrong.breaks()}
 
-    assert set(WRONG) - {"RESULT_SHORT", "DAMAGED_FILE"} <= left
-    assert not left & {"RESULT_SHORT", "DAMAGED_FILE"}
+    assert set(WRONG) - set(AGAIN) <= left
+    assert not left & set(AGAIN)

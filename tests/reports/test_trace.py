@@ -22,8 +22,10 @@ RUN = "bank-20261101-00000001"
 
 def attempt(day: int, state: str, **facts: object) -> Attempt:
     """Return what happened to one card on a day of November."""
-    at = datetime(2026, 11, day, tzinfo=UTC)
-    return Attempt(at, "bank", RUN, 7, "4242", "2811", state, chunk=2)._replace(**facts)  # type: ignore[arg-type]  # facts of Attempt
+    sent = Attempt(
+        datetime(2026, 11, day, tzinfo=UTC), "bank", RUN, 7, "4242", "2811", state, chunk=2
+    )
+    return sent._replace(**facts)  # type: ignore[arg-type]  # facts of Attempt
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from schemas.breaks import found
 from tests.facts import facts
 
 SHEETS = [
-    "Run", "To do", "Control totals", "Open items", "Links by expiry", "Reasons", "Error texts", "Breaks", "Chunks",
-    "Trend",
+    "Run", "To do", "Control totals", "Open items", "Links by expiry", "Reasons", "Error texts",
+    "Breaks", "Chunks", "Trend",
 ]  # fmt: skip
 
 
