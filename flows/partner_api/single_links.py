@@ -41,6 +41,7 @@ from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, keys_of, prompted_prefix
 from flows.runs.single_links import SingleLink, answer_key, singles
+from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import WrongCardsError
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
@@ -197,8 +198,8 @@ def link_row(
 
 def _report(context: IssuerContext, run: str) -> None:
     """Count a single link in the report of its run, and of those that this one repeats."""
-    for affected in newest_first(context.adapters.store, [run]):
-        rebuild_lasting(context, affected)
+    for affected in newest_first([StoredRun.by_id(context.adapters.store, run)]):
+        rebuild_lasting(context, affected.id)
 
 
 def link_typed(

@@ -141,7 +141,8 @@ def _report_runs(
         stored |= set(file.kept)
     prefixes = [keys_of(run).base for run in touched]
     clean_up(context.adapters, ingested(context.issuer.issuer), *prefixes)
-    return tuple(_report(context, run, stored) for run in newest_first(store, touched))
+    runs = newest_first(StoredRun.by_id(store, run) for run in touched)
+    return tuple(_report(context, run.id, stored) for run in runs)
 
 
 def _report(context: IssuerContext, run: str, stored: Set[str]) -> RunReport:

@@ -122,7 +122,7 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     funnel = context.funnel(run.store, manifest, local_day(now, context.issuer.time_zone))
     if funnel is not None:
         summary["funnel"] = funnel
-    attempts = attempts_after(run.store, manifest, summary["rows"])
+    attempts = attempts_after(run, summary["rows"])
     if attempts is not None:
         summary["attempts"] = attempts
     return summary

@@ -15,13 +15,14 @@ from flows.reports.run_facts import RunFacts, run_facts
 from flows.reports.unlinked import CARD, failed_attempts, unlinked
 from flows.reports.worklist import Work, worklist
 from flows.results.intake import parted
-from flows.results.lineage import Cardholders, run_rows
+from flows.results.row_states import Cardholders, run_rows
 from flows.runs.attempts import LIFE
 from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId
 from flows.runs.single_links import prompted_links
 from flows.runs.store import Store
+from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from schemas.manifest import Manifest
 
@@ -105,5 +106,6 @@ def _read_cards(
 
 
 def _rows_of(store: Store, manifest: Manifest) -> pl.DataFrame:
-    parts = [part.select(*CARD, "state", "reasons") for part in run_rows(store, manifest)]
+    rows = run_rows(StoredRun.of(store, manifest))
+    parts = [part.select(*CARD, "state", "reasons") for part in rows]
     return pl.concat(parts).with_columns(pl.lit(manifest.run).alias("run"))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from flows.reports.lists import with_actions
-from flows.results.lineage import CANCELLED, CARD_HASHES
+from flows.results.row_states import CANCELLED, CARD_HASHES
 from schemas.ledger import ERROR, REJECTED
 from schemas.reasons import CANCELLED_CHUNK
 

@@ -14,12 +14,14 @@ from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.resend.selection import CARD, LISTED, reopen_source
-from flows.results.lineage import run_rows, settled_since
+from flows.results.lineage import settled_since
+from flows.results.row_states import run_rows
 from flows.runs.context import IssuerContext
-from flows.runs.documents import committed, read_manifest
+from flows.runs.documents import read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import corrections, keys_of
 from flows.runs.store import Entry, Store, read
+from flows.runs.stored_run import StoredRun
 from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Filled, Template
 from schemas.ledger import ERROR, REJECTED
 from schemas.manifest import Manifest, SourceIdentity
@@ -247,10 +249,10 @@ def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFra
 
     Rows that are linked or awaiting in a later attempt are left out. UnknownRunError.
     """
-    store = context.adapters.store
-    manifest = committed(store, run)
-    done = pl.col("row").is_in(settled_since(store, manifest).implode())
-    for rows in run_rows(store, manifest):
+    repeated = StoredRun.by_id(context.adapters.store, run)
+    repeated.committed()
+    done = pl.col("row").is_in(settled_since(repeated).implode())
+    for rows in run_rows(repeated):
         yield template(rows.filter(pl.col("state").is_in([ERROR, REJECTED]) & ~done), run)
 
 
@@ -282,7 +284,8 @@ def corrected_cells(name: str, content: bytes, manifest: Manifest, store: Store)
     """
     filled = read_filled(content, name, manifest.run)
     numbers = filled["row"].unique().implode()
-    found = [rows.filter(pl.col("row").is_in(numbers)) for rows in run_rows(store, manifest)]
+    repeated = StoredRun.of(store, manifest)
+    found = [rows.filter(pl.col("row").is_in(numbers)) for rows in run_rows(repeated)]
     refuse(name, misplaced(filled, pl.concat(found)))
     return filled.select(*CELL)
 

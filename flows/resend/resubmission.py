@@ -18,7 +18,8 @@ from flows.reports.ingestion import ingest
 from flows.reports.rebuild import rebuild
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
-from flows.results.lineage import repeated_runs, run_rows
+from flows.results.lineage import repeated_runs
+from flows.results.row_states import run_rows
 from flows.runs.adapters import NoReasonError
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.business_date import local_day
@@ -232,9 +233,8 @@ def _selected_rows(
     context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]
 ) -> pl.DataFrame:
     """Return the rows asked for, and `also`: those of a corrected file."""
-    named = pl.concat(
-        [choice.asked(rows, request.wanted, also) for rows in run_rows(context.adapters.store, of)]
-    )
+    repeated = StoredRun.of(context.adapters.store, of)
+    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(repeated)])
     lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
     if len(lacking):
         raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
@@ -354,8 +354,8 @@ def resubmit(
     with context.sealer() as sealer:
         ensure_store_safe(context)
         done = execute(context, _job(context, request, chosen), sealer, on_progress)
-    for repeated in repeated_runs(context.adapters.store, done.manifest.run):
-        rebuild(context, repeated)
+    for repeated in repeated_runs(StoredRun.of(context.adapters.store, done.manifest)):
+        rebuild(context, repeated.id)
     return done
 
 

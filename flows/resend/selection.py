@@ -14,7 +14,7 @@ from flows.errors import OperatorError
 from flows.extracts.mapping import map_rows, plan_mapping
 from flows.extracts.opening import open_extract
 from flows.extracts.reader import Extract
-from flows.results.lineage import CANCELLED, RUN_ROW, run_rows
+from flows.results.row_states import CANCELLED, RUN_ROW, run_rows
 from flows.runs.attempts import active
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -22,6 +22,7 @@ from flows.runs.frames import shaped
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.store import Entry, ObjectMissingError, write_once
+from flows.runs.stored_run import StoredRun
 from flows.submissions.build import Job
 from flows.submissions.normalise import normalise
 from flows.submissions.plan import identify, plan_selection
@@ -260,7 +261,7 @@ def replaced_rows(
         cuids = rows["cuid"].drop_nulls().unique().implode()
         ours = [
             part.filter(pl.col("cuid").is_in(cuids))
-            for part in run_rows(context.adapters.store, manifest)
+            for part in run_rows(StoredRun.of(context.adapters.store, manifest))
         ]
         picks = by_cuid(rows, pl.concat(ours).select("row", "cuid"))
     unclear = picks.filter(pl.col("row").is_duplicated() | pl.col("origin").is_duplicated())

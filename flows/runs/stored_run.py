@@ -63,6 +63,13 @@ class StoredRun:
         """Return the run of that id; UnknownRunError where the text is not a run id."""
         return cls(store, keys_of(run))
 
+    @classmethod
+    def of(cls, store: Store, manifest: Manifest) -> Self:
+        """Return the committed run of a manifest, which is not read again."""
+        run = cls.by_id(store, manifest.run)
+        run.__dict__["end"] = manifest
+        return run
+
     def fresh(self) -> Self:
         """Return the same run as it is stored now: nothing of it is read yet."""
         return type(self)(self.store, self.keys)

@@ -7,7 +7,7 @@ from flows.reports.across import across
 from flows.reports.open_items import ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.unlinked import TRIED, unlinked
-from flows.results.lineage import Cardholders
+from flows.results.row_states import Cardholders
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TERMS = ReportTerms(NOW, 48)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from flows.resend.selection import ASKED, RowSelection, asked
-from flows.results.lineage import RUN_ROW
+from flows.results.row_states import RUN_ROW
 from schemas.portal import CITY, PAN
 
 ROWS = pl.DataFrame(

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from flows.resend.corrections import template
-from flows.results.lineage import RUN_ROW
 from flows.results.partner_terms import KINDS, OTHER, UNREADABLE
+from flows.results.row_states import RUN_ROW
 from schemas.corrections import AT_SOURCE, WRONG, Template
 from schemas.portal import CITY, POSTAL_CODE, YEAR, columns
 from schemas.reasons import HINTS, LINES, ROWS

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.results.lineage import RUN_ROW, STATES, Cardholders, after_all
+from flows.results.row_states import RUN_ROW, STATES, Cardholders, after_all
 
 SENT = ["linked", "awaiting", "error", "rejected"]
 CARD = st.tuples(
