@@ -25,7 +25,13 @@ QUIET: Final = (
     "--lock-never",
     "--no-auto-check-trustdb",
 )
-_AGENT = "s2k-count 65536\nmax-cache-ttl 0\ndefault-cache-ttl 0\nallow-loopback-pinentry\ndisable-scdaemon\n"
+_AGENT = """\
+s2k-count 65536
+max-cache-ttl 0
+default-cache-ttl 0
+allow-loopback-pinentry
+disable-scdaemon
+"""
 
 
 class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types

@@ -61,8 +61,9 @@ def _made(held: ExitStack) -> Path:
             with suppress(OSError):
                 link.symlink_to(home)
         return home
-    full = f"less than {ROOM >> 20} MB are free in each of {', '.join(map(str, roots))}, or they are read-only"
-    raise LimitError(place="gpg", reason=full)
+    folders = ", ".join(map(str, roots))
+    reason = f"less than {ROOM >> 20} MB are free in each of {folders}, or they are read-only"
+    raise LimitError(place="gpg", reason=reason)
 
 
 def _has_room(root: Path) -> bool:

@@ -16,8 +16,8 @@ class UnsealedCardError(OperatorError):
     """An unsealed chunk would contain a number that is not a published test card."""
 
     message = (
-        "{chunk} contains {count} numbers that are not published test cards, and [portal] sealed = false. It was "
-        "not written."
+        "{chunk} contains {count} numbers that are not published test cards, "
+        "and [portal] sealed = false. It was not written."
     )
     next_step = "Remove `sealed = false` from the TOML, or use test cards: `cardlink sample FILE --published`."
 

@@ -42,7 +42,8 @@ def connect(
     """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are
     boto3's own.
 
-    `profile` names a profile of the AWS configuration, for credentials other than the process's own.
+    `profile` names a profile of the AWS configuration, for credentials other than the process's
+    own.
 
     botocore makes one attempt only: its retries share a quota that runs out under load, and hide
     whether the response to a write was lost. Every wait is bounded: 5 s to connect, 30 s for each

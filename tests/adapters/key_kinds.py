@@ -18,7 +18,14 @@ from tests.keys import Gpg
 LONG_AGO, LATER, LATEST = "20200101T000000", "20210601T000000", "20220601T000000"
 FUTURE = f"{datetime.now(UTC) + timedelta(days=400):%Y%m%dT000000}"
 DIGEST = ("--cert-digest-algo", "SHA512")  # P-521 takes no shorter one
-BATCH = "Key-Type: RSA\nKey-Length: {0}\nSubkey-Type: RSA\nSubkey-Length: {0}\nName-Real: Portal\n%no-protection\n%commit"
+BATCH = """\
+Key-Type: RSA
+Key-Length: {0}
+Subkey-Type: RSA
+Subkey-Length: {0}
+Name-Real: Portal
+%no-protection
+%commit"""
 
 Step = Callable[[Gpg, str], object]
 

@@ -112,7 +112,8 @@ from flows.adapters.gpg_sealer import GpgSealer
 from flows.simulator.portal_key import make_portal_key
 
 key = make_portal_key("curve25519")
-sealer = GpgSealer([key.public], [key.fingerprint], armor=False, compression="zip", today=date.today())
+settings = {"armor": False, "compression": "zip", "today": date.today()}
+sealer = GpgSealer([key.public], [key.fingerprint], **settings)
 opener = GpgOpener([key.secret])
 opener.open(sealer.seal([Plain("c.csv", b"4242424242424242")])[0].data, 100)
 if sys.argv[1] == "killed":
@@ -192,7 +193,8 @@ def test_homes_of_killed_processes_are_removed_and_those_of_live_ones_kept() -> 
 
 def test_plaintext_is_in_no_file_of_the_home_while_gpg_works(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    search = f'$real "$@"; code=$?; find "$home" -type f -exec grep -l {CARD.decode()} {{}} + >> {seen}; '
+    grep = f"grep -l {CARD.decode()} {{}} + >> {seen}"
+    search = f'$real "$@"; code=$?; find "$home" -type f -exec {grep}; '
     home = 'home=$(echo "$*" | sed "s/.*--homedir \\([^ ]*\\).*/\\1/")'
     count = f'find "$home" -type l >> {seen}.links; exit $code'
     gpg = gpg_that(tmp_path, f'case "$*" in *--encrypt*) {home}; {search}{count};; esac')

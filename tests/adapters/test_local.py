@@ -235,7 +235,8 @@ store.create("runs/0", b"warm")
 try:
     print(store.create("runs/a", b"x" * 9000), store.replace("runs/b", iter([b"y", b"z"])))
     with store.open("runs/a") as source:
-        print(len(source.read()), [entry.key for entry in store.keys("runs/")], store.delete("runs/0"))
+        size = len(source.read())
+        print(size, [entry.key for entry in store.keys("runs/")], store.delete("runs/0"))
 except CardlinkError as error:
     print(error, error.exit_code)
 """

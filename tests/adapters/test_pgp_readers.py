@@ -59,7 +59,8 @@ def test_sequoia_opens_a_chunk(algorithm: Algorithm, armor: bool) -> None:
 OPENPGP_JS = """
 import { readFileSync } from 'node:fs';
 import * as openpgp from 'openpgp';
-const decryptionKeys = await openpgp.readPrivateKey({ armoredKey: readFileSync('secret.asc', 'utf8') });
+const armoredKey = readFileSync('secret.asc', 'utf8');
+const decryptionKeys = await openpgp.readPrivateKey({ armoredKey });
 const message = await openpgp.readMessage({ binaryMessage: readFileSync('chunk.pgp') });
 const { data } = await openpgp.decrypt({ message, decryptionKeys, format: 'binary' });
 process.stdout.write(data);

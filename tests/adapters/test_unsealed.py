@@ -75,7 +75,8 @@ def test_a_sealing_issuer_needs_a_pinned_fingerprint_and_an_unsealed_one_none() 
 def test_sealed_false_in_the_toml_wires_the_plain_sealer(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "bank.toml").write_text(
-        'issuer = "bank"\nroot = "store"\ntest = true\n[portal]\nsealed = false\nallowed_hosts = ["a.example"]\n'
+        'issuer = "bank"\nroot = "store"\ntest = true\n'
+        '[portal]\nsealed = false\nallowed_hosts = ["a.example"]\n'
     )
 
     with wire(tmp_path, "bank").sealer() as sealer:

@@ -265,8 +265,8 @@ def test_a_column_that_moves_into_the_next_is_a_change() -> None:
 def test_a_card_costs_a_few_bytes() -> None:
     count = 100_000
     made = pl.DataFrame({"cuid": pl.int_range(count, eager=True).cast(pl.String)}).with_columns(
-        last_4=pl.lit("4242"), expiration=pl.lit("2712"), state=pl.lit("linked"), expires_on=TODAY, origin=None,
-        name_check=pl.lit(1), address_check=pl.lit(2), reissue_check=None,
+        last_4=pl.lit("4242"), expiration=pl.lit("2712"), state=pl.lit("linked"), expires_on=TODAY,
+        origin=None, name_check=pl.lit(1), address_check=pl.lit(2), reissue_check=None,
     )  # fmt: skip
 
     known = PriorState([made.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())])

@@ -48,7 +48,8 @@ import os, pathlib, resource
 from flows.wiring import wire
 here = pathlib.Path()
 (here / "bank.toml").write_text(
-    'issuer = "bank"\\nroot = "store"\\ntest = true\\n[portal]\\nsealed = false\\nallowed_hosts = ["a.example"]\\n'
+    'issuer = "bank"\\nroot = "store"\\ntest = true\\n'
+    '[portal]\\nsealed = false\\nallowed_hosts = ["a.example"]\\n'
 )
 (here / "store").mkdir()
 wire(here, "bank")

@@ -112,8 +112,8 @@ def test_a_newer_document_is_read_as_far_as_it_is_known_and_its_other_fields_are
         found.counts.model_extra,
     )
     assert [
-        "bank/t.json was written by a newer cardlink, with fields that this one does not know: counts.late, shape; "
-        "upgrade this machine."
+        "bank/t.json was written by a newer cardlink, "
+        "with fields that this one does not know: counts.late, shape; upgrade this machine."
     ] == caplog.messages
 
 
@@ -135,7 +135,7 @@ def test_an_unknown_field_of_our_version_is_tampering_and_a_newer_one_that_lacks
     assert "round" not in str(refused.value)
 
 
-def test_a_parquet_file_names_its_version_from_the_second_on_and_a_newer_one_without_our_columns_is_refused(
+def test_a_parquet_file_names_its_version_and_a_newer_one_without_our_columns_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = tables.parquet(pl.DataFrame({"row": [1], "fate": ["submitted"]}))
