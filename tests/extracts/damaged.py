@@ -25,6 +25,7 @@ from schemas import portal
 from schemas.issuer import SourceSettings
 
 HEADER = ",".join(portal.columns())
+FIELDS = len(portal.columns())
 WIDTH = 60
 
 
@@ -43,7 +44,22 @@ class Damaged(NamedTuple):
 
 def row(number: int, street: str = "12 Main St", first: str = "Zoë") -> str:
     """Return one good row; `street` stands in the middle of it, verbatim."""
-    return f"C{number:05},4242424242424242,27,11,,,123,,,{street},,Boston,MA,US,02108,,,{first},Smith,TRUE"
+    cells = {
+        portal.CUID: f"C{number:05}",
+        portal.PAN: "4242424242424242",
+        portal.YEAR: "27",
+        portal.MONTH: "11",
+        portal.CVV: "123",
+        portal.ADDRESS1: street,
+        portal.CITY: "Boston",
+        portal.SUBNATIONAL: "MA",
+        portal.COUNTRY: "US",
+        portal.POSTAL_CODE: "02108",
+        portal.FIRST_NAME: first,
+        portal.LAST_NAME: "Smith",
+        portal.IS_PRIMARY: "TRUE",
+    }
+    return ",".join(cells.get(name, "") for name in portal.columns())
 
 
 def lines(*rows: str, end: str = "\n", header: str = HEADER) -> bytes:
@@ -107,9 +123,9 @@ def line_kinds() -> list[Damaged]:
         _one_bad("Ctrl-Z as a line in the middle", "\x1a", "line.character.control"),
         _one_bad("a CR in a row", row(2, "Main\rSt"), "line.character.control"),
         _one_bad("two rows with a CR between them", row(2) + "\r" + row(2), "line.character.control"),
-        _one_bad("commas only, as spreadsheets leave them", "," * 19, "line.fields.empty"),
-        _one_bad("commas and spaces only", " ," * 19, "line.fields.empty"),
-        _one_bad("empty quotes only", ",".join(['""'] * 20), "line.fields.empty"),
+        _one_bad("commas only, as spreadsheets leave them", "," * (FIELDS - 1), "line.fields.empty"),
+        _one_bad("commas and spaces only", " ," * (FIELDS - 1), "line.fields.empty"),
+        _one_bad("empty quotes only", ",".join(['""'] * FIELDS), "line.fields.empty"),
         _one_bad("a trailer nobody described", "TRL|3", "line.fields.too_few"),
         _one_bad("a comment nobody described", "# made by hand", "line.fields.too_few"),
         _one_bad("a title line in the middle", "Page 2", "line.fields.too_few"),
@@ -163,7 +179,7 @@ def sound_kinds() -> list[Damaged]:
         _sound("a title above the header", b"Cardholders\n" + GOOD, header_rows=2),
         _sound("no header", GOOD.partition(b"\n")[2], header_rows=0, names=portal.columns()),
         _sound("a trailer", GOOD + b"TRL|3\n", **TRAILER),
-        _sound("a trailer as wide as a row", GOOD + b"TRL|3" + b"," * 19 + b"\n", **TRAILER),
+        _sound("a trailer as wide as a row", GOOD + b"TRL|3" + b"," * (FIELDS - 1) + b"\n", **TRAILER),
         _sound("a quoted newline", lines(row(1, '"Main\nSt"'), row(2), row(3))),
         _sound("a quoted newline at the very end",
                lines(*(line + ',"a\nb"' for line in THREE), header=HEADER + ",note")),
