@@ -122,7 +122,9 @@ def _verdict(
         return verdicts.OUT_OF_BALANCE
     if overdue:
         return verdicts.OVERDUE
-    return verdicts.AWAITED if waiting else verdicts.CLEAR
+    if waiting:
+        return verdicts.AWAITED
+    return verdicts.CLEAR
 
 
 def _sizes(chunks: Sequence[WaitingChunk]) -> dict[str, int]:

@@ -58,11 +58,12 @@ def _answer_lines(submitted: int, chunks: pl.DataFrame, closed: int) -> list[Lin
     answered = chunks.filter(pl.col("answers") > 0)
     answers, sent = answered.select(pl.col("answers", "sent").sum()).row(0)
     states = totals["linked"] + totals["error"] + totals["awaiting"]
-    results = Line("result rows = rows sent, of answered chunks", answers, sent)
-    links = Line("links received = rows linked", totals["links"], totals["linked"])
+    closed_rows = closed if answers != sent else 0
+    closed_links = closed if totals["links"] != totals["linked"] else 0
     return [
         Line("submitted = linked + error + awaiting", submitted, states),
-        *(line if line.holds else line._replace(closed=closed) for line in (results, links)),
+        Line("result rows = rows sent, of answered chunks", answers, sent, closed_rows),
+        Line("links received = rows linked", totals["links"], totals["linked"], closed_links),
     ]
 
 
@@ -82,7 +83,9 @@ def verdict(
         return OUT_OF_BALANCE
     if _above_limits(manifest, states, limits, decided):
         return ABOVE_LIMIT
-    return WAITING if states["awaiting"] else BALANCED
+    if states["awaiting"]:
+        return WAITING
+    return BALANCED
 
 
 def _above_limits(

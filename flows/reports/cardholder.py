@@ -111,7 +111,7 @@ def attempt_of(
     `chunk_state` the state of its chunk in the outbox.
     """
     state = _state_of(record, result, chunk_state)
-    reasons = result["reasons"] if state == ERROR else record["reasons"]
+    refused = result if state == ERROR else record
     origin = record["origin"]
     facts: dict[str, Any] = {name: record[name] for name in _RECORDED}
     facts |= {name: result.get(name) for name in _RECONCILED}
@@ -119,7 +119,7 @@ def attempt_of(
         **facts,
         state=state,
         sent=chunk_state,
-        reasons=tuple(text.rpartition("|")[2] for text in reasons or ()),
+        reasons=tuple(text.rpartition("|")[2] for text in refused["reasons"] or ()),
         origin=f"{shared.origin} row {origin}" if origin else "",
     )
 

@@ -101,14 +101,17 @@ def _sent_attempts(
     results: Mapping[int, Mapping[str, Any]],
 ) -> list[Attempt]:
     """Return the attempts of ledger records; of a row that waits with the state of its chunk."""
-    waiting = {record["row"] for record in records if _waits(record, results)}
+    waiting = [record["row"] for record in records if _waits(record, results)]
+    # most have an answer, so that the outbox need not be read
     outbox = run.outbox if waiting else []
     chunk_states = {item.chunk.number: item.state for item in outbox}
     attempts = []
     for record in records:
-        row = record["row"]
-        chunk_state = chunk_states.get(record["chunk"], "") if row in waiting else ""
-        attempts.append(attempt_of(shared, record, results.get(row, {}), chunk_state))
+        chunk_state = ""
+        if record["row"] in waiting:
+            chunk_state = chunk_states.get(record["chunk"], "")
+        result = results.get(record["row"], {})
+        attempts.append(attempt_of(shared, record, result, chunk_state))
     return attempts
 
 

@@ -83,7 +83,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     files = [file for file in _result_files(store, issuer) if file.mark not in markers]
     taken = _take_in(context, files, waiting)
     changed = taken.changed
-    purged = StoredRuns(store, issuer).without_ledger if changed else frozenset[str]()
+    purged = StoredRuns(store, issuer).without_ledger if changed else frozenset()
     reports = _report_runs(context, changed, purged, also)
     still_waiting = taken.unchanged | _waiting_records(taken, waiting, purged)
     if still_waiting != waiting:
@@ -176,18 +176,29 @@ def _waiting_record(
 
     It is read again when its basis changes, or each time.
     """
-    if file.known:
-        reported = waiting[file.result.mark].told
-    else:
-        reported = "" if file.settled else file.trouble(purged)
-    depends_on = basis.hosts if file.settled else basis.all
     return Waiting(
         file=redact(file.result.entry.key),
-        basis="" if may_pass(file.problems) else depends_on,
+        basis=_depends_on(file, basis),
         outcome=file.outcome,
         runs=tuple(sorted(file.runs)),
-        told=reported,
+        told=_reported(file, waiting, purged),
     )
+
+
+def _depends_on(file: IngestedFile, basis: Basis) -> str:
+    """Return the digest of what can change a file's outcome; empty where it is read each time."""
+    if may_pass(file.problems):
+        return ""
+    return basis.hosts if file.settled else basis.all
+
+
+def _reported(file: IngestedFile, waiting: Mapping[str, Waiting], purged: Set[str]) -> str:
+    """Return what is reported of a file; empty where the report of its run says all."""
+    if file.known:
+        return waiting[file.result.mark].told
+    if file.settled:
+        return ""
+    return file.trouble(purged)
 
 
 def _count_open_files(store: Store, waiting: Iterable[Waiting]) -> int:

@@ -124,7 +124,8 @@ def _refused_at(reasons: Sequence[Mapping[str, Any]], by: str, kind: str) -> lis
     listed = []
     for reason in reasons:
         only_warned = reason["warned"] == reason["rows"]
-        listed.append({"by": "warning only" if only_warned else by, "kind": kind, **reason})
+        who = "warning only" if only_warned else by
+        listed.append({"by": who, "kind": kind, **reason})
     return listed
 
 

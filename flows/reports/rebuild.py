@@ -77,10 +77,7 @@ def rebuild(context: IssuerContext, run: str) -> RunReport:
 
 
 def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
-    """Rebuild a run's report until its inputs did not change meanwhile.
-
-    So the last report has them all.
-    """
+    """Rebuild a run's report until no input was added meanwhile, so that the last has them all."""
     stored = StoredRun.by_id(context.adapters.store, run)
     while True:
         inputs = _report_inputs(stored)

@@ -12,6 +12,7 @@ from flows.reports.summary import FIGURES
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
+from schemas.records import Purged
 
 _CHUNK = ["chunk", "sent", "answers", "awaiting"]
 
@@ -33,50 +34,53 @@ class RunFacts(NamedTuple):
 def run_facts(run: StoredRun) -> RunFacts:
     """Return a committed run's facts; without a report and a purge, every sent row is awaiting."""
     if run.summary is not None:
-        return _reported(run, run.committed(), run.summary)
-    if run.purged_ledger is None:
-        return _unreported(run, run.committed())
+        return _reported(run, run.summary)
+    if run.purged_ledger is not None:
+        return _purged(run, run.purged_ledger)
+    return _unreported(run)
+
+
+def _reported(run: StoredRun, summary: Mapping[str, Any]) -> RunFacts:
+    manifest = run.committed()
+    refused = summary["reasons"].get("partner", ())
+    return RunFacts(
+        run=run.id,
+        as_of=manifest.as_of,
+        state=summary["verdict"],
+        rows=summary["rows"],
+        reasons=_reasons(manifest, [(reason["code"], reason["rows"]) for reason in refused]),
+        expires={_day(text): links for text, links in summary["expires"].items()},
+        waiting=_waiting(run, _chunks_reported(run)) if summary["rows"]["awaiting"] else (),
+        breaks=[run_break for run_break in summary.get("breaks", ()) if not run_break["notice"]],
+        hours=summary.get("hours", {}).get("spread", {}),
+    )
+
+
+def _purged(run: StoredRun, purged: Purged) -> RunFacts:
     manifest = run.committed()
     return RunFacts(
-        run.id,
-        manifest.as_of,
-        run.purged_ledger.verdict,
-        run.purged_ledger.rows,
-        _reasons(manifest),
+        run=run.id,
+        as_of=manifest.as_of,
+        state=purged.verdict,
+        rows=purged.rows,
+        reasons=_reasons(manifest),
         expires={},
         waiting=(),
     )
 
 
-def _reported(run: StoredRun, manifest: Manifest, summary: Mapping[str, Any]) -> RunFacts:
-    refused = summary["reasons"].get("partner", ())
-    waiting = _waiting(run, _chunks_reported(run)) if summary["rows"]["awaiting"] else ()
+def _unreported(run: StoredRun) -> RunFacts:
+    manifest = run.committed()
+    submitted = manifest.counts.submitted
+    counts = manifest.counts.model_dump(include=set(FIGURES))
     return RunFacts(
-        run.id,
-        manifest.as_of,
-        summary["verdict"],
-        summary["rows"],
-        _reasons(manifest, [(reason["code"], reason["rows"]) for reason in refused]),
-        {_day(text): links for text, links in summary["expires"].items()},
-        waiting,
-        [run_break for run_break in summary.get("breaks", ()) if not run_break["notice"]],
-        summary.get("hours", {}).get("spread", {}),
-    )
-
-
-def _unreported(run: StoredRun, manifest: Manifest) -> RunFacts:
-    counts = manifest.counts
-    known = counts.model_dump(include=set(FIGURES))
-    rows = dict.fromkeys(FIGURES, 0) | known | {"awaiting": counts.submitted}
-    waiting = _waiting(run, _chunks_unanswered(manifest)) if counts.submitted else ()
-    return RunFacts(
-        run.id,
-        manifest.as_of,
-        "committed, to be uploaded",
-        rows,
-        _reasons(manifest),
+        run=run.id,
+        as_of=manifest.as_of,
+        state="committed, to be uploaded",
+        rows=dict.fromkeys(FIGURES, 0) | counts | {"awaiting": submitted},
+        reasons=_reasons(manifest),
         expires={},
-        waiting=waiting,
+        waiting=_waiting(run, _chunks_unanswered(manifest)) if submitted else (),
     )
 
 

@@ -196,9 +196,10 @@ def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetim
 
 def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
     """Return what can be decided about breaks of a kind: the decision, its effect, the command."""
-    close = shlex.join(
-        ["cardlink", "mend", "close", run, name, *([place_of(place)] if place else ())]
-    )
+    words = ["cardlink", "mend", "close", run, name]
+    if place:
+        words.append(place_of(place))
+    close = shlex.join(words)
     return [
         {
             "decision": decision,

@@ -106,7 +106,9 @@ def _write_row(worksheet: Any, number: int, cells: Sequence[Cell]) -> None:
 def _width(title: str) -> int:
     if title in _WIDE:
         return 60
-    return 28 if title in _MIDDLE else 14
+    if title in _MIDDLE:
+        return 28
+    return 14
 
 
 def _run_sheets(summary: Mapping[str, Any], chunks: pl.DataFrame) -> Iterator[tuple[str, Sheet]]:
