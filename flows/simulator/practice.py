@@ -98,7 +98,8 @@ def s3_server(bucket: str) -> Iterator[dict[str, str]]:
     server.start()
     try:
         endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-        make_bucket = Request(f"{endpoint}/{bucket}", method="PUT")  # noqa: S310 - our own server on loopback
+        # our own server on loopback
+        make_bucket = Request(f"{endpoint}/{bucket}", method="PUT")  # noqa: S310 - as above
         urlopen(make_bucket).close()  # noqa: S310 - as above
         yield {
             "AWS_ENDPOINT_URL": endpoint,

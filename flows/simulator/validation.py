@@ -52,11 +52,7 @@ class Fault(NamedTuple):
 def faults(fields: Mapping[str, str], today: date) -> tuple[Fault, ...]:
     """Return what is wrong with a row, its fields without their prefix (`pan`, `address.city`)."""
     missing = [field for field in REQUIRED if not fields[field]]
-    invalid = [
-        field
-        for field, shape in SHAPES.items()
-        if fields[field] and not shape.fullmatch(fields[field])
-    ]
+    invalid = _misshapen(fields)
     unusable = {*missing, *invalid}
     row_faults = [fault(field, "missing", "is required") for field in missing]
     row_faults += [fault(field, "invalid", "is not valid") for field in invalid]
@@ -79,6 +75,14 @@ def luhn_holds(digits: str) -> bool:
     total = sum(number // 10 + number % 10 for number in doubled)
     total += sum(int(digit) for digit in digits[-1::-2])
     return total % 10 == 0
+
+
+def _misshapen(fields: Mapping[str, str]) -> list[str]:
+    return [
+        field
+        for field, shape in SHAPES.items()
+        if fields[field] and not shape.fullmatch(fields[field])
+    ]
 
 
 def _has_expired(fields: Mapping[str, str], today: date) -> bool:

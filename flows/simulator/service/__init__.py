@@ -1,6 +1,5 @@
-"""A local stand-in for the partner's whole interface: links, job records, messages, the portal;
-loopback only.
+"""A local stand-in for the partner's whole interface, on loopback only.
 
-The state is plain Python (`books`, `links`, `jobs`, `channels`, `sites`); only `app` and `serving`
-know HTTP.
+Links, job records, messages, the portal. The state is plain Python (`books`, `links`, `jobs`,
+`channels`, `sites`); only `app` and `serving` know HTTP.
 """

@@ -1,5 +1,6 @@
-"""The service as a FastAPI application: routes joined, refusals written as JSON that never repeats
-a value.
+"""The service as a FastAPI application: routes joined, refusals written as JSON.
+
+A refusal never repeats a value.
 """
 
 from __future__ import annotations
@@ -60,26 +61,31 @@ def create_app(
 
 
 async def _refusal(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RefusedRequestError)  # noqa: S101 - for the type checker: registered for it
+    # for the type checker: registered for it
+    assert isinstance(error, RefusedRequestError)  # noqa: S101 - as above
     return _body(error.status, error.faults)
 
 
 async def _unfit(_request: Request, error: Exception) -> JSONResponse:
     """Say which entity and property do not fit; FastAPI's own answer would repeat what was sent."""
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type checker: registered for it
+    # for the type checker: registered for it
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
     return _body(422, map(_fault, error.errors()))
 
 
 async def _unread(_request: Request, error: Exception) -> JSONResponse:
     """Say in our form what the framework refuses by itself: no such path, no JSON."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker: registered for it
+    # for the type checker: registered for it
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
     return _body(error.status_code, [Fault("request", "", "refused", str(error.detail))])
 
 
-def _fault(found: dict[str, Any]) -> Fault:
-    places = [str(place) for place in found["loc"][1:]]
-    entity = places[-2] if len(places) > 1 else str(found["loc"][0])
-    return Fault(entity, places[-1] if places else "", str(found["type"]), str(found["msg"]))
+def _fault(error: dict[str, Any]) -> Fault:
+    """Return a validation error of the framework in our form: its place ends in the property."""
+    source, *path = map(str, error["loc"])
+    name = path[-1] if path else ""
+    entity = path[-2] if len(path) > 1 else source
+    return Fault(entity, name, str(error["type"]), str(error["msg"]))
 
 
 def _body(status: int, faults: Iterable[Fault]) -> JSONResponse:

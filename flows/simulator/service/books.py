@@ -1,5 +1,6 @@
-"""Everything the service knows, and its one clock: uploads, links, jobs, messages; no network, no
-time of its own.
+"""Everything the service knows, and its one clock: uploads, links, jobs, messages.
+
+No network, no time of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.runs.sealing import Opener
@@ -49,9 +51,7 @@ class Habits:
 
 
 class ServiceState:
-    """The service's whole state; what it may not do is refused by a RefusedRequestError that
-    changes nothing.
-    """
+    """The service's whole state; a RefusedRequestError changes nothing."""
 
     def __init__(
         self,
@@ -83,22 +83,20 @@ class ServiceState:
         self._counter: Counter[str] = Counter()
 
     def advance(self, to: datetime) -> None:
-        """Let happen, in order, everything that is due up to a moment; the clock never goes
-        back.
-        """
+        """Let happen, in order, everything that is due by then; the clock never goes back."""
         while self._due and self._due[0][0] <= to:
             when, job_id = heapq.heappop(self._due)
             job = self.jobs[job_id]
             if job.due == when:  # else an answer has changed its plans since
                 self.now = max(self.now, when)
-                self._tell(job, job.step(when))
+                self._report(job, job.step(when))
         self.now = max(self.now, to)
 
     def login(self, client: Client) -> str:
         """Return a session token; refused with 401 for anybody unknown."""
         if client != self.habits.client:
             raise refused(401, "session", "refused", "is not open to these credentials")
-        session = self._made("session")
+        session = self._new_token("session")
         self._sessions[session] = self.now + timedelta(seconds=self.habits.session_seconds)
         return session
 
@@ -107,12 +105,14 @@ class ServiceState:
         return session in self._sessions and self.now < self._sessions[session]
 
     def upload(self, name: str, content: bytes) -> int:
-        """Take a bulk file (interface.md 2.6) and return the upload's id; UploadRefusedError takes
-        nothing.
+        """Take a bulk file (interface.md 2.6) and return the upload's id.
+
+        UploadRefusedError takes nothing.
         """
         self.portal.today = self.now.date()
-        again = sum(upload.name.partition(" (")[0] == name for upload in self.portal.books)
-        self._results.append(self.portal.upload(f"{name} ({again})" if again else name, content))
+        earlier = sum(upload.name.partition(" (")[0] == name for upload in self.portal.books)
+        unique_name = f"{name} ({earlier})" if earlier else name
+        self._results.append(self.portal.upload(unique_name, content))
         return len(self._results)
 
     def result(self, upload_id: int) -> bytes:
@@ -122,8 +122,9 @@ class ServiceState:
         return self._results[upload_id - 1]
 
     def create_link(self, request: Mapping[str, Any], fi_key: str) -> Link:
-        """Make a single link (interface.md 2.8) of a request whose required objects and strings are
-        there.
+        """Make a single link (interface.md 2.8).
+
+        The request has its required objects and strings.
         """
         if self.habits.fi_key and fi_key != self.habits.fi_key:
             raise refused(422, "financial_institution", "unknown", "is not configured", "key")
@@ -132,24 +133,19 @@ class ServiceState:
             raise refused(401, "service", "refused", "is not open to these credentials")
         fields = on_demand.read_fields(request, self.now.date())
         expires = on_demand.expiry(request.get("expiration"), self.now.date())
-        referred = self._referred(request["card"].get("reference"), fields["cuid"])
-        if referred:
-            card, cardholder_id = referred, referred.cardholder_id
-        else:
-            cardholder = self.links.cardholder(
-                fields["cuid"] or f"made-{self._made('cuid')[:12]}", fields
-            )
-            card, cardholder_id = self.links.card(cardholder, fields), cardholder.id
-        link_id = self._made("link")
-        return self._link(
-            link_id, f"https://{self.habits.host}/l/{link_id}", cardholder_id, card.id, expires
-        )
+        card = self._referred(request["card"].get("reference"), fields["cuid"])
+        if card is None:
+            cuid = fields["cuid"] or f"made-{self._new_token('cuid')[:12]}"
+            card = self.links.card(self.links.cardholder(cuid, fields), fields)
+        link_id = self._new_token("link")
+        return self._link(link_id, f"https://{self.habits.host}/l/{link_id}", card, expires)
 
     def place(
         self, link_id: str, sites: Sequence[str], credentials: Mapping[str, Mapping[str, str]]
     ) -> list[Job]:
-        """Start a placement job at each site for the cardholder of a verified link; credentials are
-        by site.
+        """Start a placement job at each site for the cardholder of a verified link.
+
+        Credentials are by site.
         """
         link = self.links.find(link_id)
         if link.authenticated_on is None:
@@ -165,9 +161,7 @@ class ServiceState:
         return self.jobs[job_id]
 
     def job_record(self, job_id: int, *, hydrate: bool = False) -> dict[str, Any]:
-        """Return a job record (interface.md 2.2); with its credential requests only where they are
-        asked for.
-        """
+        """Return a job record (interface.md 2.2); `hydrate`: with its credential requests."""
         job = self.job(job_id)
         snapshot = job.snapshot(self.now)._asdict()
         del snapshot["job_timeout"]
@@ -182,25 +176,24 @@ class ServiceState:
             "created_on": job.created_on.isoformat(),
             "last_updated_on": job.last_updated_on.isoformat(),
         }
-        return record | (
-            {"credential_requests": self._pending(job, polled=True)} if hydrate else {}
-        )
+        if hydrate:
+            record["credential_requests"] = self._pending(job, polled=True)
+        return record
 
     def answer(self, job_id: int, envelope_id: str, answers: Mapping[str, str]) -> None:
         """Take the answer of a credential request; the job goes on."""
         job = self.job(job_id)
-        self._tell(job, job.answer(envelope_id, answers, self.now))
+        self._report(job, job.answer(envelope_id, answers, self.now))
 
     def update_account(self, job_id: int) -> None:
-        """Take an ordinary account update, which answers nothing (interface.md 4 rule 2); the
-        values are not kept.
+        """Take an ordinary account update, which answers nothing (interface.md 4 rule 2).
+
+        The values are not kept.
         """
         self.job(job_id).last_updated_on = self.now
 
     def messages(self, job_id: int) -> list[Message]:
-        """Read a job's main channel: status messages once, then the credential request that
-        waits.
-        """
+        """Read a job's main channel: status messages once, then the waiting credential request."""
         job = self.job(job_id)
         return self._channels[job_id].read() + self._pending(job)
 
@@ -208,7 +201,8 @@ class ServiceState:
         """Read the main channels of all jobs of a cardholder; what is read here is read there."""
         if cardholder_id not in self.links.cardholders:
             raise refused(404, "cardholder", "unknown", "there is no such cardholder", "id")
-        return [message for job in self.jobs_of(cardholder_id) for message in self.messages(job.id)]
+        jobs = self.jobs_of(cardholder_id)
+        return list(chain.from_iterable(self.messages(job.id) for job in jobs))
 
     def jobs_of(self, cardholder_id: int) -> Sequence[Job]:
         """Return the jobs of a cardholder, the first started first."""
@@ -221,7 +215,7 @@ class ServiceState:
     def register(self, job_id: int) -> str:
         """Open a broadcast channel of a job and return its access key."""
         channels = self._channels[self.job(job_id).id]
-        key = self._made("access key")
+        key = self._new_token("access key")
         channels.register(key)
         return key
 
@@ -243,44 +237,53 @@ class ServiceState:
     def _start(self, link: Link, site: str, with_credentials: bool) -> Job:
         account = self._accounts.setdefault((link.cardholder_id, site), len(self._accounts) + 1)
         number = len(self.jobs) + 1
-        ids = (number, link.cardholder_id, link.card_id, account)
-        job = Job(*ids, SITES[site], self.now, self.habits.pace, self.habits.seed)
-        self.jobs[number], self._channels[number] = job, Channels()
+        job = Job(
+            id=number,
+            cardholder_id=link.cardholder_id,
+            card_id=link.card_id,
+            account_id=account,
+            site=SITES[site],
+            created_on=self.now,
+            pace=self.habits.pace,
+            seed=self.habits.seed,
+        )
+        self.jobs[number] = job
+        self._channels[number] = Channels()
         self._jobs_of.setdefault(link.cardholder_id, []).append(job)
-        self._tell(job, job.begin(with_credentials=with_credentials))
+        self._report(job, job.begin(with_credentials=with_credentials))
         return job
 
-    def _tell(self, job: Job, snapshot: Snapshot | None) -> None:
-        """Put a status into the job's channels, unless a request of the job says it, and note what
-        comes next.
+    def _report(self, job: Job, snapshot: Snapshot | None) -> None:
+        """Send a status to the job's channels, and note what comes next.
+
+        It is not sent where a request of the job says it.
         """
         if snapshot and not job.request:
-            self._channels[job.id].tell(status_message(self._written(job), snapshot))
+            self._channels[job.id].send(status_message(self._message_id(job), snapshot))
         if job.due:
             heapq.heappush(self._due, (job.due, job.id))
 
     def _pending(self, job: Job, *, polled: bool = False) -> list[Message]:
         if not job.request:
             return []
-        return [credential_request(job, self._written(job), job.snapshot(self.now), polled=polled)]
+        snapshot = job.snapshot(self.now)
+        return [credential_request(job, self._message_id(job), snapshot, polled=polled)]
 
-    def _written(self, job: Job) -> int | str:
+    def _message_id(self, job: Job) -> int | str:
+        """Return the id of a job as messages have it."""
         return str(job.id) if self.habits.job_id_as_string else job.id
 
     def _take_up(self, cuid: str, url: str, expires: date, fields: Mapping[str, str]) -> None:
         """Enter a link of a bulk file: its id is the last part of its URL."""
         cardholder = self.links.cardholder(cuid, fields)
-        card = self.links.card(cardholder, fields)
-        self._link(url.rpartition("/")[2], url, cardholder.id, card.id, expires)
+        self._link(url.rpartition("/")[2], url, self.links.card(cardholder, fields), expires)
 
-    def _link(
-        self, link_id: str, url: str, cardholder_id: int, card_id: int, expires: date
-    ) -> Link:
+    def _link(self, link_id: str, url: str, card: Card, expires: date) -> Link:
         long_token = token(self.habits.seed, "long", link_id)
-        link = Link(link_id, url, long_token, cardholder_id, card_id, self.now, expires)
+        link = Link(link_id, url, long_token, card.cardholder_id, card.id, self.now, expires)
         self.links.links[link_id] = link
         return link
 
-    def _made(self, kind: str) -> str:
+    def _new_token(self, kind: str) -> str:
         self._counter[kind] += 1
         return token(self.habits.seed, kind, self._counter[kind])

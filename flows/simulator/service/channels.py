@@ -1,5 +1,6 @@
-"""Where a job's messages wait until they are read (interface.md 2.1 rule 2, 4, 6): each channel
-tells each one once.
+"""Where a job's messages wait until they are read (interface.md 2.1 rule 2, 4, 6).
+
+Each channel gives each one once.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ Message = dict[str, Any]
 
 
 class Channels:
-    """The channels of one job: the main one, which its cardholder's messages drain too, and
-    registered broadcasts.
+    """The channels of one job: the main one, and registered broadcasts.
+
+    Reading the messages of its cardholder drains the main one too.
     """
 
     def __init__(self) -> None:
         self._main: deque[Message] = deque()
         self._broadcasts: dict[str, deque[Message]] = {}
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Put a status message into every channel."""
         for channel in (self._main, *self._broadcasts.values()):
             channel.append(message)
@@ -32,7 +34,7 @@ class Channels:
         return _drain(self._main)
 
     def register(self, access_key: str) -> None:
-        """Open a broadcast channel; it hears what is told from now on."""
+        """Open a broadcast channel; it gets what is sent from now on."""
         self._broadcasts[access_key] = deque()
 
     def broadcast(self, access_key: str) -> list[Message]:
@@ -46,8 +48,9 @@ class Channels:
 
 
 def status_message(job_id: int | str, snapshot: Snapshot) -> Message:
-    """Return a job status message (interface.md 2.1); `termination_type` stands on the final one
-    only.
+    """Return a job status message (interface.md 2.1).
+
+    `termination_type` is on the final one only.
     """
     return {"type": "job_status", "job_id": job_id, "message": _data(snapshot, final=True)}
 
@@ -55,8 +58,9 @@ def status_message(job_id: int | str, snapshot: Snapshot) -> Message:
 def credential_request(
     job: Job, job_id: int | str, snapshot: Snapshot, *, polled: bool = False
 ) -> Message:
-    """Return the pending credential request of a job (interface.md 2.4) as messages, or as polling,
-    tell it.
+    """Return the pending credential request of a job (interface.md 2.4).
+
+    As it is in messages, or where it is `polled`.
     """
     assert job.request  # noqa: S101 - for the type checker: callers ask only jobs that wait
     ask = job.request.ask
@@ -70,8 +74,9 @@ def credential_request(
 
 
 def flat_request(request: Message) -> Message:
-    """Return the "slightly different format" of GET .../credential_requests: status data beside,
-    not in `message`.
+    """Return the "slightly different format" of GET .../credential_requests.
+
+    Status data is beside, not in `message`.
     """
     return {
         **{name: value for name, value in request.items() if name != "message"},

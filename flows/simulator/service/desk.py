@@ -1,6 +1,4 @@
-"""What every route of the service shares: the books, the settings both sides speak by, the clock,
-the session.
-"""
+"""What every route of the service shares: the books, the settings, the clock, the session."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ class ServiceHandle:
     clock: Callable[[], datetime]
 
     async def on_time(self) -> None:
-        """Bring the books up to the moment, before anything is asked of them."""
+        """Bring the books up to the moment, before a request is answered from them."""
         self.books.advance(self.clock())
 
     async def session(self, authorization: Annotated[str, Header()] = "") -> None:
@@ -42,7 +40,8 @@ class ServiceHandle:
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of refusals: these, 400 (no JSON at all) and 422 (a value that
-    does not fit).
+    """Return the OpenAPI responses of refusals.
+
+    These, 400 (no JSON at all) and 422 (a value that does not fit).
     """
     return {status: {"model": wire.Faults} for status in (400, *statuses, 422)}

@@ -1,6 +1,4 @@
-"""Job records and messages over HTTP (interface.md 2.1 to 2.5, 4): the paths, headers and nothing
-else.
-"""
+"""Job records and messages over HTTP (interface.md 2.1 to 2.5, 4): paths and headers, no more."""
 # No postponed annotations: FastAPI reads them, and they name headers of the settings.
 
 from typing import Annotated, Any
@@ -27,7 +25,8 @@ RECORD: dict[str, Any] = {"response_model": wire.JobRecord, "response_model_excl
 def job_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes of the job record: polling and updating."""
     routes = APIRouter(dependencies=handle.clients_only)
-    books, settings = handle.books, handle.settings
+    books = handle.books
+    settings = handle.settings
 
     @routes.get(JOBS + "/{job_id}", **RECORD, responses=refusals(401, 404))
     async def read_job(
@@ -107,7 +106,8 @@ def broadcast_routes(handle: ServiceHandle) -> APIRouter:
     them.
     """
     routes = APIRouter(dependencies=handle.clients_only)
-    books, settings = handle.books, handle.settings
+    books = handle.books
+    settings = handle.settings
     below = JOB_MESSAGES + "/{job_id}/broadcasts"
 
     @routes.get(

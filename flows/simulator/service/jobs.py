@@ -1,6 +1,4 @@
-"""One placement job as the interface tells it (interface.md 2.1 to 2.5, 3, 8): moved by the moments
-it is given.
-"""
+"""One placement job (interface.md 2.1 to 2.5, 3, 8): it moves by the moments it is given."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ WRONG_BEFORE = "The site did not take that. "
 
 
 class Pace(NamedTuple):
-    """How long things take, in seconds; `timeout` and that time is added come from interface.md
-    2.1.
-    """
+    """How long things take, in seconds; `timeout` and `added` come from interface.md 2.1."""
 
     auth: float = 6  # after each answer, until the site asks more or has authenticated
     update: float = 12
@@ -54,9 +50,7 @@ class Snapshot(NamedTuple):
 
 @dataclass
 class Job:
-    """A job from its start to its end; `due` says when something happens next, `step` lets it
-    happen.
-    """
+    """A job from start to end; `due` says when something happens next, `step` lets it happen."""
 
     id: int
     cardholder_id: int
@@ -74,15 +68,17 @@ class Job:
     answered: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.last_updated_on = self._since = self.created_on
+        self.last_updated_on = self.created_on
+        self._since = self.created_on
         self._deadline = self.created_on + timedelta(seconds=self.pace.timeout)
         self._beat = self._after(self.pace.heartbeat)
         self._done: datetime | None = None  # when the work in hand is done
         self._passed = 0  # asks that are answered right
-        # answered wrong, and asked again when the site has noticed
+        # answered wrong, and repeated when the site has noticed
         self._wrong: Request | None = None
         # shares of the account-link phase and of the placement: they never fall
-        self._signed_in = self._whole = 0.0
+        self._signed_in = 0.0
+        self._whole = 0.0
 
     def begin(self, *, with_credentials: bool = False) -> Snapshot:
         """Start; without credentials the job asks for them first (interface.md 6)."""
@@ -103,22 +99,24 @@ class Job:
             return self._deadline
         return min(self._deadline, self._beat, self._done or self._deadline)
 
-    def step(self, at: datetime) -> Snapshot | None:
-        """Let happen what is due; return the status message it gives rise to, None where a request
-        speaks instead.
+    def step(self, now: datetime) -> Snapshot | None:
+        """Let happen what is due; return the status message that follows from it.
+
+        None where a request speaks instead.
         """
-        self.last_updated_on = at
-        if at >= self._deadline:
+        self.last_updated_on = now
+        if now >= self._deadline:
             self._end(IDLE if self.site.end is IDLE else TIMEOUT)
-        elif self._done and at >= self._done:
-            self._worked()
+        elif self._done and now >= self._done:
+            self._finish_work()
         else:
             self._beat = self._after(self.pace.heartbeat)
-        return None if self.request else self.snapshot(at)
+        return None if self.request else self.snapshot(now)
 
-    def answer(self, envelope_id: str, answers: Mapping[str, str], at: datetime) -> Snapshot:
-        """Take the answer of a credential request and go on (interface.md 2.4 rule 1); return the
-        new status.
+    def answer(self, envelope_id: str, answers: Mapping[str, str], now: datetime) -> Snapshot:
+        """Take the answer of a credential request and go on; return the new status.
+
+        That is interface.md 2.4 rule 1.
         """
         request = self.request
         if envelope_id in self.answered:
@@ -132,48 +130,62 @@ class Job:
         for key in request.ask.lacks(answers):
             raise refused(422, "account_link", "missing", f"{key} is required", key)
         self.answered.add(envelope_id)
-        self.last_updated_on, self.request = at, None
+        self.last_updated_on = now
+        self.request = None
         if request.ask.right(answers):
             self._passed += 1
         else:
             self._wrong = request
         self._work("AUTH", "The site checks your answer.", self.pace.auth)
-        return self.snapshot(at)
+        return self.snapshot(now)
 
-    def snapshot(self, at: datetime) -> Snapshot:
+    def snapshot(self, now: datetime) -> Snapshot:
         """Return the status data at a moment; percentages never fall."""
-        self._signed_in = max(self._signed_in, self._progress(at))
+        self._signed_in = max(self._signed_in, self._progress(now))
         whole = self._signed_in * SIGNING_IN
         if self.status == UPDATING:
-            whole += self._share(at) * (1 - SIGNING_IN)
-        self._whole = 1.0 if self.termination_type == BILLABLE else max(self._whole, whole)
-        left = 0 if self.termination_type else max(0, int((self._deadline - at).total_seconds()))
-        percent, auth_percent = int(100 * self._whole), int(100 * self._signed_in)
+            whole += self._share(now) * (1 - SIGNING_IN)
+        if self.termination_type == BILLABLE:
+            whole = 1.0
+        self._whole = max(self._whole, whole)
         return Snapshot(
-            self.status, percent, auth_percent, left, self.status_message, self.termination_type
+            status=self.status,
+            percent_complete=int(100 * self._whole),
+            auth_percent_complete=int(100 * self._signed_in),
+            job_timeout=self._seconds_left(now),
+            status_message=self.status_message,
+            termination_type=self.termination_type,
         )
 
-    def _progress(self, at: datetime) -> float:
-        """Return how much of the account-link phase is done: the questions passed, and the work
-        after the last one.
+    def _seconds_left(self, now: datetime) -> int:
+        if self.termination_type:
+            return 0
+        return max(0, int((self._deadline - now).total_seconds()))
+
+    def _progress(self, now: datetime) -> float:
+        """Return how much of the account-link phase is done.
+
+        That is the questions passed, and the work after the last one.
         """
         if self.authenticated or not self._passed:
             return float(self.authenticated)
-        working = self.request is None and self._wrong is None
-        return (self._passed - 1 + (self._share(at) if working else 0.0)) / len(self.site.asks)
+        passed = self._passed - 1.0
+        if self.request is None and self._wrong is None:
+            passed += self._share(now)
+        return passed / len(self.site.asks)
 
-    def _share(self, at: datetime) -> float:
+    def _share(self, now: datetime) -> float:
         """Return the share of the work in hand that is done."""
         if self._done is None or self._done == self._since:
             return 0.0
-        return min(1.0, (at - self._since) / (self._done - self._since))
+        return min(1.0, (now - self._since) / (self._done - self._since))
 
-    def _worked(self) -> None:
+    def _finish_work(self) -> None:
         self._done = None
         if self.status == UPDATING:
             self._end(self.site.end)
         elif self._wrong:
-            self._ask_again(self._wrong)
+            self._repeat(self._wrong)
         elif self._passed < len(self.site.asks):
             self._ask(self.site.asks[self._passed])
         elif self.site.end.authenticated:
@@ -182,24 +194,28 @@ class Job:
         else:
             self._end(self.site.end)
 
-    def _ask_again(self, request: Request) -> None:
+    def _repeat(self, request: Request) -> None:
         self._wrong = None
         if request.tries >= self.pace.tries:
             self._end(TOO_MANY_TRIES)
         elif request.ask.type in ("initial_account_link", "credential_request"):
-            again = request.ask._replace(type="credential_request", polled="credential_request")
-            self._ask(again, "PENDING_NEWCREDS", request.tries + 1)
+            new_ask = request.ask._replace(type="credential_request", polled="credential_request")
+            self._ask(new_ask, "PENDING_NEWCREDS", request.tries + 1)
         else:
             self._ask(request.ask, "PENDING", request.tries + 1)
 
     def _ask(self, ask: Ask, status: str = "PENDING", tries: int = 1) -> None:
         envelope = str(UUID(token("envelope", self.seed, self.id, self._passed, tries)))
         self.request = Request(envelope, ask, tries)
-        self.status, self.status_message = status, (WRONG_BEFORE if tries > 1 else "") + ask.says
+        self.status = status
+        self.status_message = ask.says
+        if tries > 1:
+            self.status_message = WRONG_BEFORE + ask.says
         self._deadline += timedelta(seconds=self.pace.added)
 
     def _work(self, status: str, says: str, seconds: float) -> None:
-        self.status, self.status_message = status, says
+        self.status = status
+        self.status_message = says
         self._since = self.last_updated_on
         self._done = self._after(seconds)
         self._beat = self._after(self.pace.heartbeat)
@@ -207,12 +223,11 @@ class Job:
     def _end(self, end: End) -> None:
         if self.request:
             self.answered.add(self.request.envelope_id)  # too late for it now
-        self.request = self._done = None
-        self.status, self.termination_type, self.status_message = (
-            end.status,
-            end.termination_type,
-            end.says,
-        )
+        self.request = None
+        self._done = None
+        self.status = end.status
+        self.termination_type = end.termination_type
+        self.status_message = end.says
 
     def _after(self, seconds: float) -> datetime:
         return self.last_updated_on + timedelta(seconds=seconds)

@@ -1,5 +1,6 @@
-"""Card links over HTTP: on demand, their records, and the page a cardholder opens (interface.md 2.8
-to 2.10, 4).
+"""Card links over HTTP (interface.md 2.8 to 2.10, 4).
+
+On demand, their records, and the page a cardholder opens.
 """
 # No postponed annotations: FastAPI reads them, and they name headers and a model made from the
 # settings.
@@ -20,7 +21,8 @@ HYDRATED = frozenset({"card", "card.cardholder"})
 def link_routes(handle: ServiceHandle) -> APIRouter:
     """Return the routes of a client that makes and reads links."""
     routes = APIRouter(dependencies=handle.clients_only)
-    books, settings = handle.books, handle.settings
+    books = handle.books
+    settings = handle.settings
     request_model = wire.link_request(settings)
 
     @routes.post(
@@ -30,10 +32,11 @@ def link_routes(handle: ServiceHandle) -> APIRouter:
         response_model_exclude_unset=True,
         responses=refusals(401),
     )
-    async def create_link(request: request_model) -> dict[str, Any]:  # type: ignore[valid-type]  # by the settings
+    # the model is made from the settings, so mypy does not know it
+    async def create_link(request: request_model) -> dict[str, Any]:  # type: ignore[valid-type]
         """Make one link for one cardholder, now."""
-        asked: dict[str, Any] = request.model_dump()  # type: ignore[attr-defined]  # as above
-        return books.links.record(books.create_link(asked, asked["fi_key"]))
+        fields: dict[str, Any] = request.model_dump()  # type: ignore[attr-defined]  # as above
+        return books.links.record(books.create_link(fields, fields["fi_key"]))
 
     @routes.get(
         "/card_links/{link_id}",
@@ -73,9 +76,9 @@ def page_routes(handle: ServiceHandle) -> APIRouter:
         response_model_exclude_unset=True,
         responses=refusals(403, 404, 410),
     )
-    async def verify(link_id: str, given: wire.Verification) -> dict[str, Any]:
+    async def verify(link_id: str, verification: wire.Verification) -> dict[str, Any]:
         """Answer the challenges of a link."""
-        return books.links.record(books.links.verify(link_id, given.answers, books.now))
+        return books.links.record(books.links.verify(link_id, verification.answers, books.now))
 
     @routes.post(
         "/l/{link_id}/placements",
@@ -97,10 +100,11 @@ def _hydrated(header: str) -> list[str]:
         parts = json.loads(header)
     except ValueError:
         parts = None
-    if not isinstance(parts, list) or not all(
-        isinstance(part, str) and part in HYDRATED for part in parts
-    ):
-        raise refused(
-            422, "header", "invalid", "is a JSON array of card, card.cardholder", "hydration"
-        )
+    if not isinstance(parts, list) or not all(map(_is_hydrated_part, parts)):
+        message = "is a JSON array of card, card.cardholder"
+        raise refused(422, "header", "invalid", message, "hydration")
     return parts
+
+
+def _is_hydrated_part(part: object) -> bool:
+    return isinstance(part, str) and part in HYDRATED

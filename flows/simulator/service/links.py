@@ -1,6 +1,4 @@
-"""Cardholders, cards and card links, however they were made, and the verification at a link
-(interface.md 2.10).
-"""
+"""Cardholders, cards and card links, and the verification at a link (interface.md 2.10)."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Final
 
-from flows.simulator.portal import cvv_hash, known_postal_code
+from flows.simulator.portal import cvv_hash, known_cvv_hash, known_postal_code
 from flows.simulator.service.refusals import refused
 
 CHALLENGES: Final = ("CVV", "ZIP Code", "PAN Last 4", "PAN Last 5", "Expiration Date")
@@ -30,8 +28,9 @@ class Card:
     known: Mapping[str, str] = field(repr=False)
 
     def answers(self, challenge: str, answer: str) -> bool:
-        """Say whether `answer` is what the cardholder was asked for."""
-        return bool(self.known[challenge]) and self.known[challenge] == _as_kept(challenge, answer)
+        """Return whether `answer` is what the challenge wants to know."""
+        known = self.known[challenge]
+        return known != "" and known == _as_kept(challenge, answer)
 
     def record(self) -> dict[str, Any]:
         """Return the hydrated card of a card link record."""
@@ -90,26 +89,29 @@ class Links:
         self._of_cuid: dict[str, int] = {}
 
     def cardholder(self, cuid: str, fields: Mapping[str, str]) -> Cardholder:
-        """Return the cardholder of a cuid, made or brought up to date from the fields of
-        interface.md 2.6.
-        """
+        """Return the cardholder of a cuid, new or brought up to date (interface.md 2.6)."""
         number = self._of_cuid.setdefault(cuid, len(self.cardholders) + 1)
-        names = (fields["address.first_name"], fields["address.last_name"], fields["address.email"])
-        self.cardholders[number] = Cardholder(number, cuid, *names)
-        return self.cardholders[number]
+        cardholder = Cardholder(
+            id=number,
+            cuid=cuid,
+            first_name=fields["address.first_name"],
+            last_name=fields["address.last_name"],
+            email=fields["address.email"],
+        )
+        self.cardholders[number] = cardholder
+        return cardholder
 
     def card(self, cardholder: Cardholder, fields: Mapping[str, str]) -> Card:
         """Keep a card."""
         expiration = f"{fields['expiration_month']}/{fields['expiration_year']}"
-        names = (fields["nickname"], fields["name_on_card"])
-        pan = fields["pan"]
         card = Card(
-            len(self.cards) + 1,
-            cardholder.id,
-            *names,
-            pan[-4:],
-            expiration,
-            _known(fields, expiration),
+            id=len(self.cards) + 1,
+            cardholder_id=cardholder.id,
+            nickname=fields["nickname"],
+            name_on_card=fields["name_on_card"],
+            last_4=fields["pan"][-4:],
+            expiration=expiration,
+            known=_known(fields, expiration),
         )
         self.cards[card.id] = card
         return card
@@ -121,9 +123,7 @@ class Links:
         return self.links[link_id]
 
     def open(self, link_id: str, now: datetime) -> Link:
-        """Let a cardholder open the verification page; refused with 410 when the link has
-        expired.
-        """
+        """Let a cardholder open the verification page; refused with 410 after its last day."""
         link = self.find(link_id)
         if now.date() > link.expires:
             raise refused(410, "card_link", "expired", "has expired", "expiration_date")
@@ -131,21 +131,22 @@ class Links:
         return link
 
     def verify(self, link_id: str, answers: Mapping[str, str], now: datetime) -> Link:
-        """Let a cardholder answer the challenges; refused with 403, which does not say which one
-        was wrong.
+        """Let a cardholder answer the challenges.
+
+        Refused with 403, which does not say which one was wrong.
         """
         link = self.open(link_id, now)
         card = self.cards[link.card_id]
-        if not all(
-            card.answers(challenge, answers.get(challenge, "")) for challenge in self.challenges
-        ):
-            raise refused(403, "verification", "refused", "the answers do not fit the card")
+        for challenge in self.challenges:
+            if not card.answers(challenge, answers.get(challenge, "")):
+                raise refused(403, "verification", "refused", "the answers do not fit the card")
         link.authenticated_on = link.authenticated_on or now
         return link
 
     def record(self, link: Link, hydrate: Sequence[str] = ()) -> dict[str, Any]:
-        """Return a card link record (interface.md 2.9) with what `hydrate` asks for: card,
-        card.cardholder.
+        """Return a card link record (interface.md 2.9).
+
+        `hydrate` asks for more: card, card.cardholder.
         """
         record = dict(vars(link))
         record["expiration_date"] = record.pop("expires").isoformat()
@@ -159,12 +160,20 @@ class Links:
 
 
 def _known(fields: Mapping[str, str], expiration: str) -> dict[str, str]:
-    secret = fields["cvv_hash"] or (cvv_hash(fields["cvv"]) if fields["cvv"] else "")
-    pan, postal_code = fields["pan"], known_postal_code(fields["address.postal_code"])
-    return dict(zip(CHALLENGES, (secret, postal_code, pan[-4:], pan[-5:], expiration), strict=True))
+    """Return the right answer of each challenge."""
+    return {
+        "CVV": known_cvv_hash(fields),
+        "ZIP Code": known_postal_code(fields["address.postal_code"]),
+        "PAN Last 4": fields["pan"][-4:],
+        "PAN Last 5": fields["pan"][-5:],
+        "Expiration Date": expiration,
+    }
 
 
 def _as_kept(challenge: str, answer: str) -> str:
+    """Return an answer in the form of `_known`."""
     if challenge == "CVV":
         return cvv_hash(answer) if answer else ""
-    return known_postal_code(answer) if challenge == "ZIP Code" else answer.strip()
+    if challenge == "ZIP Code":
+        return known_postal_code(answer)
+    return answer.strip()

@@ -1,5 +1,6 @@
-"""Reads an on-demand card link request (interface.md 2.8) by the rules of the upload file, and adds
-its own.
+"""Reads an on-demand card link request (interface.md 2.8) by the rules of the upload file.
+
+It adds its own rules.
 """
 
 from __future__ import annotations
@@ -20,38 +21,45 @@ CARD_FIELDS: Final = (*CONDITIONAL, "cvv")
 
 
 def read_fields(request: Mapping[str, Any], today: date) -> dict[str, str]:
-    """Return the fields of a request as an upload row names them (`pan`, `address.city`); refused
-    with all its faults.
+    """Return the fields of a request as an upload row names them (`pan`, `address.city`).
 
-    The caller has seen to it that every required object and string is there; a card given by
-    reference is left empty.
+    Refused with all its faults. The caller has seen to it that every required object and string is
+    there; a card given by reference is left empty.
     """
-    fields = {name.partition(".")[2]: "" for name in columns()}
-    address, cardholder, card = request["address"], request["cardholder"], request["card"]
-    primary = address.get("is_primary")
-    fields |= {
-        f"address.{name}": value for name, value in address.items() if isinstance(value, str)
-    }
-    fields |= {f"address.{name}": cardholder[name] for name in ("first_name", "last_name")}
-    fields["address.email"] = cardholder.get("email") or address.get("email") or ""
-    fields["address.is_primary"] = "FALSE" if primary is False else "TRUE"
-    fields["cuid"] = cardholder.get("cuid") or ""
-    fields |= {name: card.get(name) or "" for name in CARD_FIELDS}
-    found = tuple(_found(request, fields, today))
-    if found:
-        raise RefusedRequestError(422, found)
+    fields = _as_upload_row(request)
+    request_faults = tuple(_faults(request, fields, today))
+    if request_faults:
+        raise RefusedRequestError(422, request_faults)
     return fields
 
 
-def expiry(given: Mapping[str, str | None] | None, today: date) -> date:
-    """Return the day the link ends: two months from now where the request does not say
-    (interface.md 8).
-    """
+def _as_upload_row(request: Mapping[str, Any]) -> dict[str, str]:
+    cardholder = request["cardholder"]
+    card = request["card"]
+    fields = {name.partition(".")[2]: "" for name in columns()}
+    fields |= _address_fields(request["address"])
+    fields |= {name: card.get(name) or "" for name in CARD_FIELDS}
+    fields["cuid"] = cardholder.get("cuid") or ""
+    fields["address.first_name"] = cardholder["first_name"]
+    fields["address.last_name"] = cardholder["last_name"]
+    if cardholder.get("email"):
+        fields["address.email"] = cardholder["email"]
+    return fields
+
+
+def _address_fields(address: Mapping[str, Any]) -> dict[str, str]:
+    fields = {f"address.{name}": text for name, text in address.items() if isinstance(text, str)}
+    fields["address.is_primary"] = "FALSE" if address.get("is_primary") is False else "TRUE"
+    return fields
+
+
+def expiry(expiration: Mapping[str, str | None] | None, today: date) -> date:
+    """Return the day the link ends: by default two months from now (interface.md 8)."""
     usual = two_months_after(today)
-    if not given:
+    if not expiration:
         return usual
     day, month, year = (
-        int(given.get(name) or getattr(usual, name)) for name in ("day", "month", "year")
+        int(expiration.get(name) or getattr(usual, name)) for name in ("day", "month", "year")
     )
     try:
         ends = date(year, month, day)
@@ -62,25 +70,18 @@ def expiry(given: Mapping[str, str | None] | None, today: date) -> date:
     return ends
 
 
-def _found(request: Mapping[str, Any], fields: Mapping[str, str], today: date) -> Iterator[Fault]:
+def _faults(request: Mapping[str, Any], fields: Mapping[str, str], today: date) -> Iterator[Fault]:
     card = request["card"]
-    referred = card.get("reference") is not None
-    if not referred:
-        yield from (
-            Fault("card", name, "missing", f"{name} is required")
-            for name in CONDITIONAL
-            if not card.get(name)
-        )
+    if card.get("reference") is None:
+        for name in CONDITIONAL:
+            if not card.get(name):
+                yield Fault("card", name, "missing", f"{name} is required")
     if not SERVER.fullmatch(request["service"]["service_server"]):
         yield Fault(
             "service", "service_server", "invalid", "service_server is not an HTTPS address"
         )
     for fault in faults(fields, today):
-        # told above, in the words of 2.8
-        conditional = fault.entity == "card" and fault.kind == "missing"
-        if not conditional:
-            yield (
-                fault
-                if not fault.property.endswith("_name")
-                else fault._replace(entity="cardholder")
-            )
+        if (fault.entity, fault.kind) == ("card", "missing"):
+            continue  # above, in the words of 2.8
+        is_of_cardholder = fault.property.endswith("_name")
+        yield fault._replace(entity="cardholder") if is_of_cardholder else fault

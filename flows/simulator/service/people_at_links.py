@@ -1,11 +1,13 @@
-"""Simulated cardholders: some open their link, some get past it, choose sites and answer right,
-wrong, or never.
+"""Simulated cardholders: some open their link, get past it, choose sites, and answer.
+
+They answer right, wrong, or never.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from flows.simulator.service.books import ServiceState
@@ -15,7 +17,7 @@ from flows.simulator.service.refusals import RefusedRequestError
 from flows.simulator.service.sites import ACK, SITES, WRONG
 
 Wallet = Callable[[Link], Mapping[str, str]]  # what the cardholder of a link answers, by challenge
-LOOK_SECONDS = 5  # how often people look whether they are asked something
+LOOK_SECONDS = 5  # how often people look whether a site asks them something
 
 
 class Shares(NamedTuple):
@@ -37,79 +39,82 @@ def let_cardholders_act(
     wallet: Wallet | None = None,
     until_ended: bool = True,
 ) -> None:
-    """Let the cardholder of every link that nobody opened yet act, and the clock run until all
-    their jobs have ended.
+    """Let the cardholder of every link that nobody opened yet act, until all their jobs have ended.
 
-    `chance` draws a number from 0 to 1 for the names it is given, so the same one gives the same night. People
-    read their screen, not the messages: those are left to be read. Without `until_ended` jobs are
-    only started. With a `wallet` people answer the challenges by what it says; without one they are
-    believed to know their card.
+    The clock runs meanwhile; without `until_ended` jobs are only started. `chance` draws a number
+    from 0 to 1 for the names it is given, so the same one gives the same night. People read their
+    screen, not the messages: those are left to be read. With a `wallet` people answer the
+    challenges by what it says; without one they are believed to know their card.
     """
-    shares = shares or Shares()
+    people = _People(state, chance, shares or Shares())
     untouched = [link for link in state.links.links.values() if link.opened_on is None]
-    in_hand = [link for link in untouched if _verified(state, link, chance, shares, wallet)]
-    jobs = [job for link in in_hand for job in _placed(state, link, chance, shares, sites)]
+    verified = [link for link in untouched if people.verify(link, wallet)]
+    jobs = list(chain.from_iterable(people.place(link, sites) for link in verified))
     while until_ended and any(job.due for job in jobs):
-        for job in jobs:
-            if job.request:
-                _at_the_screen(state, job, job.request, chance, shares)
+        people.answer(jobs)
         state.advance(_next_look(state, jobs))
 
 
-def _verified(
-    state: ServiceState,
-    link: Link,
-    chance: Callable[..., float],
-    shares: Shares,
-    wallet: Wallet | None,
-) -> bool:
-    """Open a link and answer its challenges; say whether its cardholder got past it."""
-    if chance("open", link.id) >= shares.open:
-        return False
-    forgot = chance("forget", link.id) < shares.forget
-    try:
-        state.links.open(link.id, state.now)
-        if forgot:
-            state.links.verify(link.id, dict.fromkeys(state.links.challenges, WRONG), state.now)
-        elif wallet:
-            state.links.verify(link.id, wallet(link), state.now)
-        else:
-            link.authenticated_on = state.now
-    except RefusedRequestError:  # expired, or answered wrong
-        return False
-    return True
+class _People:
+    """All cardholders, with their habits."""
 
+    def __init__(self, state: ServiceState, chance: Callable[..., float], shares: Shares) -> None:
+        self._state = state
+        self._chance = chance
+        self._shares = shares
 
-def _placed(
-    state: ServiceState,
-    link: Link,
-    chance: Callable[..., float],
-    shares: Shares,
-    sites: Sequence[str],
-) -> list[Job]:
-    """Choose a site or two; return the jobs that start."""
-    first = int(chance("site", link.id) * len(sites))
-    count = 2 if len(sites) > 1 and chance("second", link.id) < shares.second else 1
-    return state.place(link.id, [sites[(first + more) % len(sites)] for more in range(count)], {})
+    def verify(self, link: Link, wallet: Wallet | None) -> bool:
+        """Open a link and answer its challenges; return whether its cardholder got past it."""
+        if self._chance("open", link.id) >= self._shares.open:
+            return False
+        forgot = self._chance("forget", link.id) < self._shares.forget
+        links = self._state.links
+        now = self._state.now
+        try:
+            links.open(link.id, now)
+            if forgot:
+                links.verify(link.id, dict.fromkeys(links.challenges, WRONG), now)
+            elif wallet:
+                links.verify(link.id, wallet(link), now)
+            else:
+                link.authenticated_on = now
+        except RefusedRequestError:  # expired, or answered wrong
+            return False
+        return True
 
+    def place(self, link: Link, sites: Sequence[str]) -> list[Job]:
+        """Choose a site or two; return the jobs that start."""
+        first = int(self._chance("site", link.id) * len(sites))
+        chosen = [sites[first]]
+        if len(sites) > 1 and self._chance("second", link.id) < self._shares.second:
+            chosen.append(sites[(first + 1) % len(sites)])
+        return self._state.place(link.id, chosen, {})
 
-def _at_the_screen(
-    state: ServiceState, job: Job, request: Request, chance: Callable[..., float], shares: Shares
-) -> None:
-    """Answer what a job asks, unless its cardholder has gone away."""
-    drawn = request.envelope_id
-    if chance("silent", drawn) >= shares.silent:
-        state.answer(job.id, drawn, _answers(request, wrong=chance("wrong", drawn) < shares.wrong))
+    def answer(self, jobs: Sequence[Job]) -> None:
+        """Look at the screen of each job, and answer what it asks."""
+        for job in jobs:
+            if job.request:
+                self._answer(job, job.request)
+
+    def _answer(self, job: Job, request: Request) -> None:
+        """Answer what a job asks, unless its cardholder has gone away."""
+        envelope_id = request.envelope_id
+        if self._chance("silent", envelope_id) >= self._shares.silent:
+            is_wrong = self._chance("wrong", envelope_id) < self._shares.wrong
+            self._state.answer(job.id, envelope_id, _answers(request, wrong=is_wrong))
 
 
 def _answers(request: Request, *, wrong: bool) -> Mapping[str, str]:
-    answers = {field.key_name: WRONG if wrong else "known" for field in request.ask.fields}
-    return {"tfa": WRONG if wrong else ACK} if "tfa_message" in answers else answers
+    names = [field.key_name for field in request.ask.fields]
+    if "tfa_message" in names:
+        return {"tfa": WRONG if wrong else ACK}
+    return dict.fromkeys(names, WRONG if wrong else "known")
 
 
 def _next_look(state: ServiceState, jobs: Sequence[Job]) -> datetime:
-    """Return the moment of the next look: after a while, or when something happens where all are
-    silent.
+    """Return the moment of the next look.
+
+    That is after a while, or when something happens where all are silent.
     """
     dues = [job.due for job in jobs if job.due]
     return max(state.now + timedelta(seconds=LOOK_SECONDS), min(dues, default=state.now))

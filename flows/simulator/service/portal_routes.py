@@ -1,5 +1,6 @@
-"""The portal over HTTP (interface.md 2.6, 2.7), and the simulator's own recount: no session,
-nothing of the API.
+"""The portal over HTTP (interface.md 2.6, 2.7), and the simulator's own recount.
+
+No session, nothing of the API.
 """
 
 from typing import Annotated, Any
@@ -19,9 +20,7 @@ BODY: dict[str, Any] = {
 
 
 def portal_routes(handle: ServiceHandle) -> APIRouter:
-    """Return the routes of the person who uploads chunks and downloads results, and of the
-    recount.
-    """
+    """Return the routes of who uploads chunks and downloads results, and of the recount."""
     routes = APIRouter()
     books = handle.books
 
@@ -39,10 +38,10 @@ def portal_routes(handle: ServiceHandle) -> APIRouter:
         try:
             number = books.upload(name, await request.body())
         except UploadRefusedError as error:
-            why = error.fields["reason"]
+            reason = error.fields["reason"]
         else:
             return {"id": number, "rows": len(books.portal.books[-1].rows)}
-        raise refused(422, "upload", "refused", why)
+        raise refused(422, "upload", "refused", reason)
 
     @routes.get(
         "/portal/uploads/{upload_id}/result",

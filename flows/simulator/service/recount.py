@@ -1,6 +1,4 @@
-"""The independent recount a funnel is held against: who came how far, by the service's own
-books.
-"""
+"""The independent recount a funnel is held against: who came how far, by the service's books."""
 
 from __future__ import annotations
 
@@ -12,8 +10,9 @@ from flows.simulator.service.jobs import Job
 
 
 def recount(state: ServiceState) -> dict[str, Any]:
-    """Return links, opened, authenticated, jobs and ends: the sums, and one entry for each
-    cardholder; no card data.
+    """Return links, opened, authenticated, jobs and ends; no card data.
+
+    First the sums, then an entry for each cardholder.
     """
     entries = _by_cardholder(state)
     links = state.links.links.values()

@@ -1,5 +1,6 @@
-"""How the service says no: a status and faults, which `app` turns into an answer (interface.md 7
-leaves both open).
+"""How the service says no: a status and faults, which `app` turns into an answer.
+
+interface.md 7 leaves both open.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from flows.simulator.validation import Fault
 
 
 class RefusedRequestError(Exception):
-    """The service does not do what it was asked; nothing has changed."""
+    """The service does not do what was requested; nothing has changed."""
 
     def __init__(self, status: int, faults: Sequence[Fault]) -> None:
         super().__init__(status, faults)
@@ -21,7 +22,5 @@ class RefusedRequestError(Exception):
 def refused(
     status: int, entity: str, name: str, message: str, field: str = ""
 ) -> RefusedRequestError:
-    """Return the refusal with one fault: what `entity` (and `field`) is wrong with, without any
-    value.
-    """
+    """Return the refusal with one fault: what is wrong with an entity (and field), no value."""
     return RefusedRequestError(status, (Fault(entity, field, name, message),))

@@ -29,12 +29,11 @@ class PortTakenError(OperatorError):
 
 def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
     """Return a listening socket on loopback; port 0 takes a free one."""
-    if not _loopback(host):
+    if not _is_loopback(host):
         raise NotLoopbackError(host=host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
+        listener = socket.create_server((host, port), family=family)
     except OSError:
         listener = None
     if listener is None:
@@ -52,29 +51,28 @@ def address(listener: socket.socket) -> str:
 
 def server(app: FastAPI) -> uvicorn.Server:
     """Return a server that writes no access log: paths and headers are secrets."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=2
-        )
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=2
     )
+    return uvicorn.Server(config)
 
 
 def serve_until_stopped(app: FastAPI, listener: socket.socket) -> None:
     """Serve until SIGTERM or Ctrl-C, and end as cleanly from either."""
     serving = server(app)
-    reported = (signal.SIGTERM, signal.SIGINT)
-    before = {
-        one: signal.signal(one, lambda *_: setattr(serving, "should_exit", True))
-        for one in reported
-    }
+
+    def stop(_number: int, _frame: object) -> None:
+        serving.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:  # uvicorn raises the signal again when it has ended; ours takes it for what it is
         asyncio.run(serving.serve([listener]))
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

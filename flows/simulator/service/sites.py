@@ -1,5 +1,4 @@
-"""The merchant sites of the practice service: what each asks a cardholder, and how a placement
-there ends.
+"""The merchant sites of the practice service: what each asks, and how a placement there ends.
 
 An answer is right unless it is the word `wrong`; an acknowledgement is right only as `ack`
 (interface.md 2.5).
@@ -24,8 +23,9 @@ class Field(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """One credential request of a site: its type in messages and in polling, what is said and what
-    is collected.
+    """One credential request of a site: what it says, and the fields it collects.
+
+    It has one type in messages, and another when it is polled.
     """
 
     type: str
@@ -40,16 +40,14 @@ class Ask(NamedTuple):
         return tuple(field.key_name for field in self.fields if not answers.get(field.key_name))
 
     def right(self, answers: Mapping[str, str]) -> bool:
-        """Say whether the site takes these answers."""
+        """Return whether the site takes these answers."""
         if self is ACKNOWLEDGEMENT:
             return ACK in (answers.get("tfa"), answers.get("tfa_message"))
         return WRONG not in (answers[field.key_name] for field in self.fields)
 
 
 class End(NamedTuple):
-    """How a job ends: status, termination type, what is said, and whether that is after
-    authentication.
-    """
+    """How a job ends, what the site says, and whether that is after authentication."""
 
     status: str
     termination_type: str
@@ -58,9 +56,7 @@ class End(NamedTuple):
 
 
 class Site(NamedTuple):
-    """A merchant site: what it asks, the initial credentials first, and how a placement ends
-    there.
-    """
+    """A merchant site: what it asks, initial credentials first, and how a placement ends."""
 
     name: str
     asks: tuple[Ask, ...]

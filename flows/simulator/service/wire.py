@@ -1,6 +1,4 @@
-"""The JSON bodies of the service, for reading requests and for its OpenAPI description
-(interface.md 2, 4).
-"""
+"""The JSON bodies of the service (interface.md 2, 4), for requests and its OpenAPI description."""
 
 from __future__ import annotations
 
