@@ -24,13 +24,13 @@ from flows.adapters.local import LocalStore
 from flows.partner_api.funnel import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
-from flows.runs.chunks import stored_chunks
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_ledger, read_manifest
 from flows.runs.header import default_header
 from flows.runs.keys import commits, extracts, keys_of, results
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.extract import write_sample
 from flows.simulator.portal import Portal
@@ -131,22 +131,28 @@ class Bench:
         with self.store.open(key) as source:
             return source.read()
 
+    def stored(self, run: str) -> StoredRun:
+        """Return a run as it is stored now."""
+        return StoredRun.by_id(self.store, run)
+
+    @property
+    def runs(self) -> StoredRuns:
+        """The issuer's runs as they are stored now."""
+        return StoredRuns(self.store, self.issuer.issuer)
+
     def manifest(self, run: str) -> Manifest:
         """Return a committed run's manifest."""
-        found = read_manifest(self.store, keys_of(run))
-        assert found is not None
-        return found
+        return self.stored(run).committed()
 
     def ledger(self, run: str) -> pl.DataFrame:
         """Return a committed run's ledger, by row."""
-        manifest = self.manifest(run)
-        return pl.concat(read_ledger(self.store, keys_of(run), manifest.ledger)).sort("row")
+        return pl.concat(self.stored(run).ledger()).sort("row")
 
     def chunks(self, run: str) -> list[bytes]:
         """Return the plain CSV of every committed chunk, in order, as the portal opens it."""
         with GpgOpener([self.key.secret]) as opener:
-            names = [one.key for one in stored_chunks(self.store, self.manifest(run)).values()]
-            return [opener.open(self.content(name), 1 << 24) for name in names]
+            keys = [chunk.key for chunk in self.stored(run).sealed_chunks.values()]
+            return [opener.open(self.content(key), 1 << 24) for key in keys]
 
     def report(self, run: str, name: str) -> bytes:
         """Return a file of a run's report."""

@@ -17,9 +17,9 @@ from flows.extracts import grammar
 from flows.reports.ingestion import ingest
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_ledger
 from flows.runs.keys import keys_of, results
 from flows.runs.store import read
+from flows.runs.stored_run import StoredRun
 from flows.simulator.portal import Portal
 from flows.simulator.portal_key import PortalKey
 from flows.simulator.validation import luhn_holds
@@ -72,7 +72,7 @@ def submitted(folder: Path, extract: bytes) -> Night:
     context = context._replace(adapters=context.adapters._replace(now=lambda: NOON))
     context.adapters.store.create(f"{ISSUER}/extracts/{EXTRACT}", extract)
     manifest = submit(context, Request(EXTRACT)).manifest
-    parts = read_ledger(context.adapters.store, keys_of(manifest.run), manifest.ledger)
+    parts = StoredRun.by_id(context.adapters.store, manifest.run).ledger()
     return Night(context, key, manifest, pl.concat(parts).sort("row"))
 
 

@@ -26,9 +26,10 @@ import polars as pl
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.local import LocalStore
-from flows.runs.documents import manifests, read_ledger, run_ids
 from flows.runs.keys import keys_of
 from flows.runs.store import Store, read
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.simulator.extract import write_sample
 from flows.simulator.portal_key import make_portal_key
 from flows.simulator.ui import POOL, environment, server
@@ -277,13 +278,13 @@ def recount(portfolio: Portfolio) -> list[str]:
 
 def wrongs(store: Store, opener: GpgOpener, issuer: str, rows: int) -> Iterator[str]:
     """Yield what is wrong with the store of one issuer after its run."""
-    committed = list(manifests(store, issuer))
-    if len(committed) != 1 or len(run_ids(store, issuer)) != 1:
-        yield f"{len(run_ids(store, issuer))} runs, {len(committed)} committed"
+    committed = list(StoredRuns(store, issuer).manifests())
+    if len(committed) != 1 or len(StoredRuns(store, issuer).ids) != 1:
+        yield f"{len(StoredRuns(store, issuer).ids)} runs, {len(committed)} committed"
         return
     [manifest] = committed
     keys, counts = keys_of(manifest.run), manifest.counts
-    ledger = pl.concat(read_ledger(store, keys, manifest.ledger))
+    ledger = pl.concat(StoredRun(store, keys).ledger())
     if ledger["row"].sort().to_list() != list(range(1, rows + 1)):
         yield f"the ledger has {ledger.height} records of {ledger['row'].n_unique()} rows"
     if (

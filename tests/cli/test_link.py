@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.runs.keys import keys_of
-from flows.runs.single_links import prompted_singles, singles
+from flows.runs.single_links import prompted_singles
 from schemas.portal import PAN, PHONE
 from tests import keys
 from tests.builders import portal_rows
@@ -100,7 +99,7 @@ def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(
 
     done = cardlink(tmp_path, service, "link", run, "1")
 
-    (kept,) = singles(bench.store, keys_of(run))
+    (kept,) = bench.stored(run).single_link_attempts
     assert done.exit_code == 0
     assert kept.answered is not None
     assert done.stdout.splitlines() == [
@@ -126,7 +125,7 @@ def test_a_row_that_has_its_link_now_is_refused_and_a_reason_overrides(
     assert (refused.exit_code, forced.exit_code) == (2, 0)
     assert "has a link" in refused.stderr
     assert (facts["outcome"], facts["attempt"][-6:]) == ("linked", "2.json")
-    assert [one.asked.override for one in singles(bench.store, keys_of(run))] == [
+    assert [one.asked.override for one in bench.stored(run).single_link_attempts] == [
         "",
         "lost by the cardholder",
     ]
@@ -253,5 +252,5 @@ def test_a_refused_card_is_told_with_the_partners_codes(
 
     assert done.exit_code == 3
     assert done.stdout.startswith("c-1: no link (")
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["refused"]
+    assert [one.state for one in bench.stored(run).single_link_attempts] == ["refused"]
     assert PAN not in done.stdout

@@ -15,8 +15,8 @@ from flows.commands.results import extracts, reconcile, status, trace, worklist
 from flows.commands.retention import purge
 from flows.configuration import FileUnreadableError
 from flows.errors import CardlinkError, GateError
-from flows.runs.documents import refusal, run_ids
 from flows.runs.keys import RunKeys
+from flows.runs.stored_run import StoredRun
 from tests.cli.test_reconcile import TOML, bank
 
 COMMANDS: dict[str, Callable[[Context], Result]] = {
@@ -85,7 +85,7 @@ def test_an_issuer_that_is_named_and_cannot_be_read_is_its_error(banks: Path) ->
 def test_a_damage_that_nobody_foresaw_is_a_row_as_well(tmp_path: Path) -> None:
     bench = bank(tmp_path)
     bank(tmp_path, "zebra")
-    [run] = run_ids(bench.store, "bank")
+    [run] = bench.runs.ids
     bench.store.replace(RunKeys(run).report("summary.json"), [b"{}"])
 
     done = status(Context(tmp_path))
@@ -104,7 +104,7 @@ def test_the_status_of_a_run_that_was_refused_says_why(tmp_path: Path) -> None:
     done = status(Context(tmp_path), "bank")
 
     refused = next(one for one in done.facts["runs"] if one["state"] == "refused")
-    found = refusal(bench.store, RunKeys(run_ids(bench.store, "bank")[-1]))
+    found = StoredRun(bench.store, RunKeys(bench.runs.ids[-1])).refusal
     assert found
     assert found.sentence == refused["why"]
     assert any(line.endswith(refused["why"]) for line in done.lines)

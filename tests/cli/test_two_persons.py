@@ -20,7 +20,7 @@ from flows.commands.entry import Context, Form
 from flows.commands.outbox import release
 from flows.operations.four_eyes import ApprovalError
 from flows.runs.keys import keys_of
-from flows.runs.outbox import outbox
+from flows.runs.stored_run import StoredRun
 from flows.wiring import ActorError, open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
@@ -89,7 +89,7 @@ def others(bank: Bench) -> dict[str, bytes]:
 
 
 def states(bank: Bench, run: str) -> list[str]:
-    return [item.state for item in outbox(bank.context.adapters, run)]
+    return [item.state for item in StoredRun.by_id(bank.store, run).outbox]
 
 
 def test_a_release_waits_for_a_second_person_and_records_both(

@@ -15,14 +15,13 @@ from flows.operations.remediation import CommittedError, abandon, take_over
 from flows.runs.adapters import NoReasonError
 from flows.runs.claim import ClaimedError, claimed
 from flows.runs.context import overlaid
-from flows.runs.documents import read_end, read_manifest, run_ids, run_statuses
 from flows.runs.errors import AbandonedError, UnknownRunError
 from flows.runs.keys import keys_of
 from flows.submissions.extract_states import pending_extracts
 from schemas.expressions import PUBLISHED
 from schemas.manifest import Manifest
 from schemas.records import Abandoned
-from tests.night import BANK, Bench, local_bench
+from tests.night import Bench, local_bench
 from tests.storms import FailingStore
 
 WHY = "the issuer sent the wrong file"
@@ -44,7 +43,7 @@ def broken_off(folder: Path) -> tuple[Bench, str]:
 
     with pytest.raises(KilledError):
         replace(bench, store=FailingStore(bench.store, at_the_manifest)).submit(extract)
-    [run] = run_ids(bench.store, BANK)
+    [run] = bench.runs.ids
     return bench, str(run)
 
 
@@ -53,9 +52,9 @@ def test_an_abandoned_run_is_never_committed_and_its_extract_waits_no_more(tmp_p
 
     abandon(bench.context.adapters, run, WHY)
 
-    assert read_manifest(bench.store, keys_of(run)) is None
+    assert bench.stored(run).manifest is None
     assert pending_extracts(bench.context) == []
-    assert [(one.run, one.state) for one in run_statuses(bench.store, BANK)] == [(run, "abandoned")]
+    assert [(one.run, one.state) for one in bench.runs.statuses()] == [(run, "abandoned")]
     assert [alert for alert in current_alerts(bench.context) if alert.subject == run] == []
 
 
@@ -135,7 +134,7 @@ def test_a_run_that_is_worked_on_is_not_abandoned(tmp_path: Path) -> None:
     ):
         abandon(bench.context.adapters, run, WHY)
 
-    assert read_end(bench.store, keys_of(run)) is None
+    assert bench.stored(run).end is None
 
 
 def test_a_committed_run_is_cancelled_through_the_outbox_instead(tmp_path: Path) -> None:
@@ -154,8 +153,8 @@ def test_of_a_commit_and_an_abandonment_at_the_same_moment_one_wins_and_the_othe
         bench = local_bench(tmp_path / str(turn))
         told = race(bench, bench.drop(3), wait_for_abandonment=turn % 2 == 0)
 
-        [run] = run_ids(bench.store, BANK)
-        end = read_end(bench.store, keys_of(str(run)))
+        [run] = bench.runs.ids
+        end = bench.stored(str(run)).end
         wins.append(type(end))
         committed = isinstance(end, Manifest)
         assert told == (
@@ -201,7 +200,7 @@ def race(bench: Bench, extract: str, *, wait_for_abandonment: bool) -> set[str]:
             actor="operator:9",
             store=Meeting(bench.store, lambda *_: None, wait_for_abandonment),
         )
-        while not (runs := run_ids(bench.store, BANK)) or not any(
+        while not (runs := bench.runs.ids) or not any(
             bench.store.keys(keys_of(str(runs[0])).claims)
         ):
             pass

@@ -17,7 +17,6 @@ from flows.reports.cardholder_trace import trace
 from flows.runs.attempts import attempts
 from flows.runs.commits import commits_since
 from flows.runs.keys import results
-from flows.runs.stored_runs import StoredRuns
 from flows.wiring import open_store
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests import keys
@@ -81,7 +80,7 @@ def summary(bank: Bench, run: str) -> dict[str, Any]:
 def still_active(bank: Bench) -> int:
     """Count the rows that keep their card from being sent."""
     links = list(commits_since(bank.store, "bank"))
-    found = attempts(StoredRuns(bank.store, "bank"), datetime.now(UTC).date(), links)
+    found = attempts(bank.runs, datetime.now(UTC).date(), links)
     return sum(one.rows.filter(pl.col("state").is_in([AWAITING, LINKED])).height for one in found)
 
 

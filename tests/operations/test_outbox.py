@@ -10,7 +10,7 @@ import pytest
 from flows.runs.adapters import NoReasonError
 from flows.runs.chunks import Move
 from flows.runs.errors import NotFoundError, UnknownRunError
-from flows.runs.outbox import SUMS, ChunkStateError, fetch, move, outbox, outboxes
+from flows.runs.outbox import SUMS, ChunkStateError, fetch, move, outboxes
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request, SentTwiceError, refuse_resend
 from tests.night import BANK, Bench, local_bench
@@ -24,7 +24,7 @@ def night(tmp_path: Path) -> tuple[Bench, str]:
 
 
 def states(bench: Bench, run: str) -> list[str]:
-    return [item.state for item in outbox(bench.context.adapters, run)]
+    return [item.state for item in bench.stored(run).outbox]
 
 
 def test_every_chunk_of_a_committed_run_waits_for_its_upload(night: tuple[Bench, str]) -> None:
@@ -96,7 +96,7 @@ def test_a_move_that_does_not_fit_is_refused_and_notes_nothing(
 
 def test_a_run_without_commit_has_no_outbox(tmp_path: Path) -> None:
     with pytest.raises(UnknownRunError):
-        outbox(local_bench(tmp_path).context.adapters, "bank-20261120-00000000")
+        local_bench(tmp_path).stored("bank-20261120-00000000").outbox  # noqa: B018 - reads
 
 
 def test_results_answer_chunks_whether_or_not_anyone_marked_anything(

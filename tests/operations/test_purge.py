@@ -18,7 +18,6 @@ from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import CLEAR
 from flows.runs.attempts import survey_cards
-from flows.runs.documents import read_purged, run_status, without_ledger
 from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move, outboxes
@@ -89,7 +88,7 @@ def test_a_purge_leaves_a_record_of_what_when_by_whom_and_by_which_setting(tmp_p
 
     purge(old.context, cleaner(bench))
 
-    chunks, ledger = (read_purged(bench.store, keys_of(run), part) for part in ("chunks", "ledger"))
+    chunks, ledger = (bench.stored(run).purged(part) for part in ("chunks", "ledger"))
     assert chunks
     assert ledger
     assert (run, {"chunks": 3}, sum(sizes.values())) == (chunks.run, chunks.objects, chunks.bytes)
@@ -123,7 +122,7 @@ def test_a_run_cancelled_as_a_whole_needs_no_report_to_go(tmp_path: Path) -> Non
 
     purge(later(bench, YEAR).context, cleaner(bench))
 
-    found = run_status(bench.store, keys_of(run).run)
+    found = bench.stored(run).status
     assert ("cancelled (purged)", 50, 50) == (found.state, found.read, found.awaiting)
 
 
@@ -138,11 +137,11 @@ def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(
     old = later(bench, YEAR)
     with pytest.raises(KeyboardInterrupt):
         purge(old.context, Killed(cleaner(bench), deletions))
-    first = read_purged(bench.store, keys_of(run), "chunks")
+    first = bench.stored(run).purged("chunks")
 
     again = purge(later(bench, YEAR + 1).context, cleaner(bench))
 
-    assert first == read_purged(bench.store, keys_of(run), "chunks")
+    assert first == bench.stored(run).purged("chunks")
     assert again.lots[0].resumed
     assert _left(whole) == _left(bench)
     assert () == plan_purge(later(bench, YEAR + 2).context, cleaner(bench)).lots
@@ -168,7 +167,7 @@ def test_a_run_that_was_never_committed_is_abandoned_and_goes_after_the_ledgers_
         young.lots,
         [(lot.record.part, lot.record.setting) for lot in due.lots],
     )
-    assert "abandoned" == run_status(bench.store, keys_of(run).run).state
+    assert "abandoned" == bench.stored(run).status.state
     with pytest.raises(AbandonedError, match="never committed, ledger_days = 395"):
         later(bench, YEAR).submit("bank-20261120.csv")
 
@@ -210,11 +209,11 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
 
 def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
-    before = run_status(bench.store, keys_of(run).run)
+    before = bench.stored(run).status
     old = later(bench, YEAR)
     purge(old.context, cleaner(bench))
 
-    stands = run_status(bench.store, keys_of(run).run)
+    stands = bench.stored(run).status
     across = reconcile_runs(old.context)
     known = survey_cards(old.context).known
 
@@ -285,4 +284,4 @@ def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_know
     assert ((), {known, answer_key(known)}) == (young.lots, deleted(due))
     assert [unknown] == [entry.key for entry in bench.store.keys("bank/single/")]
     assert [due.lots[0].key] == [entry.key for entry in bench.store.keys("bank/purged/")]
-    assert frozenset() == without_ledger(bench.store, BANK)
+    assert frozenset() == bench.runs.without_ledger

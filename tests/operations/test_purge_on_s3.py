@@ -12,7 +12,7 @@ import pytest
 from flows.adapters.s3 import S3Store
 from flows.commands.retention import facts
 from flows.operations.purge import plan_purge, purge
-from flows.runs.documents import without_ledger
+from flows.runs.stored_runs import StoredRuns
 from tests import servers
 from tests.builders import quick
 from tests.night import BANK, Bench, issuer
@@ -50,7 +50,7 @@ def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(
     }
     assert ([dead], False) == ([entry.key for entry in dry.leftovers], dry.hides)
     assert ([], ()) == (store.leftovers("", bench.now()), plan_purge(bench.context, store).lots)
-    assert 1 == len(without_ledger(store, BANK))
+    assert 1 == len(StoredRuns(store, BANK).without_ledger)
 
 
 def test_a_bucket_that_keeps_versions_is_told_of_with_the_rule_it_needs(

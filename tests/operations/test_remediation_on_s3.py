@@ -14,9 +14,9 @@ from flows.adapters.s3 import S3Store
 from flows.errors import CardlinkError
 from flows.operations.remediation import abandon
 from flows.operations.reseal import reseal
-from flows.runs.documents import read_end
 from flows.runs.keys import keys_of
 from flows.runs.store import write_once
+from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
 from tests import keys, servers
 from tests.night import Bench, issuer
@@ -82,6 +82,6 @@ def test_of_many_abandonments_and_a_commit_at_once_one_stands(store: S3Store) ->
             for one in [people.submit(commit if at == 3 else give_up, at) for at in range(6)]
         ]
 
-    committed = isinstance(read_end(store, keys_of(run)), Manifest)
+    committed = isinstance(StoredRun.by_id(store, run).end, Manifest)
     assert told.count("committed") == int(committed)
     assert told.count("abandoned") == int(not committed)

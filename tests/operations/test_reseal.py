@@ -25,7 +25,7 @@ from flows.runs.adapters import NoReasonError
 from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import keys_of
-from flows.runs.outbox import ChunkStateError, fetch, move, outbox
+from flows.runs.outbox import ChunkStateError, fetch, move
 from flows.runs.store import Entry, StoreDeniedError
 from flows.submissions.plan import SettingsChangedError
 from schemas.portal import CITY, CUID
@@ -97,11 +97,11 @@ def test_names_numbers_and_the_manifest_stay_and_the_old_objects_are_gone(
     night: tuple[Bench, str],
 ) -> None:
     bench, run = night
-    there, manifest = outbox(bench.context.adapters, run), bench.content(keys_of(run).manifest)
+    there, manifest = bench.stored(run).outbox, bench.content(keys_of(run).manifest)
 
     again(bench, run)
 
-    now = outbox(bench.context.adapters, run)
+    now = bench.stored(run).outbox
     assert bench.content(keys_of(run).manifest) == manifest
     assert [(one.chunk.number, one.chunk.name, one.chunk.rows, one.state) for one in now] == [
         (one.chunk.number, one.chunk.name, one.chunk.rows, one.state) for one in there
@@ -120,7 +120,7 @@ def test_the_night_goes_on_as_if_nothing_had_been(night: tuple[Bench, str]) -> N
 
     listed = pl.read_csv(bench.report(run, "chunks.csv"))["sha256"].to_list()
     assert report.summary["verdict"] == "balanced"
-    assert listed == [one.chunk.sha256 for one in outbox(bench.context.adapters, run)]
+    assert listed == [one.chunk.sha256 for one in bench.stored(run).outbox]
 
 
 def test_only_waiting_and_held_chunks_are_sealed_anew(night: tuple[Bench, str]) -> None:
@@ -140,11 +140,11 @@ def test_a_chunk_that_is_named_is_sealed_anew_even_to_the_same_key(
 ) -> None:
     bench, run = night
     again(bench, run)
-    before = {one.chunk.number: one.chunk.sha256 for one in outbox(bench.context.adapters, run)}
+    before = {one.chunk.number: one.chunk.sha256 for one in bench.stored(run).outbox}
 
     done = [again(bench, run), again(bench, run, 2)]
 
-    now = {one.chunk.number: one.chunk.sha256 for one in outbox(bench.context.adapters, run)}
+    now = {one.chunk.number: one.chunk.sha256 for one in bench.stored(run).outbox}
     assert [(one.chunks, one.retired) for one in done] == [((), 0), ((2,), 1)]
     assert [number for number in now if now[number] != before[number]] == [2]
 

@@ -23,9 +23,9 @@ from flows.operations.history import history
 from flows.operations.remediation import take_over
 from flows.runs.claim import ClaimedError, Lease, LeaseLostError, claimed
 from flows.runs.context import overlaid
-from flows.runs.documents import read_manifest
 from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.keys import keys_of
+from flows.runs.stored_run import StoredRun
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
@@ -76,7 +76,7 @@ def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process
     }
     assert "another:1" == taken["holder"]
     assert (finished["exit_code"], finished["runs"][0]["counts"]["submitted"]) == (0, 750)
-    assert read_manifest(LocalStore(tmp_path / "store"), keys_of(run)) is not None
+    assert StoredRun.by_id(LocalStore(tmp_path / "store"), run).manifest is not None
 
 
 def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(

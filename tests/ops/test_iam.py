@@ -29,7 +29,6 @@ from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.resend.resubmission import Request, resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.documents import read_purged
 from flows.runs.keys import (
     commits,
     corrections,
@@ -265,7 +264,7 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
 
     with pytest.raises(StoreDeniedError):  # told before a record says that anything went
         purge(old.context, old.store)  # type: ignore[arg-type]  # the pipeline's own store, which may not delete
-    assert read_purged(old.store, keys_of(whole.run), "chunks") is None
+    assert old.stored(whole.run).purged("chunks") is None
     place.used()
     due = purge(old.context, purger.store)  # type: ignore[arg-type]  # a store of S3 is a cleaner too
     used = {one for one in place.used() if one in granted(PURGE)}

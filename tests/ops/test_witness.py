@@ -23,7 +23,7 @@ from urllib.request import urlopen
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs.documents import manifests
+from flows.runs.stored_runs import StoredRuns
 from flows.simulator.demo import AS_OF, ISSUER, TRAILER, prepare
 from flows.simulator.extract import Dialect, write_sample
 from flows.simulator.ui import PREFECT, environment
@@ -125,7 +125,7 @@ def reach(server: Server, phase: str) -> None:
 
 
 def committed(server: Server) -> int:
-    return len(list(manifests(LocalStore(server.folder / "store"), ISSUER)))
+    return len(list(StoredRuns(LocalStore(server.folder / "store"), ISSUER).manifests()))
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -20,10 +20,9 @@ from flows.partner_api.single_links import CardTakenError, link_row, link_typed
 from flows.reports.across import reconcile_runs
 from flows.resend.corrections import correction_template
 from flows.resend.selection import RowSelection, SourceGoneError
-from flows.runs.documents import read_summary
 from flows.runs.errors import NoSuchRowError, UnknownRunError
 from flows.runs.keys import keys_of
-from flows.runs.single_links import prompted_singles, singles
+from flows.runs.single_links import prompted_singles
 from flows.submissions.gates import WrongCardsError
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
@@ -44,12 +43,12 @@ def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(
     bench: Bench,
 ) -> None:
     run, linker = left_over(bench), Linker()
-    linker.before = lambda: seen.append(singles(bench.store, keys_of(run))[0].state)
+    linker.before = lambda: seen.append(bench.stored(run).single_link_attempts[0].state)
     seen: list[str] = []
 
     single = link_row(bench.context, linker, run, 2)
 
-    (kept,) = singles(bench.store, keys_of(run))
+    (kept,) = bench.stored(run).single_link_attempts
     assert seen == ["unknown"]
     assert kept == single
     assert (kept.asked.row, kept.asked.cuid, kept.asked.last_4) == (2, "c-2", "1111")
@@ -64,7 +63,7 @@ def test_a_single_link_counts_in_the_report_of_its_run_and_across_runs(bench: Be
 
     link_row(bench.context, Linker(), run, 2)
 
-    after, summary = reconcile_runs(bench.context), read_summary(bench.store, keys_of(run)) or {}
+    after, summary = reconcile_runs(bench.context), bench.stored(run).summary or {}
     assert (1, 0) == (before["unlinked"]["cardholders"], after["unlinked"]["cardholders"])
     assert {"linked": 2, "awaiting": 0, "error": 0, "refused": 0} == after["cardholders"]
     assert (2, 0, "balanced") == (
@@ -92,7 +91,7 @@ def test_a_single_link_for_a_row_whose_chunk_has_no_result_leaves_the_others_awa
 
     link_row(bench.context, Linker(), run, 2, override="the cardholder called")
 
-    summary = read_summary(bench.store, keys_of(run)) or {}
+    summary = bench.stored(run).summary or {}
     assert (1, 1, "balanced, answers awaited") == (
         summary["rows"]["linked"], summary["rows"]["awaiting"], summary["verdict"]
     )  # fmt: skip

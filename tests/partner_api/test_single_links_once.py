@@ -12,7 +12,6 @@ from flows.errors import CardlinkError
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
 from flows.partner_api.single_links import CardTakenError, SingleUnderWayError, link_row, link_typed
 from flows.runs.keys import keys_of
-from flows.runs.single_links import singles
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CUID, PAN, PHONE
 from tests.builders import portal_rows
@@ -88,7 +87,7 @@ def test_a_lost_answer_leaves_the_attempt_unknown_and_is_never_repeated(bench: B
     with pytest.raises(CardTakenError, match="has no answer"):
         link_row(bench.context, lost, run, 2)
 
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
+    assert [one.state for one in bench.stored(run).single_link_attempts] == ["unknown"]
     assert len(lost.asked) == 1
 
 
@@ -101,7 +100,7 @@ def test_a_link_without_a_url_stays_unknown(bench: Bench) -> None:
     with pytest.raises(StrangeAnswerError, match="link_url"):
         link_row(bench.context, odd, run, 2)
 
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unknown"]
+    assert [one.state for one in bench.stored(run).single_link_attempts] == ["unknown"]
 
 
 def test_a_refusal_is_recorded_with_codes_and_the_row_may_be_tried_again(bench: Bench) -> None:
@@ -118,7 +117,10 @@ def test_a_refusal_is_recorded_with_codes_and_the_row_may_be_tried_again(bench: 
     assert refused.answered is not None
     assert (refused.state, refused.answered.message) == ("refused", "no such city")
     assert refused.answered.reasons == ("address.city.format", "card.pan.exists")
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["refused", "linked"]
+    assert [one.state for one in bench.stored(run).single_link_attempts] == [
+        "refused",
+        "linked",
+    ]
     assert linked.key.endswith("/single/000000002-2.json")
 
 
@@ -134,7 +136,10 @@ def test_a_service_that_did_not_take_the_request_leaves_the_row_free(bench: Benc
         )
     single = link_row(bench.context, Linker(), run, 2)
 
-    assert [one.state for one in singles(bench.store, keys_of(run))] == ["unsent", "linked"]
+    assert [one.state for one in bench.stored(run).single_link_attempts] == [
+        "unsent",
+        "linked",
+    ]
     assert single.state == "linked"
 
 

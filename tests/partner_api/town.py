@@ -12,7 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from flows.runs.documents import manifests
 from flows.submissions.submit import Submitted
 from schemas.portal import CUID, NICKNAME
 from tests.builders import portal_rows
@@ -100,4 +99,4 @@ def town(
 
 def committed(bench: Bench) -> set[str]:
     """Return the runs that are committed."""
-    return {manifest.run for manifest in manifests(bench.store, "bank")}
+    return {manifest.run for manifest in bench.runs.manifests()}

@@ -26,10 +26,11 @@ from flows.resend.corrections import correction_template
 from flows.resend.renewal import renew
 from flows.resend.resubmission import NothingToSendError, Request, resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.documents import manifests, read_summary
 from flows.runs.keys import extracts, keys_of
 from flows.runs.outbox import outboxes
 from flows.runs.sealing import Opener
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.simulator.portal import Portal
 from flows.simulator.portal_key import PortalKey
 from schemas.actions import RESUBMIT
@@ -109,7 +110,7 @@ class Quarter:
 
     def runs(self) -> list[Manifest]:
         """Return the committed runs."""
-        return list(manifests(self.store, BANK))
+        return list(StoredRuns(self.store, BANK).manifests())
 
     def survive(self, what: str, work: Callable[[], T]) -> T:
         """Do a step as often as it takes: it may be killed."""
@@ -284,7 +285,7 @@ def _lately(quarter: Quarter, days: int, what: str) -> list[str]:
     """Return the runs of the last days whose report counts rows of a kind."""
     since = quarter.day - timedelta(days=days)
     recent = [one.run for one in quarter.runs() if one.as_of > since]
-    reports = {run: read_summary(quarter.store, keys_of(run)) for run in recent}
+    reports = {run: StoredRun.by_id(quarter.store, run).summary for run in recent}
     return [run for run, report in reports.items() if report and report["rows"][what]]
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from flows.operations.remediation import abandon
 from flows.resend.backfill import BackfillList, ListChangedError, backfill, send
-from flows.runs.documents import manifests, plans
 from flows.runs.keys import extracts
 from flows.runs.store import StoreBusyError
 from flows.submissions.submit import Request, UnexpectedOutcomeError, submit
@@ -125,7 +124,7 @@ def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
     abandon(
         later.context.adapters,
-        next(iter(plans(bench.store, "bank"))).run,
+        next(iter(bench.runs.plans())).run,
         "the issuer took it back",
     )
     listed = backfill(later.context, *SPAN)
@@ -188,7 +187,7 @@ def test_the_same_command_finishes_a_list_that_died_half_way(
     done = send(bench.context, *SPAN, listed.digest)
     again = send(bench.context, *SPAN, listed.digest)
 
-    sent = {one.run: one.counts for one in manifests(bench.store, "bank")}
+    sent = {one.run: one.counts for one in bench.runs.manifests()}
     assert {one.run: outcome.counts for one, outcome in listed.missed} == sent
     assert {one.manifest.run for one in done} < sent.keys() or at == 1
     assert [] == again

@@ -15,7 +15,6 @@ import pytest
 from flows.resend.renewal import ABSENT, DYING, renew, renewals
 from flows.resend.selection import SourceGoneError
 from flows.runs.commits import OvertakenError
-from flows.runs.documents import manifests
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import extracts, keys_of
 from flows.runs.prior_state import AWAITED
@@ -58,7 +57,7 @@ def failing(bench: Bench, ending: str) -> Bench:
 
 def sent(bench: Bench) -> Counter[str]:
     """Count how often each cardholder was sent."""
-    runs = manifests(bench.store, "bank")
+    runs = bench.runs.manifests()
     return Counter(
         cuid for run in runs for cuid in bench.ledger(run.run).filter(fate="submitted")["cuid"]
     )
@@ -181,7 +180,7 @@ def test_without_a_committed_run_nobody_can_tell_who_is_still_there(tmp_path: Pa
     with pytest.raises(NotFoundError, match="no committed run"):
         renew(bench.context, 14)
 
-    assert [] == list(manifests(bench.store, "bank"))
+    assert [] == list(bench.runs.manifests())
 
 
 @pytest.mark.parametrize("what", ["gone", "changed"])

@@ -27,7 +27,6 @@ from flows.resend.resubmission import (
 )
 from flows.resend.selection import RowSelection
 from flows.runs.commits import OvertakenError
-from flows.runs.documents import manifests
 from flows.runs.outbox import move
 from flows.runs.store import Store
 from flows.submissions.submit import Submitted
@@ -75,7 +74,7 @@ def failed(tmp_path: Path) -> tuple[Bench, str]:
 
 def sent_again(bench: Bench) -> list[Manifest]:
     """Return the committed resubmissions."""
-    return [one for one in manifests(bench.store, "bank") if one.selection is not None]
+    return [one for one in bench.runs.manifests() if one.selection is not None]
 
 
 def cards_sent_again(bench: Bench) -> Counter[str]:

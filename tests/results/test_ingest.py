@@ -7,8 +7,8 @@ import polars as pl
 
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import OUT_OF_BALANCE
-from flows.runs.documents import run_statuses
 from flows.runs.keys import keys_of
+from flows.runs.stored_runs import StoredRuns
 from flows.simulator.answer import Habits
 from flows.submissions.extract_states import pending_extracts
 from tests.night import Bench, local_bench
@@ -140,11 +140,11 @@ def test_a_link_to_a_host_that_is_not_allowed_is_a_break_and_never_a_link(tmp_pa
 
 def test_status_shows_every_run_with_its_figures(tmp_path: Path) -> None:
     bench, run = sent(tmp_path)
-    committed = list(run_statuses(bench.store, "bank"))
+    committed = list(bench.runs.statuses())
     bench.answer(fail_share=0.0)
     bench.ingest()
 
-    answered = list(run_statuses(bench.store, "bank"))
+    answered = list(bench.runs.statuses())
 
     assert [(one.run, one.state, one.awaiting) for one in committed] == [
         (run, "committed, to be uploaded", 60)
@@ -184,8 +184,8 @@ def test_a_run_of_another_issuer_is_not_touched(tmp_path: Path) -> None:
     bench.answer()
     bench.ingest()
 
-    assert [one.run for one in run_statuses(bench.store, "bank")] == [run]
-    assert [one.state for one in run_statuses(bench.store, "other")] == [
+    assert [one.run for one in bench.runs.statuses()] == [run]
+    assert [one.state for one in StoredRuns(bench.store, "other").statuses()] == [
         "committed, to be uploaded"
     ]
 

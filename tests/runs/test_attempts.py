@@ -17,7 +17,6 @@ from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError
-from flows.runs.stored_runs import StoredRuns
 from schemas.records import SingleAnswered, SingleAsked
 from tests.night import DAY, NOON, Bench, local_bench
 from tests.storms import FailingStore
@@ -28,7 +27,7 @@ TWO_MONTHS = timedelta(days=62)
 def known(bench: Bench, today: date = DAY) -> pl.DataFrame:
     """Return all attempts, oldest first."""
     links = list(commits_since(bench.store, "bank"))
-    return pl.concat([one.rows for one in attempts(StoredRuns(bench.store, "bank"), today, links)])
+    return pl.concat([one.rows for one in attempts(bench.runs, today, links)])
 
 
 def states(bench: Bench, today: date = DAY) -> Counter[str]:
@@ -96,7 +95,7 @@ def test_a_run_says_something_as_long_as_one_of_its_links_or_errors_may_matter(
     bench = answered(tmp_path, expires=ends)
 
     assert (20 if lives else 0) == states(bench, today).total() if lives else True
-    assert lives == bool(list(attempts(StoredRuns(bench.store, "bank"), today, [])))
+    assert lives == bool(list(attempts(bench.runs, today, [])))
 
 
 def test_a_run_that_waits_says_so_for_ever(tmp_path: Path) -> None:
@@ -132,7 +131,7 @@ def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does
     abandon(later.context.adapters, link.run, "the issuer took it back")
 
     assert {"awaiting": 20} == before
-    assert [] == list(attempts(StoredRuns(bench.store, "bank"), DAY, [link]))
+    assert [] == list(attempts(bench.runs, DAY, [link]))
 
 
 def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(

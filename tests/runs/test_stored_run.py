@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,11 @@ import polars as pl
 import pytest
 
 from flows.operations.remediation import abandon
-from flows.runs.documents import refusals, run_statuses
 from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
 from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import RunId, keys_of
-from flows.runs.outbox import move, outbox
+from flows.runs.outbox import move
 from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -105,7 +105,7 @@ def test_ledger_and_rows_come_part_by_part_with_the_columns_and_rows_asked_for(
     tmp_path: Path,
 ) -> None:
     bench, run = night(tmp_path)
-    stored = StoredRun.by_id(bench.store, run)
+    stored = bench.stored(run)
 
     ledger = pl.concat(stored.ledger(["row", "fate"], pl.col("row") > 20))
     linked = pl.concat(stored.rows(["row"], pl.col("state") == "linked"))
@@ -117,7 +117,7 @@ def test_ledger_and_rows_come_part_by_part_with_the_columns_and_rows_asked_for(
 
 def test_a_ledger_part_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
-    stored = StoredRun.by_id(bench.store, run)
+    stored = bench.stored(run)
     [part] = stored.committed().ledger
     bench.store.replace(stored.keys.ledger + part.name, [b"other"])
 
@@ -130,15 +130,15 @@ def test_a_run_that_is_unknown_abandoned_or_purged_says_so(tmp_path: Path) -> No
     run = bench.submit(bench.drop(5)).manifest.run
     uncommit(tmp_path, run)
     with pytest.raises(UnknownRunError):
-        StoredRun.by_id(bench.store, "no run")
+        bench.stored("no run")
     with pytest.raises(UnknownRunError):
         StoredRun(bench.store, keys_of(str(RUN))).planned()
     with pytest.raises(UnknownRunError):
-        StoredRun.by_id(bench.store, run).committed()
+        bench.stored(run).committed()
 
     abandon(bench.context.adapters, run, "never to be sent")
 
-    stored = StoredRun.by_id(bench.store, run)
+    stored = bench.stored(run)
     assert (None, True, "abandoned") == (stored.manifest, stored.is_ended, stored.status.state)
     with pytest.raises(AbandonedError, match="never to be sent"):
         stored.finished()
@@ -146,7 +146,7 @@ def test_a_run_that_is_unknown_abandoned_or_purged_says_so(tmp_path: Path) -> No
 
 def test_a_purged_ledger_is_named_also_where_it_goes_meanwhile(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
-    stored = StoredRun.by_id(bench.store, run)
+    stored = bench.stored(run)
     [part] = stored.with_ledger().ledger
     purge_ledger(bench, run)
     (tmp_path / "store" / stored.keys.ledger / part.name).unlink()
@@ -166,30 +166,37 @@ def test_the_outbox_of_a_run_is_what_its_events_and_results_say(tmp_path: Path) 
     move(bench.context.adapters, run, "uploaded", [1])
     move(bench.context.adapters, run, "cancelled", [3], "not to be sent")
 
-    stored = StoredRun.by_id(bench.store, run)
+    stored = bench.stored(run)
 
-    assert outbox(bench.context.adapters, run) == stored.outbox
+    states = ["uploaded", "waiting", "cancelled", "waiting"]
+    assert states == [chunk.state for chunk in stored.outbox]
     assert (frozenset({3}), frozenset[int]()) == (stored.cancelled_chunks, stored.answered_chunks)
 
 
-def test_the_runs_of_an_issuer_are_the_same_one_by_one(tmp_path: Path) -> None:
+def test_the_runs_of_an_issuer_are_listed_once_by_business_date(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     repeat = again(bench, run).manifest
-    runs = StoredRuns(bench.store, BANK)
+    store, requests = counted(bench)
+    runs = StoredRuns(store, BANK)
 
-    manifests = list(runs.manifests())
+    committed = [stored.id for stored in runs.committed()]
 
-    assert sorted([run, repeat.run]) == sorted(manifest.run for manifest in manifests)
-    assert run_statuses(bench.store, BANK) == runs.statuses()
-    assert refusals(bench.store, BANK, manifests) == runs.refused(manifests)
+    assert [run, repeat.run] == sorted(committed) == [str(one) for one in runs.ids]
+    assert ["committed, to be uploaded", "balanced"] == [
+        status.state.partition(";")[0] for status in runs.statuses()
+    ]
+    assert {} == runs.refused(list(runs.manifests()))
+    assert 1 == requests[f"keys {BANK}/runs/"]
     purge_ledger(bench, run)
-    assert [repeat.run] == [stored.id for stored in StoredRuns(bench.store, BANK).with_ledger()]
+    assert [repeat.run] == [stored.id for stored in bench.runs.with_ledger()]
 
 
 def test_a_run_holds_the_manifest_that_was_committed(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
 
-    stored = StoredRun.by_id(bench.store, run)
+    stored = bench.stored(run)
 
     assert isinstance(stored.end, Manifest)
-    assert bench.manifest(run) == stored.committed()
+    assert json.loads(bench.content(stored.keys.manifest)) == stored.committed().model_dump(
+        mode="json"
+    )

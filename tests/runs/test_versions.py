@@ -17,7 +17,6 @@ from pydantic import Field
 
 from flows.operations.retention import state_of
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import manifests
 from flows.runs.frames import from_parquet
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
@@ -76,7 +75,7 @@ def sent(bench: Bench) -> Counter[str]:
     """Count how often each cardholder was sent."""
     return Counter(
         cuid
-        for run in manifests(bench.store, "bank")
+        for run in bench.runs.manifests()
         for cuid in bench.ledger(run.run).filter(fate="submitted")["cuid"]
     )
 
@@ -177,7 +176,7 @@ def test_a_commit_of_a_newer_version_is_finished_by_it_and_its_cards_rest_meanwh
     link = rewrite(tmp_path, "bank/commits/000001.json", **NEWER)
 
     later = bench.submit(whole).manifest
-    alone = [run.run for run in manifests(bench.store, "bank")]
+    alone = [run.run for run in bench.runs.manifests()]
     [folder] = (tmp_path / "store/bank/runs").glob("*20261120*")
     (folder / "manifest.json").write_bytes(link)  # the newer one goes on
 

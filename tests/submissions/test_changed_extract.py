@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from flows.operations.purge import purge
-from flows.runs.documents import run_ids
 from flows.runs.keys import keys_of
 from flows.submissions.changed_extract import ChangedExtractError
 from flows.submissions.extract_states import extract_states
@@ -18,7 +17,7 @@ from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.portal import CUID, YEAR
 from tests.builders import portal_rows
-from tests.night import BANK, Bench, issuer, local_bench, portal_csv
+from tests.night import Bench, issuer, local_bench, portal_csv
 from tests.operations.retention import YEAR as A_YEAR
 from tests.operations.retention import cleaner, later
 
@@ -138,4 +137,4 @@ def test_where_the_ledger_of_that_name_was_purged_it_is_held_all_the_same(tmp_pa
 
     assert [] == list(bench.store.keys(keys_of(run).ledger))
     assert "1 rows, not compared since the ledger of that run was purged" in str(error)
-    assert [run] == [str(one) for one in run_ids(bench.store, BANK)]
+    assert [run] == [str(one) for one in bench.runs.ids]

@@ -16,7 +16,6 @@ from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
 from flows.errors import CardlinkError
 from flows.operations.remediation import abandon
-from flows.runs.documents import manifests, run_ids
 from flows.runs.keys import extracts, identified
 from flows.runs.store import Entry, Source
 from flows.submissions.extract_states import extract_states, pending_extracts
@@ -58,7 +57,7 @@ def three_nights(bench: Bench) -> Bench:
     strict = replace(bench, issuer=issuer(limits={"max_reject_rate": 0.01}))
     with pytest.raises(RejectRateError):
         strict.submit(bench.drop(40, name="bank-20261121.csv", bad=0.3))
-    [run] = [str(run) for run in run_ids(bench.store, BANK) if run.day > DAY]
+    [run] = [str(run) for run in bench.runs.ids if run.day > DAY]
     abandon(bench.context.adapters, run, "too many rejects")
     return bench
 
@@ -88,7 +87,7 @@ def test_a_directory_restored_from_a_backup_after_a_key_rotation_has_nothing_to_
     assert [] == waiting(restored)
     assert [True] * 3 == [one.already for one in again]
     assert [("changed since that run: portal.fingerprints",)] * 3 == [one.remarks for one in again]
-    assert 3 == len(list(manifests(restored.store, BANK)))
+    assert 3 == len(list(restored.runs.manifests()))
 
 
 @pytest.mark.slow
@@ -192,7 +191,7 @@ def test_two_names_of_the_same_bytes_that_fail_every_night_get_no_run_a_night(
             with pytest.raises(RejectRateError):
                 bench.submit(name)
 
-    assert 2 == len(run_ids(bench.store, BANK))
+    assert 2 == len(bench.runs.ids)
 
 
 def test_a_corrected_file_of_a_name_that_was_never_committed_passes_without_a_gate(

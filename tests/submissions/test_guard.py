@@ -16,7 +16,6 @@ from flows.reports.cardholder_trace import trace
 from flows.resend.renewal import renew
 from flows.runs.attempts import survey_cards
 from flows.runs.commits import OvertakenError
-from flows.runs.documents import run_statuses
 from flows.runs.outbox import move
 from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
@@ -248,7 +247,7 @@ def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_mea
 
     assert {"a"} == place.sent(done)
     assert 2 == len(committed(place.bench))
-    states = {one.run: one.state for one in run_statuses(place.bench.store, "bank")}
+    states = {one.run: one.state for one in place.bench.runs.statuses()}
     assert {"replaced by a later run"} == {
         state for run, state in states.items() if run not in committed(place.bench)
     }

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
 from flows.errors import BugError
-from flows.runs.documents import read_ledger
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store, StoreFullError
+from flows.runs.stored_run import StoredRun
 from flows.submissions.ledger import LedgerWriter, unread_records
 from schemas import ledger
 from schemas.manifest import LedgerPart
@@ -58,7 +58,8 @@ def test_every_record_stands_in_one_part_and_a_rerun_adopts_them_all(
         part.name for part in parts
     ]
     assert all(part.rows >= PART_ROWS for part in parts[:-1])
-    stored = list(read_ledger(store, KEYS, parts))
+    run = StoredRun(store, KEYS)
+    stored = [run.ledger_part(part) for part in parts]
     assert [part.rows for part in parts] == [frame.height for frame in stored]
     assert list(range(1, sum(sizes) + 1)) == pl.concat(stored)["row"].to_list()
 

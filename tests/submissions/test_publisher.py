@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
-from flows.runs.documents import read_manifest
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.store import (
@@ -26,6 +25,7 @@ from flows.runs.store import (
     StoreFullError,
     StoreUnsafeError,
 )
+from flows.runs.stored_run import StoredRun
 from flows.submissions import publisher
 from flows.submissions.publisher import ENOUGH, ForeignChunkError, PartialRunError
 from tests.adapters.sealers import gpg_that
@@ -152,7 +152,7 @@ def test_a_foreign_chunk_is_told_after_all_others_stand(tmp_path: Path) -> None:
 
     assert 40 == len(uploaded(bench))
     assert b"something else" == bench.content(keys.chunks + keys.chunk_name(2))
-    assert read_manifest(bench.store, keys) is None
+    assert StoredRun(bench.store, keys).manifest is None
 
 
 def test_a_chunk_damaged_on_its_way_back_is_no_foreign_one(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from flows.errors import CardlinkError
 from flows.extracts.errors import EmptyExtractError
 from flows.runs.claim import ClaimedError, Lease
-from flows.runs.documents import read_manifest, run_ids
 from flows.runs.keys import keys_of
 from flows.runs.sealing import KeyNotPinnedError
+from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import (
     RejectRateError,
     RowJumpError,
@@ -137,7 +137,7 @@ def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(
         bench.submit(extract)
 
     assert chunk.read_bytes() == left
-    assert read_manifest(bench.store, keys) is None
+    assert StoredRun(bench.store, keys).manifest is None
 
 
 def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_run_that_died_within_its_commit_is_finished_and_never_planned_anew(
     again = changed.submit(extract)
 
     assert (True, first) == (again.already, again.manifest)
-    assert [first.run] == [str(run) for run in run_ids(bench.store, "bank")]
+    assert [first.run] == [str(run) for run in bench.runs.ids]
 
 
 def test_a_new_run_is_made_where_an_operator_gives_a_reason(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from hypothesis.stateful import (
 
 from flows.errors import TryAgainError
 from flows.reports.rebuild import rebuild
-from flows.runs.documents import manifests
 from flows.runs.keys import keys_of, results
 from flows.runs.sealing import Opener, Sealer
 from flows.simulator.answer import Habits, answer_store
@@ -149,7 +148,7 @@ class WholeSystem(RuleBasedStateMachine):
     @invariant()
     def every_row_of_a_committed_run_is_where_the_ledger_says(self) -> None:
         """Extract, ledger, manifest and chunks agree, and a committed run never changes."""
-        committed = list(manifests(self.bench.store, BANK))
+        committed = list(self.bench.runs.manifests())
         assert len({manifest.source.key for manifest in committed}) == len(committed)
         for manifest in committed:
             if manifest.run not in self.seen:
@@ -172,7 +171,7 @@ class WholeSystem(RuleBasedStateMachine):
         for _ in range(2):
             answer_store(self.bench.store, BANK, self.portal)
         self.bench.ingest()
-        for manifest in manifests(self.bench.store, BANK):
+        for manifest in self.bench.runs.manifests():
             self.seen.setdefault(manifest.run, manifest)
             self._check(manifest)
             rows = self._check_report(manifest.run)

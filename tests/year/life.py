@@ -22,9 +22,9 @@ import pytest
 from flows import wiring
 from flows.adapters.gpg_opener import GpgOpener
 from flows.configuration import load_issuer
-from flows.runs.documents import read_manifest
-from flows.runs.keys import extracts, keys_of
+from flows.runs.keys import extracts
 from flows.runs.sealing import Opener
+from flows.runs.stored_run import StoredRun
 from flows.simulator.portal import Portal
 from schemas.manifest import Manifest
 from schemas.portal import MONTH, PAN, YEAR
@@ -248,7 +248,7 @@ def _night(year: Year, bank: Bank, night: int, drops: list[Drop]) -> None:
 def _new_runs(year: Year, bank: Bank) -> list[Manifest]:
     runs = year.desk.folder / "store" / bank.name / "runs"
     new = sorted({one.name for one in runs.iterdir()} - bank.runs.keys()) if runs.exists() else []
-    found = (read_manifest(bank.bench.store, keys_of(run)) for run in new)
+    found = (StoredRun.by_id(bank.bench.store, run).manifest for run in new)
     return [manifest for manifest in found if manifest is not None]
 
 

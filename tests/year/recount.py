@@ -16,8 +16,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from flows.reports.across import reconcile_runs
-from flows.runs.documents import read_summary
-from flows.runs.keys import keys_of
+from flows.runs.stored_run import StoredRun
 from flows.simulator.portal import Booked
 from schemas.ledger import DUPLICATE, REJECTED, SUBMITTED, SUPPRESSED
 from tests.quarter.life import FIRST
@@ -234,7 +233,7 @@ class Recount:
             [one for one in self._bank.sent if one.run == run.manifest.run],
         )
         told = Counter(self._state(one, self._year.plan.nights + 1) for one in sent)
-        report = read_summary(self._bank.bench.store, keys_of(run.manifest.run))
+        report = StoredRun.by_id(self._bank.bench.store, run.manifest.run).summary
         expected = {
             "read": counts.submitted + counts.rejected + counts.duplicate + counts.suppressed,
             "submitted": len(sent),
