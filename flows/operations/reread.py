@@ -104,7 +104,9 @@ def _differs(name: str) -> pl.Expr:
     """Return whether a column differs from the ledger's; older ledgers lack the checks."""
     recorded = pl.col(f"ledger {name}")
     differs = pl.col(name).ne_missing(recorded)
-    return differs & recorded.is_not_null() if name in CHECKS else differs
+    if name in CHECKS:
+        return differs & recorded.is_not_null()
+    return differs
 
 
 def _first_rows(rows: pl.Series) -> str:

@@ -89,7 +89,9 @@ def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
         return "ledger"
     if _KEPT_NAME.fullmatch(name):
         return KEPT
-    return LEFT if _LEFT_NAME.fullmatch(name) else None
+    if _LEFT_NAME.fullmatch(name):
+        return LEFT
+    return None
 
 
 def verdict(part: Part, state: RunState, settings: Retention, now: datetime) -> Kept | None:
@@ -118,7 +120,7 @@ def term_of(part: Part, settings: Retention, end: End = "committed") -> Term:
 
 
 def open_reasons(
-    items: Collection[OutboxChunk],
+    chunks: Collection[OutboxChunk],
     awaiting: Mapping[int, int],
     breaks: Sequence[Break],
     *,
@@ -130,12 +132,12 @@ def open_reasons(
     an operator `closed` a break of the run, since then they need no answer. A cancelled chunk
     expects none.
     """
-    states = Counter(item.state for item in items)
+    states = Counter(chunk.state for chunk in chunks)
     counts = {
         "chunks not uploaded": states["waiting"],
         "chunks held": states["held"],
         "chunks without an answer": states["uploaded"],
-        "rows without an answer": 0 if closed else _unanswered_rows(items, awaiting),
+        "rows without an answer": 0 if closed else _unanswered_rows(chunks, awaiting),
     }
     rows_by_kind = {run_break.name: run_break.rows for run_break in breaks}
     return [
@@ -144,10 +146,10 @@ def open_reasons(
     ]
 
 
-def _unanswered_rows(items: Collection[OutboxChunk], awaiting: Mapping[int, int]) -> int:
+def _unanswered_rows(chunks: Collection[OutboxChunk], awaiting: Mapping[int, int]) -> int:
     """Return how many rows of answered chunks have no answer."""
-    answered = {item.chunk.number for item in items if item.state == "answered"}
-    return sum(rows for chunk, rows in awaiting.items() if chunk in answered)
+    answered = {chunk.chunk.number for chunk in chunks if chunk.state == "answered"}
+    return sum(rows for number, rows in awaiting.items() if number in answered)
 
 
 def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
@@ -179,18 +181,18 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
 
 
 def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
-    items = run.outbox
+    chunks = run.outbox
     written = {entry.key: entry.modified for entry in entries}
-    committed = min((item.clock for item in items), default=written[run.keys.manifest])
+    committed = min((chunk.clock for chunk in chunks), default=written[run.keys.manifest])
     since = last_answer(committed, run.events())
     summary = run.summary
     if summary is None:  # a run that was cancelled as a whole never has one
-        reasons = open_reasons(items, {}, (), closed=False)
-        if any(item.state == "answered" for item in items):
+        reasons = open_reasons(chunks, {}, (), closed=False)
+        if any(chunk.state == "answered" for chunk in chunks):
             reasons.append("no report yet")
         return RunState(since, tuple(reasons))
     reasons = open_reasons(
-        items, _awaiting_rows(run), _open_breaks(run, summary), closed=bool(run.closed_breaks)
+        chunks, _awaiting_rows(run), _open_breaks(run, summary), closed=bool(run.closed_breaks)
     )
     reasons += _stale_report_reasons(run.keys, entries, summary)
     return RunState(since, tuple(reasons), max(_links_until(run, summary), default=None))

@@ -31,13 +31,19 @@ def commit_run(
     """
     keys = RunKeys(RunId(ISSUER, day, "3f9c21aa"))
     sealed = contents or [
-        paper_seal(upload_csv(people(size, seed=day.day * 100 + at)))
-        for at, size in enumerate(sizes)
+        paper_seal(upload_csv(people(size, seed=day.day * 100 + index)))
+        for index, size in enumerate(sizes)
     ]
     chunks = [
-        ManifestChunk(number=at, name=keys.chunk_name(at), rows=size, bytes=len(data), sha256=sha256(data).hexdigest())
-        for at, (size, data) in enumerate(zip(sizes, sealed, strict=True), start=1)
-    ]  # fmt: skip
+        ManifestChunk(
+            number=number,
+            name=keys.chunk_name(number),
+            rows=size,
+            bytes=len(data),
+            sha256=sha256(data).hexdigest(),
+        )
+        for number, (size, data) in enumerate(zip(sizes, sealed, strict=True), start=1)
+    ]
     for chunk, data in zip(chunks, sealed, strict=True):
         store.create(keys.chunks + chunk.name, data)
     rows = sum(sizes)
@@ -48,9 +54,18 @@ def commit_run(
         key=f"{ISSUER}/extracts/a.csv", version="1", size=1, sha256="3f9c21aa" + "0" * 56
     )
     manifest = Manifest(
-        run=str(keys.run), source=source, as_of=day, settings_sha256="0" * 64, recipe=1, recipients=("A" * 40,),
-        counts=counts, reasons={}, repairs={}, chunks=tuple(chunks), ledger=(),
-    )  # fmt: skip
+        run=str(keys.run),
+        source=source,
+        as_of=day,
+        settings_sha256="0" * 64,
+        recipe=1,
+        recipients=("A" * 40,),
+        counts=counts,
+        reasons={},
+        repairs={},
+        chunks=tuple(chunks),
+        ledger=(),
+    )
     store.create(keys.manifest, manifest.model_dump_json().encode())
     return keys
 

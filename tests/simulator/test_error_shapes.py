@@ -10,10 +10,18 @@ FAULTS = (Fault("card", "pan", "invalid", "pan does not pass its check digit"),)
 
 
 def test_inspect_is_what_node_prints() -> None:
-    printed = (
-        "{\n  cuid: \"O'Brien\",\n  errors: [\n    {\n      name: 'invalid',\n"
-        "      message: 'pan does not pass its check digit',\n      property: 'card.pan'\n    }\n  ]\n}"
-    )  # util.inspect of node 20.20.2
+    # util.inspect of node 20.20.2
+    printed = """\
+{
+  cuid: "O'Brien",
+  errors: [
+    {
+      name: 'invalid',
+      message: 'pan does not pass its check digit',
+      property: 'card.pan'
+    }
+  ]
+}"""
 
     written = SHAPES["inspect"]("O'Brien", FAULTS)
 

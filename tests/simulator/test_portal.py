@@ -16,6 +16,8 @@ from flows.simulator.validation import REQUIRED
 from schemas import portal as interface
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv
 
+NO_HEADER = "its header row is not the template's"
+
 
 def test_every_good_row_gets_its_own_link_that_ends_in_two_months() -> None:
     rows = people(1000)
@@ -108,17 +110,17 @@ def test_a_row_without_cuid_gets_one_that_the_portal_makes_up() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("empty", b"", "its header row is not the template's"),
+        ("empty", b"", NO_HEADER),
         ("no rows", upload_csv([]), "0 cardholders, from 1 to 1000 are allowed"),
         ("too many", upload_csv(people(1001)), "1001 cardholders, from 1 to 1000 are allowed"),
-        ("other header", b"a,b\n1,2\n", "its header row is not the template's"),
-        ("reordered", upload_csv(people(1), reversed(interface.columns())), "its header row is not the template's"),
-        ("with a BOM", b"\xef\xbb\xbf" + upload_csv(people(1)), "its header row is not the template's"),
+        ("other header", b"a,b\n1,2\n", NO_HEADER),
+        ("reordered", upload_csv(people(1), reversed(interface.columns())), NO_HEADER),
+        ("with a BOM", b"\xef\xbb\xbf" + upload_csv(people(1)), NO_HEADER),
         ("ragged", upload_csv(people(1)).rstrip() + b",x\n", "row 1 does not have 20 fields"),
         ("bare quote", upload_csv(people(1)) + b'"\n', "it is not a CSV"),
         ("latin-1", upload_csv(people(1)) + b"\xe9\n", "it is not UTF-8"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_not_the_templates_is_refused_whole(
     name: str, content: bytes, why: str
 ) -> None:

@@ -83,5 +83,6 @@ def _faults(request: Mapping[str, Any], fields: Mapping[str, str], today: date) 
     for fault in faults(fields, today):
         if (fault.entity, fault.kind) == ("card", "missing"):
             continue  # above, in the words of 2.8
-        is_of_cardholder = fault.property.endswith("_name")
-        yield fault._replace(entity="cardholder") if is_of_cardholder else fault
+        if fault.property.endswith("_name"):
+            fault = fault._replace(entity="cardholder")
+        yield fault
