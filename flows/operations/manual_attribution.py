@@ -11,8 +11,9 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.reports.ingestion import Ingested, ingest
+from flows.results.batches import ResultObject
 from flows.results.decisions import chain_of, decisions
-from flows.results.intake import ResultObject, examine
+from flows.results.intake import examine
 from flows.results.read import ResultRows
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext

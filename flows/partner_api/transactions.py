@@ -21,10 +21,11 @@ import polars as pl
 from flows.partner_api.funnel import REPORTED, kept_frame, kept_reports
 from flows.partner_api.job_records import code
 from flows.redaction import redact
+from flows.results.csv_records import DELIMITERS, HEAD
 from flows.results.decisions import SHOWN
 from flows.results.masking import printable, storable
 from flows.results.opening import DAMAGE, EMPTY, LIMIT, NOT_A_RESULT, TOO_LARGE, text_of
-from flows.results.read import DELIMITERS, HEAD, day_in
+from flows.results.read import day_in
 from flows.runs.documents import read_rows, read_summary
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of, placements, transactions

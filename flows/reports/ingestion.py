@@ -8,8 +8,9 @@ from flows.errors import TryAgainError
 from flows.redaction import redact
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
+from flows.results.batches import ResultObject
 from flows.results.decisions import chain_of, decisions
-from flows.results.intake import IngestedFile, ResultObject, take_in
+from flows.results.intake import IngestedFile, take_in
 from flows.results.lineage import newest_first
 from flows.results.markers import (
     Basis,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.reports.tally import Tally, add, tally
-from flows.results.intake import CHUNKS
+from flows.results.batches import CHUNKS
 from flows.results.reconcile import reconcile, with_single_links
 from flows.runs.context import IssuerContext
 from flows.runs.outcomes import StoredOutcomes

@@ -14,7 +14,7 @@ from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, run_facts
 from flows.reports.unlinked import CARD, failed_attempts, unlinked
 from flows.reports.worklist import Work, worklist
-from flows.results.intake import parted
+from flows.results.batches import parted
 from flows.results.row_states import Cardholders, run_rows
 from flows.runs.attempts import LIFE
 from flows.runs.commits import commits_since

@@ -6,117 +6,29 @@ go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
-from typing import NamedTuple, TypeVar
+from contextlib import closing
+from typing import NamedTuple
 
 import polars as pl
 
-from flows.errors import BugError, CardlinkError
 from flows.redaction import redact
-from flows.results.attribution import attribute_claims, read_claims
-from flows.results.markers import Waiting, marker_key
-from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE
+from flows.results.attribution import attribute_claims
+from flows.results.batches import Batch, ResultObject, claims_of, read_batches, read_file
+from flows.results.markers import Waiting
 from flows.results.problems import describe
-from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
+from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
-from flows.runs import store as stores
-from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.events import record_event
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
-from flows.runs.openpgp import looks_like_message
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, write_outcomes
-from flows.runs.sealing import Opener, SealedUnreadableError
-from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import prefetch
 from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED, BreakKind
-from schemas.records import Attribution
-
-T = TypeVar("T")
-# reconciled together, and result files attributed together: so a report reads back what was stored
-# at once
-CHUNKS = 50
-ROOM = 64 * 1024 * 1024  # bytes of cells attributed together: fewer files where they are large
-
-
-class ResultObject(NamedTuple):
-    """A result file, and what operators decided about it."""
-
-    entry: Entry
-    decided: tuple[Attribution, ...] = ()
-
-    @property
-    def mark(self) -> str:
-        """Its ingest marker."""
-        return marker_key(self.entry, len(self.decided))
-
-    @property
-    def decided_runs(self) -> frozenset[str]:
-        """The runs that its rows were attributed to by the decisions, or before them."""
-        runs = set[str]()
-        for decision in self.decided:
-            runs.update(decision.runs, [decision.run])
-        return frozenset(runs - {""})
-
-    def forced(self, file: int, content: str) -> list[ByHand]:
-        """Return the last attribution of each row, if the file's bytes have this digest.
-
-        `file`: its number among the files that are attributed together.
-        """
-        last = {
-            decision.position: decision
-            for decision in self.decided
-            if decision.digest == content and decision.what != "again"
-        }
-        return [
-            ByHand(file, decision.position, decision.run, decision.row)
-            for decision in last.values()
-            if decision.what == "attributed"
-        ]
-
-
-class ReadFile(NamedTuple):
-    """A result file, and its rows as they were read."""
-
-    result: ResultObject
-    rows: ResultRows
-
-
-class Claims(NamedTuple):
-    """Result files with their tables, and what all their rows claim (`read_claims`)."""
-
-    files: list[ResultRows]
-    claims: pl.DataFrame
-
-
-class Batch(NamedTuple):
-    """Result files that are attributed together; `claims` is None where making them failed."""
-
-    files: Sequence[ReadFile]
-    claims: Claims | None = None
-
-    @property
-    def results(self) -> list[ResultObject]:
-        """The files without their rows."""
-        return [file.result for file in self.files]
-
-    def split(self, problem: str) -> list[Batch]:
-        """Return each file as a batch of its own, or without its rows where it is alone.
-
-        `problem` is why the batch could not be attributed; BugError where not even a file without
-        rows could be.
-        """
-        if len(self.files) > 1:
-            return [Batch([file]) for file in self.files]
-        [file] = self.files
-        if file.rows.rows.is_empty():
-            raise BugError(place="attribution", kind=problem.removeprefix(FAILED))
-        return [Batch([file._replace(rows=file.rows.without_rows(problem))])]
 
 
 class IngestedFile(NamedTuple):
@@ -175,9 +87,8 @@ class IngestedFile(NamedTuple):
 def examine(context: IssuerContext, result: ResultObject) -> tuple[ResultRows, Attributed]:
     """Read and attribute one result file as an ingest would; nothing is stored."""
     with context.opener() as opener:
-        content = _content(context.adapters.store, opener, result.entry)
-    file = ReadFile(result, _opened(context, result, content))
-    claims = _claims_of([file])
+        file = read_file(context, opener, result)
+    claims = claims_of([file])
     [attributed] = _attribute(context, _sent_index(context), Batch([file], claims))
     return claims.files[0], attributed
 
@@ -193,7 +104,7 @@ def take_in(
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
-        closing(prefetch(_read_all(context, opener, readers, fresh))) as batches,
+        closing(prefetch(read_batches(context, opener, readers, fresh))) as batches,
         closing(prefetch(_attribute_all(context, index, batches))) as attributed,
     ):
         for results, outcomes in attributed:
@@ -202,93 +113,6 @@ def take_in(
 
 def _sent_index(context: IssuerContext) -> SentIndex:
     return SentIndex(StoredRuns(context.adapters.store, context.issuer.issuer))
-
-
-# Reading
-# --------------------------------------------------------------------------------------------------
-
-
-def _read_all(
-    context: IssuerContext,
-    opener: Opener | None,
-    readers: ThreadPoolExecutor,
-    fresh: Sequence[ResultObject],
-) -> Iterator[Batch]:
-    """Fetch and read result files, a batch at a time: at most CHUNKS, and about ROOM bytes."""
-    for group in parted(fresh, lambda result: result.entry.size):
-        contents = readers.map(
-            lambda result: _content(context.adapters.store, opener, result.entry), group
-        )
-        files = (
-            ReadFile(result, _opened(context, result, content))
-            for result, content in zip(group, contents, strict=True)
-        )
-        for batch in parted(files, lambda file: int(file.rows.rows.estimated_size())):
-            claims = None
-            with suppress(*UNFORESEEN):  # raised again, and judged, where the batch is attributed
-                claims = _claims_of(batch)
-            yield Batch(batch, claims)
-
-
-def _claims_of(files: Sequence[ReadFile]) -> Claims:
-    """Make the tables of some files, and read what their rows claim."""
-    tables = tabulate([file.rows for file in files])
-    return Claims(tables, read_claims(tables))
-
-
-def parted(items: Iterable[T], size: Callable[[T], int], most: int = ROOM) -> Iterator[list[T]]:
-    """Yield items in groups of at most CHUNKS that are hardly larger than `most`."""
-    group = list[T]()
-    room = most
-    for item in items:
-        group.append(item)
-        room -= size(item)
-        if room <= 0 or len(group) == CHUNKS:
-            yield group
-            group = []
-            room = most
-    if group:
-        yield group
-
-
-def _opened(context: IssuerContext, result: ResultObject, content: tuple[bytes, str]) -> ResultRows:
-    """Read a result file; why it could not be opened is its only problem."""
-    name = redact(result.entry.key.rpartition("/")[2])  # a file name may hold a card number
-    data, problem = content
-    file = read_cells(data, name, local_day(result.entry.modified, context.issuer.time_zone))
-    return file.without_rows(problem) if problem else file
-
-
-def _content(store: Store, opener: Opener | None, entry: Entry) -> tuple[bytes, str]:
-    """Return a result's bytes, decrypted where sealed, and a problem code where that failed.
-
-    Nothing of it is raised: other files go on.
-    """
-    if entry.size > LIMIT:
-        return b"", TOO_LARGE  # never in memory
-    try:
-        # the version that was listed, and judged since
-        with store.open(entry.key, entry) as stored:
-            content = stored.read()
-    except (stores.ObjectMissingError, stores.KeyRefusedError):
-        return b"", MISSING  # removed since it was listed, or no valid key
-    except stores.ABOUT_ONE_OBJECT as error:
-        return b"", f"{STORE}{type(error).__name__}"
-    if opener is None or not looks_like_message(content):
-        return content, ""
-    return _decrypted(opener, content)
-
-
-def _decrypted(opener: Opener, message: bytes) -> tuple[bytes, str]:
-    """Return what a message holds, or the message and why it could not be opened."""
-    try:
-        return opener.open(message, LIMIT), ""
-    except SealedUnreadableError as error:
-        return message, f"{SEALED}{error.fields['reason']}"
-    except CardlinkError as error:
-        return message, f"{SEALED}{type(error).__name__}"
-    except UNFORESEEN as error:
-        return message, failed(error)
 
 
 # Attributing
@@ -315,7 +139,7 @@ def _attribute_all(
 
 def _attribute(context: IssuerContext, index: SentIndex, batch: Batch) -> list[Attributed]:
     """Attribute result files among the sent rows that they may answer."""
-    files, claims = batch.claims or _claims_of(batch.files)
+    files, claims = batch.claims or claims_of(batch.files)
     forced = list[ByHand]()
     for number, (result, file) in enumerate(zip(batch.results, files, strict=True)):
         forced += result.forced(number, file.digest)

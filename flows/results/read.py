@@ -1,5 +1,6 @@
-"""Read result files (interface.md 2.7) into rows, in any encoding and dialect, without dropping a
-row.
+"""Read result files (interface.md 2.7) into rows, in any encoding and dialect.
+
+No row is dropped.
 """
 
 from __future__ import annotations
@@ -7,7 +8,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from itertools import accumulate, chain
@@ -18,11 +18,17 @@ from polars.exceptions import PanicException
 
 from flows.errors import CardlinkError, kind_and_place
 from flows.results import opening
+from flows.results.csv_records import (
+    DELIMITERS,
+    HEAD,
+    ResultHeader,
+    first_header,
+    fit,
+    read_records,
+)
 from flows.results.error_text import LONGEST
 from schemas import result as spec
 
-DELIMITERS = (",", ";", "\t", "|")
-HEAD = 20  # lines searched for the header: comments and `sep=` may precede it
 # polars' panics are no `Exception`; stop signals are neither
 UNFORESEEN = (Exception, PanicException)
 NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how programs write a missing value
@@ -38,38 +44,10 @@ _DATES = (
 _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # milliseconds, seconds
 
 
-class ResultHeader(NamedTuple):
-    """The header of a result file: its delimiter, the place of each known column, and the number of
-    columns.
-    """
-
-    delimiter: str
-    places: dict[str, int]
-    width: int
-
-
-def find_header(line: str) -> ResultHeader | None:
-    """Find the delimiter that makes `line` the header of a result: an error column, and a cuid or a
-    url.
-    """
-    for delimiter in DELIMITERS:
-        cells = next(csv.reader([line], delimiter=delimiter), [])
-        if len(cells) > opening.COLUMNS:
-            continue
-        folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
-        places = {
-            name: folded.index(next(spelling for spelling in spellings if spelling in folded))
-            for name, spellings in spec.SPELLINGS.items()
-            if not set(spellings).isdisjoint(folded)
-        }
-        if spec.ERROR in places and (spec.CUID in places or spec.URL in places):
-            return ResultHeader(delimiter, places, len(cells))
-    return None
-
-
 class ResultRows(NamedTuple):
-    """One result file: SHA-256 of its bytes, name, rows (ResultTable), problem codes, day of
-    arrival if known.
+    """One result file: SHA-256 of its bytes, name, rows (ResultTable), problem codes.
+
+    `received`: the day of its arrival, if known.
     """
 
     digest: str
@@ -84,8 +62,9 @@ class ResultRows(NamedTuple):
 
 
 def failed(error: BaseException) -> str:
-    """Return the problem code of a file whose reading failed unforeseen; a CardlinkError is raised
-    again.
+    """Return the problem code of a file whose reading failed unforeseen.
+
+    A CardlinkError is raised again.
     """
     if isinstance(error, CardlinkError):
         raise error
@@ -108,9 +87,7 @@ def read_cells(content: bytes, name: str, received: date | None = None) -> Resul
 
 
 def tabulate(files: Sequence[ResultRows]) -> list[ResultRows]:
-    """Return files, at least one, as they were read by `read_cells`, with their rows as
-    ResultTable.
-    """
+    """Return files, at least one, as read by `read_cells`, with their rows as ResultTable."""
     table = _table([file.rows for file in files])
     ends = accumulate(file.rows.height for file in files)
     return [
@@ -120,8 +97,9 @@ def tabulate(files: Sequence[ResultRows]) -> list[ResultRows]:
 
 
 def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return the cells of one file, under the documented names of the columns it has, and problem
-    codes.
+    """Return the cells of one file, under the documented names of its columns, and problem codes.
+
+    Raises RefusedError where the file is beyond a limit.
     """
     text, problems = opening.text_of(content)
     if not opening.BEYOND.isdisjoint(problems):
@@ -131,40 +109,43 @@ def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
     lines = list(io.StringIO(text, newline=""))
     # of the whole process; the default would raise on a long error object
     csv.field_size_limit(opening.LINE)
-    short = ((at, line) for at, line in enumerate(lines[:HEAD]) if len(line) <= opening.HEADER)
-    at, head = next(((at, head) for at, line in short if (head := find_header(line))), (0, None))
-    if head is None:
-        wide = any(
-            line.count(delimiter) >= opening.COLUMNS
-            for line in lines[:HEAD]
-            for delimiter in DELIMITERS
-        )
-        what = opening.COLUMNS_MANY if wide else opening.looks_like(content)
-        known = [problem for problem in problems if problem != opening.ENCODING_GUESSED]
-        return _CELLS, tuple(
-            filter(None, (*known, opening.NOT_A_RESULT if text.strip() else opening.EMPTY, what))
-        )
-    for found, limit, problem in (
-        (len(lines), opening.LINES, opening.LINES_MANY),
-        (max(map(len, lines)), opening.LINE, opening.LINE_LONG),
-        (text.count(head.delimiter), opening.CELLS, opening.WORK),
-    ):
-        if found > limit:
-            raise opening.RefusedError(problem)
-    records, damage = _records(lines[at + 1 :], head)
-    fitted = (record if len(record) == head.width else _fit(record, head) for record in records)
-    columns = list(zip(*fitted, strict=True)) or [()] * head.width
-    cells = {name: columns[place] for name, place in head.places.items()}
+    first = first_header(lines)
+    if first is None:
+        kept = [problem for problem in problems if problem != opening.ENCODING_GUESSED]
+        return _CELLS, (*kept, *_why_no_result(content, lines))
+    number, header = first
+    _refuse_large(lines, text, header)
+    records, damage = read_records(lines[number + 1 :], header)
+    cells = _columns(records, header)
     _refuse_long(cells)
-    return pl.DataFrame(cells, dict.fromkeys(cells, pl.String)), tuple(
-        dict.fromkeys((*problems, *damage))
-    )
+    all_problems = tuple(dict.fromkeys((*problems, *damage)))
+    return pl.DataFrame(cells, dict.fromkeys(cells, pl.String)), all_problems
+
+
+def _why_no_result(content: bytes, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the problem codes of a file without a result's header."""
+    is_empty = not any(line.strip() for line in lines)
+    yield opening.EMPTY if is_empty else opening.NOT_A_RESULT
+    if any(max(map(line.count, DELIMITERS)) >= opening.COLUMNS for line in lines[:HEAD]):
+        yield opening.COLUMNS_MANY
+        return
+    looks = opening.looks_like(content)
+    if looks:
+        yield looks
+
+
+def _refuse_large(lines: Sequence[str], text: str, header: ResultHeader) -> None:
+    """Raise RefusedError where a file has too many or too long lines, or too many cells."""
+    if len(lines) > opening.LINES:
+        raise opening.RefusedError(opening.LINES_MANY)
+    if max(map(len, lines)) > opening.LINE:
+        raise opening.RefusedError(opening.LINE_LONG)
+    if text.count(header.delimiter) > opening.CELLS:
+        raise opening.RefusedError(opening.WORK)
 
 
 def _refuse_long(cells: Mapping[str, Sequence[str]]) -> None:
-    """Raise RefusedError where a cell is too long, or the errors would take too long to
-    interpret.
-    """
+    """Raise RefusedError where a cell is too long, or the errors take too long to interpret."""
     others = (column for name, column in cells.items() if name != spec.ERROR)
     if max(map(len, chain.from_iterable(others)), default=0) > opening.CELL:
         raise opening.RefusedError(opening.CELL_LONG)
@@ -172,96 +153,11 @@ def _refuse_long(cells: Mapping[str, Sequence[str]]) -> None:
         raise opening.RefusedError(opening.WORK)
 
 
-def _records(lines: list[str], head: ResultHeader) -> tuple[list[list[str]], list[str]]:
-    """Read the records with doubled quotes, or with backslashes where that gives fewer problems."""
-    doubled = _split(lines, head, None)
-    if not doubled[1] or not any('\\"' in line for line in lines):
-        return doubled
-    return min(doubled, _split(lines, head, "\\"), key=lambda read: len(read[1]))
-
-
-def _split(
-    lines: list[str], head: ResultHeader, escape: str | None
-) -> tuple[list[list[str]], list[str]]:
-    """Split lines into records and name the problems; a quote that never closes spoils only its own
-    line.
-    """
-    records: list[list[str]] = []
-    problems: list[str] = []
-    start, left = 0, opening.READINGS * (len(lines) + opening.LINES // 100)
-    while start < len(lines):
-        # a slice would copy, an islice skip, all before it
-        rest = map(lines.__getitem__, range(start, len(lines)))
-        good, seen, problem = _well_formed(rest, head, escape, records)
-        left -= seen
-        if left < 0:
-            raise opening.RefusedError(opening.WORK)
-        if not problem:
-            break
-        problems.append(problem)
-        line = lines[start + good].rstrip("\r\n")
-        # the quotes of an unquoted error object
-        bare = f"{head.delimiter}{{" in line or f"{head.delimiter}[" in line
-        reader = csv.reader(
-            [line], delimiter=head.delimiter, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
-        )
-        _append(records, next(reader, []))
-        start += good + 1
-    problems += [opening.RAGGED for record in records if len(record) != head.width]
-    if records and len(records[-1]) < head.width and not lines[-1].endswith(("\r", "\n")):
-        problems.append(opening.TRUNCATED)
-    return records, problems
-
-
-def _append(records: list[list[str]], record: list[str]) -> None:
-    if len(record) > opening.COLUMNS:
-        raise opening.RefusedError(opening.COLUMNS_MANY)
-    records.append(record)
-
-
-def _well_formed(
-    lines: Iterator[str], head: ResultHeader, escape: str | None, records: list[list[str]]
-) -> tuple[int, int, str]:
-    """Append records while they are well formed; return how many lines were used and read, and what
-    stopped it.
-    """
-    reader = csv.reader(
-        lines, delimiter=head.delimiter, doublequote=escape is None, escapechar=escape, strict=True
-    )
-    used = 0
-    try:
-        for record in reader:
-            if reader.line_num - used > 1 and len(record) != head.width:
-                # an open quote swallowed the next lines
-                return used, reader.line_num, opening.QUOTING
-            used = reader.line_num
-            if record and (len(record) > 1 or record[0].strip()):
-                _append(records, record)
-    except csv.Error as error:
-        return (
-            used,
-            reader.line_num,
-            opening.TRUNCATED if "end of data" in str(error) else opening.QUOTING,
-        )
-    return used, reader.line_num, ""
-
-
-def _fit(record: list[str], head: ResultHeader) -> list[str]:
-    """Give a record the header's width: rejoin an unquoted error object; drop the url of a row that
-    was cut.
-    """
-    cells = list(record)
-    while len(cells) > head.width and not cells[-1].strip():
-        cells.pop()
-    surplus = len(cells) - head.width
-    if surplus > 0:
-        at = head.places[spec.ERROR]
-        cells[at : at + surplus + 1] = [head.delimiter.join(cells[at : at + surplus + 1])]
-    elif surplus < 0:
-        cells += [""] * -surplus
-        if spec.URL in head.places:  # half a link is no link
-            cells[head.places[spec.URL]] = ""
-    return cells
+def _columns(records: list[list[str]], header: ResultHeader) -> dict[str, tuple[str, ...]]:
+    """Return the cells of each known column."""
+    fitted = (record if len(record) == header.width else fit(record, header) for record in records)
+    columns = list(zip(*fitted, strict=True)) or [()] * header.width
+    return {name: columns[place] for name, place in header.places.items()}
 
 
 def _table(files: Sequence[pl.DataFrame]) -> pl.DataFrame:
