@@ -1,5 +1,6 @@
-"""Rows that an extract holds more than once, found across blocks; in memory only, 16 bytes a
-row.
+"""Rows that an extract holds more than once, found across blocks.
+
+The table is in memory only, 16 bytes a row.
 """
 
 from __future__ import annotations
@@ -21,40 +22,46 @@ FULL = 0.9  # above it a search takes more than ten probes
 ROOMY = 0.88  # 12 bytes a slot are 13.6 a row
 BLOCK = 100_000
 # Knuth's MMIX generator: each card walks the table in its own order, so no clusters grow.
-TIMES, PLUS = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
+TIMES = np.uint64(6364136223846793005)
+PLUS = np.uint64(1442695040888963407)
 
 
 def mark(table: Table, rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
-    """Return verdicts (row, column, code, severity) on keyed, accepted rows; the first of equal
-    rows has none.
+    """Return verdicts (row, column, code, severity) on keyed, accepted rows.
+
+    The first of equal rows has none.
     """
     seen = table.add(rows["key"].to_numpy(), rows["tag"].to_numpy())
-    at = np.flatnonzero(seen.repeated | seen.other)  # few: all below is done for these only
-    same, repeated = (pl.Series(mask[at], dtype=pl.Boolean) for mask in (seen.same, seen.repeated))
-    marked = pl.DataFrame({"row": rows["row"][at]}).with_columns(
+    places = np.flatnonzero(seen.repeated | seen.other)  # few: all below is done for these only
+    same = pl.Series(seen.same[places], dtype=pl.Boolean)
+    repeated = pl.Series(seen.repeated[places], dtype=pl.Boolean)
+    code = (
+        pl.when(same)
+        .then(pl.lit("row.content.repeated"))
+        .when(repeated)
+        .then(pl.lit("card.pan.repeated"))
+        .otherwise(pl.lit("card.pan.other_cuid"))
+    )
+    marked = pl.DataFrame({"row": rows["row"][places]}).with_columns(
         column=pl.when(same).then(pl.lit("")).otherwise(pl.lit(PAN)),
-        code=pl.when(same).then(pl.lit("row.content.repeated"))
-        .when(repeated).then(pl.lit("card.pan.repeated"))
-        .otherwise(pl.lit("card.pan.other_cuid")),
+        code=code,
         severity=pl.when(repeated).then(pl.lit("reject")).otherwise(pl.lit(rules.other_cuid)),
-    )  # fmt: skip
+    )
     return marked.filter(pl.col("severity") != "off")
 
 
 class Seen(NamedTuple):
-    """What the table knew of each row: its whole content, its card and cuid, its card under another
-    cuid.
-    """
+    """What the table knew of each row before."""
 
-    same: Mask
-    repeated: Mask
-    other: Mask
+    same: Mask  # its whole content
+    repeated: Mask  # its card and cuid
+    other: Mask  # its card under another cuid
 
 
 class Table:
-    """Open addressing: 48 bits of the card's hash and 16 of the content's in one key, 32 of the
-    cuid's as its tag.
+    """Open addressing, by a key and a tag.
 
+    The key has 48 bits of the card's hash and 16 of the content's, the tag 32 of the cuid's.
     Among ten million cards that makes 0.4 mistaken warnings of another cuid; a mistaken repeat
     takes 80 equal bits.
     """
@@ -84,8 +91,7 @@ class Table:
         return seen
 
     def _walk(self, keys: Keys, tags: Tags, active: NDArray[np.intp], seen: Seen) -> None:
-        """Follow each card's path through the table to its entry, or to the first empty slot, which
-        it takes.
+        """Follow each card's path to its entry, or to the first empty slot, which it takes.
 
         A row that finds its card under another cuid continues on a path of its own: a test extract
         has thousands of cuids on one card, and on a single path each would probe all the others.
@@ -95,40 +101,45 @@ class Table:
             paths[active] = paths[active] * TIMES + PLUS
             slots = (paths[active] >> 32) * np.uint64(len(self._keys)) >> 32
             empty = self._keys[slots] == 0
-            free, rows = slots[empty][::-1], active[empty][::-1]
-            # of several claims numpy keeps the last
-            self._keys[free], self._tags[free] = keys[rows], tags[rows]
-            there, tag = self._keys[slots], self._tags[slots]
-            card = (there ^ keys[active]) >> 16 == 0
-            here = card & (tag == tags[active])
-            strange = active[card & ~here & ~seen.other[active]]
+            # of several claims on a slot numpy keeps the last, which is to be the first row
+            free = slots[empty][::-1]
+            rows = active[empty][::-1]
+            self._keys[free] = keys[rows]
+            self._tags[free] = tags[rows]
+            stored_keys = self._keys[slots]
+            is_card = (stored_keys ^ keys[active]) >> 16 == 0
+            is_entry = is_card & (self._tags[slots] == tags[active])
+            strange = active[is_card & ~is_entry & ~seen.other[active]]
             seen.other[strange] = True
             paths[strange] = keys[strange] >> 16 ^ tags[strange]
-            seen.repeated[active[here & ~empty]] = True
-            seen.same[active[here & ~empty & (there == keys[active])]] = True
-            active = active[~here]
+            was_there = is_entry & ~empty
+            seen.repeated[active[was_there]] = True
+            seen.same[active[was_there & (stored_keys == keys[active])]] = True
+            active = active[~is_entry]
 
     def _grow(self, rows: int) -> None:
         """Make a table half as large again and add every entry to it."""
-        keys, tags = self._keys, self._tags
+        keys = self._keys
+        tags = self._tags
         self._make(max(rows, int(len(keys) * FULL * 1.5)))
-        for at in range(0, len(keys), BLOCK):
-            held = at + np.flatnonzero(keys[at : at + BLOCK])
-            self.add(keys[held], tags[held])
+        for start in range(0, len(keys), BLOCK):
+            taken = start + np.flatnonzero(keys[start : start + BLOCK])
+            self.add(keys[taken], tags[taken])
 
 
 def keyed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add key (48 bits of the card's hash, 16 of the whole content's) and tag (32 of the given
-    cuid's).
+    """Add key (48 bits of the card's hash, 16 of the content's) and tag (32 of the given cuid's).
 
     The content is the row's line, its `text`; the portal's columns where we made its cuid.
     """
-    content, cards = rows.select("text").hash_rows(), rows.select(PAN).hash_rows().to_numpy()
+    content = rows.select("text").hash_rows()
     cuids = rows.select(CUID)
-    if (ours := rows["cuid_made"].arg_true()).len():
-        nameless = rows[ours].with_columns(pl.lit(None, pl.String).alias(CUID))
-        content = content.scatter(ours, nameless.select(columns()).hash_rows())
-        cuids = cuids.with_columns(cuids[CUID].scatter(ours, None))
+    nameless = rows["cuid_made"].arg_true()
+    if nameless.len():
+        without_cuid = rows[nameless].with_columns(pl.lit(None, pl.String).alias(CUID))
+        content = content.scatter(nameless, without_cuid.select(columns()).hash_rows())
+        cuids = cuids.with_columns(cuids[CUID].scatter(nameless, None))
+    cards = rows.select(PAN).hash_rows().to_numpy()
     card = (cards | np.uint64(1 << 16)) & ~np.uint64(0xFFFF)  # never 0, which means empty
     key = card | content.to_numpy() & np.uint64(0xFFFF)
     tag = cuids.hash_rows().to_numpy().astype(np.uint32)
