@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 
 from flows.adapters.local import LocalStore
-from flows.resend.resubmission import Request, resubmit
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.keys import corrections
 from flows.submissions.submit import Submitted

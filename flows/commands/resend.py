@@ -32,8 +32,8 @@ from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 with on_first_use():
     from flows.reports import lists
     from flows.resend import backfill as backfills
-    from flows.resend import corrections as templates
-    from flows.resend import renewal, resubmission, selection
+    from flows.resend import renewal, resubmission, resubmission_run, selection
+    from flows.resend import template as templates
     from flows.runs import frames as stored_frames
     from flows.runs import keys
     from flows.submissions import rehearsal
@@ -113,10 +113,10 @@ def resubmit(
     named = request._replace(corrections=local.name) if content is not None else request
     if dry_run:
         return _preview(
-            issuer, request, *resubmission.rehearse_resubmit(issuer_context, named, content)
+            issuer, request, *resubmission_run.rehearse_resubmit(issuer_context, named, content)
         )
     with context.progress(run) as progress:
-        done = resubmission.resubmit(issuer_context, named, progress, content)
+        done = resubmission_run.resubmit(issuer_context, named, progress, content)
     shown = submitted(
         issuer_context, done, f"{done.manifest.counts.submitted:,} rows of {run} are sent again"
     )
@@ -201,7 +201,7 @@ def _preview(
         else []
     )
     next_step = (
-        resubmission.command(request if request.reason else request._replace(reason="WHY"))
+        resubmission_run.command(request if request.reason else request._replace(reason="WHY"))
         if sent
         else ""
     )

@@ -8,7 +8,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.opening import open_extract
 from flows.resend.corrections import by_row, cells_of
-from flows.resend.selection import reopen_source
+from flows.resend.selected_run import reopen_source
 from flows.runs.context import IssuerContext
 from flows.runs.prior_state import check_values
 from flows.runs.stored_run import StoredRun

@@ -29,7 +29,7 @@ from flows.reports.cardholder import SINGLE, Attempt
 from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild_lasting
 from flows.resend.corrections import by_row, cells_of
-from flows.resend.selection import reopen_source
+from flows.resend.selected_run import reopen_source
 from flows.results.attribution import allowed
 from flows.results.lineage import newest_first
 from flows.results.read import day_in

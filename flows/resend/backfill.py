@@ -6,10 +6,10 @@ from typing import NamedTuple
 from flows.errors import ExtractError, OperatorError
 from flows.extracts.delivery import business_date
 from flows.runs.context import IssuerContext, overlaid
-from flows.runs.documents import manifests
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import digest
 from flows.runs.store import Entry
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import ExpectedOutcome, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.extract_states import pending_extracts
@@ -29,66 +29,78 @@ class ListChangedError(OperatorError):
     next_step = "Look at the new list with `cardlink backfill {issuer} --from {start} --to {end}`, and send that one."
 
 
-class BackfillList(NamedTuple):
-    """What a backfill would send, oldest night first, with the outcome it must have; `digest` names
-    exactly this.
-    """
+class MissedExtract(NamedTuple):
+    """An extract of a missed night: what a submit would do, and the outcome it must have."""
 
-    missed: tuple[tuple[Checked, ExpectedOutcome], ...]
+    checked: Checked
+    outcome: ExpectedOutcome
+
+
+class BackfillList(NamedTuple):
+    """What a backfill would send, oldest night first; `digest` names exactly this."""
+
+    missed: tuple[MissedExtract, ...]
     digest: str
 
 
 def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
-    """List the extracts of these business dates without a committed run, and what each would send
-    after the earlier.
+    """List the extracts of these business dates without a committed run.
 
-    The digest covers what the committed runs of these dates have sent, so it stays the same while
-    its list is sent.
+    Each with what it would send after the earlier ones. The digest covers what the committed runs
+    of these dates have sent, so it stays the same while its list is sent.
     """
-    store, dry = context.adapters.store, overlaid(context)
-    dated = sorted((business_date(context, one), one.key, one) for one in pending_extracts(context))
-    missed = [_rehearsed(dry, one) for day, _, one in dated if start <= day <= end]
-    sent = [
-        one
-        for one in manifests(store, context.issuer.issuer)
-        if one.selection is None and start <= one.as_of <= end
-    ]
+    dry = overlaid(context)
+    pending = pending_extracts(context)
+    dated = sorted((business_date(context, extract), extract.key, extract) for extract in pending)
+    missed = [_rehearsed(dry, extract) for day, _, extract in dated if start <= day <= end]
     lines = [
-        (one.as_of, ExpectedOutcome(one.source.sha256, one.counts, one.reasons), "") for one in sent
+        _line(run.as_of, ExpectedOutcome(run.source.sha256, run.counts, run.reasons))
+        for run in StoredRuns(context.adapters.store, context.issuer.issuer).manifests()
+        if run.selection is None and start <= run.as_of <= end
     ]
-    lines += [(checked.as_of, outcome, checked.refused) for checked, outcome in missed]
-    texts = [
-        f"{day} {one.sha256} {one.counts} {sorted(one.reasons.items())} {why}"
-        for day, one, why in lines
+    lines += [
+        _line(extract.checked.as_of, extract.outcome, extract.checked.refused) for extract in missed
     ]
-    return BackfillList(tuple(missed), digest("\n".join(sorted(texts)).encode())[:DIGITS])
+    return BackfillList(tuple(missed), digest("\n".join(sorted(lines)).encode())[:DIGITS])
+
+
+def _line(day: date, outcome: ExpectedOutcome, refused: str = "") -> str:
+    """Return what the digest covers of one extract."""
+    reasons = sorted(outcome.reasons.items())
+    return f"{day} {outcome.sha256} {outcome.counts} {reasons} {refused}"
 
 
 def send(
     context: IssuerContext,
     start: date,
     end: date,
-    asked: str,
+    list_digest: str,
     on_progress: OnProgress = lambda _: None,
 ) -> list[Submitted]:
-    """Submit exactly the list with that digest, oldest night first; after a crash, what is left of
-    it.
+    """Submit exactly the list with that digest, oldest night first; after a crash, what is left.
 
     Raises ListChangedError, before anything is sent, where an extract came, changed, or would have
     another outcome.
     """
     finish_commits(context)
-    issuer, listed = context.issuer.issuer, backfill(context, start, end)
-    if listed.digest != asked:
+    listed = backfill(context, start, end)
+    if listed.digest != list_digest:
         raise ListChangedError(
-            issuer=issuer, asked=asked, now=listed.digest, start=str(start), end=str(end)
+            issuer=context.issuer.issuer,
+            asked=list_digest,
+            now=listed.digest,
+            start=str(start),
+            end=str(end),
         )
-    todo = [(one, outcome) for one, outcome in listed.missed if not one.refused]
-    requests = [Request(one.extract, one.as_of, expected=outcome) for one, outcome in todo]
+    requests = [
+        Request(checked.extract, checked.as_of, expected=outcome)
+        for checked, outcome in listed.missed
+        if not checked.refused
+    ]
     return [submit(context, request, on_progress) for request in requests]
 
 
-def _rehearsed(context: IssuerContext, entry: Entry) -> tuple[Checked, ExpectedOutcome]:
+def _rehearsed(context: IssuerContext, entry: Entry) -> MissedExtract:
     sha256 = identify(context.adapters.store, entry).sha256
     try:
         checked = rehearse(context, Request(entry.key))
@@ -97,6 +109,5 @@ def _rehearsed(context: IssuerContext, entry: Entry) -> tuple[Checked, ExpectedO
         checked = NO_ROWS._replace(extract=entry.key, as_of=day, refused=str(error))
     if checked.already:
         checked = checked._replace(refused=checked.verdict)
-    return checked, ExpectedOutcome(
-        sha256, checked.counts, {one.code: one.rows for one in checked.found}
-    )
+    reasons = {reason.code: reason.rows for reason in checked.found}
+    return MissedExtract(checked, ExpectedOutcome(sha256, checked.counts, reasons))

@@ -1,23 +1,21 @@
-"""Renew links that are about to end: a run for the cardholders who are still in the latest
-extract.
-"""
+"""Renew links that are about to end: a run for who is still in the latest extract."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.resend.selection import CARD, reopen_source, rows_digest, selection_job
+from flows.resend.selected_run import reopen_source, rows_digest, selection_job
+from flows.resend.selection import CARD
 from flows.runs.attempts import attempts
 from flows.runs.business_date import local_day
 from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext, overlaid
-from flows.runs.documents import manifests, read_ledger
 from flows.runs.errors import NotFoundError
-from flows.runs.keys import keys_of
 from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
+from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
@@ -37,95 +35,108 @@ RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
 
 
 class RenewalPlan(NamedTuple):
-    """Which cards are renewed: `rows` has cuid, last_4, ends, row of the run `of`; `left_out`:
-    cards by reason.
-    """
+    """Which cards are renewed."""
 
     of: Manifest
     until: date
-    rows: pl.DataFrame
-    left_out: dict[str, int]
-    commit: int
+    rows: pl.DataFrame  # cuid, last_4, ends, row of the run `of`
+    left_out: dict[str, int]  # cards by reason
+    commit: int  # number of the last known one
 
 
 def expiring(
     attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date
 ) -> pl.DataFrame:
-    """Return cuid, last_4, ends, row, why of every card whose link ends by `until`; why is null
-    where due.
+    """Return cuid, last_4, ends, row, why of every card whose link ends by `until`.
 
-    A link that ended before `today` is renewed as well. `attempts`: frames with the columns HAD,
-    oldest first;
-    `extract`: row, cuid, last_4, expiration, fate of every row.
+    `why` is null where it is due. A link that ended before `today` is renewed as well. `attempts`:
+    frames with the columns HAD, oldest first; `extract`: row, cuid, last_4, expiration, fate of
+    every row.
     """
-    ends = pl.when(pl.col("state") == "linked").then("expires_on")
-    every = pl.concat([pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD}), *attempts])
-    cards = every.group_by(CARD).agg(
-        pl.col("state").last(),
-        ends.max().alias("ends"),
-        ends.is_between(today, until).any().alias("alive"),  # a link replaced long ago is no news
-    )
+    cards = _last_attempts(attempts, today, until)
     concerned = cards.filter((pl.col("ends") <= until) | pl.col("alive"))
     # one row per card: one that was fit to be sent, where there is one
     fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
     named = extract.drop_nulls(CARD).select(*CARD, "row", "expiration", fit.alias("fit"))
     rows = named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
     beside = concerned.join(rows, on=CARD, how="left", maintain_order="left", validate="1:1")
-    return beside.select(*CARD, "ends", "row", _why(today, until).alias("why")).sort(
-        "row", *CARD, nulls_last=True
+    listed = beside.select(*CARD, "ends", "row", _why_left_out(today, until).alias("why"))
+    return listed.sort("row", *CARD, nulls_last=True)
+
+
+def _last_attempts(attempts: Iterable[pl.DataFrame], today: date, until: date) -> pl.DataFrame:
+    """Return of every card its last state, when its last link `ends`, and whether one is `alive`.
+
+    Alive: it ends between the two days. A link that was replaced long ago is no news.
+    """
+    ends = pl.when(pl.col("state") == "linked").then("expires_on")
+    none = pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD})
+    of_card = pl.concat([none, *attempts]).group_by(CARD)
+    return of_card.agg(
+        pl.col("state").last(),
+        ends.max().alias("ends"),
+        ends.is_between(today, until).any().alias("alive"),
     )
 
 
-def _why(today: date, until: date) -> pl.Expr:
-    year, month = (
-        2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32),
-        pl.col("expiration").str.slice(2, 2),
-    )
-    last_day = pl.date(year, month.cast(pl.Int32), 1).dt.month_end()
+def _why_left_out(today: date, until: date) -> pl.Expr:
+    year = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32)
+    month = pl.col("expiration").str.slice(2, 2).cast(pl.Int32)
+    last_day = pl.date(year, month, 1).dt.month_end()
+    ends = pl.col("ends")
     return (
-        pl.when(pl.col("state") == "awaiting").then(pl.lit(AWAITED))
-        .when(pl.col("ends") > until).then(pl.lit(RENEWED))
-        .when(pl.col("state") == "error").then(pl.lit(REFUSED))
-        .when(pl.col("row").is_null()).then(pl.lit(ABSENT))
-        .when(~pl.col("fit")).then(pl.lit(UNFIT))
-        .when((last_day <= pl.col("ends")) | (last_day < today)).then(pl.lit(DYING))
-    )  # fmt: skip
+        pl.when(pl.col("state") == "awaiting")
+        .then(pl.lit(AWAITED))
+        .when(ends > until)
+        .then(pl.lit(RENEWED))
+        .when(pl.col("state") == "error")
+        .then(pl.lit(REFUSED))
+        .when(pl.col("row").is_null())
+        .then(pl.lit(ABSENT))
+        .when(~pl.col("fit"))
+        .then(pl.lit(UNFIT))
+        .when((last_day <= ends) | (last_day < today))
+        .then(pl.lit(DYING))
+    )
 
 
 def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
     """Return the cards of the latest extract whose link ends in so many days; nothing is written.
-    NotFoundError.
+
+    Raises NotFoundError where there is no such extract.
     """
-    store, issuer = context.adapters.store, context.issuer.issuer
+    store = context.adapters.store
+    runs = StoredRuns(store, context.issuer.issuer)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    links = list(commits_since(store, issuer))
-    turns = {link.run: turn for turn, link in enumerate(links)}
-    whole = [one for one in manifests(store, issuer) if one.selection is None]
+    until = today + timedelta(days=within_days)
+    commits = list(commits_since(store, context.issuer.issuer))
+    latest = _latest_extract(runs, commits)
+    records = pl.concat(StoredRun.by_id(store, latest.run).ledger(RECORD))
+    earlier = (attempt.rows.select(HAD) for attempt in attempts(runs, today, commits))
+    cards = expiring(earlier, records, today, until)
+    reasons = cards.drop_nulls("why").group_by("why").len()
+    left_out = reasons.sort("len", "why", descending=[True, False])
+    due = cards.filter(pl.col("why").is_null())
+    return RenewalPlan(latest, until, due, dict(left_out.iter_rows()), len(commits))
+
+
+def _latest_extract(runs: StoredRuns, commits: Sequence[Manifest]) -> Manifest:
+    """Return the run of the latest whole extract; NotFoundError."""
+    places = {commit.run: place for place, commit in enumerate(commits)}
+    whole = [manifest for manifest in runs.manifests() if manifest.selection is None]
     if not whole:
         raise NotFoundError(
-            place=issuer, what="committed run of a whole extract", command="cardlink status"
+            place=runs.issuer, what="committed run of a whole extract", command="cardlink status"
         )
-    latest = max(whole, key=lambda one: (one.as_of, turns.get(one.run, -1)))
-    records = pl.concat(read_ledger(store, keys_of(latest.run), latest.ledger, RECORD))
-    until = today + timedelta(days=within_days)
-    found = expiring(
-        (one.rows.select(HAD) for one in attempts(StoredRuns(store, issuer), today, links)),
-        records,
-        today,
-        until,
-    )
-    left = (
-        found.drop_nulls("why").group_by("why").len().sort("len", "why", descending=[True, False])
-    )
-    due = found.filter(pl.col("why").is_null())
-    return RenewalPlan(latest, until, due, dict(left.iter_rows()), len(links))
+    return max(whole, key=lambda manifest: (manifest.as_of, places.get(manifest.run, -1)))
 
 
 def renew(
     context: IssuerContext, within_days: int, on_progress: OnProgress = lambda _: None
 ) -> tuple[RenewalPlan, Submitted | None]:
-    """Commit the run that renews what is due, if anything; repeated after a crash it finishes the
-    same run.
+    """Commit the run that renews what is due, if anything.
+
+    Repeated after a crash it finishes the same run.
     """
     finish_commits(context)
     due = renewals(context, within_days)
@@ -149,9 +160,13 @@ def rehearse_renew(context: IssuerContext, within_days: int) -> tuple[RenewalPla
 def _job(context: IssuerContext, within_days: int, due: RenewalPlan) -> Job:
     """Plan the run of what is due."""
     source = reopen_source(context, due.of.run, due.of.source)
-    rows, reason = due.rows.select("row", origin="row"), f"links that end by {due.until}"
+    rows = due.rows.select("row", origin="row")
     selection = Selection(
-        kind="renew", of=due.of.run, rows=rows.height, sha256=rows_digest(rows), reason=reason
+        kind="renew",
+        of=due.of.run,
+        rows=rows.height,
+        sha256=rows_digest(rows),
+        reason=f"links that end by {due.until}",
     )
-    again = f"cardlink renew {context.issuer.issuer} --within {within_days}d"
-    return selection_job(context, source, SelectedRows(rows), selection, again, due.commit)
+    retry_command = f"cardlink renew {context.issuer.issuer} --within {within_days}d"
+    return selection_job(context, source, SelectedRows(rows), selection, retry_command, due.commit)

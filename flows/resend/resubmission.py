@@ -1,8 +1,9 @@
-"""Resubmit rows of a run: select them by their state now, read them again from their source, commit
-a run.
+"""What a resubmission would do: which rows of a run go out again, and why the others stay.
+
+Rows are selected by their state now. They are judged by today's rules, and compared with all live
+attempts for their card, as it was and as it would be. Nothing is written here.
 """
 
-import shlex
 from collections.abc import Sequence
 from datetime import date
 from itertools import chain
@@ -11,37 +12,24 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extracts.errors import checked_name
 from flows.extracts.opening import open_extract
 from flows.redaction import redact
-from flows.reports.ingestion import ingest
-from flows.reports.rebuild import rebuild
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
-from flows.results.lineage import repeated_runs
+from flows.resend.corrected_extract import numbered, replaced_rows
+from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
-from flows.runs.adapters import NoReasonError
 from flows.runs.attempts import attempts, attempts_of
 from flows.runs.business_date import local_day
 from flows.runs.commits import commits_since
-from flows.runs.context import IssuerContext, overlaid
-from flows.runs.documents import committed
+from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError
-from flows.runs.events import record_event
 from flows.runs.frames import shaped
-from flows.runs.identity import canonical, digest
-from flows.runs.keys import corrections, keys_of
-from flows.runs.probe import ensure_store_safe
-from flows.runs.store import Entry, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.submissions.build import Job, OnProgress
-from flows.submissions.commit import finish_commits
 from flows.submissions.plan import identify
-from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
-from flows.submissions.submit import Submitted, execute
 from schemas import ledger
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
@@ -64,20 +52,14 @@ class StandingRowsError(OperatorError):
     next_step = "Select the others; to send these cards a second time on purpose: --override REASON, which is recorded."
 
 
-class NothingToSendError(OperatorError):
-    """None of the selected rows would go out."""
-
-    message = "{run}: nothing to send: {reason}."
-    next_step = "The same command with --dry-run lists every row and why it is left out."
-
-
 class Request(NamedTuple):
-    """Which rows of which run to resubmit, and why; corrected files are named as below the issuer's
-    corrections.
+    """Which rows of which run to resubmit, and why.
+
+    Corrected files are named as below the issuer's corrections.
     """
 
     run: str
-    wanted: choice.RowSelection
+    selection: choice.RowSelection
     reason: str
     override: str = ""  # why cards that are linked or awaiting may go out again
     corrections: str = ""  # a filled-in template
@@ -85,24 +67,19 @@ class Request(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where rows are read from; `picks`: row there, and origin, the row of the run; `strangers`:
-    all other rows.
-    """
+    """Where rows are read from."""
 
-    entry: Entry
-    identity: SourceIdentity
-    picks: pl.DataFrame
-    strangers: pl.Series
+    stored: StoredSource
+    picks: pl.DataFrame  # row there, and origin, the row of the run
+    strangers: pl.Series  # all other rows
 
 
 class ResendPlan(NamedTuple):
-    """What a resubmission would do with the rows of the run `of` (columns:
-    `flows.resend.selection.decide`).
-    """
+    """What a resubmission would do with the rows of the run `of`."""
 
     of: Manifest
     source: Source
-    rows: pl.DataFrame
+    rows: pl.DataFrame  # as of `flows.resend.selection.decide`
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
     given: SourceIdentity | None  # the filled-in template
     commit: int  # number of the last known one
@@ -124,17 +101,16 @@ class ResendPlan(NamedTuple):
     def fates(self) -> pl.DataFrame:
         """How many rows go out, are still refused, or stay, each with its reason."""
         code = pl.col("reasons").list.first().str.split("|").list.last()
-        what = (
-            pl.when(pl.col("why").is_not_null()).then(pl.format("stay: {}", "why"))
-            .when(code.is_not_null()).then(pl.lit("corrected, but still refused"))
+        fate = (
+            pl.when(pl.col("why").is_not_null())
+            .then(pl.format("stay: {}", "why"))
+            .when(code.is_not_null())
+            .then(pl.lit("corrected, but still refused"))
             .otherwise(pl.lit("sent again"))
-        )  # fmt: skip
-        rows = self.rows.join(self.refused, on="row", how="left", maintain_order="left")
-        return (
-            rows.group_by(what.alias("what"), pl.coalesce(code, "reason").fill_null(""))
-            .len()
-            .sort("len", "what", descending=[True, False])
         )
+        rows = self.rows.join(self.refused, on="row", how="left", maintain_order="left")
+        counts = rows.group_by(fate.alias("fate"), pl.coalesce(code, "reason").fill_null("")).len()
+        return counts.sort("len", "fate", descending=[True, False])
 
     @property
     def nothing(self) -> bool:
@@ -142,31 +118,14 @@ class ResendPlan(NamedTuple):
         return self.outgoing.height == self.refused.height
 
 
-def rehearse_resubmit(
-    context: IssuerContext, request: Request, content: bytes | None = None
-) -> tuple[ResendPlan, Checked]:
-    """Return what a resubmission would do, and what its run would come to; nothing is written."""
-    dry = _given(context, request, content)
-    finish_commits(dry)
-    ingest(dry)
-    plan = plan_resubmit(dry, request)
-    if plan.already is not None or plan.nothing:
-        return plan, NO_ROWS
-    return plan, check_selection(dry, _job(dry, request, plan))
+class _Chosen(NamedTuple):
+    """The selected rows of a run, and what a corrected file changes of them."""
 
-
-def _given(context: IssuerContext, request: Request, content: bytes | None) -> IssuerContext:
-    """Return a context whose writes stay in memory, with the filled-in template, if it is not in
-    the store yet.
-    """
-    dry = overlaid(context)
-    if content is not None:
-        write_once(
-            dry.adapters.store,
-            corrections(context.issuer.issuer) + checked_name(request.corrections),
-            content,
-        )
-    return dry
+    rows: pl.DataFrame  # as of `flows.resend.selection.select_rows`
+    source: Source
+    changed: pl.Series  # rows of the run that a corrected file changes
+    cells: pl.DataFrame  # corrections to merge (CELL)
+    template: SourceIdentity | None = None
 
 
 def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
@@ -175,108 +134,118 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     Raises NothingAskedError, NoSuchRowError, StandingRowsError, SourceGoneError and what corrected
     files are refused with.
     """
-    if not (any(request[4:]) or any(request.wanted)) or (request.corrections and request.extract):
-        raise NothingAskedError(run=request.run)
+    _refuse_unclear(request)
     store = context.adapters.store
     # first: our own commit checks what is committed later
-    links = list(commits_since(store, context.issuer.issuer))
-    of = committed(store, request.run)
-    given, cells, changed = None, pl.DataFrame(schema=templates.CELL), pl.Series(dtype=pl.UInt32)
-    if name := request.corrections:
-        given, content = templates.read_corrections(context, name)
-        cells = templates.corrected_cells(given.key.rpartition("/")[2], content, of, store)
-        changed = cells["row"]
-    if request.extract:
-        entry = templates.find_dropped(context, request.extract)
-        identity = identify(store, entry)
-        picks, numbers = choice.replaced_rows(context, entry, identity, of)
-        changed = picks["origin"]
-        named = _selected_rows(
-            context, request, of, frozenset() if any(request.wanted) else frozenset(changed)
-        )
-        picks = picks.filter(pl.col("origin").is_in(named["row"].implode()))
-        source = Source(
-            entry, identity, picks, numbers.filter(~numbers.is_in(picks["row"].implode())).sort()
-        )
-    else:
-        named = _selected_rows(context, request, of, frozenset(changed))
-        numbers = named["row"]
-        entry, identity = choice.reopen_source(context, of.run, of.source)
-        source = Source(
-            entry,
-            identity,
-            pl.DataFrame({"row": numbers, "origin": numbers}, PICK),
-            numbers.clear(),
-        )
-        cells = pl.concat([templates.cells_of(context, of), cells])
-    corrected = templates.by_row(cells)
-    tried = _recheck(context, source, SelectedRows(source.picks, corrected))
-    stands = _active(context, of, choice.cards(named, source.picks, tried), links)
-    alike = [link for link in links if _is_repeat(link.selection, request)]
-    lifted = frozenset(link.run for link in alike) if request.override else None
-    rows = choice.decide(named, source.picks, tried, stands, changed, lifted)
-    refused = tried.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
-    refused = refused.join(rows.filter(pl.col("why").is_null()), on="row", how="semi")
+    commits = list(commits_since(store, context.issuer.issuer))
+    run = StoredRun.by_id(store, request.run)
+    of = run.committed()
+    choose = _from_corrected_extract if request.extract else _from_own_source
+    chosen = choose(context, request, run)
+    corrected = templates.by_row(chosen.cells)
+    picks = chosen.source.picks
+    rechecked = _recheck(context, chosen.source, SelectedRows(picks, corrected))
+    cards = choice.cards(chosen.rows, picks, rechecked)
+    standing = _standing(context, run, cards, commits)
+    repeats = [commit for commit in commits if _is_repeat(commit.selection, request)]
+    lifted = frozenset(repeat.run for repeat in repeats) if request.override else None
+    rows = choice.decide(chosen.rows, picks, rechecked, standing, chosen.changed, lifted)
+    _refuse_standing(request, rows, repeats)
+    outgoing = rows.filter(pl.col("why").is_null())
+    rejected = rechecked.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
     return ResendPlan(
         of,
-        source,
+        chosen.source,
         rows,
         corrected,
-        given,
-        len(links),
-        _refuse_active(request, rows, alike),
-        refused,
+        given=chosen.template,
+        commit=len(commits),
+        already=_sent_already(rows, repeats),
+        refused=rejected.join(outgoing, on="row", how="semi"),
     )
 
 
-def _selected_rows(
-    context: IssuerContext, request: Request, of: Manifest, also: frozenset[int]
-) -> pl.DataFrame:
-    """Return the rows asked for, and `also`: those of a corrected file."""
-    repeated = StoredRun.of(context.adapters.store, of)
-    named = pl.concat([choice.asked(rows, request.wanted, also) for rows in run_rows(repeated)])
-    lacking = pl.Series(sorted(request.wanted.rows - set(named["row"])), dtype=pl.UInt32)
+def _refuse_unclear(request: Request) -> None:
+    """Raise NothingAskedError where no rows are selected, or in two ways."""
+    files = [name for name in (request.corrections, request.extract) if name]
+    if len(files) > 1 or not (any(request.selection) or files):
+        raise NothingAskedError(run=request.run)
+
+
+def _from_corrected_extract(context: IssuerContext, request: Request, run: StoredRun) -> _Chosen:
+    """Select rows of a run that are read from a corrected extract: all it has, unless some are."""
+    entry = templates.find_dropped(context, request.extract)
+    identity = identify(context.adapters.store, entry)
+    picks, numbers = replaced_rows(context, entry, identity, run)
+    changed = picks["origin"]
+    all_changed = frozenset[int]() if any(request.selection) else frozenset(changed)
+    rows = _selected_rows(request, run, all_changed)
+    picks = picks.filter(pl.col("origin").is_in(rows["row"].implode()))
+    strangers = numbers.filter(~numbers.is_in(picks["row"].implode())).sort()
+    source = Source(StoredSource(entry, identity), picks, strangers)
+    return _Chosen(rows, source, changed, pl.DataFrame(schema=templates.CELL))
+
+
+def _from_own_source(context: IssuerContext, request: Request, run: StoredRun) -> _Chosen:
+    """Select rows of a run that are read from its own source, with a template's corrections."""
+    of = run.committed()
+    template: SourceIdentity | None = None
+    cells = pl.DataFrame(schema=templates.CELL)
+    if request.corrections:
+        template, content = templates.read_corrections(context, request.corrections)
+        name = template.key.rpartition("/")[2]
+        cells = templates.corrected_cells(name, content, run)
+    changed = cells["row"]
+    rows = _selected_rows(request, run, frozenset(changed))
+    numbers = rows["row"]
+    stored = reopen_source(context, of.run, of.source)
+    picks = pl.DataFrame({"row": numbers, "origin": numbers}, PICK)
+    cells = pl.concat([templates.cells_of(context, of), cells])
+    return _Chosen(rows, Source(stored, picks, numbers.clear()), changed, cells, template)
+
+
+def _selected_rows(request: Request, run: StoredRun, corrected: frozenset[int]) -> pl.DataFrame:
+    """Return the selected rows, and those that a corrected file changes; NoSuchRowError."""
+    parts = run_rows(run)
+    rows = pl.concat([choice.select_rows(part, request.selection, corrected) for part in parts])
+    lacking = pl.Series(sorted(request.selection.rows - set(rows["row"])), dtype=pl.UInt32)
     if len(lacking):
-        raise NoSuchRowError(place=request.run, rows=choice.numbered(lacking))
-    return named
+        raise NoSuchRowError(place=request.run, rows=numbered(lacking))
+    return rows
 
 
-def _recheck(context: IssuerContext, source: Source, picked: SelectedRows) -> pl.DataFrame:
-    """Return the verdict of today's rules (TRIED) on the rows as they would go out."""
+def _recheck(context: IssuerContext, source: Source, selected: SelectedRows) -> pl.DataFrame:
+    """Return the verdict of today's rules (RECHECKED) on the rows as they would go out."""
     if source.picks.is_empty():
-        return pl.DataFrame(schema=choice.TRIED)
-    with open_extract(context, source.entry, source.identity) as stream:
-        frames = []
-        for piece in Scan(
-            context, stream, source.identity, _today(context), RowScope(selected=picked)
-        ):
+        return pl.DataFrame(schema=choice.RECHECKED)
+    entry, identity = source.stored
+    scope = RowScope(selected=selected)
+    frames: list[pl.DataFrame] = []
+    with open_extract(context, entry, identity) as stream:
+        for piece in Scan(context, stream, identity, _today(context), scope):
             good = [
                 chunk.with_columns(cuid=CUID, fate=pl.lit(ledger.SUBMITTED))
                 for chunk in piece.chunks
             ]
-            frames += [shaped(one, choice.TRIED) for one in (piece.others, *good)]
-        return pl.concat(frames)
+            frames += [shaped(rows, choice.RECHECKED) for rows in (piece.others, *good)]
+    return pl.concat(frames)
 
 
-def _active(
-    context: IssuerContext, manifest: Manifest, cards: pl.DataFrame, links: Sequence[Manifest]
+def _standing(
+    context: IssuerContext, run: StoredRun, cards: pl.DataFrame, commits: Sequence[Manifest]
 ) -> pl.DataFrame:
-    """Return the active attempts (STANDING) with these cards, in the run itself and in every run
-    that still counts.
+    """Return the active attempts (STANDING) with these cards.
+
+    Those of the run itself, and of every run that still counts.
     """
-    store, today = context.adapters.store, _today(context)
-    mine = attempts_of(StoredRun.by_id(store, manifest.run))
-    every = chain(mine, attempts(StoredRuns(store, context.issuer.issuer), today, links))
-    ours = (
-        one.rows.join(cards, on=choice.CARD, how="semi").with_columns(run=pl.lit(one.run))
-        for one in every
-    )
-    return pl.concat(
-        [
-            pl.DataFrame(schema=choice.STANDING),
-            *(choice.active_attempts(rows, today) for rows in ours),
-        ]
-    )
+    today = _today(context)
+    others = attempts(StoredRuns(run.store, run.issuer), today, commits)
+    frames = [pl.DataFrame(schema=choice.STANDING)]
+    for attempt in chain(attempts_of(run), others):
+        rows = attempt.rows.join(cards, on=choice.CARD, how="semi")
+        rows = rows.with_columns(run=pl.lit(attempt.run))
+        frames.append(choice.active_attempts(rows, today))
+    return pl.concat(frames)
 
 
 def _today(context: IssuerContext) -> date:
@@ -284,135 +253,39 @@ def _today(context: IssuerContext) -> date:
 
 
 def _is_repeat(selection: Selection | None, request: Request) -> bool:
-    """True where a run has the same reason and override: it used the override up, and may be what
-    is asked for.
+    """Return whether a run has the same reason and override.
+
+    It used the override up, and may be what is requested.
     """
     if selection is None or (selection.kind, selection.of) != ("resubmit", request.run):
         return False
-    return (selection.reason, selection.override) == (
-        redact(request.reason),
-        redact(request.override),
-    )
+    why = (redact(request.reason), redact(request.override))
+    return (selection.reason, selection.override) == why
 
 
-def _refuse_active(
-    request: Request, rows: pl.DataFrame, alike: Sequence[Manifest]
-) -> Manifest | None:
-    """Return the run that did just this before; StandingRowsError for rows asked for by name that
-    may not go out.
+def _refuse_standing(request: Request, rows: pl.DataFrame, repeats: Sequence[Manifest]) -> None:
+    """Raise StandingRowsError for rows selected by name that may not go out.
+
+    Not where all that stands was sent by the same request before.
     """
-    stand = rows.filter(pl.col("why").is_in(choice.STANDS))
-    where = set(stand["where"])
-    before = next((link for link in alike[::-1] if {link.run} == where), None)
-    named = stand.filter("named")
-    if named.height and not where <= {link.run for link in alike}:
-        runs = named["where"].unique().sort().to_list()
-        raise StandingRowsError(
-            run=request.run,
-            count=named.height,
-            rows=choice.numbered(named["origin"]),
-            where=", ".join(runs[:5]),
-        )
-    return before if rows.drop_nulls("why").height == rows.height else None
-
-
-def resubmit(
-    context: IssuerContext,
-    request: Request,
-    on_progress: OnProgress = lambda _: None,
-    content: bytes | None = None,
-) -> Submitted:
-    """Send what `plan_resubmit` selects as a run of its own; results that arrived meanwhile are
-    ingested first.
-
-    `content`: the filled-in template of that name, if it is to be stored first. The same command again finishes the
-    same run, and does nothing once it is committed. Raises NothingToSendError, OvertakenError and
-    what a submit raises.
-    """
-    if not request.reason.strip():
-        raise NoReasonError()
-    finish_commits(context)
-    ingest(context)
-    chosen = plan_resubmit(
-        context if content is None else _given(context, request, content), request
+    standing = rows.filter(pl.col("why").is_in(choice.STANDS))
+    named = standing.filter("named")
+    sent_before = set(standing["where"]) <= {repeat.run for repeat in repeats}
+    if named.is_empty() or sent_before:
+        return
+    runs = named["where"].unique().sort().to_list()
+    raise StandingRowsError(
+        run=request.run,
+        count=named.height,
+        rows=numbered(named["origin"]),
+        where=", ".join(runs[:5]),
     )
-    if chosen.already is not None:
-        return Submitted(chosen.already, already=True)
-    if chosen.nothing:
-        left = [f"{rows:,} {why}" for why, rows in chosen.left.items()]
-        left += (
-            [f"{chosen.refused.height:,} corrected but still refused"]
-            if chosen.refused.height
-            else []
-        )
-        raise NothingToSendError(
-            run=request.run, reason=", ".join(left) or "no row is as asked for"
-        )
-    if content is not None and chosen.given is not None:
-        write_once(context.adapters.store, chosen.given.key, content)
-        chosen = chosen._replace(given=templates.read_corrections(context, request.corrections)[0])
-    with context.sealer() as sealer:
-        ensure_store_safe(context)
-        done = execute(context, _job(context, request, chosen), sealer, on_progress)
-    for repeated in repeated_runs(StoredRun.of(context.adapters.store, done.manifest)):
-        rebuild(context, repeated.id)
-    return done
 
 
-def command(request: Request) -> str:
-    """Return the command line of a resubmission, ready to paste into a shell."""
-    wanted = request.wanted
-    words = ["cardlink", "resubmit", request.run]
-    words += [f"--{flag}" for flag in ("errors", "missing", "rejects") if getattr(wanted, flag)]
-    for option, values in (
-        ("--code", wanted.codes),
-        ("--action", wanted.actions),
-        ("--row", wanted.rows),
-    ):
-        words += [word for value in sorted(values) for word in (option, str(value))]
-    for option in ("corrections", "extract", "reason", "override"):
-        value = redact(getattr(request, option))
-        words += [f"--{option}", value] if value else []
-    return shlex.join(words)
-
-
-def _job(context: IssuerContext, request: Request, chosen: ResendPlan) -> Job:
-    """Plan the run, store its selection, and record what it repeats and overrides."""
-    rows = chosen.outgoing.select("row", "origin")
-    of_what = {"of": request.run, "rows": choice.rows_digest(rows), "override": request.override}
-    selection = Selection(
-        kind="resubmit",
-        of=request.run,
-        rows=rows.height,
-        sha256=digest(
-            canonical({**of_what, "corrections": chosen.given.sha256 if chosen.given else ""})
-        ),
-        reason=redact(request.reason),
-        override=redact(request.override),
-        corrections=chosen.given,
-    )
-    source = (chosen.source.entry, chosen.source.identity)
-    job = choice.selection_job(
-        context,
-        source,
-        SelectedRows(rows, chosen.corrected),
-        selection,
-        command(request),
-        chosen.commit,
-    )
-    run, over = job.plan.run, chosen.outgoing.filter("over")
-    if over.height:  # before the commit: a crash right after it would lose the record
-        runs = sorted(over["where"].unique())
-        record_event(
-            context.adapters,
-            keys_of(run),
-            "overridden",
-            rows=over.height,
-            runs=runs,
-            reason=request.override,
-        )
-    # with the run that is repeated, however often this one is started
-    once = f"resubmitted-{run}.json"
-    facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
-    record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
-    return job
+def _sent_already(rows: pl.DataFrame, repeats: Sequence[Manifest]) -> Manifest | None:
+    """Return the run that did just this before: no row goes out, and all that stands is its."""
+    if rows["why"].null_count():
+        return None
+    where = set(rows.filter(pl.col("why").is_in(choice.STANDS))["where"])
+    same = [repeat for repeat in repeats if {repeat.run} == where]
+    return same[-1] if same else None

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
 from flows.operations.purge import plan_purge, purge
-from flows.resend.resubmission import Request, resubmit
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.chains import add_record
 from flows.runs.chunks import Move

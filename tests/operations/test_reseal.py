@@ -18,9 +18,11 @@ from flows.adapters.local import LocalStore
 from flows.operations.history import history
 from flows.operations.reread import RowsDifferError
 from flows.operations.reseal import Resealed, reseal
-from flows.resend.corrections import correction_template
-from flows.resend.resubmission import Request, resubmit
-from flows.resend.selection import RowSelection, SourceGoneError
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import resubmit
+from flows.resend.selected_run import SourceGoneError
+from flows.resend.selection import RowSelection
+from flows.resend.template import correction_template
 from flows.runs.adapters import NoReasonError
 from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.identity import canonical, digest

@@ -27,7 +27,8 @@ from flows.operations.purge import purge
 from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
-from flows.resend.resubmission import Request, resubmit
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.keys import (
     commits,

@@ -18,8 +18,9 @@ from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
 from flows.partner_api.single_links import CardTakenError, link_row, link_typed
 from flows.reports.across import reconcile_runs
-from flows.resend.corrections import correction_template
-from flows.resend.selection import RowSelection, SourceGoneError
+from flows.resend.selected_run import SourceGoneError
+from flows.resend.selection import RowSelection
+from flows.resend.template import correction_template
 from flows.runs.errors import NoSuchRowError, UnknownRunError
 from flows.runs.keys import keys_of
 from flows.runs.single_links import prompted_singles

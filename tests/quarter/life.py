@@ -22,10 +22,11 @@ from flows.adapters.gpg_opener import GpgOpener
 from flows.operations.break_decisions import close_break
 from flows.operations.purge import PurgePlan, plan_purge, purge
 from flows.operations.reseal import reseal
-from flows.resend.corrections import correction_template
 from flows.resend.renewal import renew
-from flows.resend.resubmission import NothingToSendError, Request, resubmit
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import NothingToSendError, resubmit
 from flows.resend.selection import RowSelection
+from flows.resend.template import correction_template
 from flows.runs.keys import extracts, keys_of
 from flows.runs.outbox import outboxes
 from flows.runs.sealing import Opener

@@ -13,7 +13,8 @@ from flows.adapters.local import LocalStore
 from flows.operations.purge import purge
 from flows.reports.cardholder import SINGLE, card_statuses
 from flows.reports.cardholder_trace import CardGivenError, trace
-from flows.resend.resubmission import Request, resubmit
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of, prompted_prefix, results

@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.selection import ASKED, STANDING, TRIED, active_attempts, cards, decide
+from flows.resend.selection import RECHECKED, SELECTED, STANDING, active_attempts, cards, decide
 from flows.submissions.row_scope import PICK
 from schemas.portal import CITY, PAN
 
@@ -17,12 +17,12 @@ TODAY = date(2026, 11, 20)
 
 def asked(*rows: tuple[int, str | None, str | None]) -> pl.DataFrame:
     """Return rows asked for: number, cuid, last_4."""
-    return pl.DataFrame([(*row, "error", [], None, False) for row in rows], ASKED, orient="row")
+    return pl.DataFrame([(*row, "error", [], None, False) for row in rows], SELECTED, orient="row")
 
 
 def tried(*rows: tuple[int, str | None, str | None, str, list[str]]) -> pl.DataFrame:
     """Return what the rules say: row, cuid, last_4, fate, reasons."""
-    return pl.DataFrame(rows, TRIED, orient="row")
+    return pl.DataFrame(rows, RECHECKED, orient="row")
 
 
 def picks(*rows: tuple[int, int]) -> pl.DataFrame:

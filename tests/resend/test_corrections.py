@@ -8,16 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.resend.corrections import (
-    LARGEST,
-    CorrectionsNotFoundError,
-    CorrectionsRefusedError,
-    CorrectionsUnreadableError,
-    correction_template,
-    read_corrections,
-)
-from flows.resend.resubmission import NothingToSendError, Request, plan_resubmit, resubmit
-from flows.resend.selection import RowSelection, SourceGoneError
+from flows.resend.corrections import LARGEST, CorrectionsNotFoundError, read_corrections
+from flows.resend.filled_template import CorrectionsRefusedError, CorrectionsUnreadableError
+from flows.resend.resubmission import Request, plan_resubmit
+from flows.resend.resubmission_run import NothingToSendError, resubmit
+from flows.resend.selected_run import SourceGoneError
+from flows.resend.selection import RowSelection
+from flows.resend.template import correction_template
 from flows.runs.keys import corrections
 from flows.runs.store import ConflictError
 from schemas.corrections import Template

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.corrections import (
+from flows.resend.filled_template import (
     CorrectionsRefusedError,
     CorrectionsUnreadableError,
     misplaced,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flows.resend.renewal import ABSENT, DYING, renew, renewals
-from flows.resend.selection import SourceGoneError
+from flows.resend.selected_run import SourceGoneError
 from flows.runs.commits import OvertakenError
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import extracts, keys_of

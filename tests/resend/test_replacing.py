@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from flows.resend.selection import CORRECTED, by_cuid, by_number
+from flows.resend.corrected_extract import CORRECTED, by_cuid, by_number
 
 RUN = "bank-20261120-3f9c21aa"
 

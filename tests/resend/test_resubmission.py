@@ -14,15 +14,11 @@ import pytest
 from flows.operations.history import history
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import OUT_OF_BALANCE
-from flows.resend.resubmission import (
-    NothingAskedError,
-    NothingToSendError,
-    Request,
-    StandingRowsError,
-    command,
-    plan_resubmit,
-)
-from flows.resend.selection import AmbiguousRowsError, RowSelection, SourceGoneError
+from flows.resend.corrected_extract import AmbiguousRowsError
+from flows.resend.resubmission import NothingAskedError, Request, StandingRowsError, plan_resubmit
+from flows.resend.resubmission_run import NothingToSendError, command
+from flows.resend.selected_run import SourceGoneError
+from flows.resend.selection import RowSelection
 from flows.runs.adapters import NoReasonError
 from flows.runs.errors import NoSuchRowError
 from flows.runs.keys import corrections, keys_of

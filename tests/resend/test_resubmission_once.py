@@ -18,13 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.errors import CardlinkError
-from flows.resend.resubmission import (
-    NothingToSendError,
-    Request,
-    StandingRowsError,
-    plan_resubmit,
-    resubmit,
-)
+from flows.resend.resubmission import Request, StandingRowsError, plan_resubmit
+from flows.resend.resubmission_run import NothingToSendError, resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.commits import OvertakenError
 from flows.runs.outbox import move

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from flows.resend.selection import ASKED, RowSelection, asked
+from flows.resend.selection import SELECTED, RowSelection, select_rows
 from flows.results.row_states import RUN_ROW
 from schemas.portal import CITY, PAN
 
@@ -49,15 +49,17 @@ ROWS = pl.DataFrame(
     ],
 )
 def test_every_part_of_a_wish_adds_rows(wanted: RowSelection, rows: list[int]) -> None:
-    found = asked(ROWS, wanted)
+    found = select_rows(ROWS, wanted)
 
     assert rows == found["row"].to_list()
-    assert dict(found.schema) == {name: pl.DataFrame(schema=ASKED).schema[name] for name in ASKED}
+    assert dict(found.schema) == {
+        name: pl.DataFrame(schema=SELECTED).schema[name] for name in SELECTED
+    }
 
 
 def test_what_is_named_is_told_from_what_is_of_a_kind() -> None:
-    found = asked(
-        ROWS, RowSelection(errors=True, missing=True, rows=frozenset({3})), also=frozenset({6})
+    found = select_rows(
+        ROWS, RowSelection(errors=True, missing=True, rows=frozenset({3})), corrected=frozenset({6})
     )
 
     assert [(2, False), (3, True), (4, True), (5, True), (6, False)] == found.select(
@@ -66,6 +68,6 @@ def test_what_is_named_is_told_from_what_is_of_a_kind() -> None:
 
 
 def test_the_reason_is_the_first_that_refused_it() -> None:
-    found = asked(ROWS, RowSelection(rejects=True, missing=True))
+    found = select_rows(ROWS, RowSelection(rejects=True, missing=True))
 
     assert [None, None, "address.city.missing"] == found["reason"].to_list()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from flows.resend.corrections import template
+from flows.resend.template import template
 from flows.results.partner_terms import KINDS, OTHER, UNREADABLE
 from flows.results.row_states import RUN_ROW
 from schemas.corrections import AT_SOURCE, WRONG, Template

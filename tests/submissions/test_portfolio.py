@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
-from flows.resend.corrections import correction_template
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request as Resubmission
-from flows.resend.resubmission import resubmit
+from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
+from flows.resend.template import correction_template
 from flows.runs.outbox import move
 from flows.runs.prior_state import AWAITED, REFUSED, STANDING
 from flows.submissions.rehearsal import rehearse

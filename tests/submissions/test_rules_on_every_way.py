@@ -23,10 +23,10 @@ from flows.operations.reread import RowsDifferError
 from flows.operations.reseal import reseal
 from flows.partner_api.service import LinkRequestError
 from flows.partner_api.single_links import link_row, link_typed
-from flows.resend.corrections import correction_template
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.selection import UNCHANGED, RowSelection
+from flows.resend.template import correction_template
 from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, CUSTOMER_KEY, NICKNAME, PAN
 from schemas.rule import Rule
 from tests import keys
@@ -149,7 +149,7 @@ def submit(bench: Bench, broken: Cells) -> Sent:
 def resubmit(bench: Bench, broken: Cells) -> Sent:
     request = Request(first_run(bench), RowSelection(errors=True), "again")
     left = plan_resubmit(bench.context, request).rows.drop_nulls("why")
-    done = of_run(bench, again(bench, request.run, request.wanted).manifest.run)
+    done = of_run(bench, again(bench, request.run, request.selection).manifest.run)
     return done._replace(refused=dict(left.select("cuid", "why").rows()))
 
 

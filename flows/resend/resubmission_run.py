@@ -1,0 +1,171 @@
+"""Resubmit rows of a run: plan which, and commit a run of them."""
+
+import shlex
+
+from flows.errors import OperatorError
+from flows.extracts.errors import checked_name
+from flows.redaction import redact
+from flows.reports.ingestion import ingest
+from flows.reports.rebuild import rebuild
+from flows.resend.corrections import read_corrections
+from flows.resend.resubmission import Request, ResendPlan, plan_resubmit
+from flows.resend.selected_run import rows_digest, selection_job
+from flows.results.lineage import repeated_runs
+from flows.runs.adapters import NoReasonError
+from flows.runs.context import IssuerContext, overlaid
+from flows.runs.events import record_event
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import corrections, keys_of
+from flows.runs.probe import ensure_store_safe
+from flows.runs.store import write_once
+from flows.runs.stored_run import StoredRun
+from flows.submissions.build import Job, OnProgress
+from flows.submissions.commit import finish_commits
+from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
+from flows.submissions.row_scope import SelectedRows
+from flows.submissions.submit import Submitted, execute
+from schemas.manifest import Selection
+
+
+class NothingToSendError(OperatorError):
+    """None of the selected rows would go out."""
+
+    message = "{run}: nothing to send: {reason}."
+    next_step = "The same command with --dry-run lists every row and why it is left out."
+
+
+def rehearse_resubmit(
+    context: IssuerContext, request: Request, content: bytes | None = None
+) -> tuple[ResendPlan, Checked]:
+    """Return what a resubmission would do, and what its run would come to; nothing is written."""
+    dry = _with_template(context, request, content)
+    finish_commits(dry)
+    ingest(dry)
+    plan = plan_resubmit(dry, request)
+    if plan.already is not None or plan.nothing:
+        return plan, NO_ROWS
+    return plan, check_selection(dry, _job(dry, request, plan))
+
+
+def _with_template(
+    context: IssuerContext, request: Request, content: bytes | None
+) -> IssuerContext:
+    """Return a context whose writes stay in memory, with the filled-in template.
+
+    `content` is that of the template, if it is not in the store yet.
+    """
+    dry = overlaid(context)
+    if content is not None:
+        key = corrections(context.issuer.issuer) + checked_name(request.corrections)
+        write_once(dry.adapters.store, key, content)
+    return dry
+
+
+def resubmit(
+    context: IssuerContext,
+    request: Request,
+    on_progress: OnProgress = lambda _: None,
+    content: bytes | None = None,
+) -> Submitted:
+    """Send what `plan_resubmit` selects as a run of its own.
+
+    Results that arrived meanwhile are ingested first. `content`: the filled-in template of that
+    name, if it is to be stored first. The same command again finishes the same run, and does
+    nothing once it is committed. Raises NothingToSendError, OvertakenError and what a submit
+    raises.
+    """
+    if not request.reason.strip():
+        raise NoReasonError()
+    finish_commits(context)
+    ingest(context)
+    planning = context if content is None else _with_template(context, request, content)
+    plan = plan_resubmit(planning, request)
+    if plan.already is not None:
+        return Submitted(plan.already, already=True)
+    if plan.nothing:
+        raise NothingToSendError(run=request.run, reason=_why_nothing(plan))
+    if content is not None and plan.given is not None:
+        write_once(context.adapters.store, plan.given.key, content)
+        template, _ = read_corrections(context, request.corrections)
+        plan = plan._replace(given=template)
+    with context.sealer() as sealer:
+        ensure_store_safe(context)
+        done = execute(context, _job(context, request, plan), sealer, on_progress)
+    for repeated in repeated_runs(StoredRun.of(context.adapters.store, done.manifest)):
+        rebuild(context, repeated.id)
+    return done
+
+
+def _why_nothing(plan: ResendPlan) -> str:
+    left = [f"{rows:,} {why}" for why, rows in plan.left.items()]
+    if plan.refused.height:
+        left.append(f"{plan.refused.height:,} corrected but still refused")
+    return ", ".join(left) or "no row is as asked for"
+
+
+def command(request: Request) -> str:
+    """Return the command line of a resubmission, ready to paste into a shell."""
+    selection = request.selection
+    words = ["cardlink", "resubmit", request.run]
+    words += [f"--{flag}" for flag in ("errors", "missing", "rejects") if getattr(selection, flag)]
+    options = {
+        "--code": sorted(selection.codes),
+        "--action": sorted(selection.actions),
+        "--row": [str(row) for row in sorted(selection.rows)],
+    }
+    for option, values in options.items():
+        for value in values:
+            words += [option, value]
+    for option in ("corrections", "extract", "reason", "override"):
+        value = redact(getattr(request, option))
+        if value:
+            words += [f"--{option}", value]
+    return shlex.join(words)
+
+
+def _job(context: IssuerContext, request: Request, plan: ResendPlan) -> Job:
+    """Plan the run, store its selection, and record what it repeats and overrides."""
+    rows = plan.outgoing.select("row", "origin")
+    job = selection_job(
+        context,
+        plan.source.stored,
+        SelectedRows(rows, plan.corrected),
+        _selection(request, plan),
+        command(request),
+        plan.commit,
+    )
+    run = job.plan.run
+    overridden = plan.outgoing.filter("over")
+    if overridden.height:  # before the commit: a crash right after it would lose the record
+        record_event(
+            context.adapters,
+            keys_of(run),
+            "overridden",
+            rows=overridden.height,
+            runs=sorted(overridden["where"].unique()),
+            reason=request.override,
+        )
+    # with the run that is repeated, however often this one is started
+    once = f"resubmitted-{run}.json"
+    facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
+    record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
+    return job
+
+
+def _selection(request: Request, plan: ResendPlan) -> Selection:
+    rows = plan.outgoing.select("row", "origin")
+    inputs = {
+        "of": request.run,
+        "rows": rows_digest(rows),
+        "override": request.override,
+        "corrections": plan.given.sha256 if plan.given else "",
+    }
+    return Selection(
+        kind="resubmit",
+        of=request.run,
+        rows=rows.height,
+        sha256=digest(canonical(inputs)),
+        reason=redact(request.reason),
+        override=redact(request.override),
+        corrections=plan.given,
+    )

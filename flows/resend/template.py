@@ -1,0 +1,82 @@
+"""The correction template of a run: one line per refused row and reason, to be filled in."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.results.lineage import settled_since
+from flows.results.row_states import run_rows
+from flows.runs.context import IssuerContext
+from flows.runs.stored_run import StoredRun
+from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Template
+from schemas.ledger import ERROR, REJECTED
+from schemas.portal import YEAR, columns
+from schemas.reasons import reason
+
+_BY_SUFFIX = {name.rpartition(".")[2]: name for name in columns()}
+
+
+class _CodeWords(NamedTuple):
+    """What the template says of a reason code; `column` is the portal's, where it names one."""
+
+    code: str
+    column: str | None
+    wrong: str
+    accepted: str
+
+
+def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFrame]:
+    """Yield the template (`schemas.corrections.Template`) for a committed run's refused rows.
+
+    One frame per ledger part. Rows that are linked or awaiting in a later attempt are left out.
+    UnknownRunError.
+    """
+    stored = StoredRun.by_id(context.adapters.store, run)
+    stored.committed()
+    is_settled = pl.col("row").is_in(settled_since(stored).implode())
+    is_refused = pl.col("state").is_in([ERROR, REJECTED])
+    for rows in run_rows(stored):
+        yield template(rows.filter(is_refused & ~is_settled), run)
+
+
+def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
+    """Return the template for refused rows (RUN_ROW), one line per reason."""
+    reported = rows.select("row", "cuid", "last_4", "reasons").explode("reasons")
+    parts = pl.col("reasons").str.split("|")
+    named_column = pl.when(parts.list.len() > 1).then(parts.list.first()).replace("", None)
+    listed = reported.drop_nulls("reasons").with_columns(
+        named_column.alias("column"),
+        parts.list.last().alias("code"),
+        run=pl.lit(run),
+        correction=pl.lit(None, pl.String),
+    )
+    words = pl.DataFrame(
+        [_words(code) for code in listed["code"].unique()],
+        dict.fromkeys(("code", "column of code", "wrong", "accepted"), pl.String),
+        orient="row",
+    )
+    beside = listed.join(words, on="code", maintain_order="left")
+    column = pl.coalesce("column", "column of code").alias("column")
+    return beside.with_columns(column).select(*Template.dtypes())
+
+
+def _column(code: str) -> str | None:
+    """Return the portal's column that a code is about, None where it names none."""
+    _, _, subject_and_kind = code.partition(".")
+    subject = subject_and_kind.partition(".")[0]
+    return YEAR if subject == "expiration" else _BY_SUFFIX.get(subject)
+
+
+def _words(code: str) -> _CodeWords:
+    """Return in words what is wrong and what is accepted."""
+    entity, _, subject_and_kind = code.partition(".")
+    subject, _, kind = subject_and_kind.partition(".")
+    column = _column(code)
+    name = "the line" if entity in ("line", "row") else subject.replace("_", " ")
+    wrong = f"{name} {WRONG.get(kind, UNNAMED)}"
+    hint = reason(code).hint
+    accepted = hint or reason(code).action
+    if entity == "line" or column in AT_SOURCE:
+        accepted = f"{SOURCE_ONLY}: {hint}" if hint else SOURCE_ONLY
+    return _CodeWords(code, column, wrong, accepted)
