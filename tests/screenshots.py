@@ -96,7 +96,7 @@ def pages(story: Story, folder: Path) -> dict[str, Path]:
     """Write the pages to look at: the run of the last night, and the look across runs."""
     context = story.bench.context
     reconcile_runs(context)
-    rebuild(context, story.runs[-2])
+    rebuild(context, story.bench.stored(story.runs[-2]))
     contents = {
         "run": story.bench.content(keys_of(story.runs[-2]).report("report.html")),
         "across": story.bench.content(reconciliation(context.issuer.issuer) + "report.html"),

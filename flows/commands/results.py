@@ -28,7 +28,7 @@ with on_first_use():
         survey,
         verdicts,
     )
-    from flows.runs import business_date, documents, keys, run_status
+    from flows.runs import business_date, documents, keys, run_status, stored_run
     from flows.runs import context as contexts
     from flows.runs import keys as run_keys
     from flows.submissions import extract_states, plan
@@ -104,7 +104,8 @@ def history(context: Context, run: RunName) -> Result:
 def report(context: Context, run: RunName) -> Result:
     """Rebuild the report of RUN from its ledger and results, and print its balance."""
     issuer_context = context.context_of(run)
-    return report_of(issuer_context, rebuild.rebuild(issuer_context, run).summary)
+    stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
+    return report_of(issuer_context, rebuild.rebuild(issuer_context, stored).summary)
 
 
 def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Result:

@@ -37,21 +37,22 @@ def close_break(
     for a notice, or a decision that is not offered), ChunkStateError, NoReasonError.
     """
     signed = context.adapters.signed(reason)
-    findings = find_breaks(context, run)
+    stored = StoredRun.by_id(context.adapters.store, run)
+    findings = find_breaks(context, stored)
     _refuse_unless_offered(run, name, decision)
     if (name, decision) == (RESULT_SHORT, LOST):
         findings = _with_unanswered_chunk(context, run, findings, place)
     chosen = _chosen(run, "open", findings.breaks, name, place)
     covered = {open_break: _covered_rows(findings, open_break, decision) for open_break in chosen}
-    return _record(context, run, "closed", covered, signed, decision)
+    return _record(context, stored, "closed", covered, signed, decision)
 
 
 def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason: str) -> Settled:
     """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break`."""
     signed = context.adapters.signed(reason)
-    closed = StoredRun.by_id(context.adapters.store, run).closed_breaks
-    chosen = _chosen(run, "closed", closed, name, place)
-    return _record(context, run, "reopened", dict.fromkeys(chosen, ()), signed)
+    stored = StoredRun.by_id(context.adapters.store, run)
+    chosen = _chosen(run, "closed", stored.closed_breaks, name, place)
+    return _record(context, stored, "reopened", dict.fromkeys(chosen, ()), signed)
 
 
 def _refuse_unless_offered(run: str, name: str, decision: str) -> None:
@@ -107,7 +108,7 @@ def _covered_rows(findings: Findings, open_break: Break, decision: str) -> tuple
 
 def _record(
     context: IssuerContext,
-    run: str,
+    run: StoredRun,
     act: Literal["closed", "reopened"],
     covered: Mapping[B, tuple[int, ...]],
     signed: Mapping[str, Any],
@@ -117,7 +118,6 @@ def _record(
 
     A break that is reopened keeps the decision of its closing.
     """
-    closed = StoredRun.by_id(context.adapters.store, run).keys.closed
     for chosen, rows in covered.items():
         record = Closing(
             **signed,
@@ -128,5 +128,5 @@ def _record(
             decision=decision or getattr(chosen, "decision", ""),
             covers=rows,
         )
-        add_record(context.adapters.store, closed, record)
+        add_record(run.store, run.keys.closed, record)
     return Settled(tuple(covered), rebuild_lasting(context, run))

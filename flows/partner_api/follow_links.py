@@ -382,5 +382,5 @@ def _renewed(context: IssuerContext, manifest: Manifest) -> bool:
     after = run_funnel(store, manifest, today) or {}
     if {**before, "seen": ""} == {**after, "seen": ""}:
         return False
-    rebuild(context, manifest.run)
+    rebuild(context, StoredRun.of(store, manifest))
     return True

@@ -199,7 +199,7 @@ def link_row(
 def _report(context: IssuerContext, run: str) -> None:
     """Count a single link in the report of its run, and of those that this one repeats."""
     for affected in newest_first([StoredRun.by_id(context.adapters.store, run)]):
-        rebuild_lasting(context, affected.id)
+        rebuild_lasting(context, affected)
 
 
 def link_typed(

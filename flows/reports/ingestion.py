@@ -143,16 +143,16 @@ def _report_runs(
     prefixes = [keys_of(run).base for run in touched]
     clean_up(context.adapters, ingested(context.issuer.issuer), *prefixes)
     runs = newest_first(StoredRun.by_id(store, run) for run in touched)
-    return tuple(_report(context, run.id, stored) for run in runs)
+    return tuple(_report(context, run, stored) for run in runs)
 
 
-def _report(context: IssuerContext, run: str, stored: Set[str]) -> RunReport:
+def _report(context: IssuerContext, run: StoredRun, stored: Set[str]) -> RunReport:
     """Rebuild a run's report.
 
     Raises ListedLateError where the store does not list yet what was stored just now.
     """
-    prefix = keys_of(run).outcomes
-    listed = {entry.key for entry in context.adapters.store.keys(prefix)}
+    prefix = run.keys.outcomes
+    listed = {entry.key for entry in run.store.keys(prefix)}
     hidden = [key for key in stored if key.startswith(prefix) and key not in listed]
     if hidden:
         raise ListedLateError(key=min(hidden))

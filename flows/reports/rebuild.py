@@ -48,41 +48,40 @@ class RunReport(NamedTuple):
     summary: dict[str, Any]
 
 
-def rebuild(context: IssuerContext, run: str) -> RunReport:
-    """Reconcile a committed run with all its outcomes and write its report.
+def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
+    """Reconcile a committed run, as it is stored now, with its outcomes and write its report.
 
     Each file is written atomically. Raises as `reportable`.
     """
-    stored = StoredRun.by_id(context.adapters.store, run)
-    manifest = reportable(stored)
+    run = reportable(run)
+    issuer = context.issuer
     now = context.adapters.now()
     tallies: list[Tally] = []
     with (
-        closing(prefetch(reconciled_parts(stored, now.date()))) as parts,
-        closing(prefetch(_keep_parts(stored, parts, tallies))) as links,
+        closing(prefetch(reconciled_parts(run, now.date()))) as parts,
+        closing(prefetch(_keep_parts(run, parts, tallies))) as links,
     ):
         _in_parallel(
-            lambda: write_links(stored, links, context.issuer.links),
-            lambda: write_unsent(stored, manifest, portfolio=context.issuer.full_portfolio),
+            lambda: write_links(run, links, issuer.links),
+            lambda: write_unsent(run, run.committed(), portfolio=issuer.full_portfolio),
         )
     total = add(tallies)
-    summary = _summary(context, stored, total, now)
-    chunks = lists.chunks(stored.manifest_as_sealed, total.chunks)
-    within = timedelta(hours=context.issuer.portal.answer_within_hours)
+    summary = _summary(context, run, total, now)
+    chunks = lists.chunks(run.manifest_as_sealed, total.chunks)
+    within = timedelta(hours=issuer.portal.answer_within_hours)
     _in_parallel(
-        lambda: _write_lists(stored, total, now, within),
-        lambda: _write_pages(stored, summary, chunks),
+        lambda: _write_lists(run, total, now, within),
+        lambda: _write_pages(run, summary, chunks),
     )
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 
-def rebuild_lasting(context: IssuerContext, run: str) -> RunReport:
+def rebuild_lasting(context: IssuerContext, run: StoredRun) -> RunReport:
     """Rebuild a run's report until no input was added meanwhile, so that the last has them all."""
-    stored = StoredRun.by_id(context.adapters.store, run)
     while True:
-        inputs = _report_inputs(stored)
+        inputs = _report_inputs(run)
         report = rebuild(context, run)
-        if _report_inputs(stored) == inputs:
+        if _report_inputs(run) == inputs:
             return report
 
 

@@ -24,7 +24,7 @@ from flows.runs.versions import NewerDocumentError, written_in
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
-from schemas.manifest import FACTS, LedgerPart, Manifest
+from schemas.manifest import FACTS, LedgerPart
 from schemas.records import Closing
 
 AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
@@ -57,18 +57,20 @@ class _Answers(NamedTuple):
     cancelled: frozenset[tuple[str, int]]
 
 
-def reportable(run: StoredRun) -> Manifest:
-    """Return the manifest of a run whose report may be written.
+def reportable(run: StoredRun) -> StoredRun:
+    """Return a run whose report may be written, as it is stored now.
 
-    Raises UnknownRunError where it is not committed, AbandonedError, LedgerPurgedError, and
-    NewerDocumentError where a newer cardlink wrote its report.
+    Only its manifest, which never changes, is not read again. Raises UnknownRunError where it is
+    not committed, AbandonedError, LedgerPurgedError, and NewerDocumentError where a newer cardlink
+    wrote its report.
     """
-    manifest = run.with_ledger()
+    current = StoredRun.of(run.store, run.committed())
+    current.refuse_purged()
     with suppress(ConflictError):  # a damaged one is written anew
-        written = written_in(run.summary or {})
+        written = written_in(current.summary or {})
         if written > FACTS:
             raise NewerDocumentError(key=run.keys.report("summary.json"), format=written)
-    return manifest
+    return current
 
 
 def reconciled_parts(run: StoredRun, today: date) -> Iterator[ReconciledPart]:
@@ -82,13 +84,11 @@ def reconciled_parts(run: StoredRun, today: date) -> Iterator[ReconciledPart]:
     return (_reconciled_part(run, part, answers, today) for part in run.committed().ledger)
 
 
-def find_breaks(context: IssuerContext, run: str) -> Findings:
+def find_breaks(context: IssuerContext, run: StoredRun) -> Findings:
     """Return the open breaks of a committed run as its outcomes are now; nothing is written."""
-    stored = StoredRun.by_id(context.adapters.store, run)
-    reportable(stored)
     tallies: list[Tally] = []
     unanswered = [pl.DataFrame(schema={"chunk": pl.UInt32, "row": pl.UInt32})]
-    for part in reconciled_parts(stored, context.adapters.now().date()):
+    for part in reconciled_parts(reportable(run), context.adapters.now().date()):
         tallies += part.tallies
         without_answer = part.rows.filter(pl.col("trouble").is_null(), state=AWAITING)
         unanswered.append(without_answer.select("chunk", "row"))

@@ -92,7 +92,7 @@ def resubmit(
         ensure_store_safe(context)
         done = execute(context, _job(context, request, plan), sealer, on_progress)
     for repeated in repeated_runs(StoredRun.of(context.adapters.store, done.manifest)):
-        rebuild(context, repeated.id)
+        rebuild(context, repeated)
     return done
 
 

@@ -95,10 +95,11 @@ def _write_manifest(
 def _report_if_nothing_sent(context: IssuerContext, manifest: Manifest) -> None:
     """Write the report of a run that sent nothing, unless there is one: no result will bring it."""
     store = context.adapters.store
-    report = StoredRun.by_id(store, manifest.run).keys.report("summary.json")
+    run = StoredRun.of(store, manifest)
+    report = run.keys.report("summary.json")
     if manifest.counts.submitted or read_if_stored(store, report, 0) is not None:
         return
     # rare, and its page and workbook take 60 ms to import
     from flows.reports.rebuild import rebuild
 
-    rebuild(context, manifest.run)
+    rebuild(context, run)

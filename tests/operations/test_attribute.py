@@ -95,7 +95,7 @@ def state(bench: Bench, run: str) -> dict[int, tuple[str, str | None]]:
 
 
 def breaks(bench: Bench, run: str) -> list[str]:
-    return [one.name for one in rebuild(bench.context, run).breaks if not one.notice]
+    return [one.name for one in rebuild(bench.context, bench.stored(run)).breaks if not one.notice]
 
 
 def from_scratch(bench: Bench, run: str) -> dict[str, bytes]:

@@ -129,11 +129,11 @@ def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(
 
 def test_a_closed_break_is_no_longer_found(short: tuple[Bench, str]) -> None:
     bench, run = short
-    before = find_breaks(bench.context, run).breaks
+    before = find_breaks(bench.context, bench.stored(run)).breaks
 
     close_break(bench.context, run, "RESULT_SHORT", "", WHY)
 
-    after = find_breaks(bench.context, run).breaks
+    after = find_breaks(bench.context, bench.stored(run)).breaks
     assert ([one.name for one in before], after) == (["RESULT_SHORT"], ())
     assert {
         (one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys_of(run))
@@ -177,7 +177,7 @@ def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
     bench, run = short
     told = close_break(bench.context, run, "RESULT_SHORT", "", WHY)[1]
 
-    again = rebuild(bench.context, run)
+    again = rebuild(bench.context, bench.stored(run))
 
     assert told is not None
     assert (again.breaks, again.summary["closed"]) == (told.breaks, told.summary["closed"])

@@ -396,7 +396,7 @@ def _received(
 
 def _living(bench: Bench, run: str) -> dict[str, str]:
     """Return the cuids of the links of the run's report that have not expired, by URL."""
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
     table = pl.read_csv(BytesIO(bench.report(run, "links.csv")), infer_schema=False)
     alive = table.filter(pl.col("expires_on") >= bench.now().date().isoformat())
     return dict(alive.select("url", "cuid").iter_rows())

@@ -229,7 +229,7 @@ def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path
     assert {"chunks purged", "ledger purged"} <= {one.what for one in history(bench.store, run)}
     assert 0 == len(known)
     with pytest.raises(LedgerPurgedError, match=run):
-        rebuild(old.context, run)
+        rebuild(old.context, old.stored(run))
     assert ((), (run,)) == trace(old.context.adapters, BANK, "C1")
     assert Submitted(bench.manifest(run), already=True) == old.submit("bank-20261120.csv")
 

@@ -161,7 +161,7 @@ def unbalanced(folder: Path) -> Shown:
     yield bench
     for one in read_facts(bench.store, keys_of(run).report("summary.json"))["breaks"]:  # type: ignore[index]  # it is there
         close_break(bench.context, run, one["name"], "", "agreed with the partner")
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
     yield bench
 
 

@@ -177,7 +177,7 @@ def whole(place: Place) -> Whole:
     resubmit(bench.context, request, content=filled)
     deliver(bench.context)
     confirm(bench.context, 1, "received")
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
     reconcile_runs(bench.context)
     report = f"cuid,status,completed_on\n{owner.ledger(run)['cuid'][0]},SUCCESSFUL,\n"
     owner.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])

@@ -389,7 +389,7 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     )
     for name, document in ((f"{row}-1.json", asked), (f"{row}-1-answer.json", told)):
         bench.store.create(keys_of(run).singles + name, canonical(document))
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
     before = follow_links(bench.context, None)["funnel"]["stages"]
     partner = Partner(
         links={"alone": {"card": {"cardholder": {"id": "h"}}}},

@@ -45,7 +45,7 @@ def linked(folder: Path, *hours: float) -> tuple[Bench, str]:
 def test_a_run_says_how_long_its_links_took_from_the_drop_of_the_extract(tmp_path: Path) -> None:
     bench, run = linked(tmp_path, 2, 30.5, 100)
 
-    hours = rebuild(bench.context, run).summary["hours"]
+    hours = rebuild(bench.context, bench.stored(run)).summary["hours"]
 
     assert ("the extract's drop", NOON.isoformat()) == (hours["since"], hours["start"])
     assert (3, 30.5, 100.0, 72) == tuple(
@@ -64,7 +64,9 @@ def test_a_single_link_arrives_when_the_service_gave_it(tmp_path: Path) -> None:
 
     link_row(bench.context, Linker(), run, 2, override="the cardholder called")
 
-    assert {"2.0": 1, "5.0": 1} == rebuild(bench.context, run).summary["hours"]["spread"]
+    assert {"2.0": 1, "5.0": 1} == rebuild(bench.context, bench.stored(run)).summary["hours"][
+        "spread"
+    ]
 
 
 def test_an_issuer_has_the_hours_of_all_its_runs_on_its_page_and_in_its_metrics(
@@ -90,7 +92,7 @@ def test_a_run_without_the_time_of_its_drop_counts_from_its_plan(tmp_path: Path)
         path.unlink()
     at(bench, tmp_path, keys.plan, NOON + timedelta(hours=1))
 
-    hours = rebuild(bench.context, run).summary["hours"]
+    hours = rebuild(bench.context, bench.stored(run)).summary["hours"]
 
     assert ("the run's plan", {"1.0": 1}) == (hours["since"], hours["spread"])
 

@@ -54,7 +54,7 @@ def test_files_of_an_earlier_split_keep_no_link_that_could_be_sent(tmp_path: Pat
     bench, run = answered(tmp_path, rows_per_file=20)
     bench.issuer = bench.issuer.model_copy(update={"links": LinkSettings()})
 
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
 
     assert 50 == written(bench, run).height
     assert [0, 0, 0] == [

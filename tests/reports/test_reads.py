@@ -59,7 +59,7 @@ def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
     bench, run = busy_run(tmp_path)
     watched, requests = counted(bench)
 
-    rebuild(watched.context, run)
+    rebuild(watched.context, watched.stored(run))
 
     base = keys_of(run).base
     opened = {
@@ -85,7 +85,7 @@ def test_a_rebuild_lists_each_folder_of_its_run_once(tmp_path: Path) -> None:
     bench, run = busy_run(tmp_path)
     watched, requests = counted(bench)
 
-    rebuild(watched.context, run)
+    rebuild(watched.context, watched.stored(run))
 
     base = keys_of(run).base
     listed = {
@@ -109,7 +109,7 @@ def test_what_is_added_while_a_report_is_rebuilt_is_in_the_report_that_stays(
                 reopen_break(bench.context, run, "RESULT_SHORT", "", "ticket 3")
 
     disturbed = replace(bench, store=FailingStore(bench.store, reopen_once))
-    report = rebuild_lasting(disturbed.context, run)
+    report = rebuild_lasting(disturbed.context, disturbed.stored(run))
 
     assert 2 == len(pages)
     assert [] == report.summary["closed"]

@@ -49,11 +49,11 @@ def cut_ledger(bench: Bench, folder: Path, run: str, parts: int) -> None:
 def test_a_ledger_in_many_parts_gives_the_report_of_a_ledger_in_one(tmp_path: Path) -> None:
     habits = Habits(halves=0.4, twice=0.4, swapped=True)
     bench, run = answered(tmp_path, habits, fail_share=0.2, shuffle=True, error_shape="mixed")
-    whole = rebuild(bench.context, run)
+    whole = rebuild(bench.context, bench.stored(run))
     before = {name: sorted(bench.report(run, name).splitlines()) for name in FILES}
     cut_ledger(bench, tmp_path, run, parts=4)
 
-    cut = rebuild(bench.context, run)
+    cut = rebuild(bench.context, bench.stored(run))
 
     assert before == {name: sorted(bench.report(run, name).splitlines()) for name in FILES}
     assert whole == cut
@@ -65,11 +65,11 @@ def test_chunks_reconciled_a_few_at_a_time_give_the_report_of_all_at_once(
 ) -> None:
     habits = Habits(halves=0.4, twice=0.4, swapped=True, foreign=True)
     bench, run = answered(tmp_path, habits, fail_share=0.2, shuffle=True, error_shape="mixed")
-    whole = rebuild(bench.context, run)
+    whole = rebuild(bench.context, bench.stored(run))
     before = {name: bench.report(run, name) for name in FILES}
     monkeypatch.setattr(reconciled, "CHUNKS", 3)
 
-    few = rebuild(bench.context, run)
+    few = rebuild(bench.context, bench.stored(run))
 
     assert before == {name: bench.report(run, name) for name in FILES}
     assert whole == few
@@ -89,7 +89,7 @@ def test_the_tables_of_a_report_keep_to_their_schemas(tmp_path: Path) -> None:
 def test_the_reasons_counted_from_the_ledger_are_those_of_the_commit(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
 
-    report = rebuild(bench.context, run)
+    report = rebuild(bench.context, bench.stored(run))
 
     counted = {one["code"]: one["rows"] for one in report.summary["reasons"]["submit"]}
     assert bench.manifest(run).reasons == counted
@@ -98,7 +98,7 @@ def test_the_reasons_counted_from_the_ledger_are_those_of_the_commit(tmp_path: P
 def test_page_and_workbook_lie_beside_the_summary_and_say_the_same(tmp_path: Path) -> None:
     bench, run = answered(tmp_path, fail_share=0.2)
 
-    report = rebuild(bench.context, run)
+    report = rebuild(bench.context, bench.stored(run))
 
     page = bench.report(run, "report.html").decode()
     book = openpyxl.load_workbook(BytesIO(bench.report(run, "report.xlsx")))
@@ -116,7 +116,7 @@ def test_a_report_rebuilt_is_the_same_page_and_workbook_byte_for_byte(tmp_path: 
     bench, run = answered(tmp_path, fail_share=0.2)
     before = [bench.report(run, name) for name in ("report.html", "report.xlsx")]
 
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
 
     assert before == [bench.report(run, name) for name in ("report.html", "report.xlsx")]
 
@@ -125,8 +125,8 @@ def test_the_trend_ends_with_the_run_of_the_report(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     later = bench.submit(bench.drop(20, name="bank-20261121.csv", seed=1)).manifest.run
 
-    rebuild(bench.context, run)
-    rebuild(bench.context, later)
+    rebuild(bench.context, bench.stored(run))
+    rebuild(bench.context, bench.stored(later))
 
     pages = [bench.report(one, "report.html").decode() for one in (run, later)]
     assert ["The last 1 run<", "The last 2 runs<"] == [

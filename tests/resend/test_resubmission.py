@@ -414,7 +414,7 @@ def test_a_report_that_was_deleted_is_rebuilt_with_the_same_attempts(tmp_path: P
     before = history_of(bench, run)
 
     shutil.rmtree(tmp_path / "store" / keys_of(run).report(""))
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
 
     assert before == history_of(bench, run)
 

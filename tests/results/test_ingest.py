@@ -91,7 +91,7 @@ def test_a_report_deleted_is_rebuilt_the_same(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / "store" / keys_of(run).report(name)).unlink()
 
-    rebuild(bench.context, run)
+    rebuild(bench.context, bench.stored(run))
 
     assert {name: bench.report(run, name) for name in names} == before
 

@@ -195,11 +195,11 @@ def test_a_run_of_a_newer_version_is_reported_and_not_purged_and_its_own_report_
     rewrite(tmp_path, "bank/runs/*/manifest.json", **NEWER)
     bench.ingest()
 
-    report, keys = rebuild(bench.context, run), keys_of(run)
+    report, keys = rebuild(bench.context, bench.stored(run)), keys_of(run)
     state = state_of(bench.context, StoredRun(bench.store, keys), list(bench.store.keys(keys.base)))
     summary = rewrite(tmp_path, "bank/runs/*/report/summary.json", **NEWER)
     with pytest.raises(NewerDocumentError, match=r"summary\.json"):
-        rebuild(bench.context, run)
+        rebuild(bench.context, bench.stored(run))
 
     assert 20 == report.summary["rows"]["read"]
     assert "written by a newer cardlink" in state.open

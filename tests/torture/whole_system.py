@@ -223,7 +223,7 @@ class WholeSystem(RuleBasedStateMachine):
         """
         if bench is None:
             bench = replace(self.bench, store=self.bench.store.copy())
-            rebuild(bench.context, run)
+            rebuild(bench.context, bench.stored(run))
         rows: dict[str, int] = json.loads(bench.report(run, "summary.json"))["rows"]
         links = pl.read_csv(BytesIO(bench.report(run, "links.csv")), infer_schema=False)
         made = {
