@@ -13,7 +13,7 @@ from flows.runs.identity import digest
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.versions import read_events
-from flows.submissions.plan import dismissals
+from flows.submissions.dismissals import dismissals
 from schemas.records import PARTS, Abandoned, Closing
 
 _ENVELOPE = ("at", "what", "by")  # of an event; the others are its facts

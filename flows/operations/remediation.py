@@ -14,8 +14,9 @@ from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import dismissed
 from flows.runs.stored_run import StoredRun
+from flows.submissions.dismissals import dismissal, dismissals
+from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.extract_states import extract_states
-from flows.submissions.plan import dismissal, dismissals, find_extract, identify
 from schemas.records import Abandoned, Dismissal
 
 

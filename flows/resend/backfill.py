@@ -12,8 +12,8 @@ from flows.runs.store import Entry
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import ExpectedOutcome, OnProgress
 from flows.submissions.commit import finish_commits
+from flows.submissions.extract_lookup import identify
 from flows.submissions.extract_states import pending_extracts
-from flows.submissions.plan import identify
 from flows.submissions.rehearsal import NO_ROWS, Checked, rehearse
 from flows.submissions.submit import Request, Submitted, submit
 

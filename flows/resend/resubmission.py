@@ -27,7 +27,7 @@ from flows.runs.errors import NoSuchRowError
 from flows.runs.frames import shaped
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.submissions.plan import identify
+from flows.submissions.extract_lookup import identify
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas import ledger

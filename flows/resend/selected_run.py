@@ -12,7 +12,8 @@ from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.store import Entry, ObjectMissingError, write_once
 from flows.submissions.build import Job
-from flows.submissions.plan import identify, plan_selection
+from flows.submissions.extract_lookup import identify
+from flows.submissions.plan import plan_selection
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from schemas.manifest import Selection, SourceIdentity
 from schemas.tables import parquet

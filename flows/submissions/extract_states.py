@@ -27,7 +27,8 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
-from flows.submissions.plan import dismissal, dismissals, identify
+from flows.submissions.dismissals import dismissal, dismissals
+from flows.submissions.extract_lookup import identify
 from schemas.manifest import Manifest, Plan, SourceIdentity
 from schemas.records import Abandoned, Dismissal
 

@@ -1,37 +1,19 @@
 """Plan a run before any work: digest the extract, find the run it already has, or write a plan."""
 
-import hashlib
 import shlex
-from collections.abc import Sequence
-from contextlib import closing
 from datetime import date
 
 from flows.errors import ExtractError, OperatorError
-from flows.extracts.delivery import ExtractWaitsError, companions, waits_for
-from flows.extracts.errors import checked_name
-from flows.redaction import redact
-from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPLACED, record_event
 from flows.runs.identity import canonical, digest, row_settings
-from flows.runs.keys import dismissed, extracts
-from flows.runs.store import Entry, Store, write_once
+from flows.runs.store import Store, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.threads import prefetch
+from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.submission_chain import RunInputs, changes, pick, read_chain, submission_of
 from schemas.manifest import Plan, Selection, SourceIdentity
-from schemas.records import Dismissal
 from schemas.rules import RECIPE
-
-PIECE = 1 << 22  # bytes read at a time
-
-
-class ExtractNotFoundError(OperatorError):
-    """There is no extract of that name."""
-
-    message = "No extract {name} under {prefix}. Available: {available}."
-    next_step = "Name one of those, or wait for the issuer's delivery."
 
 
 class DuplicateExtractError(ExtractError):
@@ -53,48 +35,6 @@ class SettingsChangedError(OperatorError):
 
     message = "Run {run} was planned with other settings; changed since: {changed}."
     next_step = "Restore them, or cancel its chunks that wait and make a new run of the extract: --new-run REASON."
-
-
-def find_extract(context: IssuerContext, name: str) -> Entry:
-    """Return the extract of that name (or key below the extracts).
-
-    Raises ExtractNotFoundError, ExtractWaitsError, VerdictRefusedError.
-    """
-    prefix = extracts(context.issuer.issuer)
-    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
-    endings = companions(context.issuer.source)
-    listed = [entry for key, entry in files.items() if not key.endswith(endings)]
-    checked_name(name)
-    for entry in listed:
-        if entry.key in (name, prefix + name):
-            waits = waits_for(context, entry, files)
-            if waits:
-                raise ExtractWaitsError(extract=entry.key, missing=waits)
-            return entry
-    newest = sorted(listed, key=lambda entry: entry.modified)[-3:]
-    available = ", ".join(redact(entry.key.removeprefix(prefix)) for entry in newest) or "nothing"
-    raise ExtractNotFoundError(name=name, prefix=prefix, available=available)
-
-
-def identify(store: Store, entry: Entry) -> SourceIdentity:
-    """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
-    hasher = hashlib.sha256()
-    size = 0
-    newlines = 0
-    with store.open(entry.key, entry) as source:
-        pieces = prefetch(iter(lambda: source.read(PIECE), b""))
-        with closing(pieces):
-            for piece in pieces:
-                hasher.update(piece)
-                size += len(piece)
-                newlines += piece.count(b"\n")
-    return SourceIdentity(
-        key=entry.key,
-        version=entry.version,
-        size=size,
-        sha256=hasher.hexdigest(),
-        newlines=newlines,
-    )
 
 
 def make_plan(
@@ -172,34 +112,23 @@ def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInpu
     ended_plan = run.plan if chain and run.is_ended else None
     if ended_plan is not None and ended_plan.source.key == source.key:
         return run.id
-    chain_of_dismissals = dismissals(store, issuer, source.sha256)
-    found = dismissal(context, source.key, chain_of_dismissals)
-    if found is not None:
-        undo, day = dismiss_line(source.key, "--undo"), f"{found.at:%Y-%m-%d}"
+    dismissed = dismissal(context, source.key, dismissals(store, issuer, source.sha256))
+    if dismissed is not None:
         raise DismissedError(
-            extract=source.key, actor=found.by, date=day, reason=found.reason, undo=undo
+            extract=source.key,
+            actor=dismissed.by,
+            date=f"{dismissed.at:%Y-%m-%d}",
+            reason=dismissed.reason,
+            undo=dismiss_line(source.key, "--undo"),
         )
     if ended_plan is not None:
-        other, line = ended_plan.source.key, dismiss_line(source.key)
-        raise DuplicateExtractError(extract=source.key, other=other, run=run.id, dismiss=line)
+        raise DuplicateExtractError(
+            extract=source.key,
+            other=ended_plan.source.key,
+            run=run.id,
+            dismiss=dismiss_line(source.key),
+        )
     return run.id
-
-
-def dismissals(store: Store, issuer: str, sha256: str) -> tuple[Dismissal, ...]:
-    """Return the chain of dismissals of an extract's content."""
-    return tuple(records(store, f"{dismissed(issuer)}{sha256}/", Dismissal))
-
-
-def dismissal(context: IssuerContext, key: str, chain: Sequence[Dismissal]) -> Dismissal | None:
-    """Return the dismissal that counts for an extract, None where it is not dismissed.
-
-    A portfolio may repeat its bytes, so there only one of that name counts.
-    """
-    any_name = not context.issuer.full_portfolio
-    records_of_extract = [record for record in chain if any_name or record.key == key]
-    if not records_of_extract or records_of_extract[-1].what != "dismissed":
-        return None
-    return records_of_extract[-1]
 
 
 def plans_under_name(store: Store, issuer: str, key: str) -> list[Plan]:

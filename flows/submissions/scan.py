@@ -21,9 +21,9 @@ from flows.extracts.reader import Block, Extract
 from flows.extracts.sidecar import read_sidecar
 from flows.runs.context import IssuerContext
 from flows.runs.threads import prefetch
-from flows.submissions.gates import out_of_sequence, sequence_number
 from flows.submissions.row_scope import EVERY_ROW, RowScope
 from flows.submissions.rows import Route, Validated
+from flows.submissions.sequence import out_of_sequence, sequence_number
 from flows.submissions.splitter import Splitter
 from schemas import ledger
 from schemas.corrections import BESIDE

@@ -30,8 +30,9 @@ from flows.runs.stored_runs import StoredRuns
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
 from flows.submissions.changed_extract import changed_extract
 from flows.submissions.commit import commit_run, finish_commits
+from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, refusals
-from flows.submissions.plan import find_extract, identify, make_plan, submit_line
+from flows.submissions.plan import make_plan, submit_line
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Manifest

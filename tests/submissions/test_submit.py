@@ -14,13 +14,14 @@ from flows.runs.claim import ClaimedError, Lease
 from flows.runs.keys import keys_of
 from flows.runs.sealing import KeyNotPinnedError
 from flows.runs.stored_run import StoredRun
+from flows.submissions.extract_lookup import ExtractNotFoundError
 from flows.submissions.gates import (
     RejectRateError,
     RowJumpError,
     TrailerMismatchError,
     WrongCardsError,
 )
-from flows.submissions.plan import DuplicateExtractError, ExtractNotFoundError
+from flows.submissions.plan import DuplicateExtractError
 from flows.submissions.publisher import ForeignChunkError
 from schemas.portal import COUNTRY, CUID, PAN, columns
 from tests.builders import portal_rows

@@ -1,0 +1,65 @@
+"""An extract by its name, and its identity: the digest of its bytes."""
+
+import hashlib
+from contextlib import closing
+
+from flows.errors import OperatorError
+from flows.extracts.delivery import ExtractWaitsError, companions, waits_for
+from flows.extracts.errors import checked_name
+from flows.redaction import redact
+from flows.runs.context import IssuerContext
+from flows.runs.keys import extracts
+from flows.runs.store import Entry, Store
+from flows.runs.threads import prefetch
+from schemas.manifest import SourceIdentity
+
+PIECE = 1 << 22  # bytes read at a time
+
+
+class ExtractNotFoundError(OperatorError):
+    """There is no extract of that name."""
+
+    message = "No extract {name} under {prefix}. Available: {available}."
+    next_step = "Name one of those, or wait for the issuer's delivery."
+
+
+def find_extract(context: IssuerContext, name: str) -> Entry:
+    """Return the extract of that name (or key below the extracts).
+
+    Raises ExtractNotFoundError, ExtractWaitsError, VerdictRefusedError.
+    """
+    prefix = extracts(context.issuer.issuer)
+    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
+    endings = companions(context.issuer.source)
+    listed = [entry for key, entry in files.items() if not key.endswith(endings)]
+    checked_name(name)
+    for entry in listed:
+        if entry.key in (name, prefix + name):
+            waits = waits_for(context, entry, files)
+            if waits:
+                raise ExtractWaitsError(extract=entry.key, missing=waits)
+            return entry
+    newest = sorted(listed, key=lambda entry: entry.modified)[-3:]
+    available = ", ".join(redact(entry.key.removeprefix(prefix)) for entry in newest) or "nothing"
+    raise ExtractNotFoundError(name=name, prefix=prefix, available=available)
+
+
+def identify(store: Store, entry: Entry) -> SourceIdentity:
+    """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
+    hasher = hashlib.sha256()
+    size = 0
+    newlines = 0
+    with store.open(entry.key, entry) as source:
+        pieces = prefetch(iter(lambda: source.read(PIECE), b""))
+        with closing(pieces):
+            for piece in pieces:
+                hasher.update(piece)
+                size += len(piece)
+                newlines += piece.count(b"\n")
+    return SourceIdentity(
+        key=entry.key,
+        version=entry.version,
+        size=size,
+        sha256=hasher.hexdigest(),
+        newlines=newlines,
+    )
