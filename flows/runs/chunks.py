@@ -11,16 +11,12 @@ A result answers a chunk in any state: ingest works whether or not an operator m
 What an operator does is an event of the run, written once and never changed.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
-from flows.runs.chains import records
 from flows.runs.events import COMMITTED
-from flows.runs.keys import RunKeys, keys_of
-from flows.runs.store import Store
-from flows.runs.versions import read_events
+from flows.runs.keys import RunKeys
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.records import Reseal
 
@@ -33,8 +29,6 @@ MOVES: dict[Move, tuple[frozenset[State], State]] = {
     "cancelled": (frozenset({"waiting", "held"}), "cancelled"),
 }
 OPEN: frozenset[State] = frozenset({"waiting", "held", "uploaded"})
-
-_WHAT = re.compile(rf"-({'|'.join([COMMITTED, *get_args(Move)])})-[0-9a-f]{{8}}\.json$")
 
 
 class ChunkEvent(NamedTuple):
@@ -101,12 +95,6 @@ class StoredChunk(NamedTuple):
     recipients: tuple[str, ...]
 
 
-def stored_chunks(store: Store, manifest: Manifest) -> dict[int, StoredChunk]:
-    """Return the chunks of a committed run by number, each as it was sealed last."""
-    keys = keys_of(manifest.run)
-    return chunks_as_sealed(keys, manifest, records(store, keys.reseals, Reseal))
-
-
 def chunks_as_sealed(
     keys: RunKeys, manifest: Manifest, reseals: Iterable[Reseal]
 ) -> dict[int, StoredChunk]:
@@ -120,29 +108,6 @@ def chunks_as_sealed(
         for chunk in reseal.chunks:
             chunks[chunk.number] = StoredChunk(chunk, folder + chunk.name, reseal.recipients)
     return chunks
-
-
-def as_it_lies(store: Store, manifest: Manifest) -> Manifest:
-    """Return a manifest with size and digest of its chunks as they are now."""
-    return manifest.model_copy(
-        update={"chunks": tuple(one.chunk for one in stored_chunks(store, manifest).values())}
-    )
-
-
-def chunk_states(
-    store: Store, keys: RunKeys, manifest: Manifest, answered: Collection[int] = ()
-) -> list[OutboxChunk]:
-    """Return every chunk of a run with its state by the run's events; those in `answered` are
-    answered.
-    """
-    events = read_events(
-        store, [entry for entry in store.keys(keys.events) if _WHAT.search(entry.key)]
-    )
-    committed = commit_time(events)
-    if committed is None:  # where a crash prevented the event of the commit
-        committed = next(entry.modified for entry in store.keys(keys.manifest))
-    chunks = as_it_lies(store, manifest).chunks
-    return outbox_chunks(manifest.run, chunks, committed, moves_in(events, chunks), answered)
 
 
 def commit_time(events: Iterable[Mapping[str, Any]]) -> datetime | None:

@@ -7,15 +7,28 @@ was read of it is freed with it.
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from datetime import date
+from typing import NamedTuple
 
-from flows.runs.documents import HABIT, Night, run_ids
-from flows.runs.keys import RunId, RunKeys, dismissed, purged
+from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from schemas.manifest import Manifest, Plan
+from schemas.manifest import Manifest, Plan, Profile
+
+HABIT = 14  # runs that show what is usual
+
+
+class Night(NamedTuple):
+    """What later extracts are compared with: the business date, row count and profile of a whole
+    extract.
+    """
+
+    day: date
+    read: int
+    profile: Profile | None  # None in runs of earlier versions
 
 
 class StoredRuns:
@@ -31,7 +44,10 @@ class StoredRuns:
     @read_once
     def ids(self) -> list[RunId]:
         """The ids of the runs, by business date."""
-        return run_ids(self.store, self.issuer)
+        folders = (entry.key for entry in self.store.keys(runs(self.issuer), shallow=True))
+        named = (RunId.parse(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
+        ids = [run for run in named if run is not None]
+        return sorted(ids, key=lambda run: (run.day, run.sha8, run.again))
 
     @read_once
     def without_ledger(self) -> frozenset[str]:

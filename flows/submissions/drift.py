@@ -6,7 +6,7 @@ from math import sqrt
 from statistics import median
 from typing import Any, NamedTuple
 
-from flows.runs.documents import Night
+from flows.runs.stored_runs import Night
 from flows.submissions.sample import KEPT
 from schemas.manifest import ColumnProfile, Profile
 from schemas.portal import PAN

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from flows.operations.alert_history import watch
-from flows.runs.documents import Night
 from flows.runs.identity import canonical
+from flows.runs.stored_runs import Night
 from flows.simulator.extract import write_sample
 from flows.submissions.drift import departures
 from flows.submissions.gates import DriftError
