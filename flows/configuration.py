@@ -117,7 +117,7 @@ def load_issuer(
     from pydantic import ValidationError
 
     from schemas.issuer import Issuer
-    from schemas.reference import problems, without
+    from schemas.toml_problems import problems, without
 
     file = issuer_file(folder, name)
     with suppress(PermissionError):  # reading the file says so

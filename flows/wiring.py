@@ -56,7 +56,7 @@ def config_folder() -> Path:
 
 def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]]:
     """Return value and origin of every setting in effect; of secrets only that they are set."""
-    from schemas.reference import settings_in_effect
+    from schemas.settings_in_effect import settings_in_effect
 
     given, _ = read_toml(issuer_file(folder, issuer.issuer))
     return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)

@@ -2,7 +2,7 @@
 step.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Decision(NamedTuple):
@@ -15,37 +15,52 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-DECISIONS = {
-    "explained": Decision(
-        "The difference is explained.", "The break is closed; its rows stay as they are."
-    ),
-    "lost": Decision(
-        "The partner has no usable answer for these rows.",
-        "The rows are errors without a link: `cardlink resubmit` sends them again.",
-        "row.result.lost",
-    ),
-    "expired": Decision(
-        "The link cannot be used any more.",
-        "The rows are errors without a link: `cardlink resubmit` sends them again.",
-        "row.link.expired",
-    ),
-    "link": Decision(
-        "The link counts.", "The rows are linked: links.csv has the link that came last."
-    ),
-    "error": Decision(
-        "The error counts.",
-        "The rows are errors without a link; errors.csv has the partner's reason.",
-        "row.result.lost",
-    ),
-}
-EXPLAINED, LOST, EXPIRED, LINK, ERROR = DECISIONS
-UNUSABLE, CONTRADICTED = (LOST, EXPLAINED), (LINK, ERROR, LOST)
+DECISIONS: Final[dict[str, Decision]] = {}  # by name
+
+
+def _decision(name: str, meaning: str, effect: str, reason: str = "") -> str:
+    """Add a decision to DECISIONS; return its name."""
+    DECISIONS[name] = Decision(meaning, effect, reason)
+    return name
+
+
+EXPLAINED = _decision(
+    "explained",
+    "The difference is explained.",
+    "The break is closed; its rows stay as they are.",
+)
+LOST = _decision(
+    "lost",
+    "The partner has no usable answer for these rows.",
+    "The rows are errors without a link: `cardlink resubmit` sends them again.",
+    "row.result.lost",
+)
+EXPIRED = _decision(
+    "expired",
+    "The link cannot be used any more.",
+    "The rows are errors without a link: `cardlink resubmit` sends them again.",
+    "row.link.expired",
+)
+LINK = _decision(
+    "link",
+    "The link counts.",
+    "The rows are linked: links.csv has the link that came last.",
+)
+ERROR = _decision(
+    "error",
+    "The error counts.",
+    "The rows are errors without a link; errors.csv has the partner's reason.",
+    "row.result.lost",
+)
+UNUSABLE = (LOST, EXPLAINED)
+CONTRADICTED = (LINK, ERROR, LOST)
 
 
 class BreakKind(NamedTuple):
     """A kind of break; a `notice` is worth reading, but nothing is out of balance.
 
-    `question` is what to ask the partner about each of its rows; `decisions` are those it offers (DECISIONS).
+    `question` is what to ask the partner about each of its rows; `decisions` are those it offers
+    (DECISIONS).
     """
 
     meaning: str
@@ -55,115 +70,167 @@ class BreakKind(NamedTuple):
     decisions: tuple[str, ...] = (EXPLAINED,)
 
 
-KINDS = {
-    "RESULT_SHORT": BreakKind(
-        "The result of a chunk does not cover all of its rows.",
-        "Download the chunk's result again from the portal; if rows are still missing, ask the partner, then decide.",
-        question="The result of the chunk has no row for it: what became of it?",
-        decisions=UNUSABLE,
-    ),
-    "RESULT_LONG": BreakKind(
-        "A chunk has more result rows than rows sent.",
-        "Compare the result with the upload; ask the partner why rows appear twice.",
-    ),
-    "UNKNOWN_CUID": BreakKind(
-        "A result row names a cuid that was not sent in the chunks of its file.",
-        "Check whether the file was uploaded manually or for another issuer; its rows were not used.",
-        question="We sent no such cardholder in this chunk: whose result is it?",
-    ),
-    "LAST4_MISMATCH": BreakKind(
-        "A result row has the cuid of a sent row but other last four digits.",
-        "Do not send this link; ask the partner which card it belongs to.",
-        question="The result has other last four digits: which card is the link for?",
-        decisions=UNUSABLE,
-    ),
-    "DUPLICATE_RESULT": BreakKind(
-        "The same result row came in more than one file.",
-        "Nothing: it was counted once. The extra file can stay.",
-        notice=True,
-    ),
-    "CONFLICTING_RESULT": BreakKind(
-        "Two files give different results for the same row.",
-        "Find out whether the chunk was uploaded twice; ask the partner which result is valid, then decide.",
-        question="Two results differ for it: which one is valid?",
-        decisions=CONTRADICTED,
-    ),
-    "URL_AND_ERROR": BreakKind(
-        "A result row has a link and an error.",
-        "Do not send this link; ask the partner whether the card was created, then decide.",
-        question="The result has a link and an error: was the card created?",
-        decisions=CONTRADICTED,
-    ),
-    "NEITHER_URL_NOR_ERROR": BreakKind(
-        "A result row has neither a link nor an error.",
-        "Ask the partner what became of these rows.",
-        question="The result has neither a link nor an error: what became of it?",
-        decisions=UNUSABLE,
-    ),
-    "UNATTRIBUTED_ERROR": BreakKind(
-        "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
-        "Read the message in the result file, then `cardlink mend attribute` it; or ask the partner for its cuid.",
-        decisions=UNUSABLE,
-    ),
-    "UNNAMED_ROW": BreakKind(
-        "A result row names no cuid, and has no error that could name one.",
-        "Do not send its link, if it has one; ask the partner whose row it is.",
-        decisions=UNUSABLE,
-    ),
-    "RESULT_FOR_CANCELLED": BreakKind(
-        "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as the result says.",
-        "Find out who uploaded it; check with `cardlink trace` whether its rows were also sent in another run.",
-    ),
-    "FOREIGN_FILE": BreakKind(
-        "No row of the file matches a row that was sent.",
-        "Move the file to the issuer it belongs to, or remove it from the results folder.",
-    ),
-    "DAMAGED_FILE": BreakKind(
-        "A result file is empty, truncated or not a result file.",
-        "Download it again from the portal.",
-    ),
-    "MISNAMED_FILE": BreakKind(
-        "A result file is named after one chunk but contains the results of another.",
-        "Nothing: its rows decided. Check how downloads are named.",
-        notice=True,
-    ),
-    "STRANGE_NAME": BreakKind(
-        "A result file is named after a run that this issuer does not have, but its rows answer this issuer's.",
-        "Its rows decided. Find out whether it belongs to another issuer: cuids of two issuers can be equal.",
-        notice=True,
-    ),
-    "MERGED_FILE": BreakKind(
-        "One result file contains the results of more than one chunk.",
-        "Nothing: every row was counted where it belongs.",
-        notice=True,
-    ),
-    "URL_NOT_ALLOWED": BreakKind(
-        "A link is not https or its host is not one of the issuer's allowed hosts.",
-        "Do not send this link; add its host to allowed_hosts only if the partner confirms it.",
-        question="The host of the link is not agreed: is it yours?",
-        decisions=UNUSABLE,
-    ),
-    "LINK_EXPIRED": BreakKind(
-        "A link had already expired when its result arrived.",
-        "Do not send this link; decide that it expired, then resubmit the rows for new ones.",
-        decisions=(EXPIRED, EXPLAINED),
-    ),
-    "UNKNOWN_TRANSACTION": BreakKind(
-        "A row of a transaction report names no cuid with a link from us.",
-        "Check whether the report belongs to another issuer; ask the partner how that cardholder got a link.",
-    ),
-    "DAMAGED_TRANSACTIONS": BreakKind(
-        "A transaction file is empty, too large or not a transaction report.",
-        "Download it again from the portal.",
-    ),
-}
-(
-    RESULT_SHORT, RESULT_LONG, UNKNOWN_CUID, LAST4_MISMATCH, DUPLICATE_RESULT, CONFLICTING_RESULT, URL_AND_ERROR,
-    NEITHER_URL_NOR_ERROR, UNATTRIBUTED_ERROR, UNNAMED_ROW, RESULT_FOR_CANCELLED, FOREIGN_FILE, DAMAGED_FILE,
-    MISNAMED_FILE, STRANGE_NAME, MERGED_FILE, URL_NOT_ALLOWED, LINK_EXPIRED, UNKNOWN_TRANSACTION,
-    DAMAGED_TRANSACTIONS
-) = KINDS  # fmt: skip
+KINDS: Final[dict[str, BreakKind]] = {}  # by name
 
+
+def _kind(
+    name: str,
+    meaning: str,
+    then: str,
+    *,
+    notice: bool = False,
+    question: str = "",
+    decisions: tuple[str, ...] = (EXPLAINED,),
+) -> str:
+    """Add a kind of break to KINDS; return its name."""
+    KINDS[name] = BreakKind(meaning, then, notice, question, decisions)
+    return name
+
+
+RESULT_SHORT = _kind(
+    "RESULT_SHORT",
+    "The result of a chunk does not cover all of its rows.",
+    (
+        "Download the chunk's result again from the portal; if rows are still missing, ask the "
+        "partner, then decide."
+    ),
+    question="The result of the chunk has no row for it: what became of it?",
+    decisions=UNUSABLE,
+)
+RESULT_LONG = _kind(
+    "RESULT_LONG",
+    "A chunk has more result rows than rows sent.",
+    "Compare the result with the upload; ask the partner why rows appear twice.",
+)
+UNKNOWN_CUID = _kind(
+    "UNKNOWN_CUID",
+    "A result row names a cuid that was not sent in the chunks of its file.",
+    "Check whether the file was uploaded manually or for another issuer; its rows were not used.",
+    question="We sent no such cardholder in this chunk: whose result is it?",
+)
+LAST4_MISMATCH = _kind(
+    "LAST4_MISMATCH",
+    "A result row has the cuid of a sent row but other last four digits.",
+    "Do not send this link; ask the partner which card it belongs to.",
+    question="The result has other last four digits: which card is the link for?",
+    decisions=UNUSABLE,
+)
+DUPLICATE_RESULT = _kind(
+    "DUPLICATE_RESULT",
+    "The same result row came in more than one file.",
+    "Nothing: it was counted once. The extra file can stay.",
+    notice=True,
+)
+CONFLICTING_RESULT = _kind(
+    "CONFLICTING_RESULT",
+    "Two files give different results for the same row.",
+    (
+        "Find out whether the chunk was uploaded twice; ask the partner which result is valid, "
+        "then decide."
+    ),
+    question="Two results differ for it: which one is valid?",
+    decisions=CONTRADICTED,
+)
+URL_AND_ERROR = _kind(
+    "URL_AND_ERROR",
+    "A result row has a link and an error.",
+    "Do not send this link; ask the partner whether the card was created, then decide.",
+    question="The result has a link and an error: was the card created?",
+    decisions=CONTRADICTED,
+)
+NEITHER_URL_NOR_ERROR = _kind(
+    "NEITHER_URL_NOR_ERROR",
+    "A result row has neither a link nor an error.",
+    "Ask the partner what became of these rows.",
+    question="The result has neither a link nor an error: what became of it?",
+    decisions=UNUSABLE,
+)
+UNATTRIBUTED_ERROR = _kind(
+    "UNATTRIBUTED_ERROR",
+    "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
+    (
+        "Read the message in the result file, then `cardlink mend attribute` it; or ask the "
+        "partner for its cuid."
+    ),
+    decisions=UNUSABLE,
+)
+UNNAMED_ROW = _kind(
+    "UNNAMED_ROW",
+    "A result row names no cuid, and has no error that could name one.",
+    "Do not send its link, if it has one; ask the partner whose row it is.",
+    decisions=UNUSABLE,
+)
+RESULT_FOR_CANCELLED = _kind(
+    "RESULT_FOR_CANCELLED",
+    (
+        "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as "
+        "the result says."
+    ),
+    (
+        "Find out who uploaded it; check with `cardlink trace` whether its rows were also sent in "
+        "another run."
+    ),
+)
+FOREIGN_FILE = _kind(
+    "FOREIGN_FILE",
+    "No row of the file matches a row that was sent.",
+    "Move the file to the issuer it belongs to, or remove it from the results folder.",
+)
+DAMAGED_FILE = _kind(
+    "DAMAGED_FILE",
+    "A result file is empty, truncated or not a result file.",
+    "Download it again from the portal.",
+)
+MISNAMED_FILE = _kind(
+    "MISNAMED_FILE",
+    "A result file is named after one chunk but contains the results of another.",
+    "Nothing: its rows decided. Check how downloads are named.",
+    notice=True,
+)
+STRANGE_NAME = _kind(
+    "STRANGE_NAME",
+    (
+        "A result file is named after a run that this issuer does not have, but its rows answer "
+        "this issuer's."
+    ),
+    (
+        "Its rows decided. Find out whether it belongs to another issuer: cuids of two issuers "
+        "can be equal."
+    ),
+    notice=True,
+)
+MERGED_FILE = _kind(
+    "MERGED_FILE",
+    "One result file contains the results of more than one chunk.",
+    "Nothing: every row was counted where it belongs.",
+    notice=True,
+)
+URL_NOT_ALLOWED = _kind(
+    "URL_NOT_ALLOWED",
+    "A link is not https or its host is not one of the issuer's allowed hosts.",
+    "Do not send this link; add its host to allowed_hosts only if the partner confirms it.",
+    question="The host of the link is not agreed: is it yours?",
+    decisions=UNUSABLE,
+)
+LINK_EXPIRED = _kind(
+    "LINK_EXPIRED",
+    "A link had already expired when its result arrived.",
+    "Do not send this link; decide that it expired, then resubmit the rows for new ones.",
+    decisions=(EXPIRED, EXPLAINED),
+)
+UNKNOWN_TRANSACTION = _kind(
+    "UNKNOWN_TRANSACTION",
+    "A row of a transaction report names no cuid with a link from us.",
+    (
+        "Check whether the report belongs to another issuer; ask the partner how that cardholder "
+        "got a link."
+    ),
+)
+DAMAGED_TRANSACTIONS = _kind(
+    "DAMAGED_TRANSACTIONS",
+    "A transaction file is empty, too large or not a transaction report.",
+    "Download it again from the portal.",
+)
 
 # result rows of a chunk that may answer any of its unanswered rows
 PLACELESS = (UNATTRIBUTED_ERROR, UNNAMED_ROW)
@@ -184,6 +251,6 @@ class Break(NamedTuple):
         return KINDS[self.name].notice
 
 
-def found(name: str, rows: int, place: str, run: str = "") -> Break:
+def break_of(name: str, rows: int, place: str, run: str = "") -> Break:
     """Return a break of kind `name` with its next step."""
     return Break(name, rows, place, KINDS[name].then, run)

@@ -1,5 +1,4 @@
-"""The correction template: what is wrong with a row, what would be accepted, and a cell for the
-right value.
+"""The correction template: what is wrong with a row, what is accepted, a cell for the right value.
 
 It contains no card number: card fields are corrected at the source only.
 """
@@ -15,29 +14,60 @@ SOURCE_ONLY = "correct it at the source"
 
 # Extra columns of a corrected extract: the row it replaces, and of which run. The reader renames a
 # header `row` to `row_`, because its frames have a `row` of their own.
-ROW, RUN = "row_", "run"
+ROW = "row_"
+RUN = "run"
 BESIDE = (ROW, RUN)
 
 UNNAMED = "is not accepted"  # for a rule whose kind is not listed below
+# What is wrong with a cell, by the kind of its reason.
 WRONG = {
-    "missing": "is missing", "placeholder": "is a placeholder", "format": "has the wrong form",
-    "unknown": "is not known", "mismatch": "does not fit the rest", "luhn": "has a wrong check digit",
-    "expired": "has expired", "far": "is too far in the future", "soon": "ends too soon",
-    "card_number": "contains a card number", "other_cuid": "also appears under another cuid",
-    "newline": "was hashed with a line break", "utf16": "was hashed as UTF-16", "lost_zero": "lost a leading zero",
-    "empty": "is the hash of an empty text", "hex": "is written in hexadecimal", "base64_of_hex": "is encoded twice",
-    "base64url": "uses the Base64 alphabet for URLs", "unpadded": "lacks the = at its end",
-    "repeated": "appears more than once", "excluded": "is excluded by the filter", "standing": "has a link",
-    "awaiting": "is awaiting its result", "refused": "was refused before", "invalid": "cannot be read",
-    "unterminated": "has an unclosed quote", "bare": "has a quote inside a field", "too_few": "has too few fields",
-    "too_many": "has too many fields", "short": "is too short", "long": "is too long",
-    "control": "contains a control character", "unavailable": "could not be processed at the time",
-    "length": "has the wrong length", "exists": "already exists", "unsupported": "is not supported",
-    "renewed": "has a newer link", "absent": "is not in the extract", "before_link": "ends before a link would",
-    "lost": "has no usable result", "unreadable": "was refused without a readable reason", "cancelled": "was cancelled",
-    "other": "was refused for another reason", "unmapped": "cannot be read by [columns]",
-    "invisible": "contains characters that cannot be seen", "garbled": "lost characters, or has a wrong encoding",
-}  # fmt: skip
+    "missing": "is missing",
+    "placeholder": "is a placeholder",
+    "format": "has the wrong form",
+    "unknown": "is not known",
+    "mismatch": "does not fit the rest",
+    "luhn": "has a wrong check digit",
+    "expired": "has expired",
+    "far": "is too far in the future",
+    "soon": "ends too soon",
+    "card_number": "contains a card number",
+    "other_cuid": "also appears under another cuid",
+    "newline": "was hashed with a line break",
+    "utf16": "was hashed as UTF-16",
+    "lost_zero": "lost a leading zero",
+    "empty": "is the hash of an empty text",
+    "hex": "is written in hexadecimal",
+    "base64_of_hex": "is encoded twice",
+    "base64url": "uses the Base64 alphabet for URLs",
+    "unpadded": "lacks the = at its end",
+    "repeated": "appears more than once",
+    "excluded": "is excluded by the filter",
+    "standing": "has a link",
+    "awaiting": "is awaiting its result",
+    "refused": "was refused before",
+    "invalid": "cannot be read",
+    "unterminated": "has an unclosed quote",
+    "bare": "has a quote inside a field",
+    "too_few": "has too few fields",
+    "too_many": "has too many fields",
+    "short": "is too short",
+    "long": "is too long",
+    "control": "contains a control character",
+    "unavailable": "could not be processed at the time",
+    "length": "has the wrong length",
+    "exists": "already exists",
+    "unsupported": "is not supported",
+    "renewed": "has a newer link",
+    "absent": "is not in the extract",
+    "before_link": "ends before a link would",
+    "lost": "has no usable result",
+    "unreadable": "was refused without a readable reason",
+    "cancelled": "was cancelled",
+    "other": "was refused for another reason",
+    "unmapped": "cannot be read by [columns]",
+    "invisible": "contains characters that cannot be seen",
+    "garbled": "lost characters, or has a wrong encoding",
+}
 
 
 class Template(Table):

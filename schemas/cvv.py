@@ -1,5 +1,4 @@
-"""The CVV hash, base64(sha256(digits)) (interface.md 2.6): make it, recognise it, and name an
-issuer's usual mistakes.
+"""The CVV hash, base64(sha256(digits)) (interface.md 2.6): made, recognised, its mistakes named.
 
 There are only 11,000 CVVs, so every hash can be looked up in milliseconds: protect a hash like the
 CVV itself.
@@ -8,6 +7,7 @@ CVV itself.
 from base64 import b64encode, urlsafe_b64encode
 from functools import cache
 from hashlib import sha256
+from itertools import chain
 
 import polars as pl
 
@@ -19,9 +19,7 @@ CVVS = [f"{n:03d}" for n in range(1_000)] + [f"{n:04d}" for n in range(10_000)]
 
 
 def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` with cvv_hash made from cvv where it is absent, and cvv emptied (interface.md
-    2.6).
-    """
+    """Return `rows` with cvv_hash made from cvv where it is absent, and cvv emptied (2.6)."""
     return rows.with_columns(
         pl.coalesce(CVV_HASH, hash_of(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV)
     )
@@ -46,23 +44,30 @@ def mistake(cvv_hash: pl.Expr) -> pl.Expr:
 
 def hashed(text: str) -> str:
     """Return base64(sha256(text)), which is the CVV hash if the text is a CVV."""
-    return _writings(text.encode())[""][0]
+    return _right_writing(text.encode())
+
+
+def _right_writing(text: bytes) -> str:
+    return b64encode(sha256(text).digest()).decode()
 
 
 def mistaken(kind: str, cvv: str = "007") -> str:
-    """Return the hash of a CVV with the mistake `kind`, or with a salt for "unknown"; KeyError for
-    no such kind.
+    """Return the hash of a CVV with the mistake `kind`, or with a salt for "unknown".
+
+    Raises KeyError where there is no such kind.
     """
     if kind == "unknown":
         return hashed(f"salt{cvv}")
     texts = _wrong_texts(cvv)
-    return _writings(texts[kind][0])[""][0] if kind in texts else _writings(cvv.encode())[kind][0]
+    if kind in texts:
+        return _right_writing(texts[kind][0])
+    return _writings(cvv.encode())[kind][0]
 
 
 def _mistakes_of(cells: pl.Series) -> pl.Series:
-    strange = set(cells) - _right() - {None}
-    kinds = {one: _mistakes().get(one) for one in strange}  # built on first need
-    return pl.Series(cells.name, [kinds.get(one) for one in cells], pl.String)
+    wrong = set(cells) - _right() - {None}
+    kinds = {cell: _mistakes().get(cell) for cell in wrong}  # built on first need
+    return pl.Series(cells.name, [kinds.get(cell) for cell in cells], pl.String)
 
 
 @cache
@@ -79,23 +84,19 @@ def hashes() -> pl.Series:
 @cache
 def _mistakes() -> dict[str, str]:
     """Return the kind of every wrong hash we can name, about 320,000."""
-    texts = {
-        text: kind for cvv in CVVS for kind, wrong in _wrong_texts(cvv).items() for text in wrong
-    }
-    found = {
-        one: kind
-        for text, kind in texts.items()
-        for written in _writings(text).values()
-        for one in written
-    }
-    wrong = {
-        one: kind
-        for cvv in CVVS
-        for kind, written in _writings(cvv.encode()).items()
-        for one in written
-        if kind
-    }
-    return found | wrong
+    kind_of_text: dict[bytes, str] = {}
+    for cvv in CVVS:
+        for kind, texts in _wrong_texts(cvv).items():
+            kind_of_text |= dict.fromkeys(texts, kind)
+    kinds: dict[str, str] = {}
+    for text, kind in kind_of_text.items():
+        kinds |= dict.fromkeys(chain(*_writings(text).values()), kind)
+    for cvv in CVVS:  # these go before the others
+        wrong = _writings(cvv.encode())
+        del wrong[""]
+        for kind, writings in wrong.items():
+            kinds |= dict.fromkeys(writings, kind)
+    return kinds
 
 
 def _wrong_texts(cvv: str) -> dict[str, list[bytes]]:
@@ -116,15 +117,14 @@ def _writings(text: bytes) -> dict[str, list[str]]:
     the same text.
     """
     digest = sha256(text).digest()
-    right, url, digits = (
-        b64encode(digest).decode(),
-        urlsafe_b64encode(digest).decode(),
-        digest.hex(),
-    )
+    right = b64encode(digest).decode()
+    for_urls = urlsafe_b64encode(digest).decode()
+    digits = digest.hex()
+    spellings = (digits, digits.upper())
     return {
         "": [right],
         "unpadded": [right.rstrip("=")],
-        "base64url": [url, url.rstrip("=")] if url != right else [],
-        "hex": [digits, digits.upper()],
-        "base64_of_hex": [b64encode(one.encode()).decode() for one in (digits, digits.upper())],
+        "base64url": [for_urls, for_urls.rstrip("=")] if for_urls != right else [],
+        "hex": [*spellings],
+        "base64_of_hex": [b64encode(spelling.encode()).decode() for spelling in spellings],
     }

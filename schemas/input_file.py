@@ -1,8 +1,8 @@
 """The portal's input file (interface.md 2.6, 2.10, 8) as a pandera schema.
 
 It has the columns of `schemas.portal`, in order, and on each a check for every rule of
-`schemas.rules` that is reported there, named after the rule's code. It depends on the business date,
-since cards expire, and on the issuer's `[rules]`, which may loosen some rules:
+`schemas.rules` that is reported there, named after the rule's code. It depends on the business
+date, since cards expire, and on the issuer's `[rules]`, which may loosen some rules:
 
 >>> from datetime import date
 >>> import polars as pl
@@ -41,9 +41,9 @@ from schemas.rule import rules_in_force
 def input_file(as_of: date, settings: RuleSettings) -> pa.DataFrameSchema:
     """Return the schema of the file on a business date, by an issuer's settings.
 
-    A rule that only warns is a check that raises a warning. Every cell may be null for pandera: that
-    a required one is missing breaks a rule, which has a code and a hint. Neither errors nor warnings
-    hold a cell.
+    A rule that only warns is a check that raises a warning. Every cell may be null for pandera:
+    that a required one is missing breaks a rule, which has a code and a hint. Neither errors nor
+    warnings hold a cell.
     """
     checks: dict[str, list[pa.Check]] = {name: [] for name in COLUMNS}
     for active in rules_in_force(rules.RULES, as_of, settings):

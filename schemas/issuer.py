@@ -1,39 +1,19 @@
-"""The issuer's TOML: where its extracts are, how they are written, how their columns map, and the
-limits.
-"""
+"""The issuer's TOML: its extracts, how they are written, how their columns map, and the limits."""
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 import polars as pl
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from schemas import settings
 from schemas.mapping import Columns, Filter, Header, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
-from schemas.portal import MAX_ROWS
+from schemas.portal_settings import PortalSettings
 from schemas.settings import Settings, StoreSettings, setting
 
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
-
-
-Typed = BeforeValidator(  # as gpg lists it, however it was typed: in groups, in lower case
-    lambda text: text.replace(" ", "").upper() if isinstance(text, str) else text,
-    json_schema_input_type=str,
-)
-Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
-
-_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_HOST = re.compile(rf"(\*\.({_LABEL}\.)+|({_LABEL}\.)+)[a-z]([a-z0-9-]{{0,61}}[a-z0-9])")
-
-
-def _host(text: str) -> str:
-    if len(text) > 253 or not _HOST.fullmatch(text.lower()):
-        raise ValueError(
-            "no host name such as links.example.com, or *.example.com for its subdomains"
-        )
-    return text.lower()
 
 
 def _pattern(text: str) -> str:
@@ -52,10 +32,18 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they
 # are written.
-PROOFS = frozenset({
-    "final_newline", "hash_total", "hash_total_digits", "sidecar", "done_marker", "min_age_minutes", "sequence",
-    "sequence_in"
-})  # fmt: skip
+PROOFS = frozenset(
+    {
+        "final_newline",
+        "hash_total",
+        "hash_total_digits",
+        "sidecar",
+        "done_marker",
+        "min_age_minutes",
+        "sequence",
+        "sequence_in",
+    }
+)
 
 
 class SourceSettings(Settings):
@@ -72,8 +60,9 @@ class SourceSettings(Settings):
     )
     quoting: Literal["doubled", "excel", "backslash"] = setting(
         "doubled",
-        'how a cell with quotes is written: `""` in double quotes; `excel`: also `="02108"`, which is the '
-        'text 02108; `backslash`: `\\"` and `\\,` and `\\N` for nothing, as MySQL writes them',
+        'how a cell with quotes is written: `""` in double quotes; `excel`: also `="02108"`, which '
+        'is the text 02108; `backslash`: `\\"` and `\\,` and `\\N` for nothing, as MySQL writes '
+        "them",
     )
     header_rows: int = setting(
         1, "lines before the data; the last of them holds the column names", ge=0
@@ -90,16 +79,17 @@ class SourceSettings(Settings):
     )
     hash_total: Header | tuple[int, int] | None = setting(
         None,
-        "column whose numbers, digits only, add up to the hash total, the second group of `trailer`; "
-        "fixed format: first and last character of the field, from 1",
+        "column whose numbers, digits only, add up to the hash total, the second group of "
+        "`trailer`; fixed format: first and last character of the field, from 1",
     )
     hash_total_digits: int = setting(
         12, "low-order digits of the sum that are compared", ge=1, le=18
     )
     sidecar: Literal["sha256", "ctl"] | None = setting(
         None,
-        "file beside each extract that proves it: `NAME.sha256` as sha256sum writes it, or `NAME.ctl` "
-        "with `key=value` lines (count, bytes, sha256, date); without it an extract waits",
+        "file beside each extract that proves it: `NAME.sha256` as sha256sum writes it, or "
+        "`NAME.ctl` with `key=value` lines (count, bytes, sha256, date); without it an extract "
+        "waits",
     )
     done_marker: Annotated[str, StringConstraints(pattern=r"^\.[A-Za-z0-9._-]{1,20}$")] | None = (
         setting(
@@ -118,28 +108,40 @@ class SourceSettings(Settings):
     )
     same_name: Literal["hold", "replace"] = setting(
         "hold",
-        "the name of a committed extract, other content: `hold` it for a decision; `replace`: it is the next extract",
+        "the name of a committed extract, other content: `hold` it for a decision; `replace`: it "
+        "is the next extract",
     )
     strict: bool = setting(False, "`true`: a source column that nothing uses refuses the extract")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _describes_lines(self) -> Self:
         if self.format == "fixed" and self.width is None:
             raise ValueError("format = 'fixed' needs width, the number of characters of a line")
         if self.format == "csv" and self.header_rows == 0 and len(self.names) < 2:
             raise ValueError("header_rows = 0 needs names, the columns of the extract in order")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_hold_what_is_read(self) -> Self:
         groups = re.compile(self.trailer or "").groups
         if self.trailer is not None and groups < 1:
             raise ValueError("trailer needs a group around the count")
         if self.sequence is not None and re.compile(self.sequence).groups != 1:
             raise ValueError("sequence needs exactly one group, around the number")
-        if (place := self.hash_total) is not None and groups < 2:
+        if self.hash_total is not None and groups < 2:
             raise ValueError("hash_total needs a trailer with a second group")
-        fixed = isinstance(place, tuple) and place[0] <= place[1]
-        if place is not None and (isinstance(place, str), fixed) != (
-            self.format == "csv",
-            self.format == "fixed",
-        ):
+        return self
+
+    @model_validator(mode="after")
+    def _places_the_hash_total(self) -> Self:
+        match self.hash_total:
+            case None:
+                fits = True
+            case str():
+                fits = self.format == "csv"
+            case first, last:
+                fits = self.format == "fixed" and first <= last
+        if not fits:
             raise ValueError(
                 "hash_total is a column; in fixed format [first, last], counted from 1"
             )
@@ -227,11 +229,13 @@ class Resend(Settings):
 
     seen_before: Literal["suppress", "refuse", "send"] = setting(
         "suppress",
-        "a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it again",
+        "a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it "
+        "again",
     )
     reissue_column: Spec | None = setting(
         None,
-        "source column that changes when a card is issued again, such as its sequence number: it is another card",
+        "source column that changes when a card is issued again, such as its sequence number: it "
+        "is another card",
     )
 
 
@@ -258,61 +262,6 @@ class Limits(Settings):
     max_error_rate: float = setting(
         0.05, "share of partner errors above which a finished run needs a look", ge=0, le=1
     )
-
-
-class PortalSettings(Settings):
-    """The partner's portal: its public key, the form of chunks, and the hosts a link may point
-    to.
-    """
-
-    key_file: str | tuple[str, ...] = setting(
-        "portal.asc", "public key beside the TOML; more for escrow or rotation"
-    )
-    fingerprints: tuple[Fingerprint, ...] = setting(
-        (), "full fingerprints of the keys, checked over another channel"
-    )
-    key_curves: tuple[Literal["Curve25519", "P-256", "P-384", "P-521"], ...] = setting(
-        ("Curve25519",), "elliptic curves that a key may use, beside RSA of 2048 bits or more"
-    )
-    sealed: bool = setting(
-        True, "`false`: chunks in the clear; for a test issuer and published test cards only"
-    )
-    template: str | None = setting(
-        None, "the portal's blank template, where its header names or their order differ"
-    )
-    extension: str = setting(
-        "csv.pgp", "extension of chunks; `csv` if unsealed", pattern=r"^[a-z0-9]+(\.[a-z0-9]+)*$"
-    )
-    armor: bool = setting(False, "write ASCII-armored messages")
-    compression: Literal["zip", "none"] = setting("zip", "compression inside the OpenPGP message")
-    rows_per_chunk: int = setting(
-        MAX_ROWS, "rows of a chunk; the portal takes at most 1000", ge=1, le=MAX_ROWS
-    )
-    allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = setting(
-        ...,
-        "hosts a card link may point to; a link to any other is a break. Names as they stand in links, so "
-        "`xn--` for other alphabets; no address and no port; `*.example.com`: its subdomains",
-        min_length=1,
-    )
-    answer_within_hours: int = setting(
-        48, "from upload to result; a chunk without a result is overdue after it", ge=1
-    )
-    link_within_hours: int = setting(
-        72, "from an extract's drop to its links; reports show the share within it", ge=1
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _plain_extension(cls, given: Any) -> Any:
-        """Name unsealed chunks `.csv` unless an extension is given."""
-        plain = isinstance(given, dict) and given.get("sealed") is False
-        return {"extension": "csv", **given} if plain else given
-
-    @model_validator(mode="after")
-    def _pinned(self) -> Self:
-        if self.sealed and not self.fingerprints:
-            raise ValueError("fingerprints: at least one, the full fingerprint of the portal's key")
-        return self
 
 
 class Issuer(Settings):

@@ -41,7 +41,8 @@ class Ledger(Table):
     address_check: pl.UInt32 = pa.Field(nullable=True)  # portfolio, and where we generated the cuid
     # CRC-32 of what [resend] reissue_column holds
     reissue_check: pl.UInt32 = pa.Field(nullable=True)
-    reasons: pl.List(pl.String)  # type: ignore[valid-type]  # "column|code" each, warnings of sent rows too; mypy wants a class where pandera reads a dtype
+    # "column|code" each, warnings of sent rows too
+    reasons: pl.List(pl.String)  # type: ignore[valid-type]  # mypy wants a class, pandera a dtype
 
     @pa.dataframe_check
     @classmethod

@@ -1,11 +1,12 @@
-"""Reason codes, `entity.property.kind`, for our rejects and the partner's errors alike: who acts,
-what is accepted.
+"""Reason codes, `entity.property.kind`, of our rejects and the partner's errors: who acts, what is
+accepted.
 
 What a rule says stands in its entry of `schemas.rules`, what any other reason of ours says in its
 entry below. Of the partner's errors the kind decides the action, and the property the hint.
 `deploy/REASONS.md` is the page of them all.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from schemas import portal, rules
@@ -27,39 +28,33 @@ class Reason(NamedTuple):
         """What would be accepted, and the setting that would let it pass; "" where neither is
         known.
         """
+        parts = []
+        if self.hint:
+            parts.append(f"accepted: {self.hint}")
         # nobody is advised to send card numbers as text
-        passable = self.severity in SEVERITY_SETTINGS - {"card_in_text"}
-        passes = (
-            f'to send it as it is, set `{self.severity} = "warn"` in [rules]' if passable else ""
-        )
-        return "; ".join(filter(None, (self.hint and f"accepted: {self.hint}", passes)))
+        if self.severity in SEVERITY_SETTINGS - {"card_in_text"}:
+            parts.append(f'to send it as it is, set `{self.severity} = "warn"` in [rules]')
+        return "; ".join(parts)
 
 
 CANCELLED_CHUNK = "row.chunk.cancelled"
+_QUOTED = "a field in double quotes, with quotes inside it"
+_FIELDS = "as many fields as the header has"
+_LENGTH = "a line as long as the fields' positions need"
 LINES = (  # a line that is no record
     Reason(
         "line.encoding.invalid", "reject", FIX, "text in the encoding the issuer's [source] names"
     ),
     Reason("line.character.control", "reject", FIX, "no control characters"),
-    Reason(
-        "line.quote.unterminated",
-        "reject",
-        FIX,
-        "a field in double quotes, with quotes inside it doubled",
-    ),
-    Reason(
-        "line.quote.bare",
-        "reject",
-        FIX,
-        "a field in double quotes, with quotes inside it as `quoting` says",
-    ),
-    Reason("line.fields.too_few", "reject", FIX, "as many fields as the header has"),
-    Reason("line.fields.too_many", "reject", FIX, "as many fields as the header has"),
-    Reason("line.fields.empty", "reject", FIX, "as many fields as the header has"),
-    Reason("line.length.short", "reject", FIX, "a line as long as the fields' positions need"),
-    Reason("line.length.long", "reject", FIX, "a line as long as the fields' positions need"),
+    Reason("line.quote.unterminated", "reject", FIX, f"{_QUOTED} doubled"),
+    Reason("line.quote.bare", "reject", FIX, f"{_QUOTED} as `quoting` says"),
+    Reason("line.fields.too_few", "reject", FIX, _FIELDS),
+    Reason("line.fields.too_many", "reject", FIX, _FIELDS),
+    Reason("line.fields.empty", "reject", FIX, _FIELDS),
+    Reason("line.length.short", "reject", FIX, _LENGTH),
+    Reason("line.length.long", "reject", FIX, _LENGTH),
 )
-_RESTS = "a card without a link, or one that changed or whose link ends soon"
+_SENT = "a card without a link, or one that changed or whose link ends soon"
 _ABSENT = "a card that stands in the latest extract, in a row that can be sent"
 ROWS = (  # a row among others, of this extract or of earlier runs
     Reason("row.content.repeated", "not sent: duplicate", NOTHING, "each row once"),
@@ -74,10 +69,10 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         "rows that the issuer's [filter] lets through",
     ),
     Reason("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
-    Reason("card.link.standing", "not sent: suppressed", NOTHING, _RESTS),
-    Reason("card.link.awaiting", "not sent: suppressed", NOTHING, _RESTS),
-    Reason("card.link.refused", "not sent: suppressed", FIX, _RESTS),
-    Reason("card.link.renewed", "not renewed", NOTHING, _RESTS),
+    Reason("card.link.standing", "not sent: suppressed", NOTHING, _SENT),
+    Reason("card.link.awaiting", "not sent: suppressed", NOTHING, _SENT),
+    Reason("card.link.refused", "not sent: suppressed", FIX, _SENT),
+    Reason("card.link.renewed", "not renewed", NOTHING, _SENT),
     Reason("card.extract.absent", "not renewed", NOTHING, _ABSENT),
     Reason("card.extract.refused", "not renewed", FIX, _ABSENT),
     Reason("card.expiration.before_link", "not renewed", NOTHING, "a card that outlives its link"),
@@ -90,26 +85,36 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         "`cardlink resubmit RUN --missing`",
     ),
 )
-PARTNER = {  # the kinds of the partner's errors that no rule of ours has
-    "unavailable": RESUBMIT, "length": FIX, "exists": ASK, "unsupported": ASK, "unreadable": ASK, "other": ASK,
-}  # fmt: skip
+# The kinds of the partner's errors that no rule of ours has.
+PARTNER = {
+    "unavailable": RESUBMIT,
+    "length": FIX,
+    "exists": ASK,
+    "unsupported": ASK,
+    "unreadable": ASK,
+    "other": ASK,
+}
 
 
-def _ours() -> tuple[Reason | Rule, ...]:
-    return (*LINES, *ROWS, *rules.RULES)
+def _entries() -> Iterator[Reason | Rule]:
+    """Yield everything that has a code of ours."""
+    yield from LINES
+    yield from ROWS
+    yield from rules.RULES
 
 
-ACTIONS = {one.code.rpartition(".")[2]: one.action for one in _ours()} | PARTNER
+ACTIONS = {entry.code.rpartition(".")[2]: entry.action for entry in _entries()} | PARTNER
 HINTS = {portal.subject(name): column.accepts for name, column in portal.COLUMNS.items()}
 
 
 def reason(code: str) -> Reason:
-    """Return what `code` asks for; an unknown kind goes to the partner, an unknown property has no
-    hint.
+    """Return what `code` asks for.
+
+    An unknown kind goes to the partner, an unknown property has no hint.
     """
     subject, _, kind = code.rpartition(".")
-    given = next(
-        ((one.severity, one.action, one.hint) for one in _ours() if one.code == code), None
-    )
-    severity, action, hint = given or ("", ACTIONS.get(kind, ASK), "")
-    return Reason(code, severity, action, hint or HINTS.get(subject, ""))
+    hint = HINTS.get(subject, "")
+    for entry in _entries():
+        if entry.code == code:
+            return Reason(code, entry.severity, entry.action, entry.hint or hint)
+    return Reason(code, "", ACTIONS.get(kind, ASK), hint)

@@ -37,11 +37,11 @@ class Abandoned(Record):
 
 
 class AuditEntry(Document):
-    """One link of an issuer's audit trail: what is about to be written, by whom; `seal` is the
-    digest of the rest.
+    """One link of an issuer's audit trail: what is about to be written, by whom.
 
-    `objects` are digests by key, "" for one that was not written after all, or is accepted as gone; `before` is the
-    digest of the entry before; `older` names what had been written before the first entry.
+    `objects` are digests by key, "" for one that was not written after all, or is accepted as gone;
+    `before` is the digest of the entry before; `older` names what had been written before the first
+    entry; `seal` is the digest of the rest.
     """
 
     before: str
@@ -69,8 +69,8 @@ class Approval(Record):
 class Closing(Record):
     """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened.
 
-    `decision` is one of `schemas.breaks.DECISIONS`, empty in records of earlier versions; `covers` are the sent rows
-    it has its effect on: those of the break at that time.
+    `decision` is one of `schemas.breaks.DECISIONS`, empty in records of earlier versions; `covers`
+    are the sent rows it has its effect on: those of the break at that time.
     """
 
     what: Literal["closed", "reopened"]

@@ -1,27 +1,29 @@
-"""The result file that the portal returns (interface.md 2.7): its columns, their spellings, its
-rows.
-"""
+"""The result file that the portal returns (interface.md 2.7): columns, their spellings, rows."""
 
 import pandera.polars as pa
 import polars as pl
 
 from schemas.tables import Table
 
+CUID = "cuid"
+LAST_4 = "last_4"
+URL = "url"
+EXPIRATION_DATE = "expiration_date"
+ERROR = "error"
 # Accepted spellings of each column (lower case, letters and digits only), the documented one first.
 SPELLINGS: dict[str, tuple[str, ...]] = {
-    "cuid": ("cuid", "cardholdercuid"),
-    "last_4": ("last4", "lastfour", "cardlast4", "panlast4"),
-    "url": ("url", "cardlinkurl", "link", "cardlink"),
-    "expiration_date": (
+    CUID: ("cuid", "cardholdercuid"),
+    LAST_4: ("last4", "lastfour", "cardlast4", "panlast4"),
+    URL: ("url", "cardlinkurl", "link", "cardlink"),
+    EXPIRATION_DATE: (
         "expirationdate",
         "expireson",
         "expiresat",
         "expirydate",
         "linkexpirationdate",
     ),
-    "error": ("error", "errors", "errormessage"),
+    ERROR: ("error", "errors", "errormessage"),
 }
-CUID, LAST_4, URL, EXPIRATION_DATE, ERROR = SPELLINGS
 
 
 class ResultTable(Table):

@@ -69,7 +69,8 @@ class StoreSettings(Settings):
         Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,128}$")] | None
     ) = setting(
         None,
-        "tag of the malware verdict, such as `GuardDutyMalwareScanStatus`; no dropped file is read without it",
+        "tag of the malware verdict, such as `GuardDutyMalwareScanStatus`; no dropped file is read "
+        "without it",
     )
     verdict_clean: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 +=._:/@-]{1,256}$")] = (
         setting(
@@ -122,7 +123,8 @@ class LinkSettings(Settings):
             raise ValueError("links.csv needs at least cuid and url")
         if len({*columns.values(), *CHANGES}) < len(columns) + len(CHANGES):
             raise ValueError(
-                "two columns of links.csv have one name, or that of a delivery's column: change, why"
+                "two columns of links.csv have one name, or that of a delivery's column: change, "
+                "why"
             )
         return columns
 
@@ -173,7 +175,8 @@ class FourEyes(Settings):
 
     acts: tuple[Act, ...] = setting(
         (),
-        "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; `purge`; `audit accept`",
+        "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; "
+        "`purge`; `audit accept`",
     )
     hours: int = setting(24, "hours after which a request expires", ge=1, le=168)
 
@@ -195,6 +198,7 @@ class Retention(Settings):
     def _in_order(self) -> Self:
         if self.chunks_days > self.ledger_days:
             raise ValueError(
-                "chunks_days is more than ledger_days: a chunk cannot be identified without its ledger"
+                "chunks_days is more than ledger_days: a chunk cannot be identified without its "
+                "ledger"
             )
         return self

@@ -1,5 +1,4 @@
-"""The base of every table we write, as `Settings` is of every TOML table; and the CSV files of the
-reports.
+"""The base of every table we write, as `Settings` is of every TOML table; the CSVs of the reports.
 
 These can be rebuilt at any time: of a run links.csv, errors.csv and others, across runs
 worklist.csv.
@@ -34,8 +33,9 @@ def parquet(
     frame: pl.DataFrame, metadata: Mapping[str, str] | None = None, **options: Any
 ) -> bytes:
     """Return a frame as Parquet; its metadata name the version, which the first did not write."""
-    out, named = BytesIO(), {"format": str(FORMAT)} if FORMAT > 1 else {}
-    frame.write_parquet(out, metadata={**(metadata or {}), **named} or None, **options)
+    version = {"format": str(FORMAT)} if FORMAT > 1 else {}
+    out = BytesIO()
+    frame.write_parquet(out, metadata={**(metadata or {}), **version} or None, **options)
     return out.getvalue()
 
 

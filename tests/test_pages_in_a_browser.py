@@ -37,9 +37,11 @@ onload = () => {{
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    from schemas.breaks import found
+    from schemas.breaks import break_of
 
-    breaks = frozenset({found("FOREIGN_FILE", 10**7, LONG), found("RESULT_SHORT", 1, "chunk 1")})
+    breaks = frozenset(
+        {break_of("FOREIGN_FILE", 10**7, LONG), break_of("RESULT_SHORT", 1, "chunk 1")}
+    )
     summary, chunks = facts(30, missing=12, rejected=1234567, breaks=breaks)
     shown = {**summary, "funnel": funnel(60, "A_TERMINATION_TYPE_OF_FORTY_CHARACTERS_X")}
     (tmp_path / "page.html").write_text(run_page(shown, chunks))

@@ -11,8 +11,8 @@ from flows.errors import CardlinkError
 from flows.extracts.errors import MappingError
 from flows.extracts.grammar import RECORD
 from flows.extracts.reader import Block
+from schemas import cell_formats, portal
 from schemas import mapping as cells
-from schemas import portal
 from schemas.expressions import UNREADABLE
 from schemas.issuer import Issuer
 
@@ -40,10 +40,11 @@ class Dates(NamedTuple):
 
         Only rows that have a date in any form are looked at.
         """
-        auto = self.form == cells.AUTO
-        forms = cells.READINGS if auto else (self.form,)
+        auto = self.form == cell_formats.AUTO
+        forms = cell_formats.READINGS if auto else (self.form,)
         shapes = (
-            self.text.str.contains(cells.date_shape(form, real=auto)).alias(form) for form in forms
+            self.text.str.contains(cell_formats.date_shape(form, real=auto)).alias(form)
+            for form in forms
         )
         return rows.select(shapes).filter(pl.any_horizontal(pl.all())).unique()
 
@@ -61,7 +62,7 @@ class Dates(NamedTuple):
             return ""
         line, text = present.row(0)
         shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
-        readable = Dates("", cells.AUTO, pl.col("text")).fits(present)
+        readable = Dates("", cell_formats.AUTO, pl.col("text")).fits(present)
         forms = ", ".join(_possible(readable)) or "nothing"
         return (
             f"line {line} has {shape!r}, which format = {self.form!r} does not read "
@@ -146,9 +147,13 @@ def _dates(specs: cells.Columns, finder: "_Finder") -> dict[str, Dates]:
     """Return the columns that are dates, without the steps that read them."""
     dates = {}
     for target, spec in specs.items():
-        if not isinstance(spec, cells.Cell) or spec.format is None or spec.format in cells.NAMES:
+        if (
+            not isinstance(spec, cells.Cell)
+            or spec.format is None
+            or spec.format in cell_formats.NAMES
+        ):
             continue
-        text = spec.model_copy(update={"format": cells.AUTO, "lookup": None})
+        text = spec.model_copy(update={"format": cell_formats.AUTO, "lookup": None})
         source = spec.source if isinstance(spec.source, str) else target
         dates[target] = Dates(source, spec.format, _cell(target, text, finder))
     return dates
@@ -168,7 +173,7 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
         rows = rows.filter(counted)
     mapped = rows.select("row", "line", *mapping.columns)
     for target, dates in mapping.dates.items():
-        if dates.form != cells.AUTO:
+        if dates.form != cell_formats.AUTO:
             continue
         if dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
             problem = f"the dates of {dates.source} cannot be read: no form of `auto` fits all rows"
@@ -196,9 +201,9 @@ def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note
         if problem:
             problem = f"the dates of {dates.source} cannot be read: {problem}"
             note(MappingError(name=mapping.name, problem=problem))
-        elif dates.form == cells.AUTO:
+        elif dates.form == cell_formats.AUTO:
             form = _possible(fits)[0]  # any, where there are no dates
-            part = cells.date_part(dates.text, form, target, real=True)
+            part = cell_formats.date_part(dates.text, form, target, real=True)
             columns[portal.columns().index(target)] = part.alias(target)
     return mapping._replace(columns=tuple(columns))
 
@@ -274,7 +279,7 @@ def _column(target: str, spec: cells.Spec | None, finder: _Finder) -> pl.Expr:
 
 def _cell(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     """Return the source of a cell after its steps."""
-    value = cells.present(_source(target, cell, finder))
+    value = cell_formats.present(_source(target, cell, finder))
     for name, step in cells.STEPS.items():
         if getattr(cell, name) is not None:
             value = step(value, cell, target)
@@ -288,7 +293,7 @@ def _source(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
         return finder.find(RECORD).str.slice(first - 1, last - first + 1)
     if cell.join or cell.first:
         parts = [_column(target, part, finder) for part in cell.join or cell.first or ()]
-        texts = [cells.present(part) for part in parts]
+        texts = [cell_formats.present(part) for part in parts]
         if cell.join:
             return pl.concat_str(texts, separator=cell.between, ignore_nulls=True)
         return pl.coalesce(texts)

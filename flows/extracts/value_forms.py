@@ -7,7 +7,7 @@ from datetime import date
 from typing import NamedTuple
 
 from flows.extracts.guess import LIKELY, SURE
-from schemas.mapping import READINGS, date_shape
+from schemas.cell_formats import READINGS, date_shape
 
 # First names that tell `FIRST LAST` from `LAST FIRST`.
 _FIRST_NAMES = """

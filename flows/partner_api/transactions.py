@@ -31,7 +31,7 @@ from flows.runs.identity import digest
 from flows.runs.keys import keys_of, placements, transactions
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Entry, Store, read
-from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, found
+from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
 from schemas.ledger import LINKED
 from schemas.manifest import Manifest
 from schemas.partner_api.link_placements import AUTHENTICATED, BILLABLE, ENDS, PLACED, TRANSACTIONS
@@ -225,8 +225,8 @@ def _breaks(content: bytes, strange: pl.Series) -> Iterator[Break]:
     rows = pl.read_parquet(BytesIO(content), columns=[POSITION, "cuid"])
     for problem in json.loads(facts["problems"]):
         if problem in DAMAGE:
-            yield found(DAMAGED_TRANSACTIONS, rows.height, f"{facts['name']} ({problem})")
+            yield break_of(DAMAGED_TRANSACTIONS, rows.height, f"{facts['name']} ({problem})")
     lost = rows.filter(pl.col("cuid").is_null() | pl.col("cuid").hash().is_in(strange.implode()))
     if lost.height:
         first = ", ".join(map(str, lost[POSITION].head(SHOWN)))
-        yield found(UNKNOWN_TRANSACTION, lost.height, f"{facts['name']}, rows {first}")
+        yield break_of(UNKNOWN_TRANSACTION, lost.height, f"{facts['name']}, rows {first}")

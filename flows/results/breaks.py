@@ -16,7 +16,7 @@ from flows.runs.closings import place_of
 from flows.runs.frames import shaped
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
-from schemas.breaks import Break, found
+from schemas.breaks import Break, break_of
 from schemas.records import Closing
 
 BROKEN_ROW = {
@@ -76,7 +76,7 @@ def row_breaks(broken: pl.DataFrame) -> Iterator[Break]:
         .agg(pl.len(), pl.col("row").drop_nulls().unique().sort().head(SHOWN))
     )
     for name, run, chunk, homeless, count, rows in grouped.iter_rows():
-        yield found(name, count, homeless or _place(chunk, rows), run or "")
+        yield break_of(name, count, homeless or _place(chunk, rows), run or "")
 
 
 def _place(chunk: int, rows: Sequence[int] = ()) -> str:
@@ -97,7 +97,7 @@ def short_breaks(broken: pl.DataFrame, chunks: pl.DataFrame) -> Iterator[Break]:
         "run", "chunk", pl.min_horizontal("rows", pl.col("sent") - pl.col("answers"))
     )
     for run, chunk, rows in short.iter_rows():
-        yield found(breaks.RESULT_SHORT, rows, _place(chunk), run)
+        yield break_of(breaks.RESULT_SHORT, rows, _place(chunk), run)
 
 
 def cancelled_breaks(
@@ -107,7 +107,7 @@ def cancelled_breaks(
     answered = chunks.filter(pl.col("answers") > 0).select("run", "chunk", "answers")
     for run, chunk, answers in answered.iter_rows():
         if (run, chunk) in cancelled:
-            yield found(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
+            yield break_of(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
 
 
 def without_closed(broken: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]) -> pl.DataFrame:
@@ -138,7 +138,7 @@ def file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
         rows = digest_of(file.outcomes)
         if height and rows in seen:
             place = f"{file.name}, the same as {seen[rows]}"
-            yield found(breaks.DUPLICATE_RESULT, height, place)
+            yield break_of(breaks.DUPLICATE_RESULT, height, place)
         seen.setdefault(rows, file.name)
 
 
@@ -147,16 +147,16 @@ def _breaks_of(file: Attributed, chunks: set[tuple[str, int]]) -> Iterator[Break
     height = file.outcomes.height
     for problem in file.problems:
         if problem in DAMAGE:
-            yield found(breaks.DAMAGED_FILE, height, f"{file.name} ({problem})")
+            yield break_of(breaks.DAMAGED_FILE, height, f"{file.name} ({problem})")
     if not chunks:
         return
     if len(chunks) > 1:
-        yield found(breaks.MERGED_FILE, len(chunks), file.name)
+        yield break_of(breaks.MERGED_FILE, len(chunks), file.name)
     if file.named:
         if file.named not in chunks:
-            yield found(breaks.MISNAMED_FILE, height, file.name)
+            yield break_of(breaks.MISNAMED_FILE, height, file.name)
     elif named_in(file.name):
-        yield found(breaks.STRANGE_NAME, height, file.name)
+        yield break_of(breaks.STRANGE_NAME, height, file.name)
 
 
 def _answered_chunks(files: Sequence[Attributed]) -> list[set[tuple[str, int]]]:

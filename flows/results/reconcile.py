@@ -29,7 +29,7 @@ from flows.results.disputes import (
 from flows.results.sent_rows import SentRows, number_sent_rows
 from flows.runs.outcomes import Attributed
 from schemas import breaks
-from schemas.breaks import Break, found
+from schemas.breaks import Break, break_of
 from schemas.ledger import AWAITING, BROKEN, ERROR, LINKED
 from schemas.records import Closing
 
@@ -135,7 +135,7 @@ def _closed_by_row(
     closed = list[tuple[Break, Closing]]()
     for number, run, rows in counts.iter_rows():
         closing = closings[number]
-        closed.append((found(closing.name, rows, closing.place, run), closing))
+        closed.append((break_of(closing.name, rows, closing.place, run), closing))
     return tuple(closed)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from flows.submissions.shapes import shape
+from schemas.cell_formats import present
 from schemas.manifest import ColumnProfile, Profile
-from schemas.mapping import present
 from schemas.portal import CVV, CVV_HASH, PAN
 
 SAMPLED = 2048  # rows at most

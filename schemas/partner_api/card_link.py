@@ -1,5 +1,4 @@
-"""A single card link: the objects of its request with their rules, and its record (interface.md 2.8
-and 2.9).
+"""A single card link: its request, with its rules, and its record (interface.md 2.8 and 2.9).
 
 What is in a request is a cardholder and a card: no repr and no error shows a value.
 """
@@ -72,10 +71,10 @@ class Address(Private):
 
     @field_validator("country")
     @classmethod
-    def _one_of_eight(cls, given: str) -> str:
-        if given not in COUNTRIES:
+    def _one_of_eight(cls, country: str) -> str:
+        if country not in COUNTRIES:
             raise PydanticCustomError("unknown", "one of the eight documented spellings")
-        return given
+        return country
 
 
 class Card(Private):
@@ -98,10 +97,10 @@ class Card(Private):
 
     @field_validator("pan", "expiration_month", "expiration_year", "name_on_card", "nickname")
     @classmethod
-    def _needed_without_reference(cls, given: str | None, info: ValidationInfo) -> str | None:
-        if given is None and info.data.get("reference") is None:
+    def _needed_without_reference(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("reference") is None:
             raise PydanticCustomError("missing", "required when reference is null")
-        return given
+        return value
 
 
 class CardLinkRequest(Private):
@@ -168,11 +167,8 @@ class CardLink(StoredOutcomes):
     def cardholder_id(self) -> str | None:
         """The id of the cardholder at the service; None if the record does not have it."""
         card = self.card or LinkedCard()
-        return (
-            (card.cardholder or LinkedCardholder()).id
-            or card.cardholder_id
-            or self.stated_cardholder_id
-        )
+        cardholder = card.cardholder or LinkedCardholder()
+        return cardholder.id or card.cardholder_id or self.stated_cardholder_id
 
 
 class Refusal(NamedTuple):

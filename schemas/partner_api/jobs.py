@@ -1,5 +1,5 @@
-"""The service's placement jobs: records, status messages and credential requests (interface.md 2.1
-to 2.4).
+"""The service's placement jobs: records, status messages, credential requests (interface.md 2.1 to
+2.4).
 
 Readers of a moving interface: unknown fields are left aside, what is not as documented is absent,
 statuses and termination types are open sets. Texts meant for a cardholder are in no repr.
@@ -23,13 +23,16 @@ def text(value: object) -> str | None:
     """Return a text without half surrogates, which no file or terminal accepts; None for anything
     else.
     """
-    return value.encode("utf-8", "replace").decode() or None if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    return value.encode("utf-8", "replace").decode() or None
 
 
 def identifier(value: object) -> str | None:
     """Return an id, a number or a text on the wire, as text; None for anything else."""
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if number else (text(value) or "").strip() or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return (text(value) or "").strip() or None
 
 
 def _whole(value: object) -> int | None:
@@ -44,7 +47,9 @@ def _whole(value: object) -> int | None:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [element for element in value if isinstance(element, dict)]
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -94,11 +99,11 @@ class Prompt(StoredOutcomes):
 
 
 def _prompts(value: object) -> list[dict[str, Any]]:
-    return [
-        one
-        for one in _objects(value)
-        if text(one.get("key_name")) == one.get("key_name") is not None
-    ]
+    return [prompt for prompt in _objects(value) if _is_text(prompt.get("key_name"))]
+
+
+def _is_text(value: object) -> bool:
+    return value is not None and text(value) == value
 
 
 Prompts = Annotated[tuple[Prompt, ...], BeforeValidator(_prompts)]
@@ -116,9 +121,8 @@ class CredentialRequest(StoredOutcomes):
     id.
     """
 
-    kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = (
-        None  # informational, no decision uses it
-    )
+    # informational, no decision uses it
+    kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = None
     job_id: Id = None
     envelope_id: Annotated[str, BeforeValidator(identifier)]
     account_link: Prompts = ()

@@ -1,5 +1,4 @@
-"""The placements of a run's links: one record per linked row (`placements/part-00001.parquet` of
-the run).
+"""The placements of a run's links: one record per linked row, `placements/part-00001.parquet`.
 
 No address of a link, no token, no card data, and none of the texts the service shows to a
 cardholder.
@@ -25,9 +24,8 @@ AUTHENTICATED: Final = frozenset({"UPDATING", *PLACED})
 OTHER: Final = "OTHER"
 CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
 
-ENDS: Final = frozenset(
-    {*FAILURES, "NEVER_STARTED"}
-)  # ends a report may name without a day; the last is seen in the wild
+# ends a report may name without a day; the last is seen in the wild
+ENDS: Final = frozenset({*FAILURES, "NEVER_STARTED"})
 
 # The partner's transaction report: folded spellings (letters and digits only) of its columns, the
 # documented first.
@@ -63,7 +61,8 @@ class Placements(Table):
     cardholder_id: pl.String = pa.Field(nullable=True)
     opened: pl.Boolean  # its link record says so, or a job of the cardholder runs or ran
     authenticated: pl.Boolean  # with a merchant site, in one job at least
-    jobs: pl.List(JOB)  # type: ignore[valid-type]  # all known; mypy wants a class where pandera reads a dtype
+    # all that are known
+    jobs: pl.List(JOB)  # type: ignore[valid-type]  # mypy wants a class, pandera a dtype
     job_id: pl.String = pa.Field(nullable=True)  # the best of them, and its state
     status: pl.String = pa.Field(nullable=True, str_matches=CODE)
     termination_type: pl.String = pa.Field(nullable=True, str_matches=CODE)
@@ -74,7 +73,8 @@ class Placements(Table):
     reads: pl.UInt32  # objects below placements/messages/ that are counted in
     # why the last check learnt nothing, such as link.record.missing
     trouble: pl.String = pa.Field(nullable=True)
-    seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # the last check; as above
+    # the last check
+    seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
 
 
 def dtypes() -> dict[str, pl.DataType]:

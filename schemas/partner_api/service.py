@@ -82,15 +82,15 @@ class ServiceSettings(Settings):
 
     @field_validator("link_id")
     @classmethod
-    def _finds_an_id(cls, given: str) -> str:
+    def _finds_an_id(cls, pattern: str) -> str:
         """Require one named group `id` in the expression."""
         try:
-            groups = re.compile(given).groupindex
+            groups = re.compile(pattern).groupindex
         except re.error:
             groups = {}
         if "id" not in groups:
             raise ValueError("a regular expression with a named group: (?P<id>...)")
-        return given
+        return pattern
 
     @model_validator(mode="after")
     def _safe(self) -> Self:
@@ -120,9 +120,7 @@ class ServiceSettings(Settings):
         return f"{self.prefix}-messaging-access-key"
 
     def link_hydration(self, *parts: str) -> str:
-        """Return the hydration header's value for a link: a JSON array of strings, `card` and
-        `card.cardholder`.
-        """
+        """Return the hydration header's value for a link: a JSON array, such as `["card"]`."""
         return json.dumps(parts)
 
     def url_of(self, token: str | None) -> str | None:
@@ -133,5 +131,5 @@ class ServiceSettings(Settings):
 
     def id_of(self, url: str) -> str | None:
         """Return the id of the link a URL leads to; None if `link_id` finds none."""
-        found = re.search(self.link_id, url)
-        return found["id"] if found else None
+        match = re.search(self.link_id, url)
+        return match["id"] if match else None

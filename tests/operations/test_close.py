@@ -25,7 +25,7 @@ from flows.runs.closings import closed_breaks
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import keys_of
-from schemas.breaks import found
+from schemas.breaks import break_of
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing
 from tests.night import NOON, Bench, copy_of, local_bench
@@ -201,7 +201,7 @@ def closing_of(name: str, place: str) -> Closing:
 def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, covered: bool) -> None:
     closing = closing_of("LAST4_MISMATCH", "chunk 7, rows 1, 2")
 
-    still, closed = sort_breaks([found("LAST4_MISMATCH", rows, place)], [closing])
+    still, closed = sort_breaks([break_of("LAST4_MISMATCH", rows, place)], [closing])
 
     assert [len(still), len(closed)] == [not covered, covered]
 
@@ -209,6 +209,6 @@ def test_a_closing_covers_a_break_with_no_other_row(place: str, rows: int, cover
 def test_a_notice_is_never_closed() -> None:
     closing = closing_of("MERGED_FILE", "a.csv")
 
-    still, closed = sort_breaks([found("MERGED_FILE", 2, "a.csv")], [closing])
+    still, closed = sort_breaks([break_of("MERGED_FILE", 2, "a.csv")], [closing])
 
     assert (len(still), closed) == (1, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.reference import settings_in_effect
+from schemas.settings_in_effect import settings_in_effect
 
 EFFECTIVE = {"root": "store", "test": False, "limits": {"rate": 0.1, "jump": 0.5}, "columns": {}}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flows.reports.page import across_page, run_page
 from flows.reports.tally import KINDS
 from flows.reports.wording import percent
-from schemas.breaks import Break, found
+from schemas.breaks import Break, break_of
 from tests.facts import facts
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}</style>"
@@ -78,7 +78,7 @@ def test_the_policy_admits_exactly_the_style_sheet_of_the_page() -> None:
 
 
 def test_hostile_texts_stand_on_the_page_as_text() -> None:
-    breaks = frozenset({found("FOREIGN_FILE", 1, f"{HOSTILE}.csv")})
+    breaks = frozenset({break_of("FOREIGN_FILE", 1, f"{HOSTILE}.csv")})
 
     page = run_page(*facts(shapes=shapes(HOSTILE), breaks=breaks))
 
@@ -98,7 +98,7 @@ def test_no_text_changes_the_tags_of_a_page(text: str) -> None:
 
 
 def test_a_page_over_millions_of_rows_is_small() -> None:
-    breaks = frozenset(found("RESULT_SHORT", at, f"chunk {at}") for at in range(1, 1500))
+    breaks = frozenset(break_of("RESULT_SHORT", at, f"chunk {at}") for at in range(1, 1500))
     told = facts(3_000, missing=1_500, rejected=123_456, breaks=breaks)
 
     page = run_page(*told)

@@ -5,7 +5,7 @@ import polars as pl
 
 from flows.reports.tally import KINDS
 from flows.reports.workbook import Sheet, run_workbook, workbook
-from schemas.breaks import found
+from schemas.breaks import break_of
 from tests.facts import facts
 
 SHEETS = [
@@ -52,7 +52,9 @@ def test_error_texts_and_file_names_of_the_partner_are_no_formulas_in_the_workbo
     shapes = pl.DataFrame(
         [("=1+1", "card.pan.other", 1, "=cmd|' /C calc'!A0")], schema=KINDS, orient="row"
     )
-    told, chunks = facts(1, shapes=shapes, breaks=frozenset({found("FOREIGN_FILE", 1, "=1+1.csv")}))
+    told, chunks = facts(
+        1, shapes=shapes, breaks=frozenset({break_of("FOREIGN_FILE", 1, "=1+1.csv")})
+    )
 
     book = openpyxl.load_workbook(BytesIO(run_workbook(told, chunks)))
 

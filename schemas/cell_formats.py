@@ -1,0 +1,124 @@
+"""How the dates and names of an extract are written, and the parts of them that a column needs."""
+
+import calendar
+import re
+from collections import Counter
+from itertools import product
+
+import polars as pl
+
+from schemas import portal
+from schemas.expressions import UNREADABLE
+
+
+def present(text: pl.Expr) -> pl.Expr:
+    """Return a text without blanks around it, null where nothing is left."""
+    text = text.str.strip_chars()
+    return pl.when(text != "").then(text)
+
+
+# Dates
+
+AUTO = "auto"
+_MONTHS = {
+    name[:3].lower(): f"{number:02d}" for number, name in enumerate(calendar.month_name) if number
+}
+_MONTH_NAMES = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in calendar.month_name[1:])
+_NAMED = f"(?i:{_MONTH_NAMES}|sept)"
+_TOKEN = re.compile(r"YYYY|YY|MON|MM|DD|[^A-Za-z0-9]+")
+_SHAPES = {"YYYY": "[0-9]{4}", "YY": "[0-9]{2}", "MM": "[0-9]{2}", "DD": "[0-9]{2}", "MON": _NAMED}
+_LONE = {"MM": "[0-9]{1,2}", "DD": "[0-9]{1,2}"}  # between separators, where a zero may be left out
+_REAL = _SHAPES | {"YYYY": "20[0-9]{2}", "MM": "0[1-9]|1[0-2]", "DD": "0[1-9]|[12][0-9]|3[01]"}
+_LONE_REAL = {"MM": "0?[1-9]|1[0-2]", "DD": "0?[1-9]|[12][0-9]|3[01]"}
+_ORDERS = (
+    "MM YY",
+    "YY MM",
+    "YYYY MM",
+    "MM YYYY",
+    "YYYY MM DD",
+    "DD MM YYYY",
+    "MM DD YYYY",
+    "YY MM DD",
+    "DD MM YY",
+    "MM DD YY",
+    "MON YY",
+    "MON YYYY",
+    "DD MON YY",
+    "DD MON YYYY",
+    "YYYY MON DD",
+)
+_MARKS = ("", *"/-. ")
+# what `auto` chooses from
+READINGS = tuple(order.replace(" ", mark) for mark, order in product(_MARKS, _ORDERS))
+
+
+def date_tokens(form: str) -> list[str]:
+    """Return the parts of a date pattern, none where it is no pattern."""
+    tokens = _TOKEN.findall(form)
+    if "".join(tokens) != form:
+        return []
+    kinds = Counter(token[:1] for token in tokens)
+    is_date = kinds["Y"] == kinds["M"] == 1 and kinds["D"] <= 1
+    return tokens if is_date else []
+
+
+def date_shape(form: str, part: str = "", *, real: bool = False) -> str:
+    """Return a regex of dates in this form, with a group around `part` (Y or M); `real`: the date
+    may exist.
+    """
+    shapes = _REAL if real else _SHAPES
+    lone_shapes = _LONE_REAL if real else _LONE
+    tokens = date_tokens(form)
+    shape = ""
+    for place, token in enumerate(tokens):
+        if token not in shapes:
+            shape += re.escape(token).replace("\\ ", " +")  # polars rejects an escaped space
+            continue
+        neighbours = {*tokens[max(place - 1, 0) : place], *tokens[place + 1 : place + 2]}
+        inner = shapes[token]
+        if neighbours.isdisjoint(_SHAPES):
+            inner = lone_shapes.get(token, inner)
+        is_wanted = part and token.startswith(part)
+        shape += f"({inner})" if is_wanted else f"(?:{inner})"
+    return f"^{shape}$"
+
+
+def date_part(text: pl.Expr, form: str, target: str, *, real: bool = False) -> pl.Expr:
+    """Return year or month; UNREADABLE for a text in another form, which must not look absent."""
+    initial = "Y" if target == portal.YEAR else "M"
+    part = text.str.extract(date_shape(form, initial, real=real))
+    if target != portal.YEAR and "MON" in form:
+        part = part.str.to_lowercase().str.slice(0, 3).replace(_MONTHS)
+    return pl.when(part.is_null() & text.is_not_null()).then(pl.lit(UNREADABLE)).otherwise(part)
+
+
+# Names
+
+NAMES = ("LAST, FIRST", "LAST/FIRST", "SURNAME/GIVEN", "FIRST LAST", "LAST FIRST")
+_PARTICLE = (
+    "van|von|vom|zu|der|den|ter|ten|de|del|della|di|da|do|dos|das|du|la|le|los|el|al|bin|st\\.?"
+)
+_PARTICLES = f"(?:(?:{_PARTICLE}) +)*"
+_SUFFIX = r"(?i)[, ]+((?:jr|sr|ii|iii|iv)\.?)$"
+_SPLITS = {  # last and first name
+    ",": (r"^([^,]+)", r"^[^,]*,(.+)$"),
+    "/": (r"^([^/]+)", r"^[^/]*/([^/]+)$"),
+    "FIRST LAST": (rf"(?i)^(?:\S.*? +)?({_PARTICLES}\S+)$", rf"(?i)^(\S.*?) +{_PARTICLES}\S+$"),
+    "LAST FIRST": (rf"(?i)^({_PARTICLES}\S+)", rf"(?i)^{_PARTICLES}\S+ +(.+)$"),
+}
+
+
+def name_part(text: pl.Expr, form: str, target: str) -> pl.Expr:
+    """Return last or first name, for any other column both; particles and suffixes belong to the
+    last name.
+    """
+    text = text.str.replace_all(r"\s+", " ").str.replace(
+        r"(?i)^([^,]+), ?((?:jr|sr|ii|iii|iv)\.?),(.*)$", "${1},${3} ${2}"
+    )
+    bare = present(text.str.replace(_SUFFIX, ""))
+    mark = next((mark for mark in ",/" if mark in form), form)
+    last, first = (bare.str.extract(pattern).str.strip_chars() for pattern in _SPLITS[mark])
+    last = pl.concat_str(last, text.str.extract(_SUFFIX), separator=" ", ignore_nulls=True)
+    if target in (portal.LAST_NAME, portal.FIRST_NAME):
+        return present(last) if target == portal.LAST_NAME else first
+    return present(pl.concat_str(first, last, separator=" ", ignore_nulls=True))
