@@ -134,7 +134,8 @@ def test_thirty_usual_nights_of_half_to_one_and_a_half_the_size_raise_nothing(ro
                 .alias(PAN)
             ],
             {
-                PAN: "3[01]% of the cards begin with 555555, usually 0%|70% of the cards begin with 400000"
+                PAN: "3[01]% of the cards begin with 555555, usually 0%"
+                "|70% of the cards begin with 400000"
             },
         ),
         (

@@ -148,7 +148,7 @@ def test_an_ordinary_new_extract_is_not_read_to_know_that_it_is_pending(tmp_path
     assert ([fresh], []) == (found, counting.read)
 
 
-def test_the_same_bytes_under_a_second_name_stay_pending_and_are_refused_with_the_line_that_dismisses_them(
+def test_the_same_bytes_under_a_second_name_stay_pending_and_are_refused_with_what_dismisses_them(
     tmp_path: Path,
 ) -> None:
     bench = local_bench(tmp_path)

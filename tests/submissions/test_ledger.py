@@ -31,9 +31,8 @@ def records(first: int, count: int) -> pl.DataFrame:
     """Return the records of lines that could not be read."""
     rows = pl.DataFrame({"row": range(first, first + count)}, schema={"row": pl.UInt32})
     lines = rows.with_columns(line=pl.col("row") + 1, code=pl.lit("line.quote.bare"))
-    return unread_records(lines, pl.lit(ledger.REJECTED)).with_columns(pl.lit(None, pl.UInt32).alias("origin")).select(
-        *ledger.dtypes()
-    )  # fmt: skip
+    unread = unread_records(lines, pl.lit(ledger.REJECTED))
+    return unread.with_columns(pl.lit(None, pl.UInt32).alias("origin")).select(*ledger.dtypes())
 
 
 def write(store: Store, sizes: Sequence[int]) -> list[LedgerPart]:

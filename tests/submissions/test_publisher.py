@@ -273,11 +273,13 @@ def test_a_seal_record_that_cannot_be_written_publishes_nothing_of_its_group(
 
 def test_a_gpg_that_is_killed_once_is_asked_again(tmp_path: Path) -> None:
     bench, extract = of_chunks(tmp_path, 3)
-    once = f'case "$*" in *--multifile*) [ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -9 $$; }};; esac'
+    mark = tmp_path / "once"
+    kill_once = f"[ -e {mark} ] || {{ touch {mark}; kill -9 $$; }}"
+    once = f'case "$*" in *--multifile*) {kill_once};; esac'
 
     manifest = replace(bench, gpg=gpg_that(tmp_path, once)).submit(extract).manifest
 
-    assert (tmp_path / "once").exists()
+    assert mark.exists()
     assert 3 == len(manifest.chunks)
 
 

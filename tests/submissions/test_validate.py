@@ -54,24 +54,48 @@ SEVERITIES = sorted(
 HASH_007 = "Yp9M+TN7DQx28wXYYPmIlM+ownlRa0JXR1FMqHEN65c="
 ONTARIO = {COUNTRY: "CA", SUBNATIONAL: "ON", POSTAL_CODE: "M5V 2T6"}
 
+REQUIRED = {
+    PAN: "card.pan",
+    YEAR: "card.expiration_year",
+    MONTH: "card.expiration_month",
+    ADDRESS1: "address.address1",
+    CITY: "address.city",
+    SUBNATIONAL: "address.subnational",
+    COUNTRY: "address.country",
+    POSTAL_CODE: "address.postal_code",
+    FIRST_NAME: "address.first_name",
+    LAST_NAME: "address.last_name",
+    IS_PRIMARY: "address.is_primary",
+}
+PLACEHOLDERS = [
+    (CUID, "cardholder.cuid", "NULL"),
+    (CITY, "address.city", "N/A"),
+    (ADDRESS1, "address.address1", "-"),
+    (FIRST_NAME, "address.first_name", "TEST"),
+    (LAST_NAME, "address.last_name", "XXX"),
+]
+CUIDS_WITH_A_CARD = [
+    "4111111111111111-01",
+    "0004111111111111111",
+    "CIF4111111111111111",
+    "4111111111111111X",
+    "12-4111111111111111",
+    "4111-1111-1111-1111-01",
+    "ID 4111 1111 1111 1111 7",
+    "424242424242424201",
+    "４１１１１１１１１１１１１１１１",
+    "94242424242424242",
+    "4111:1111:1111:1111",
+    "424242000000000001",
+]
+
 # One way to break each rule: the change to a good row, then column, code and severity of the
 # verdict.
 BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
-    *(
-        ({column: None}, column, f"{stem}.missing", "reject")
-        for column, stem in {
-            PAN: "card.pan", YEAR: "card.expiration_year", MONTH: "card.expiration_month", ADDRESS1: "address.address1",
-            CITY: "address.city", SUBNATIONAL: "address.subnational", COUNTRY: "address.country",
-            POSTAL_CODE: "address.postal_code", FIRST_NAME: "address.first_name", LAST_NAME: "address.last_name",
-            IS_PRIMARY: "address.is_primary",
-        }.items()
-    ),
+    *(({column: None}, column, f"{stem}.missing", "reject") for column, stem in REQUIRED.items()),
     *(
         ({column: cell}, column, f"{stem}.placeholder", "reject")
-        for column, stem, cell in (
-            (CUID, "cardholder.cuid", "NULL"), (CITY, "address.city", "N/A"), (ADDRESS1, "address.address1", "-"),
-            (FIRST_NAME, "address.first_name", "TEST"), (LAST_NAME, "address.last_name", "XXX"),
-        )
+        for column, stem, cell in PLACEHOLDERS
     ),
     ({CVV: None}, CVV, "card.cvv.missing", "warn"),
     ({NAME_ON_CARD: None}, NAME_ON_CARD, "card.name_on_card.missing", "warn"),
@@ -83,13 +107,7 @@ BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
     ({CUID: "6200 0000 0000 0005"}, CUID, "cardholder.cuid.card_number", "reject"),
     *(
         ({CUID: cuid}, CUID, "cardholder.cuid.card_number", "reject")
-        for cuid in (
-            "4111111111111111-01", "0004111111111111111", "CIF4111111111111111", "4111111111111111X",
-            "12-4111111111111111",
-            "4111-1111-1111-1111-01", "ID 4111 1111 1111 1111 7", "424242424242424201",
-            "４１１１１１１１１１１１１１１１",
-            "94242424242424242", "4111:1111:1111:1111", "424242000000000001",
-        )
+        for cuid in CUIDS_WITH_A_CARD
     ),
     ({CUID: "a\nb"}, CUID, "cardholder.cuid.format", "reject"),
     ({PAN: "424242424242424"}, PAN, "card.pan.format", "reject"),
