@@ -35,8 +35,9 @@ disable-scdaemon
 
 
 class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
-    """python-gnupg with a timeout, which it lacks: a timer kills gpg after `patience` seconds.
-    Raises GpgHungError.
+    """python-gnupg with a timeout, which it lacks.
+
+    A timer kills gpg after `patience` seconds; then GpgHungError.
     """
 
     def __init__(self, patience: float, **settings: Any) -> None:
@@ -44,8 +45,9 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         super().__init__(**settings)
 
     def _open_subprocess(self, args: Sequence[str], passphrase: bool = False) -> Popen[bytes]:
-        """Start gpg in a process group of its own: whatever it starts dies with it, and no Ctrl-C
-        reaches it.
+        """Start gpg in a process group of its own.
+
+        Whatever it starts dies with it, and no Ctrl-C reaches it.
         """
         command = self.make_args(args, passphrase)
         return Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.env, process_group=0)
@@ -66,11 +68,11 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
 
 
 class Keyring(ExitStack):
-    """A private gpg home (0700, short path), removed with its agent when it is closed or its
-    context ends.
+    """A private gpg home (0700, short path).
 
-    `agent` allows gpg to start an agent, which secret keys need. `options` are added to every call.
-    Raises GpgMissingError if gpg does not run.
+    It is removed with its agent when it is closed or its context ends. `agent` allows gpg to start
+    an agent, which secret keys need. `options` are added to every call. Raises GpgMissingError if
+    gpg does not run.
     """
 
     def __init__(
@@ -109,8 +111,9 @@ class Keyring(ExitStack):
             failed.pop_all()
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
-        """Return python-gnupg's result, None if it raised (its exceptions may hold rows);
-        GpgHungError, LimitError.
+        """Return python-gnupg's result, None if it raised: its exceptions may hold rows.
+
+        Raises GpgHungError and LimitError.
         """
         try:
             return work(self.gpg)

@@ -1,7 +1,7 @@
-"""Private gpg homes: made for one command, locked while its process lives; every command removes
-those of the killed.
+"""Private gpg homes: made for one command, locked while its process lives.
 
-Nothing here imports gnupg, so that looking costs nothing.
+Every command removes those of killed processes. Nothing here imports gnupg, so that looking costs
+nothing.
 """
 
 import fcntl
@@ -31,8 +31,9 @@ SOCKET_ROOM: Final = 86
 
 @contextmanager
 def private_home(*, agent: bool) -> Iterator[Path]:
-    """Give a folder (0700, short path) that no other process removes while this one lives; end its
-    agent, if any.
+    """Give a folder (0700, short path) that no other process removes while this one lives.
+
+    Its agent, if any, is ended with it.
     """
     with ExitStack() as held:
         home = None
@@ -47,8 +48,9 @@ def private_home(*, agent: bool) -> Iterator[Path]:
 
 
 def _made(held: ExitStack) -> Path:
-    """Make a home whose lock is held until `held` ends; LimitError where there is no room for
-    one.
+    """Make a home whose lock is held until `held` ends.
+
+    Raises LimitError where there is no room for one.
     """
     roots = [root for root in _roots() if len(str(root)) + LONGEST <= SOCKET_ROOM]
     for root in filter(_has_room, roots):
@@ -67,8 +69,9 @@ def _made(held: ExitStack) -> Path:
 
 
 def _has_room(root: Path) -> bool:
-    """Return whether a folder can be written to, and has room: a container's memory may be small,
-    and we must not fill it.
+    """Return whether a folder can be written to and has room.
+
+    A container's memory may be small, and we must not fill it.
     """
     return os.access(root, os.W_OK | os.X_OK) and shutil.disk_usage(root).free >= ROOM
 
@@ -81,9 +84,7 @@ def remove_dead_homes() -> None:
 
 
 def _roots() -> list[Path]:
-    """Return the folders a home may be in, in order of preference: TMPDIR if it is set, then
-    memory.
-    """
+    """Return the folders a home may be in, preferred first: TMPDIR if it is set, then memory."""
     named = os.environ.get("TMPDIR")
     roots = (Path(named), *SHARED) if named else SHARED
     return list(dict.fromkeys(roots))
@@ -97,8 +98,9 @@ def _links(home: Path) -> list[Path]:
 
 
 def _is_dead(home: Path) -> bool:
-    """Return whether a home, or a link to one, is ours and its process is gone, here or in another
-    container.
+    """Return whether a home, or a link to one, is ours and its process is gone.
+
+    The process may have been in another container.
     """
     try:
         status = home.lstat()

@@ -34,8 +34,9 @@ _CURVES: Final = {"ed25519": "Curve25519", "cv25519": "Curve25519"} | {
 
 
 class Part(NamedTuple):
-    """A primary key or a subkey as gpg lists it: `state` is r, e or another letter, `created` in
-    epoch seconds.
+    """A primary key or a subkey as gpg lists it.
+
+    `state` is r, e or another letter; `created` is in epoch seconds.
     """
 
     name: str  # as messages call it
@@ -48,8 +49,9 @@ class Part(NamedTuple):
     expires: date | None
 
     def flaw(self, today: date, now: float) -> str:
-        """Return why the key cannot be used for all of `today`, "" where it can: on its last day it
-        could expire.
+        """Return why the key cannot be used for all of `today`, "" where it can.
+
+        On its last day it could expire.
         """
         if self.state == "r":
             return "was revoked by its owner"
@@ -66,8 +68,9 @@ Recipient = tuple[Part, Part]
 def import_public_keys(
     ring: Keyring, keys: Sequence[bytes], pinned: Sequence[str], curves: Sequence[str], today: date
 ) -> tuple[Recipient, ...]:
-    """Import one public key per file and return the pinned ones, in the order of `pinned`; each
-    flaw has its error.
+    """Import one public key per file and return the pinned ones, in the order of `pinned`.
+
+    Each flaw has its error of `flows.runs.sealing`.
     """
     now = time.time()  # not `today`: gpg judges what was made in the future by the machine's clock
     for number, key in enumerate(keys, start=1):
@@ -131,8 +134,9 @@ def _pinned(imported: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]
 
 
 def _recipient(listed: Any, fingerprint: str, today: date, now: float) -> Recipient:
-    """Return the recipient with the part gpg would choose: the newest valid subkey, else the key
-    itself.
+    """Return the recipient with the part gpg would choose.
+
+    That is the newest valid subkey, else the key itself.
     """
     key = _part(listed, listed["cap"], f"Primary key {fingerprint}")
     flaw = key.flaw(today, now)

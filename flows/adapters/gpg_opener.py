@@ -13,8 +13,9 @@ from flows.runs.openpgp import blocks
 
 
 class GpgOpener(ExitStack):
-    """Opens messages sealed to any of our secret keys; implements `Opener`, and is closed by its
-    context.
+    """Opens messages sealed to any of our secret keys.
+
+    Implements `Opener`, and is closed by its context.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class GpgOpener(ExitStack):
             raise
 
     def open(self, message: bytes, limit: int) -> bytes:
-        """Return the content of one message, at most `limit` bytes; SealedUnreadableError
-        otherwise.
+        """Return the content of one message, at most `limit` bytes.
+
+        Raises SealedUnreadableError.
         """
         binary = blocks(message)  # gpg does not recognise armor after a byte order mark
         if len(binary) != 1:
@@ -77,8 +79,9 @@ _CERTAIN = ("message.content.too_large", "key.secret.missing")  # gpg would say 
 
 
 def _why_unread(stderr: str) -> str:
-    """Return the cause by gpg's status words; its text is never shown, it may contain the sender's
-    file names.
+    """Return the cause by gpg's status words.
+
+    Its text is never shown: it may contain the sender's file names.
     """
     if "exceeded --max-output limit" in stderr:
         return "message.content.too_large"

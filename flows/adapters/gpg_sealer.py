@@ -1,9 +1,6 @@
-"""Seal chunks to pinned keys, and open messages sealed to ours, with gpg; plaintext is never a file
-on disk.
+"""Seal chunks to pinned keys with gpg; plaintext is never a file on disk.
 
-One pinned public key per file, each flaw refused by its own error. The subkey is chosen here as gpg
-would, and gpg is then told to use it: what is judged is what is used. For trials with a test issuer
-a sealer leaves chunks as they are (interface.md 2.6).
+gpg is told which part of each key to use (`gpg_keys.py`), and a group of chunks is one process.
 """
 
 import os
@@ -76,15 +73,17 @@ class GpgSealer(ExitStack):
         )
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal chunks in order, one gpg process a group; thread-safe. A chunk that fails carries
-        its trouble.
+        """Seal chunks in order, one gpg process a group; thread-safe.
+
+        A chunk that fails carries its trouble.
         """
         groups = (chunks[start : start + GROUP] for start in range(0, len(chunks), GROUP))
         return list(chain.from_iterable(map(self._seal_group, groups)))
 
     def _seal_group(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal a group with one process; if that fails, each chunk with its own, so that only a bad
-        one is lost.
+        """Seal a group with one process.
+
+        If that fails, each chunk has its own, so that only a bad one is lost.
         """
         safe_names = {chunk.name for chunk in chunks if _SAFE_NAME.match(chunk.name)}
         if len(safe_names) != len(chunks):
@@ -102,8 +101,9 @@ class GpgSealer(ExitStack):
         ]
 
     def _encrypt_group(self, chunks: Sequence[Plain]) -> list[bytes] | None:
-        """Return one message per chunk, None if there are no memory files (macOS) or gpg reported a
-        failure.
+        """Return one message per chunk.
+
+        None if there are no memory files (macOS) or gpg reported a failure.
         """
         if not hasattr(os, "memfd_create"):
             return None
@@ -149,8 +149,9 @@ class GpgSealer(ExitStack):
         )
 
     def _checked(self, name: str, message: bytes) -> Sealed:
-        """Accept a message only if its packets name exactly our recipients: gpg's own `ok` is not
-        enough.
+        """Accept a message only if its packets name exactly our recipients.
+
+        gpg's own `ok` is not enough.
         """
         pinned = sorted(chosen.key_id for _, chosen in self._recipients)
         try:
@@ -163,8 +164,9 @@ class GpgSealer(ExitStack):
 
 
 def trial_seal(sealer: Sealer) -> None:
-    """Seal a dummy chunk and check the message; SealBrokenError if it is not sealed to exactly our
-    recipients.
+    """Seal a dummy chunk and check the message.
+
+    Raises SealBrokenError if it is not sealed to exactly our recipients.
     """
     (sealed,) = sealer.seal([Plain("trial.csv", b"trial\n")])
     if sealed.trouble:
@@ -174,8 +176,9 @@ def trial_seal(sealer: Sealer) -> None:
 
 
 def _clean(result: Any, count: int) -> bool:
-    """Return whether gpg sealed `count` inputs; `ok` is also true with return code 2 and on a full
-    disk.
+    """Return whether gpg sealed `count` inputs.
+
+    `ok` is also true with return code 2 and on a full disk.
     """
     if result is None or not result.ok or result.returncode != 0:
         return False

@@ -1,5 +1,6 @@
-"""A local directory as a store: hard links make `create` atomic, renames `replace`; fsync makes
-both durable.
+"""A local directory as a store.
+
+Hard links make `create` atomic, renames `replace`; fsync makes both durable.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class LocalStore:
-    """Objects as files below `root`, which must exist; files 0600 and directories 0700, whatever
-    the umask.
+    """Objects as files below `root`, which must exist.
 
-    Implements Store and Cleaner. Files named `.tmp-...` are not objects yet and are never listed.
-    Symbolic links are not objects either: people who may drop files must not be able to choose
-    which files of the machine are read.
+    Files are 0600 and directories 0700, whatever the umask. Implements Store and Cleaner. Files
+    named `.tmp-...` are not objects yet and are never listed. Symbolic links are not objects
+    either: people who may drop files must not be able to choose which files of the machine are
+    read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -69,8 +70,9 @@ class LocalStore:
         return f"LocalStore({str(self._root)!r})"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` unless it exists; False if it does, but True if an attempt failed and it has
-        the same content.
+        """Write `key` unless it exists; False if it does.
+
+        True also where an earlier attempt failed and the object has the same content.
         """
         path = self._path(key)
         attempts = count()
@@ -111,8 +113,9 @@ class LocalStore:
         _with_our_errors(key, rename, self._root, retry)
 
     def open(self, key: str, pin: Entry | None = None) -> LocalSource:
-        """Open `key`, pinned to inode, size and change time; ObjectMissingError or
-        ObjectChangedError.
+        """Open `key`, pinned to inode, size and change time.
+
+        Raises ObjectMissingError and ObjectChangedError.
         """
         path = self._path(key)
         # O_NONBLOCK: a pipe in a drop folder must not block the run; it is refused below
@@ -129,8 +132,9 @@ class LocalStore:
         raise ObjectMissingError(key=key)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/'
-        with size 0.
+        """List objects whose key begins with `prefix`, in key order.
+
+        `shallow`: one level; folders end in '/' with size 0.
         """
         folder, _, start = checked_prefix(prefix).rpartition("/")
         yield from self._list(f"{folder}/" if folder else "", start, shallow)
@@ -171,8 +175,9 @@ class LocalStore:
         return Path(place)
 
     def _list(self, folder: str, start: str, shallow: bool) -> Iterator[Entry]:
-        """Walk in the order in which S3 lists keys: by UTF-8 bytes, a folder counting as
-        `name/`.
+        """Walk in the order in which S3 lists keys.
+
+        That is by UTF-8 bytes, a folder counting as `name/`.
         """
         for name in sorted(_names(self._root, folder, start), key=os.fsencode):
             if not name.endswith("/"):
@@ -205,8 +210,9 @@ class LocalStore:
 
 
 class LocalSource(AbstractContextManager["LocalSource", None]):
-    """A pinned stream over one file; ObjectChangedError as soon as the file is no longer the one
-    opened.
+    """A pinned stream over one file.
+
+    Raises ObjectChangedError as soon as the file is no longer the one opened.
     """
 
     def __init__(self, file: int, entry: Entry) -> None:
@@ -237,8 +243,9 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
 
 
 def _names(root: Path, folder: str, start: str) -> list[str]:
-    """Return the names in a folder that begin with `start`, folders ending in '/'; none if there is
-    no such folder.
+    """Return the names in a folder that begin with `start`, folders ending in '/'.
+
+    None are returned where there is no such folder.
     """
 
     def scan() -> list[str]:
@@ -276,8 +283,9 @@ def _version(status: os.stat_result) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the missing folders, 0700 whatever the umask, and sync them: their names survive a power
-    failure.
+    """Make the missing folders, 0700 whatever the umask, and sync them.
+
+    So their names survive a power failure.
     """
     if folder.is_dir():
         return
@@ -301,8 +309,9 @@ def _sync(folder: Path) -> None:
 def _with_our_errors(
     key: str, act: Callable[[], T], disk: Path | None = None, retry: Retry = _PATIENT
 ) -> T:
-    """Return what `act` returns, retried after a temporary failure; an OSError becomes one of ours,
-    without a chain.
+    """Return what `act` returns, retried after a temporary failure.
+
+    An OSError becomes one of ours, without a chain.
     """
 
     def attempt() -> T:

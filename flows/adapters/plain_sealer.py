@@ -23,8 +23,9 @@ class UnsealedCardError(OperatorError):
 
 
 class PlainSealer:
-    """Returns chunks unchanged, for `[portal] sealed = false`; UnsealedCardError where a number is
-    no test card.
+    """Returns chunks unchanged, for `[portal] sealed = false`.
+
+    Raises UnsealedCardError where a number is no test card.
     """
 
     fingerprints: tuple[str, ...] = ()
@@ -33,8 +34,9 @@ class PlainSealer:
     )
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Return the chunks unsealed, under their upload names; UnsealedCardError for any other
-        card.
+        """Return the chunks unsealed, under their upload names.
+
+        Raises UnsealedCardError for any other card.
         """
         for chunk in chunks:
             others = [

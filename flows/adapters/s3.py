@@ -1,5 +1,6 @@
-"""S3 as a store: conditional writes make `create` atomic, an ETag pins what is read, and one loop
-retries.
+"""S3 as a store.
+
+Conditional writes make `create` atomic, an ETag pins what is read, and one loop retries.
 """
 
 from __future__ import annotations
@@ -39,11 +40,10 @@ def connect(
     profile: str | None = None,
     settings: StoreSettings = _USUAL,
 ) -> S3Store:
-    """Open `s3://bucket/prefix` for `threads` callers at once; endpoint, region and credentials are
-    boto3's own.
+    """Open `s3://bucket/prefix` for `threads` callers at once.
 
-    `profile` names a profile of the AWS configuration, for credentials other than the process's
-    own.
+    Endpoint, region and credentials are boto3's own. `profile` names a profile of the AWS
+    configuration, for credentials other than the process's own.
 
     botocore makes one attempt only: its retries share a quota that runs out under load, and hide
     whether the response to a write was lost. Every wait is bounded: 5 s to connect, 30 s for each
@@ -73,8 +73,9 @@ def connect(
 
 
 class S3Store:
-    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened. Thread-safe, as
-    boto3's clients are.
+    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened.
+
+    Thread-safe, as boto3's clients are.
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class S3Store:
         return f"S3Store('s3://{self._bucket}/{self._prefix}'{more})"
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key`; False if it exists, but True if a response was lost and it has the same
-        content.
+        """Write `key`; False if it exists.
+
+        True also where a response was lost and the object has the same content.
         """
         name = self._name(key)
         is_unanswered = False
@@ -169,8 +171,9 @@ class S3Store:
             raise store.VerdictRefusedError(key=key, tag=tag, found=verdict, clean=clean)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        """List objects whose key begins with `prefix`, in key order; shallow: folders end in '/'
-        with size 0.
+        """List objects whose key begins with `prefix`, in key order.
+
+        `shallow`: one level; folders end in '/' with size 0.
         """
         request = {"Prefix": self._prefix + checked_prefix(prefix)}
         if shallow:
@@ -204,8 +207,9 @@ class S3Store:
         self._retried("delete_object", key, Key=self._name(key))
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
-        """List the multipart uploads under `prefix` that killed writers left before `before`,
-        without their sizes.
+        """List the multipart uploads under `prefix` that killed writers left before `before`.
+
+        Their sizes are not known.
         """
         request = {"Prefix": self._prefix + checked_prefix(prefix)}
         abandoned: list[Entry] = []
@@ -230,8 +234,9 @@ class S3Store:
             self._retried("abort_multipart_upload", leftover.key, **upload)
 
     def hides(self) -> bool | None:
-        """Return whether the bucket is versioned; None if we may not ask, or the server does not
-        know.
+        """Return whether the bucket is versioned.
+
+        None if we may not ask, or the server does not know.
         """
         try:  # suspended counts too: earlier objects keep their versions
             return "Status" in self._retried("get_bucket_versioning", self._bucket)
@@ -239,8 +244,9 @@ class S3Store:
             return None
 
     def presigned(self, key: str, hours: int) -> str:
-        """Return a link to an HTML page that works for some hours, "" for none; it can do what our
-        credentials can.
+        """Return a link to an HTML page that works for some hours, "" for none.
+
+        It can do what our credentials can.
         """
         shown = {
             "ResponseContentType": "text/html; charset=utf-8",
@@ -291,8 +297,9 @@ class S3Store:
         return Entry(name.removeprefix(self._prefix), size, modified.astimezone(UTC), version)
 
     def _replace_in_parts(self, key: str, name: str, pieces: Iterable[bytes]) -> None:
-        """Upload in parts, which appear all at once or not at all; abort on any early end, even a
-        signal.
+        """Upload in parts, which appear all at once or not at all.
+
+        Any early end aborts the upload, even a signal.
         """
         marker = secrets.token_hex(16)
         headers = {"Metadata": {"cardlink-write": marker}, **self._written_as(key)}
@@ -326,8 +333,9 @@ class S3Store:
 
 
 def _regrouped(parts: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of `size`, the last one shorter; one empty piece for no
-    bytes.
+    """Yield the same bytes in pieces of `size`, the last one shorter.
+
+    Without any bytes there is one empty piece.
     """
     held = bytearray()
     for part in parts:

@@ -90,8 +90,9 @@ _BY_KIND: dict[type[Exception], type[CardlinkError]] = {
 
 
 def with_our_errors(place: str, act: Callable[[], T]) -> T:
-    """Return what `act` returns; an error of boto3 becomes one of ours, without a chain to the
-    original.
+    """Return what `act` returns.
+
+    An error of boto3 becomes one of ours, without a chain to the original.
     """
     try:
         return act()

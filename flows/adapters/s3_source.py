@@ -17,8 +17,9 @@ PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
 
 
 class S3Source(AbstractContextManager["S3Source", None]):
-    """A pinned stream, resumed by Range and If-Match after a dropped connection: bytes of one
-    object, or an error.
+    """A pinned stream: the bytes of one object, or an error.
+
+    It is resumed by Range and If-Match after a dropped connection.
     """
 
     def __init__(

@@ -27,8 +27,9 @@ class Adapters(NamedTuple):
     connections: int = 16  # requests at a time
 
     def signed(self, reason: str) -> dict[str, Any]:
-        """Return when, by whom and why, as a `Record` has it, card numbers masked; NoReasonError
-        where it is empty.
+        """Return when, by whom and why, as a `Record` has it, card numbers masked.
+
+        Raises NoReasonError where the reason is empty.
         """
         if not reason.strip():
             raise NoReasonError

@@ -1,8 +1,8 @@
-"""Every attempt to get a card its link, from the runs that still matter and single links: linked,
-error or awaiting.
+"""Every attempt to get a card its link: linked, error or awaiting.
 
-A run matters no more once its links have all ended, nothing of it is awaited, and it is older than
-a link lives; so a year of nights costs no more than its living links.
+They come from the runs that still matter and from single links. A run matters no more once its
+links have all ended, nothing of it is awaited, and it is older than a link lives; so a year of
+nights costs no more than its living links.
 """
 
 import hashlib
@@ -39,8 +39,9 @@ CARD = ["cuid", "last_4", "expiration"]
 
 
 class Attempts(NamedTuple):
-    """The attempts in one ledger part of a run: `rows` (SENT), and the `digest` of what they were
-    read from.
+    """The attempts in one ledger part of a run.
+
+    `rows` (SENT), and the `digest` of what they were read from.
     """
 
     run: str
@@ -49,8 +50,9 @@ class Attempts(NamedTuple):
 
 
 class CardSurvey(NamedTuple):
-    """What is known of an issuer's cards, the digest of what that was read from, and the last
-    commit before.
+    """What is known of an issuer's cards.
+
+    Also the digest of what that was read from, and the number of the last commit before.
     """
 
     known: PriorState
@@ -150,8 +152,9 @@ def attempts(runs: StoredRuns, today: date, commits: Sequence[Manifest]) -> Iter
 
 
 def _relevant_ids(runs: Sequence[StoredRun], today: date) -> frozenset[str]:
-    """Return the runs that still matter and those they repeat: only these know a row as its extract
-    had it.
+    """Return the runs that still matter and those they repeat.
+
+    Only these know a row as its extract had it.
     """
     manifests = {run.id: run.committed() for run in runs}
     relevant: set[str] = set()
@@ -174,8 +177,9 @@ def is_current(run: StoredRun, today: date) -> bool:
 
 
 def attempts_of(run: StoredRun) -> Iterator[Attempts]:
-    """Yield the attempts of a committed run, part by part; a single link made for a row since is
-    one more of them.
+    """Yield the attempts of a committed run, part by part.
+
+    A single link made for a row since is one more of them.
     """
     manifest = run.committed()
     requested = answers_of(run.single_link_attempts)
@@ -202,8 +206,9 @@ def attempts_of(run: StoredRun) -> Iterator[Attempts]:
 def _with_single_links(
     rows: pl.DataFrame, links: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return the attempts with the single links of their rows, these links, and those of other
-    rows.
+    """Return the attempts with the single links of their rows.
+
+    Also these links, and those of other rows.
     """
     if links.is_empty():
         return rows, links, links

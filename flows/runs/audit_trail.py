@@ -80,8 +80,9 @@ class AuditTrail:
         return tuple(record_keys(self._store, issuer))
 
     def _find_last(self, issuer: str) -> tuple[int, str]:
-        """Return number and digest of the last entry that a listing shows; a later one is met when
-        adding.
+        """Return number and digest of the last entry that a listing shows.
+
+        A later one is met when adding.
         """
         last_folder = trail(issuer)
         for folder in self._store.keys(trail(issuer), shallow=True):
@@ -109,8 +110,9 @@ class AuditTrail:
 
 
 def audited(store: S, by: str, now: Callable[[], datetime]) -> S:
-    """Return a store like this one that names every record in the audit trail before it creates
-    it.
+    """Return a store that names every record in the audit trail before it creates it.
+
+    Otherwise it is like the given one.
     """
     wrapped = copy(store)  # everything else it can do stays its own
     wrapped.create = AuditTrail(store, by, now).create  # type: ignore[method-assign]

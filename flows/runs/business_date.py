@@ -13,8 +13,9 @@ YEAR = 366  # days to look back for a business day before giving up
 
 
 def date_in_name(key: str) -> date | None:
-    """Return the business date in an extract's name (2026-11-20, 20261120), None where it has
-    none.
+    """Return the business date in an extract's name, None where it has none.
+
+    Written 2026-11-20 or 20261120.
     """
     digits = DATE_IN_NAME.search(key.rpartition("/")[2])
     if digits is None:
@@ -30,8 +31,9 @@ def local_day(moment: datetime, time_zone: str) -> date:
 
 
 def day_off(schedule: Schedule, day: date) -> str:
-    """Return why a day is not a business day, `holiday` or the weekday's name; "" where it is
-    one.
+    """Return why a day is not a business day, "" where it is one.
+
+    Either `holiday` or the weekday's name.
     """
     if day in schedule.holidays:
         return "holiday"
@@ -39,10 +41,10 @@ def day_off(schedule: Schedule, day: date) -> str:
 
 
 def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, datetime] | None:
-    """Return the last business day whose hour has passed, and the hour of the one before: an
-    extract is due since then.
+    """Return the last business day whose hour has passed, and the hour of the one before.
 
-    None where no hour is set, or a year has fewer than two business days.
+    An extract is due since then. None where no hour is set, or a year has fewer than two business
+    days.
     """
     if schedule.extract_by is None:
         return None

@@ -23,8 +23,9 @@ _LINK = re.compile(r"(\d{6})\.json")
 def records(
     store: Store, prefix: str, kind: type[T], start: int = 1, digits: int = 6
 ) -> Iterator[T]:
-    """Yield the records of a chain from number `start`; ConflictError for one that cardlink did not
-    write.
+    """Yield the records of a chain from number `start`.
+
+    Raises ConflictError for one that cardlink did not write.
     """
     for number in count(start):
         record = read_document(store, link(prefix, number, digits), kind)
@@ -47,8 +48,9 @@ def last_record(store: Store, prefix: str, kind: type[T]) -> tuple[int, T | None
 
 
 def add_record(store: Store, prefix: str, record: BaseModel) -> int:
-    """Add a record at the end of a chain and return its number; StoreBusyError where others are
-    always faster.
+    """Add a record at the end of a chain and return its number.
+
+    Raises StoreBusyError where others are always faster.
     """
     last = sum(1 for _ in records(store, prefix, type(record)))
     for number in range(last + 1, last + CONTESTS):

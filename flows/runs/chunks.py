@@ -1,5 +1,4 @@
-"""The chunks of a committed run as they are now, and what operators do with them: fetch, upload,
-hold, cancel.
+"""The chunks of a committed run: as they were sealed last, and their states.
 
 waiting ──uploaded──► uploaded ──(its result)──► answered
    │ ▲                    │
@@ -51,8 +50,9 @@ class OutboxChunk(NamedTuple):
     reason: str = ""
 
     def overdue(self, now: datetime, within: timedelta) -> bool:
-        """Return whether a result should have come; none is expected for a chunk that is held or
-        cancelled.
+        """Return whether a result should have come.
+
+        None is expected for a chunk that is held or cancelled.
         """
         return self.state in ("waiting", "uploaded") and now - self.clock > within
 

@@ -1,9 +1,8 @@
-"""The claim on a run: a chain of immutable leases, so that of two processes one works and the other
-is refused.
+"""The claim on a run: of two processes one works and the other is refused.
 
-It is renewed during the work and given back however the work ends. What killed processes left is
-cleaned up here. A claim whose process is provably gone is free at once; one of another machine or
-container when it runs out.
+It is a chain of immutable leases. It is renewed during the work and given back however the work
+ends. What killed processes left is cleaned up here. A claim whose process is provably gone is free
+at once; one of another machine or container when it runs out.
 """
 
 import os
@@ -74,12 +73,11 @@ class _Claim(Document):
         return self.until <= self.since
 
     def holds(self, now: datetime) -> bool:
-        """Return whether the claim counts at `now`: it has not run out, and its process is not
-        gone.
+        """Return whether the claim counts at `now`.
 
-        A `since` further ahead of `now` than the claim was meant to last was written by a clock
-        that has since been set back: such a claim would block for as long as the clock was off, so
-        it does not count.
+        It does where it has not run out, and its process is not gone. A `since` further ahead of
+        `now` than the claim was meant to last was written by a clock that has since been set back:
+        such a claim would block for as long as the clock was off, so it does not count.
         """
         in_time = self.since - (self.until - self.since) < now < self.until
         return in_time and not is_gone(self.holder.partition(IN_PROCESS)[2])
@@ -99,8 +97,9 @@ class Lease:
 
     @classmethod
     def take(cls, store: Store, prefix: str, holder: str, now: datetime, ttl: timedelta) -> Self:
-        """Claim `prefix` (ends in '/') for `ttl`; ClaimedError where a claim holds, also one of the
-        same name.
+        """Claim `prefix` (ends in '/') for `ttl`.
+
+        Raises ClaimedError where a claim holds, also one of the same name.
         """
         for _ in range(CONTESTS):
             number, last = last_record(store, prefix, _Claim)
@@ -122,15 +121,17 @@ class Lease:
         self.until = renewed.until
 
     def check(self) -> None:
-        """Raise LeaseLostError where another has taken the claim over: working on would only cost
-        time.
+        """Raise LeaseLostError where another has taken the claim over.
+
+        Working on would only cost time.
         """
         if self.lost:
             raise LeaseLostError(prefix=self.prefix)
 
     def keep(self, now: Callable[[], datetime], beat: float, done: Event) -> None:
-        """Renew the claim every `beat` seconds until `done`, since one block may take longer than a
-        claim lasts.
+        """Renew the claim every `beat` seconds until `done`.
+
+        One block may take longer than a claim lasts.
         """
         while not self.lost and not done.wait(beat):
             # where the store is not available the next beat tries again
@@ -166,8 +167,9 @@ def _held_since(store: Store, prefix: str, number: int, last: _Claim) -> datetim
 
 
 def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") -> None:
-    """End a claim on `prefix` (`only`: of that holder), alive or not; ClaimedError where it is
-    renewed faster.
+    """End a claim on `prefix` (`only`: of that holder), alive or not.
+
+    Raises ClaimedError where it is renewed faster.
     """
     for _ in range(CONTESTS):
         number, last = last_record(store, prefix, _Claim)
@@ -182,8 +184,9 @@ def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") ->
 def claimed(
     adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT
 ) -> Iterator[Lease]:
-    """Hold the claim on `prefix` for a `with` block, renewed by a thread; ClaimedError names who
-    has it.
+    """Hold the claim on `prefix` for a `with` block, renewed by a thread.
+
+    Raises ClaimedError, which names who has it.
     """
     is_refused = False
     done = Event()
@@ -213,11 +216,10 @@ def claimed(
 
 
 def clean_up(adapters: Adapters, *prefixes: str) -> int:
-    """Remove what killed writers left under prefixes that are about to be worked on; return how
-    many.
+    """Remove what killed writers left under prefixes that are about to be worked on.
 
-    Where the store may not list or abort uploads they stay: they are not objects, and its own rules
-    remove them.
+    Returns how many leftovers were removed. Where the store may not list or abort uploads they
+    stay: they are not objects, and its own rules remove them.
     """
     if not isinstance(adapters.store, Cleaner):
         return 0

@@ -22,8 +22,9 @@ LATELY = 16  # commits looked at for a missing manifest
 
 
 class OvertakenError(TryAgainError):
-    """Another run committed some of the same cards, or the same sequence number, while this one was
-    built.
+    """Another run committed meanwhile.
+
+    It has some of the same cards, or the same sequence number.
     """
 
     message = "{run}: run {other} was committed meanwhile and has {what}. Nothing was committed."
@@ -41,8 +42,9 @@ def last_commit(store: Store, issuer: str) -> int:
 
 
 def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the runs of the last commits, among which are those whose manifest may still be
-    missing.
+    """Yield the runs of the last commits.
+
+    Among them are those whose manifest may still be missing.
     """
     return commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY))
 
@@ -50,10 +52,10 @@ def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
 def append_commit(
     store: Store, issuer: str, manifest: Manifest, since: int | None = None, *, guarded: bool = True
 ) -> None:
-    """Add a run to the commits; with `since`, OvertakenError where a later commit sends any of its
-    cards.
+    """Add a run to the commits.
 
-    Not `guarded`: only where that is of the same extract.
+    With `since`, raises OvertakenError where a later commit sends any of its cards. Not `guarded`:
+    only where that is of the same extract.
     """
     prefix = commits(issuer)
     number = since

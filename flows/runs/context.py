@@ -18,8 +18,9 @@ from schemas.manifest import Manifest
 
 
 class IssuerContext(NamedTuple):
-    """One issuer and what its steps work with; `sealer` and `opener` are opened only where they are
-    needed.
+    """One issuer and what its steps work with.
+
+    `sealer` and `opener` are opened only where they are needed.
     """
 
     issuer: Issuer

@@ -20,11 +20,11 @@ def from_parquet(
     only: pl.Expr | None,
     records: Callable[[], pl.DataFrame] | None = None,
 ) -> pl.DataFrame:
-    """Return these columns (None: all) of a Parquet object; rows that `only` filters out are not
-    decoded.
+    """Return these columns (None: all) of a Parquet object.
 
-    What older versions did not write is taken from the `records` of its rows, else null. Raises
-    NewerDocumentError where a newer one no longer writes it.
+    Rows that `only` filters out are not decoded. What older versions did not write is taken from
+    the `records` of its rows, else null. Raises NewerDocumentError where a newer one no longer
+    writes it.
     """
     rows = pl.scan_parquet(BytesIO(content))
     lacking = set(columns or ()).difference(rows.collect_schema())

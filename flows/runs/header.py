@@ -34,8 +34,9 @@ def default_header() -> Header:
 
 
 def header_from_template(text: str, name: str) -> Header:
-    """Take names and order from the portal's own template; TemplateError where they do not fit
-    interface.md 2.6.
+    """Take names and order from the portal's own template.
+
+    Raises TemplateError where they do not fit interface.md 2.6.
     """
     first = next(csv.reader(StringIO(text.removeprefix("\ufeff"))), [])
     cells = tuple(cell.strip() for cell in first)

@@ -1,6 +1,4 @@
-"""What identifies a run: canonical JSON and digests, the header and settings that shape its rows,
-its business date.
-"""
+"""What identifies a run: canonical JSON, digests, and the settings that shape its rows."""
 
 import hashlib
 import json

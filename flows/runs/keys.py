@@ -1,5 +1,6 @@
-"""Names and keys: run ids, chunk names, where every object is stored, and which keys a store
-accepts.
+"""Names and keys: run ids, chunk names, and where every object is stored.
+
+Also which keys a store accepts.
 """
 
 from __future__ import annotations
@@ -140,8 +141,9 @@ class RunKeys:
 
 
 def checked(key: str) -> str:
-    """Return `key`; KeyRefusedError where it could leave the root or not every store can hold
-    it.
+    """Return `key`.
+
+    Raises KeyRefusedError where it could leave the root or not every store can hold it.
     """
     parts = key.split("/")
     flaws = {

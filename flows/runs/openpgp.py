@@ -46,8 +46,9 @@ class Packet(NamedTuple):
 
 
 class _Length(NamedTuple):
-    """A length as a header has it: of the bytes from `start` on; another part follows a partial
-    one.
+    """A length as a header has it: of the bytes from `start` on.
+
+    After a partial one another part follows.
     """
 
     size: int
@@ -61,8 +62,9 @@ class _Length(NamedTuple):
 
 
 def looks_like_message(head: bytes) -> bool:
-    """Return whether something that begins with these 64 bytes is an OpenPGP message, armored or
-    binary.
+    """Return whether something that begins with these 64 bytes is an OpenPGP message.
+
+    It may be armored or binary.
     """
     text = head.removeprefix(_BOM).lstrip()
     if text.startswith(_BEGIN + b"MESSAGE-----") or head[:5] in _MARKERS:
@@ -77,8 +79,9 @@ def looks_like_message(head: bytes) -> bool:
 
 
 def is_cut_off(message: bytes) -> bool:
-    """Return whether the end of a message is missing: of its armor, its last packet, or all that is
-    sealed.
+    """Return whether the end of a message is missing.
+
+    That of its armor, its last packet, or all that is sealed.
     """
     try:
         tags = {packet.tag for packet in _packets_of(blocks(message))}
@@ -88,8 +91,9 @@ def is_cut_off(message: bytes) -> bool:
 
 
 def inspect(message: bytes) -> tuple[str, ...]:
-    """Return the key ids (16 hex) of session keys before one tag 18 version 1, no more;
-    SealedUnreadableError.
+    """Return the key ids (16 hex) of session keys before one tag 18 version 1, no more.
+
+    Raises SealedUnreadableError.
     """
     message_blocks = blocks(message)
     if len(message_blocks) != 1:
@@ -106,10 +110,10 @@ def inspect(message: bytes) -> tuple[str, ...]:
 
 
 def keys_in(binary: Sequence[bytes]) -> tuple[list[int], int]:
-    """Return when (epoch) each public key in the blocks of a key file was made, and how many secret
-    keys are there.
+    """Return when (epoch) each public key of a key file was made, and how many are secret.
 
-    Subkeys do not count. Raises SealedUnreadableError where a block is not made of packets.
+    `binary` are the blocks of the file. Subkeys do not count. Raises SealedUnreadableError where a
+    block is not made of packets.
     """
     key_packets = list(_packets_of(binary))
     public = [packet for packet in key_packets if packet.tag == _PUBLIC_KEY]
@@ -145,8 +149,9 @@ def blocks(data: bytes) -> list[bytes]:
 
 
 def packets(data: bytes) -> list[Packet]:
-    """Cut binary data into packets (at least one) that tile it; SealedUnreadableError where they do
-    not.
+    """Cut binary data into packets (at least one) that tile it.
+
+    Raises SealedUnreadableError where they do not.
     """
     view = memoryview(data)
     tiles: list[Packet] = []
@@ -212,8 +217,9 @@ def _slice(view: memoryview, start: int, length: int) -> memoryview:
 
 
 def _recipient(body: memoryview) -> str:
-    """Return the key id of a session key packet of version 3: version, key id, algorithm,
-    numbers.
+    """Return the key id of a session key packet of version 3.
+
+    Its body is version, key id, algorithm, numbers.
     """
     if bytes(body[:1]) != b"\x03" or len(body) < 10:
         raise SealedUnreadableError(reason="recipient.version.unsupported")
@@ -221,8 +227,9 @@ def _recipient(body: memoryview) -> str:
 
 
 def content(chunk: Plain, compression: Compression) -> Plain:
-    """Return the packet to seal of one chunk; its name (at most 255 bytes) is shown to whoever
-    opens it.
+    """Return the packet to seal of one chunk.
+
+    Its name (at most 255 bytes) is shown to whoever opens it.
     """
     name = chunk.name.encode()
     literal = _packet(_LITERAL, _BINARY + bytes([len(name)]) + name + _NO_DATE + chunk.data)
@@ -234,7 +241,8 @@ def content(chunk: Plain, compression: Compression) -> Plain:
 
 
 def _packet(tag: int, body: bytes) -> bytes:
-    """Return a packet with a header of the new format and a length of four bytes (RFC 4880
-    4.2.2.3).
+    """Return a packet with a header of the new format and a length of four bytes.
+
+    RFC 4880 4.2.2.3.
     """
     return bytes([0xC0 | tag, 0xFF]) + len(body).to_bytes(4, "big") + body

@@ -47,10 +47,10 @@ def _is_answered(run: StoredRun) -> bool:
 def move(
     adapters: Adapters, run: str, step: Move, numbers: Collection[int] = (), reason: str = ""
 ) -> list[OutboxChunk]:
-    """Record what was done to chunks of a run (by default all that allow it); return their new
-    state.
+    """Record what was done to chunks of a run (by default all that allow it).
 
-    Raises ChunkStateError, NotFoundError, NoReasonError; then nothing is recorded.
+    Returns their new state. Raises ChunkStateError, NotFoundError, NoReasonError; then nothing is
+    recorded.
     """
     why = reason.strip()
     if step != "uploaded":
@@ -68,11 +68,10 @@ def move(
 def fetch(
     adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()
 ) -> list[OutboxChunk]:
-    """Put the waiting chunks of a run, checked against their digests, and SUMS for upload; return
-    them.
+    """Put the waiting chunks of a run, and SUMS for upload; return the chunks.
 
-    Chunks that are held, uploaded, answered or cancelled are not put: ChunkStateError where one is
-    named.
+    Each is checked against its digest. Chunks that are held, uploaded, answered or cancelled are
+    not put: ChunkStateError where one is named.
     """
     stored = StoredRun.by_id(adapters.store, run)
     chosen = select_chunks(stored.outbox, run, WAITING, "fetched", numbers)

@@ -1,8 +1,7 @@
-"""Attributed result rows of a run, kept for its reports: a Parquet object per group of result
-files.
+"""Attributed result rows of a run, kept for its reports.
 
-They are derived from result files and ledger. A file may be in several groups, where it was
-ingested again; the last time counts.
+A Parquet object per group of result files. They are derived from result files and ledger. A file
+may be in several groups, where it was ingested again; the last time counts.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -73,8 +72,9 @@ _ANSWERED = pl.DataFrame(
 
 
 class Attributed(NamedTuple):
-    """One result file, every row attributed or reported as a break; without card numbers (columns:
-    OUTCOME).
+    """One result file, every row attributed or reported as a break.
+
+    Without card numbers; columns: OUTCOME.
     """
 
     digest: str
@@ -129,8 +129,9 @@ def _file_facts(answer: RunOutcomes, taken: datetime) -> dict[str, Any]:
 
 
 class StoredOutcomes:
-    """The stored outcomes of a run: which result files concern which chunks, each as it was
-    ingested last.
+    """The stored outcomes of a run: which result files concern which chunks.
+
+    Each file counts as it was ingested last.
     """
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
@@ -199,11 +200,10 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
 def _opened(
     store: Store, key: str, columns: list[str] | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of an object, at least these columns, and the facts about its files, each
-    with its number.
+    """Return the rows of an object, at least these columns, and the facts about its files.
 
-    Older versions wrote the facts about the file into every row, the first ones without `file`: the
-    object was its.
+    Each file has its number. Older versions wrote the facts about the file into every row, the
+    first ones without `file`: the object was its.
     """
     content = read(store, key)
     facts = pl.read_parquet_metadata(BytesIO(content)).get(FILES)

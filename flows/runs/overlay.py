@@ -26,8 +26,9 @@ class Overlay:
         self._written[checked(key)] = b"".join(parts)
 
     def open(self, key: str, pin: Entry | None = None) -> Source:
-        """Open `key` as it was written here, else as it is stored; ObjectMissingError or
-        ObjectChangedError.
+        """Open `key` as it was written here, else as it is stored.
+
+        Raises ObjectMissingError and ObjectChangedError.
         """
         if key not in self._written:
             return self._below.open(key, pin)

@@ -1,7 +1,7 @@
-"""What other runs know of an issuer's cards: which rows of an extract are not sent, since their
-card was seen before.
+"""What other runs know of an issuer's cards.
 
-About 40 bytes a card, so that a portfolio of ten million cards fits in memory during the pass.
+Rows of an extract whose card was seen before are not sent. About 40 bytes a card, so that a
+portfolio of ten million cards fits in memory during the pass.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -53,8 +53,9 @@ MADE = "^cl-[0-9a-f]{12}-[0-9]+$"  # a cuid that we generated
 
 
 def check_values(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return `rows` (the portal's columns) with name_check and address_check: CRC-32, the same in
-    every version.
+    """Return `rows` (the portal's columns) with name_check and address_check.
+
+    They are CRC-32, the same in every version.
     """
     return rows.with_columns(
         crc(rows, *NAME).alias("name_check"), crc(rows, *ADDRESS).alias("address_check")
@@ -124,8 +125,9 @@ class PriorState:
         return len(self._cards)
 
     def suppressed(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
-        """Return the code why each row (cuid, last_4, expiration, CHECKS) is not sent, null where
-        it is.
+        """Return the code why each row is not sent, null where it is.
+
+        `rows` has cuid, last_4, expiration and CHECKS.
         """
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
@@ -143,10 +145,10 @@ class PriorState:
         return joined.select(pl.when(known).then(_verdict(policy, changes))).to_series()
 
     def _places(self, rows: pl.DataFrame) -> NDArray[np.intp]:
-        """Return each card's place in the table: the entry of its issue, else its first entry, else
-        any place.
+        """Return each card's place in the table.
 
-        The issue is expiration and reissue; an unknown reissue equals each.
+        The entry of its issue, else its first entry, else any place. The issue is expiration and
+        reissue; an unknown reissue equals each.
         """
         cards = rows["card"].to_numpy()
         expirations = rows["expiration"].to_numpy()
@@ -190,12 +192,12 @@ def _compact(attempts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row an issue of a card: its last state, the latest expiry of a link, the check
-    values of its row.
+    """Return one row an issue of a card.
 
-    `name_check` and `address_check` are from the last extract that sent the card, `…_repeated` from
-    the last attempt where that repeated the row. A row that was corrected for a resend is unchanged
-    in the extract, so neither is a change.
+    Its last state, the latest expiry of a link, the check values of its row. `name_check` and
+    `address_check` are from the last extract that sent the card, `…_repeated` from the last attempt
+    where that repeated the row. A row that was corrected for a resend is unchanged in the extract,
+    so neither is a change.
     """
     is_repeat = pl.col("is_repeat")
     # By hash, which is faster; where two cards have one hash, they are only grouped needlessly.
@@ -221,10 +223,10 @@ def _last_of_each(attempts: pl.DataFrame) -> pl.DataFrame:
 
 
 def card_keys(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Series:
-    """Return each card's key (last_4, expiration and CHECKS of ATTEMPT), valid in this process
-    only.
+    """Return each card's key, valid in this process only.
 
-    A cuid that we generated differs in every extract: there, name and address stand for it.
+    `rows` has last_4, expiration and CHECKS of ATTEMPT. A cuid that we generated differs in every
+    extract: there, name and address stand for it.
     """
     who = pl.col(cuid)
     if rows[cuid].str.starts_with("cl-").any():

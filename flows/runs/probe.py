@@ -24,12 +24,11 @@ KEYS = 6
 
 
 def race(store: Store, prefix: str) -> None:
-    """Let eight writers create each of six keys below `prefix` (ends in '/') at once;
-    StoreUnsafeError unless one wins.
+    """Let eight writers create each of six keys below `prefix` (ends in '/') at once.
 
-    Writing one after the other would not do: a server that checks first and writes later passes
-    that. Takes about half a second. What the probe wrote is removed where `store` may delete; its
-    names are new every time.
+    Raises StoreUnsafeError unless one wins. Writing one after the other would not do: a server that
+    checks first and writes later passes that. Takes about half a second. What the probe wrote is
+    removed where `store` may delete; its names are new every time.
     """
     folder = secrets.token_hex(8)
     keys = [f"{prefix}{folder}/{number}" for number in range(1, KEYS + 1)]
@@ -46,8 +45,9 @@ def race(store: Store, prefix: str) -> None:
 
 
 def _race_for(store: Store, prefix: str, key: str, pool: ThreadPoolExecutor) -> None:
-    """Let all writers create one key at the same moment; one must win, and its bytes stay when
-    written again.
+    """Let all writers create one key at the same moment.
+
+    One must win, and its bytes stay when written again.
     """
     contents = [b"race probe, writer %d\n" % writer * 1024 for writer in range(WRITERS)]
     start = Barrier(WRITERS)

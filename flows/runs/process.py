@@ -5,8 +5,9 @@ from pathlib import Path
 
 
 def process_name(number: int) -> str:
-    """Return what no other process is ever named: boot, pid namespace, pid and start; "" where
-    /proc does not say.
+    """Return what no other process is ever named: boot, pid namespace, pid and start.
+
+    "" where /proc does not say.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -21,8 +22,9 @@ def process_name(number: int) -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a process is provably gone: of this boot and pid namespace, where no such
-    process is.
+    """Return whether a process is provably gone.
+
+    Its name is of this boot and pid namespace, where no such process is.
     """
     words = name.split()
     if len(words) != 4:

@@ -13,12 +13,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Retry:
-    """Bounded attempts with full jitter: `random` (0 to 1) of a wait that doubles from `first` up
-    to `cap` seconds.
+    """Bounded attempts with full jitter.
 
-    Ends after `attempts`, or where the next wait would exceed `budget` seconds on `clock` (a
-    monotonic one). Full jitter, since sixteen threads that were throttled together must not retry
-    together.
+    The wait is `random` (0 to 1) of one that doubles from `first` up to `cap` seconds. Ends after
+    `attempts`, or where the next wait would exceed `budget` seconds on `clock` (a monotonic one).
+    Full jitter, since sixteen threads that were throttled together must not retry together.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -30,8 +29,9 @@ class Retry:
     cap: float = 5.0
 
     def __call__(self, attempt: Callable[[], T], on: type[Exception]) -> T:
-        """Return what `attempt` returns; an `on` error is tried again, until a stop signal; the
-        last one is raised.
+        """Return what `attempt` returns.
+
+        An `on` error is retried until a stop signal; the last one is raised.
         """
         began = self.clock()
         for number in range(self.attempts - 1):

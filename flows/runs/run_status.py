@@ -10,8 +10,9 @@ PURGED = " (purged)"  # in the state of a run whose ledger is gone
 
 
 class Refusal(NamedTuple):
-    """What refused a run at its last attempt: the error, its sentence, when; and when the run was
-    first refused.
+    """What refused a run at its last attempt: the error, its sentence, when.
+
+    `first` is when the run was first refused.
     """
 
     error: str
@@ -21,8 +22,9 @@ class Refusal(NamedTuple):
 
 
 class RunStatus(NamedTuple):
-    """A run's state in words, where its rows are (zeros before a report), and why it was
-    refused.
+    """A run's state in words, and where its rows are (zeros before a report).
+
+    `why` says why it was refused.
     """
 
     run: str

@@ -1,9 +1,6 @@
-"""Sealed messages: the Protocols of sealer and opener, what can be wrong with a key or message, the
-OpenPGP format.
+"""Sealed messages: the Protocols of sealer and opener, and what can be wrong with a key.
 
-The format as it is seen from outside (RFC 4880): armor, packets, recipients, kinds of keys, and the
-literal data packet inside a message, plain or deflated; nothing here can decrypt. Keep out: gpg
-itself.
+The format of messages is in `openpgp.py`. Keep out: gpg itself.
 """
 
 from collections.abc import Sequence
@@ -20,8 +17,9 @@ class Plain(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """One chunk as an OpenPGP message; where sealing failed, `trouble` is a code and `data` is
-    empty.
+    """One chunk as an OpenPGP message.
+
+    Where sealing failed, `trouble` is a code and `data` is empty.
     """
 
     name: str
@@ -30,8 +28,9 @@ class Sealed(NamedTuple):
 
 
 class Warned(NamedTuple):
-    """What an operator should know about a key: the fingerprint of the key or subkey that expires
-    soon, if one does.
+    """What an operator should know about a key.
+
+    `ending` is the fingerprint of the key or subkey that expires soon, if one does.
     """
 
     text: str
@@ -50,8 +49,9 @@ class Sealer(Protocol):
         """What an operator should know about the keys, such as one that expires within 30 days."""
 
     def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
-        """Seal a group of chunks, in order; one that fails has its trouble, the others are
-        sealed.
+        """Seal a group of chunks, in order.
+
+        One that fails has its trouble; the others are sealed.
         """
 
 
@@ -59,8 +59,9 @@ class Opener(Protocol):
     """Opens OpenPGP messages with a private key."""
 
     def open(self, message: bytes, limit: int) -> bytes:
-        """Return the content of one message, at most `limit` bytes; SealedUnreadableError
-        otherwise.
+        """Return the content of one message, at most `limit` bytes.
+
+        Raises SealedUnreadableError.
         """
 
 
@@ -109,8 +110,9 @@ class KeyNotPinnedError(OperatorError):
 
 
 class KeyUnusableError(OperatorError):
-    """A pinned key, or its newest encryption subkey, is expired, revoked, not valid yet or cannot
-    encrypt.
+    """A pinned key cannot be used, or its newest encryption subkey.
+
+    It is expired, revoked, not valid yet or cannot encrypt.
     """
 
     message = "{part} {why}."
@@ -121,9 +123,7 @@ class KeyUnusableError(OperatorError):
 
 
 class KeyAlgorithmError(OperatorError):
-    """The key or subkey that would be used is too short, or of an algorithm that is not
-    accepted.
-    """
+    """The key or subkey is too short, or of an algorithm that is not accepted."""
 
     message = "{part} is {algorithm}; accepted: {accepted}."
     next_step = "Ask the partner for a key of RSA 3072 or Curve25519; NIST curves need `[portal] key_curves`."
@@ -137,8 +137,9 @@ class SealBrokenError(OperatorError):
 
 
 class SealedUnreadableError(OperatorError):
-    """Bytes are not one complete OpenPGP message that we can open unaltered; `reason` is a code,
-    never content.
+    """Bytes are not one complete OpenPGP message that we can open unaltered.
+
+    `reason` is a code, never content.
     """
 
     message = "The sealed message could not be opened ({reason})."

@@ -40,8 +40,9 @@ class SingleLink(NamedTuple):
 
 
 def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
-    """Return the single links requested for rows of a run, by row and in order; ConflictError for
-    foreign objects.
+    """Return the single links requested for rows of a run, by row and in order.
+
+    Raises ConflictError for foreign objects.
     """
     return list(_read(store, keys.singles))
 
@@ -81,8 +82,9 @@ def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
 
 
 def answers_of(single_links: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return single links as attempts (SENT, url, arrived); one whose outcome is unknown is
-    awaited.
+    """Return single links as attempts (SENT, url, arrived).
+
+    One whose outcome is unknown is awaited.
     """
     rows = [_attempt(single) for single in single_links if single.state in _STATES]
     return pl.DataFrame(rows, {**SENT, "url": pl.String, "arrived": ARRIVED})

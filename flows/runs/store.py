@@ -1,5 +1,4 @@
-"""The Protocols of a store, its errors, retries, small objects read and written whole, and the
-probe of its promise.
+"""The Protocols of a store, its errors, and small objects read and written whole.
 
 Adapters implement the Protocols and raise these errors and no others; tests hold them all to one
 contract.
@@ -19,8 +18,9 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """One stored object as listed; `version` pins its bytes (VersionId or ETag, inode and
-    times).
+    """One stored object as listed.
+
+    `version` pins its bytes (VersionId or ETag, inode and times).
     """
 
     key: str
@@ -30,8 +30,9 @@ class Entry(NamedTuple):
 
 
 class Source(Protocol):
-    """A pinned stream over one object: the same bytes from the first read to the last, or an
-    error.
+    """A pinned stream over one object.
+
+    It gives the same bytes from the first read to the last, or an error.
     """
 
     @property
@@ -53,8 +54,9 @@ class Source(Protocol):
 
 
 class Store(Protocol):
-    """Immutable objects under keys (`issuer/runs/...`, no leading slash), S3 or a directory
-    alike.
+    """Immutable objects under keys (`issuer/runs/...`, no leading slash).
+
+    S3 or a directory alike.
     """
 
     def create(self, key: str, data: bytes) -> bool:
@@ -64,13 +66,15 @@ class Store(Protocol):
         """Write a derived object (reports only) whole and atomically, over any earlier one."""
 
     def open(self, key: str, pin: Entry | None = None) -> Source:
-        """Open `key`, at the version of `pin` if given; ObjectMissingError or
-        ObjectChangedError.
+        """Open `key`, at the version of `pin` if given.
+
+        Raises ObjectMissingError and ObjectChangedError.
         """
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        """List objects under `prefix` in key order; shallow: one level, folders end in '/' with
-        size 0.
+        """List objects under `prefix` in key order.
+
+        `shallow`: one level; folders end in '/' with size 0.
         """
 
 
@@ -82,16 +86,18 @@ class Cleaner(Protocol):
         """Remove `key`; nothing happens where it does not exist."""
 
     def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
-        """List what writers that died before `before` left under `prefix`: partial files,
-        incomplete uploads.
+        """List what writers that died before `before` left under `prefix`.
+
+        Partial files, incomplete uploads.
         """
 
     def discard(self, leftover: Entry) -> None:
         """Remove a leftover, which never was an object."""
 
     def hides(self) -> bool | None:
-        """Return whether the store is versioned, so that `delete` only hides; None where it does
-        not say.
+        """Return whether the store is versioned, so that `delete` only hides.
+
+        None where it does not say.
         """
 
 
@@ -108,8 +114,9 @@ class Screened(Protocol):
     """A store whose dropped files may have to be scanned for malware before anybody reads them."""
 
     def ensure_clean(self, key: str) -> None:
-        """Raise VerdictAwaitedError or VerdictRefusedError for a dropped file that was not found
-        clean.
+        """Raise an error for a dropped file that was not found clean.
+
+        VerdictAwaitedError or VerdictRefusedError.
         """
 
 
@@ -255,8 +262,9 @@ def read_if_stored(store: Store, key: str, size: int = -1) -> bytes | None:
 
 
 def write_once(store: Store, key: str, data: bytes) -> bool:
-    """Create an object and read it back; False where the same bytes are there already,
-    ConflictError for others.
+    """Create an object and read it back; False where the same bytes are there already.
+
+    Raises ConflictError for others.
     """
     created = store.create(key, data)
     if digest(read(store, key)) != digest(data):

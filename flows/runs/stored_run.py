@@ -1,9 +1,9 @@
-"""One run of an issuer as the store holds it: plan, end, ledger, reconciled rows, outcomes, events,
-report.
+"""One run of an issuer as the store holds it.
 
-A function that works on a run is given a `StoredRun` instead of a store and keys, so that a
-document is fetched and parsed once however many functions ask for it. Put here what is read of one
-run; keep out what writes (a folder per verb) and what compares runs (`stored_runs.py`).
+Plan, end, ledger, reconciled rows, outcomes, events, report. A function that works on a run is
+given a `StoredRun` instead of a store and keys, so that a document is fetched and parsed once
+however many functions ask for it. Put here what is read of one run; keep out what writes (a folder
+per verb) and what compares runs (`stored_runs.py`).
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -113,8 +113,9 @@ class StoredRun:
 
     @read_once
     def is_ended(self) -> bool:
-        """Whether the run is committed or abandoned: an object, even unreadable, is at its
-        manifest's key.
+        """Whether the run is committed or abandoned.
+
+        There is an object, even an unreadable one, at its manifest's key.
         """
         if "end" in self.__dict__:
             return self.end is not None
@@ -126,8 +127,9 @@ class StoredRun:
         return self.end if isinstance(self.end, Manifest) else None
 
     def finished(self) -> Manifest | None:
-        """Return the manifest, None before the commit; AbandonedError where there never will be
-        one.
+        """Return the manifest, None before the commit.
+
+        Raises AbandonedError where there never will be one.
         """
         if isinstance(self.end, Abandoned):
             raise AbandonedError(run=self.end.run, actor=self.end.by, reason=self.end.reason)
@@ -141,8 +143,9 @@ class StoredRun:
         return manifest
 
     def with_ledger(self) -> Manifest:
-        """Return the manifest of a run whose rows can be read; as `committed`, and
-        LedgerPurgedError.
+        """Return the manifest of a run whose rows can be read.
+
+        Raises as `committed`, and LedgerPurgedError.
         """
         manifest = self.committed()
         self.refuse_purged()
@@ -216,8 +219,9 @@ class StoredRun:
     def rows_part(
         self, part: LedgerPart, columns: list[str] | None = None, only: pl.Expr | None = None
     ) -> pl.DataFrame:
-        """Return the reconciled rows of one ledger part; ObjectMissingError before the first
-        report.
+        """Return the reconciled rows of one ledger part.
+
+        Raises ObjectMissingError before the first report.
         """
         key = self.rows_key(part)
         return from_parquet(read(self.store, key), key, columns, only)
@@ -245,8 +249,9 @@ class StoredRun:
         return self._events[entry.key]
 
     def events(self, *kinds: str) -> list[Mapping[str, Any]]:
-        """Return what the run's events record, by time; of these kinds (`committed`, `refused`),
-        where named.
+        """Return what the run's events record, by time.
+
+        Of these kinds (`committed`, `refused`), where any are given.
         """
         entries = self._entries_of(kinds) if kinds else self.event_entries
         recorded = map(self.event, entries)

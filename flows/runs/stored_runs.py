@@ -1,8 +1,8 @@
-"""All runs of an issuer as the store holds them: by business date, planned, committed, with their
-ledger, refused.
+"""All runs of an issuer as the store holds them.
 
-Put here what needs a look at several runs. A run is a `StoredRun`; none is kept here, so that what
-was read of it is freed with it.
+By business date, planned, committed, with their ledger, refused. Put here what needs a look at
+several runs. A run is a `StoredRun`; none is kept here, so that what was read of it is freed with
+it.
 """
 
 from collections import Counter
@@ -22,8 +22,9 @@ HABIT = 14  # runs that show what is usual
 
 
 class Night(NamedTuple):
-    """What later extracts are compared with: the business date, row count and profile of a whole
-    extract.
+    """What later extracts are compared with.
+
+    The business date, row count and profile of a whole extract.
     """
 
     day: date

@@ -9,8 +9,9 @@ T = TypeVar("T")
 
 
 def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -> list[T]:
-    """Return what `act` returns for each item, in order; so many at a time, none but the first
-    where it is the only.
+    """Return what `act` returns for each item, in order.
+
+    So many at a time; a single item needs no thread.
     """
     arguments = list(items)
     if len(arguments) < 2:
@@ -20,11 +21,10 @@ def concurrently(act: Callable[[S], T], items: Iterable[S], threads: int = 16) -
 
 
 def prefetch(items: Iterator[T]) -> Generator[T, None, None]:
-    """Yield the items in order, each produced while the one before is used; an error comes in its
-    item's place.
+    """Yield the items in order, each produced while the one before is used.
 
-    Close it if you stop early: that waits for the item in progress, so that nothing reads on in the
-    background.
+    An error comes in its item's place. Close it if you stop early: that waits for the item in
+    progress, so that nothing reads on in the background.
     """
     end = object()
     with ThreadPoolExecutor(1, "prefetch") as worker:

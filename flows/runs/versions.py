@@ -32,11 +32,10 @@ class NewerDocumentError(OperatorError):
 
 
 def parsed(content: bytes, key: str, kind: type[T]) -> T:
-    """Return a JSON document of any version; the fields that only a newer one has are kept, and
-    named in the log.
+    """Return a JSON document of any version.
 
-    Raises ConflictError where cardlink did not write it, NewerDocumentError where a field of ours
-    is not as we know it.
+    The fields that only a newer one has are kept, and named in the log. Raises ConflictError where
+    cardlink did not write it, NewerDocumentError where a field of ours is not as we know it.
     """
     known = getattr(kind.model_fields.get("format"), "default", 1)
     document = None
@@ -120,8 +119,9 @@ def read_document(store: Store, key: str, kind: type[T]) -> T | None:
 
 
 def facts_as_stored(facts: dict[str, Any]) -> bytes:
-    """Return the bytes of a JSON object that is no Document, with its version unless that is the
-    first.
+    """Return the bytes of a JSON object that is no Document.
+
+    Its version is written unless that is the first.
     """
     if FACTS > 1:
         return canonical({**facts, "format": FACTS})
