@@ -104,7 +104,7 @@ def _own_candidates(text: str, others: str) -> Iterator[str]:
 
 
 def _chains(text: str) -> Iterator[tuple[re.Match[str], list[re.Match[str]]]]:
-    """Yield digits with anything but letters between, enough for a card number, and their groups."""
+    """Yield digits with anything but letters between, enough for a card, and their groups."""
     for chain in _CHAIN.finditer(text):
         if len(chain[0]) >= FEWEST_DIGITS:
             yield chain, list(_GROUP.finditer(text, *chain.span()))

@@ -47,7 +47,7 @@ def sort_breaks(
     still_open = list[Break]()
     closed = list[tuple[Break, Closing]]()
     for break_ in dict.fromkeys(breaks):
-        closing = _closing_of(break_, closings)
+        closing = closing_of(break_, closings)
         if closing is None or break_.notice:
             still_open.append(break_)
         else:
@@ -55,7 +55,8 @@ def sort_breaks(
     return tuple(still_open), tuple(closed)
 
 
-def _closing_of(break_: Break, closings: Iterable[Closing]) -> Closing | None:
+def closing_of(break_: Break, closings: Iterable[Closing]) -> Closing | None:
+    """Return the closing that covers a break; None where none does."""
     return next((closing for closing in closings if covers(closing, break_)), None)
 
 

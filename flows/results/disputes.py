@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from flows.results.breaks import row_breaks
-from flows.results.decisions import covers
+from flows.results.decisions import closing_of
 from flows.results.sent_rows import SentRows
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
@@ -78,11 +78,8 @@ def conflicting_rows(
 def _places_closed(conflicts: pl.DataFrame, closings: Sequence[Closing]) -> list[str]:
     """Return where conflicts were closed by an earlier version: the link counted."""
     conflicting = row_breaks(conflicts.with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT)))
-    return [
-        place_of(conflict.place)
-        for conflict in conflicting
-        if any(covers(closing, conflict) for closing in closings)
-    ]
+    closed = [conflict for conflict in conflicting if closing_of(conflict, closings) is not None]
+    return [place_of(conflict.place) for conflict in closed]
 
 
 def undisputed_answers(settled: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:

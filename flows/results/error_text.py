@@ -70,6 +70,13 @@ def read_error(text: str) -> tuple[str | None, tuple[Fault, ...]]:
     if "%22" in text or "%27" in text:
         text = unquote(text)
     text = printable(text)
+    cuid, faults = _read_trees(text)
+    faults = faults or list(_mentioned_faults(text)) or [Fault((), text)]
+    return cuid or _mentioned_cuid(text), tuple(faults)
+
+
+def _read_trees(text: str) -> tuple[str | None, list[Fault]]:
+    """Return the cuid and the faults of the most certain readings of a text that have any."""
     cuid = None
     faults = list[Fault]()
     for tree in trees(text):
@@ -77,8 +84,7 @@ def read_error(text: str) -> tuple[str | None, tuple[Fault, ...]]:
         faults = faults or list(_walk(tree)) or list(_walk(tree, inside=True))
         if cuid and faults:
             break
-    faults = faults or list(_mentioned_faults(text)) or [Fault((), text)]
-    return cuid or _mentioned_cuid(text), tuple(faults)
+    return cuid, faults
 
 
 # The walk through what a text was read as

@@ -31,7 +31,9 @@ def repeated_runs(run: StoredRun) -> list[StoredRun]:
 
 def _repeated_by(run: StoredRun) -> StoredRun | None:
     """Return the run that a resubmission repeats; None where its rows are not stored any more."""
-    selection = run.manifest.selection if run.manifest else None
+    if run.manifest is None:
+        return None
+    selection = run.manifest.selection
     if selection is None or selection.kind != "resubmit":
         return None
     repeated = StoredRun.by_id(run.store, selection.of)
@@ -58,10 +60,10 @@ def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
 class Attempt(NamedTuple):
     """A resubmission of rows of a run, directly or not.
 
-    `at`: when it began. `rows`: origin (a row of the run) and state.
+    `started`: when it began. `rows`: origin (a row of the run) and state.
     """
 
-    at: str
+    started: str
     run: StoredRun
     rows: pl.DataFrame
 
@@ -82,7 +84,7 @@ def attempts_after(run: StoredRun, counts: Mapping[str, int]) -> dict[str, Any] 
 
     `counts`: its rows by state before them.
     """
-    attempts = sorted(_attempts(run), key=lambda attempt: (attempt.at, attempt.run.id))
+    attempts = sorted(_attempts(run), key=lambda attempt: (attempt.started, attempt.run.id))
     if not attempts:
         return None
     resent = [attempt.rows for attempt in attempts]
@@ -109,16 +111,21 @@ def _attempts(run: StoredRun) -> Iterator[Attempt]:
     """Yield the runs that repeat rows of a run, directly or not."""
     for entry in run.event_entries:
         repeat = _repeating(run, entry)
-        event = run.event(entry) if repeat else None
-        if repeat is None or event is None:
+        if repeat is None:
             continue
-        parts = [part.select("row", "origin", "state") for part in run_rows(repeat)]
-        rows = pl.concat(parts)
-        yield Attempt(event["at"], repeat, rows.select("origin", "state"))
-        roots = rows.select(origin="row", root="origin")
-        for later in _attempts(repeat):
-            rooted = later.rows.join(roots, on="origin", maintain_order="left")
-            yield later._replace(rows=rooted.select(origin="root", state="state"))
+        event = run.event(entry)
+        if event is not None:
+            yield from _attempts_by(repeat, event["at"])
+
+
+def _attempts_by(repeat: StoredRun, started: str) -> Iterator[Attempt]:
+    """Yield a run that repeats another since `started`, and those that repeat it in turn."""
+    rows = pl.concat(part.select("row", "origin", "state") for part in run_rows(repeat))
+    yield Attempt(started, repeat, rows.select("origin", "state"))
+    roots = rows.select(origin="row", root="origin")
+    for later in _attempts(repeat):
+        rooted = later.rows.join(roots, on="origin", maintain_order="left")
+        yield later._replace(rows=rooted.select(origin="root", state="state"))
 
 
 def _repeating(run: StoredRun, entry: Entry) -> StoredRun | None:

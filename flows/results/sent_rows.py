@@ -16,7 +16,7 @@ from flows.runs.stored_runs import StoredRuns
 from schemas import ledger
 from schemas.manifest import LedgerPart, Manifest
 
-_TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern for words of a text, not a secret
+_TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern, not a secret
 # words with apostrophes in them
 _JOINED = r"""[^\s"'{}\[\],:;()<>=\\&]+(?:'[^\s"'{}\[\],:;()<>=\\&]+)+"""
 _APOSTROPHE = r"\\+'|&#39;|&#x27;|&apos;"
