@@ -124,7 +124,8 @@ def break_steps(number: int) -> None:
     functions = chosen(called(lambda: night(0)), number)
     for at, function in enumerate(functions, 1):
         with broken(function):
-            attempt(lambda at=at: night(at))  # type: ignore[misc]  # mypy cannot infer the lambda's default
+            # mypy cannot infer the lambda's default
+            attempt(lambda at=at: night(at))  # type: ignore[misc]
     Path("broken.txt").write_text(
         "\n".join(f"{one.__module__}.{one.__qualname__}" for one in functions)
     )
@@ -153,7 +154,8 @@ def fail_flows(number: int) -> None:
         flow_night(0)
         for at, function in enumerate(functions, 1):
             with broken(function):
-                attempt(lambda at=at: flow_night(at))  # type: ignore[misc]  # mypy cannot infer the lambda's default
+                # mypy cannot infer the lambda's default
+                attempt(lambda at=at: flow_night(at))  # type: ignore[misc]
             for extract in (HERE / "store" / BANK / "extracts").iterdir():
                 extract.unlink()  # else the next night would work on it too
     Path("broken.txt").write_text(

@@ -35,11 +35,13 @@ def main(full: bool) -> int:
     control, seconds = _played(GateFacts("control", unguarded), full)
     _line("control: a flow without the boundary", seconds, control)
     print(
-        f"scanned {total.objects:,} objects, {total.opened:,} parts of containers, {total.bytes:,} bytes "
-        f"for {len(CARDS)} cards and {len(CVVS)} CVVs in {forms} forms: {len(leaks)} found"
+        f"scanned {total.objects:,} objects, {total.opened:,} parts of containers, "
+        f"{total.bytes:,} bytes for {len(CARDS)} cards and {len(CVVS)} CVVs in {forms} forms: "
+        f"{len(leaks)} found"
     )
     print(
-        f"self-test: {found:,} of {planted:,} planted secrets found; control: {len(control.found):,} found"
+        f"self-test: {found:,} of {planted:,} planted secrets found; "
+        f"control: {len(control.found):,} found"
     )
     for (form, where), number in Counter(
         (leak.secret.form, leak.place) for leak in leaks
@@ -60,10 +62,9 @@ def _played(night: GateFacts, full: bool) -> tuple[Place, float]:
 
 def _line(name: str, seconds: float, place: Place) -> None:
     seen = place.scanner.scanned
-    print(
-        f"{name:<42}{seconds:>8.1f}{seen.objects:>9,}{seen.opened:>9,}{seen.bytes / 1e6:>8.1f}{len(place.found):>7}",
-        flush=True,
-    )
+    megabytes = seen.bytes / 1e6
+    counts = f"{seen.objects:>9,}{seen.opened:>9,}{megabytes:>8.1f}{len(place.found):>7}"
+    print(f"{name:<42}{seconds:>8.1f}{counts}", flush=True)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,10 @@ HASHES: tuple[Callable[[str], str], ...] = (
     lambda text: base64.b64decode(text).hex().upper(),
 )
 CVVS = (
-    "cvv {}", "CVV: '{}'", "cvv2={}", '"cvv":"{}"', '"cvv": {{"value": "{}"}}', "security code is {}", "Cvc={}",
-    "value '{}' for property cvv", "{} is not a valid CVV", '"value":"{}","property":"cvv"', "'{}' (cvv)",
-    "the cvv you sent, {}", '\\"cvv\\": \\"{}\\"', "cardCvv={}", "verification value: {}", "cvv got {}",
+    "cvv {}", "CVV: '{}'", "cvv2={}", '"cvv":"{}"', '"cvv": {{"value": "{}"}}',
+    "security code is {}", "Cvc={}", "value '{}' for property cvv", "{} is not a valid CVV",
+    '"value":"{}","property":"cvv"', "'{}' (cvv)", "the cvv you sent, {}",
+    '\\"cvv\\": \\"{}\\"', "cardCvv={}", "verification value: {}", "cvv got {}",
     '"input":"{}","path":["service_card","cvv"]', "{} does not match the security code",
 )  # fmt: skip
 DIGESTS = ("md5", "sha1", "sha256", "sha512")
@@ -126,10 +127,18 @@ def useful(chance: Random) -> str:
     day = f"20{number(20, 40)}-{number(1, 13):02d}-{number(1, 29):02d}"
     run = f"first-bank-{day.replace('-', '')}-{number(16**8):08x}"
     parts = (
-        f"cuid C-{number(10**8):08d}", f"run {run}", f"chunk {run}-{number(1, 99):05d}.csv.pgp", f"on {day}",
-        f"at {day} {number(24):02d}:{number(60):02d}:{number(60):02d}.{number(1000):03d}", f"row {number(10**6):,}",
-        f"amount {number(10**9) / 100:,.2f} USD", f"phone +1 ({number(200, 999)}) 555-{number(10**4):04d}",
-        f"{number(10**3)} of {number(10**6):,} rows", f"postal_code {number(10**5):05d}-{number(10**4):04d}",
-        f"card.cvv.format {number(1000)} rows", f"last_4 {number(10**4):04d}", f"HTTP {number(100, 600)}",
-    )  # fmt: skip
+        f"cuid C-{number(10**8):08d}",
+        f"run {run}",
+        f"chunk {run}-{number(1, 99):05d}.csv.pgp",
+        f"on {day}",
+        f"at {day} {number(24):02d}:{number(60):02d}:{number(60):02d}.{number(1000):03d}",
+        f"row {number(10**6):,}",
+        f"amount {number(10**9) / 100:,.2f} USD",
+        f"phone +1 ({number(200, 999)}) 555-{number(10**4):04d}",
+        f"{number(10**3)} of {number(10**6):,} rows",
+        f"postal_code {number(10**5):05d}-{number(10**4):04d}",
+        f"card.cvv.format {number(1000)} rows",
+        f"last_4 {number(10**4):04d}",
+        f"HTTP {number(100, 600)}",
+    )
     return ", ".join(chance.sample(parts, 4))

@@ -55,9 +55,7 @@ def test_a_card_that_was_only_in_cancelled_chunks_counts_as_refused() -> None:
     assert {"refused": 1} == counted([("a", "1", "cancelled")])
 
 
-def test_a_row_whose_card_could_not_be_read_is_its_cardholders_only_where_that_one_has_no_link() -> (
-    None
-):
+def test_a_row_without_a_readable_card_is_its_cardholders_where_that_one_has_no_link() -> None:
     refused = [("a", None, "rejected"), ("b", None, "rejected"), (None, None, "rejected")]
 
     assert {"linked": 1, "refused": 1} == counted(refused, [("a", "1", "linked")])

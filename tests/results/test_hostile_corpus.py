@@ -48,7 +48,8 @@ def ingest_beside(
     good.touch()
     for seed in seeds:
         name, data = hostile(seed, content)
-        with open(os.fsencode(folder) + b"/" + os.fsencode(name), "wb") as file:  # noqa: PTH123 - no Path has such names
+        # no Path has such names
+        with open(os.fsencode(folder) + b"/" + os.fsencode(name), "wb") as file:  # noqa: PTH123
             file.write(data)
     done = bench.ingest()
     for path in folder.iterdir():

@@ -105,7 +105,8 @@ def test_a_name_that_is_no_key_is_told_and_stops_nothing(
     bench: Bench, tmp_path: Path, name: bytes
 ) -> None:
     run, sent = submitted(bench)
-    with open(os.fsencode(folder(tmp_path)) + b"/" + name, "wb") as file:  # noqa: PTH123 - no Path has such a name
+    # no Path has such a name
+    with open(os.fsencode(folder(tmp_path)) + b"/" + name, "wb") as file:  # noqa: PTH123
         file.write(b"x")
     (folder(tmp_path) / "well-named.csv").write_text(
         f"{HEAD}{sent[1]['cuid']},{sent[1]['last_4']},{LINK},2027-01-20,\n"

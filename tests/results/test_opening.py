@@ -204,7 +204,8 @@ def test_an_encrypted_result_waits_for_its_key_and_is_ingested_once_that_is_ther
 
 def test_a_message_opens_although_the_agent_failed_once(tmp_path: Path) -> None:
     gpg = tmp_path / "gpg"
-    fails = f"mkdir {tmp_path}/failed 2>/dev/null && echo '[GNUPG:] ERROR pkdecrypt_failed 16777419' >&2 && exit 2"
+    status = "[GNUPG:] ERROR pkdecrypt_failed 16777419"
+    fails = f"mkdir {tmp_path}/failed 2>/dev/null && echo '{status}' >&2 && exit 2"
     gpg.write_text(
         f'#!/bin/sh\ncase "$*" in *--decrypt*) {fails};; esac\nexec {shutil.which("gpg")} "$@"\n'
     )

@@ -59,7 +59,9 @@ def test_a_plain_file_is_read_as_it_stands() -> None:
         FILE.replace("4242,", "************4242,").encode(),
         (HEADER + LINK + ERROR.replace(",,,,", "null,undefined,NULL,None,")).encode(),
         (HEADER + LINK.replace("2027-01-20,\n", "2027-01-20,{}\n") + ERROR).encode(),
-        (HEADER + LINK + ',,,,"{\\"cuid\\":\\"c-2\\",\\"errors\\":[\\"city is required\\"]}"\n').encode(),
+        (
+            HEADER + LINK + ',,,,"{\\"cuid\\":\\"c-2\\",\\"errors\\":[\\"city is required\\"]}"\n'
+        ).encode(),
         (HEADER + LINK + ',,,,{"cuid":"c-2","errors":["city is required"]}\n').encode(),
     ],
     ids=lambda content: repr(content[:24]),

@@ -183,7 +183,8 @@ def test_fifty_broken_files_cost_an_idle_ingest_no_reading(tmp_path: Path) -> No
     first = bench.ingest()
     opened: list[str] = []
 
-    class Watched(type(bench.store)):  # type: ignore[misc]  # the real store, which notes what is opened
+    # the real store, which notes what is opened
+    class Watched(type(bench.store)):  # type: ignore[misc]
         def open(self, key: str, pin: object = None) -> object:
             opened.append(key)
             return super().open(key, pin)
