@@ -86,8 +86,6 @@ def deliver(context: IssuerContext) -> Delivered:
 
     No record where the receiving side has every living link. Raises DeliveredMeanwhileError.
     """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
     now = context.adapters.now()
     today = local_day(now, context.issuer.time_zone)
     books = _books(context)
@@ -97,27 +95,34 @@ def deliver(context: IssuerContext) -> Delivered:
     if changes.is_empty():
         return Delivered(doubts=books.doubts)
     contents = _link_files(context, changes)
-    files = {name: digest(content) for name, content in contents.items()}
-    number = len(books.records) - 1
-    record = books.records[-1]
-    fresh = record is None or number == books.base or record.files != files
-    if record is None or fresh:
-        number += 1
-        record = Delivery(
-            after=books.base,
-            at=now,
-            by=redact(context.adapters.actor),
-            files=files,
-            new=changes.filter(change="new").height,
-            replaced=changes.filter(change="replaced").height,
-            withdrawn=changes.filter(change=WITHDRAWN).height,
-            living=alive.height,
-        )
-        if not add_next(store, deliveries(issuer), number, record):
-            raise DeliveredMeanwhileError(issuer=issuer, number=number)
+    record = Delivery(
+        after=books.base,
+        at=now,
+        by=redact(context.adapters.actor),
+        files={name: digest(content) for name, content in contents.items()},
+        new=changes.filter(change="new").height,
+        replaced=changes.filter(change="replaced").height,
+        withdrawn=changes.filter(change=WITHDRAWN).height,
+        living=alive.height,
+    )
+    delivered = _record(context, books, record)
+    place = folder(context.issuer.issuer, delivered.number)
     for name, content in {PARQUET: parquet(changes), **contents}.items():
-        store.create(folder(issuer, number) + name, content)
-    return Delivered(record, number, fresh, books.doubts)
+        context.adapters.store.create(place + name, content)
+    return delivered
+
+
+def _record(context: IssuerContext, books: _Books, record: Delivery) -> Delivered:
+    """Record a delivery as the next one; where the last one has the same files, go on with that."""
+    issuer = context.issuer.issuer
+    last = books.records[-1]
+    number = len(books.records) - 1
+    if last is not None and number != books.base and last.files == record.files:
+        return Delivered(last, number, False, books.doubts)
+    number += 1
+    if not add_next(context.adapters.store, deliveries(issuer), number, record):
+        raise DeliveredMeanwhileError(issuer=issuer, number=number)
+    return Delivered(record, number, True, books.doubts)
 
 
 def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:

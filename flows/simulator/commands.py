@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import date, datetime
 from pathlib import Path
@@ -132,19 +133,7 @@ def practice(
         # at the end, what it names is gone
         stack.callback(environment.unlink, missing_ok=True)
         context.terminal.show(base_url)
-        for line in (
-            f"{base_url}/openapi.json describes it; Ctrl-C ends it.",
-            f"In an issuer's TOML, beside {folder}/portal.asc:",
-            "  [portal]",
-            '  key_file = "portal.asc"',
-            f'  fingerprints = ["{fingerprint}"]',
-            "  [service]",
-            f'  base_url = "{base_url}"',
-            f"In another terminal, or at once by `. {environment}`:",
-            *(f"  {line}" for line in exports),
-            "What was submitted is answered by:",
-            f"  cardlink simulate ISSUER --secret-key {shlex.quote(str(secret))}",
-        ):
+        for line in _instructions(base_url, secret, fingerprint, exports):
             context.terminal.say(line)
 
     with ExitStack() as stack:
@@ -159,6 +148,26 @@ def practice(
         facts = simulator.serve(served_issuer, header, opener, behaviour, port, clock, announce)
     counts = [f"{count} {name}" for name, count in facts.items() if isinstance(count, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
+
+
+def _instructions(
+    base_url: str, secret_key: Path, fingerprint: str, exports: Sequence[str]
+) -> list[str]:
+    """Return what an issuer's settings and another terminal need for the simulated partner."""
+    folder = secret_key.parent
+    return [
+        f"{base_url}/openapi.json describes it; Ctrl-C ends it.",
+        f"In an issuer's TOML, beside {folder}/portal.asc:",
+        "  [portal]",
+        '  key_file = "portal.asc"',
+        f'  fingerprints = ["{fingerprint}"]',
+        "  [service]",
+        f'  base_url = "{base_url}"',
+        f"In another terminal, or at once by `. {folder}/env.sh`:",
+        *(f"  {line}" for line in exports),
+        "What was submitted is answered by:",
+        f"  cardlink simulate ISSUER --secret-key {shlex.quote(str(secret_key))}",
+    ]
 
 
 def answer_chunks(
