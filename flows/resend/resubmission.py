@@ -178,8 +178,8 @@ def _from_corrected_extract(context: IssuerContext, request: Request, run: Store
     identity = identify(context.adapters.store, entry)
     picks, numbers = replaced_rows(context, entry, identity, run)
     changed = picks["origin"]
-    all_changed = frozenset[int]() if any(request.selection) else frozenset(changed)
-    rows = _selected_rows(request, run, all_changed)
+    selects_all = not any(request.selection)
+    rows = _selected_rows(request, run, frozenset(changed) if selects_all else frozenset())
     picks = picks.filter(pl.col("origin").is_in(rows["row"].implode()))
     strangers = numbers.filter(~numbers.is_in(picks["row"].implode())).sort()
     source = Source(StoredSource(entry, identity), picks, strangers)

@@ -179,7 +179,7 @@ class Publisher:
             Plain(self._keys.chunk_name(draft.number, "csv"), write_chunk(draft.text, self._header))
             for draft in drafts
         ]
-        sealed = self._sealer.seal(plain)
+        sealed = list(self._sealer.seal(plain))
         failed = [place for place, chunk in enumerate(sealed) if chunk.trouble]
         if failed:
             resealed = self._sealer.seal([plain[place] for place in failed])
@@ -213,8 +213,10 @@ class Publisher:
         key = self._keys.chunks + draft.name
         try:
             stored = read(self._store, key)
-            is_fresh = fresh is not None and stored == fresh.sealed.data
-            sha256 = fresh.sha256 if fresh and is_fresh else digest(stored)
+            if fresh is not None and stored == fresh.sealed.data:
+                sha256 = fresh.sha256
+            else:
+                sha256 = digest(stored)
             is_ours = records.names(draft.name, sha256)
             # damaged in transit, not in the store
             if not is_ours and read(self._store, key) != stored:

@@ -36,9 +36,7 @@ class SealRecords:
         self._catch_up()
 
     def names(self, chunk: str, sha256: str) -> bool:
-        """Return whether this run, maybe in a concurrent process, has sealed `chunk` to these
-        bytes.
-        """
+        """Return whether this run has sealed `chunk` to these bytes, here or concurrently."""
         if (chunk, sha256) not in self._sealed:
             self._catch_up()
         return (chunk, sha256) in self._sealed
