@@ -75,7 +75,7 @@ def test_an_answer_that_came_and_does_not_fit_is_not_silence() -> None:
 def test_reasons_are_told_by_business_date() -> None:
     facts = across([run(day=18), run(day=19), run(day=19)], NOBODY, TERMS)
 
-    luhn = next(one for one in facts["reasons"] if one["code"] == "card.pan.luhn")
+    luhn = next(line for line in facts["reasons"] if line["code"] == "card.pan.luhn")
     assert (6, {"2026-11-18": 2, "2026-11-19": 4}) == (luhn["rows"], luhn["nights"])
 
 
@@ -83,7 +83,7 @@ def test_links_about_to_expire_are_counted_from_today_whenever_they_were_reporte
     facts = across([run(), run()], NOBODY, TERMS)
 
     assert [("within 7 days", 12)] == [
-        (one["when"], one["links"]) for one in facts["links"] if one["links"]
+        (step["when"], step["links"]) for step in facts["links"] if step["links"]
     ]
 
 
@@ -95,17 +95,17 @@ def test_a_cardholder_linked_or_waiting_in_any_run_is_not_without_a_link() -> No
         tried(("a", "1111", "r1", "partner", "x.y.z"), ("b", "2222", "r1", "partner", "x.y.z"))
     ]
 
-    found = unlinked(attempts, done)
+    cards_left = unlinked(attempts, done)
 
-    assert ["b"] == found["cuid"].to_list()
+    assert ["b"] == cards_left["cuid"].to_list()
 
 
 def test_another_card_of_the_same_cardholder_still_needs_its_link() -> None:
     done = settled([cards(("a", "1111", "linked"))])
 
-    found = unlinked([tried(("a", "9999", "r1", "partner", "card.pan.other"))], done)
+    cards_left = unlinked([tried(("a", "9999", "r1", "partner", "card.pan.other"))], done)
 
-    assert [("a", "9999")] == found.select("cuid", "last_4").rows()
+    assert [("a", "9999")] == cards_left.select("cuid", "last_4").rows()
 
 
 def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_link_of_its_cardholder() -> (
@@ -119,9 +119,9 @@ def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_link_of_it
         )
     ]
 
-    found = unlinked(attempts, done)
+    cards_left = unlinked(attempts, done)
 
-    assert ["b"] == found["cuid"].to_list()
+    assert ["b"] == cards_left["cuid"].to_list()
 
 
 def test_attempts_are_counted_and_the_last_one_says_why() -> None:
@@ -130,8 +130,8 @@ def test_attempts_are_counted_and_the_last_one_says_why() -> None:
         tried(("=a", "1111", "r2", "partner", "card.pan.other")),
     ]
 
-    found = unlinked(nights, settled([]))
+    cards_left = unlinked(nights, settled([]))
 
     assert [
         ("=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")
-    ] == found.rows()
+    ] == cards_left.rows()

@@ -50,7 +50,7 @@ def test_a_duration_is_said_as_people_say_it(minutes: int, text: str) -> None:
 def test_a_link_expires_at_the_end_of_its_day(days: int, step: str) -> None:
     counted = by_expiry([(TODAY + timedelta(days=days), 5)], TODAY)
 
-    assert [step] == [one["when"] for one in counted if one["links"]]
+    assert [step] == [line["when"] for line in counted if line["links"]]
 
 
 @given(
@@ -62,5 +62,5 @@ def test_a_link_expires_at_the_end_of_its_day(days: int, step: str) -> None:
 def test_every_link_is_counted_in_one_step(pairs: list[tuple[date | None, int]]) -> None:
     counted = by_expiry(pairs, TODAY)
 
-    assert [one["when"] for one in counted] == list(EXPIRIES)
-    assert sum(number for _, number in pairs) == sum(int(one["links"]) for one in counted)
+    assert [line["when"] for line in counted] == list(EXPIRIES)
+    assert sum(number for _, number in pairs) == sum(int(line["links"]) for line in counted)

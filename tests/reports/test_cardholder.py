@@ -53,10 +53,10 @@ def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Benc
     bench.ingest()
     held = bench.submit(drop(bench, 3)).manifest.run
 
-    found = trace(bench.context.adapters, BANK, "A").attempts
+    attempts = trace(bench.context.adapters, BANK, "A").attempts
 
-    first, second, third = found
-    assert [rejected, linked, held] == [one.run for one in found]
+    first, second, third = attempts
+    assert [rejected, linked, held] == [attempt.run for attempt in attempts]
     assert ("rejected", None, ("address.postal_code.missing",)) == (
         first.state,
         first.chunk,
@@ -90,9 +90,9 @@ def test_what_the_partner_refused_is_told_with_its_reason_and_words(bench: Bench
     bench.answer(fail_share=1.0)
     bench.ingest()
 
-    [found] = trace(bench.context.adapters, BANK, "A").attempts
+    [attempt] = trace(bench.context.adapters, BANK, "A").attempts
 
-    assert ("error", True, True) == (found.state, bool(found.reasons), bool(found.message))
+    assert ("error", True, True) == (attempt.state, bool(attempt.reasons), bool(attempt.message))
 
 
 def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(
@@ -105,7 +105,7 @@ def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(
     first, third = (trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AC")
 
     assert [("cancelled", "cancelled"), ("awaiting", "uploaded")] == [
-        (one.state, one.sent) for one in (first, third)
+        (attempt.state, attempt.sent) for attempt in (first, third)
     ]
 
 
@@ -119,10 +119,10 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -
     bench.store.replace(results[0], [b"".join(lines[:2])])
     bench.ingest()
 
-    told = {cuid: trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AB"}
+    attempts = {cuid: trace(bench.context.adapters, BANK, cuid).attempts[0] for cuid in "AB"}
 
     assert {("linked", ""), ("awaiting", "answered")} == {
-        (one.state, one.sent) for one in told.values()
+        (attempt.state, attempt.sent) for attempt in attempts.values()
     }
 
 
@@ -132,41 +132,41 @@ def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(
     run = bench.submit(drop(bench, 1)).manifest.run
     bench.answer(fail_share=1.0)
     bench.ingest()
-    again = resubmit(
+    repeat = resubmit(
         bench.context, Request(run, RowSelection(errors=True), "the partner asked for it")
     ).manifest.run
 
     first, second = trace(bench.context.adapters, BANK, "C").attempts
 
-    assert [(run, "error", ""), (again, "awaiting", f"{run} row 3")] == [
-        (one.run, one.state, one.origin) for one in (first, second)
+    assert [(run, "error", ""), (repeat, "awaiting", f"{run} row 3")] == [
+        (attempt.run, attempt.state, attempt.origin) for attempt in (first, second)
     ]
 
 
 def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
     run = bench.submit(drop(bench, 1, {POSTAL_CODE: ""})).manifest.run
-    asked = SingleAsked(
+    requested = SingleAsked(
         row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester"
     )
     answer = SingleAnswered(
         outcome="linked", at=bench.now(), url="https://links.example.com/x", link_id="x"
     )
-    alone, typed = (
-        f"{keys_of(run).singles}000000001-1.json",
-        f"{prompted_prefix(BANK)}20261120T000000000000.json",
-    )
+    alone = f"{keys_of(run).singles}000000001-1.json"
+    typed = f"{prompted_prefix(BANK)}20261120T000000000000.json"
     for key, document in {
-        alone: asked,
+        alone: requested,
         answer_key(alone): answer,
-        typed: asked.model_copy(update={"row": None}),
+        typed: requested.model_copy(update={"row": None}),
     }.items():
         bench.store.create(key, canonical(document))
 
-    found = trace(bench.context.adapters, BANK, "A").attempts
+    attempts = trace(bench.context.adapters, BANK, "A").attempts
 
     assert [(run, 1, "rejected", ""), (run, 1, "linked", SINGLE), ("", 0, "awaiting", SINGLE)] == [
-        (one.run, one.row, one.state, one.sent)
-        for one in sorted(found, key=lambda one: (-one.row, one.state != "rejected"))
+        (attempt.run, attempt.row, attempt.state, attempt.sent)
+        for attempt in sorted(
+            attempts, key=lambda attempt: (-attempt.row, attempt.state != "rejected")
+        )
     ]
 
 
@@ -179,10 +179,14 @@ def test_a_row_whose_link_had_expired_is_not_said_to_have_no_answer(bench: Bench
     bench.drop_result("".join(["cuid,last_4,url,expiration_date,error\n", *lines]).encode())
     bench.ingest()
 
-    [found] = trace(bench.context.adapters, BANK, "A").attempts
-    [card] = card_statuses([found], datetime.now(UTC).date())
+    [attempt] = trace(bench.context.adapters, BANK, "A").attempts
+    [card] = card_statuses([attempt], datetime.now(UTC).date())
 
-    assert ("awaiting", "answered", "LINK_EXPIRED") == (found.state, found.sent, found.trouble)
+    assert ("awaiting", "answered", "LINK_EXPIRED") == (
+        attempt.state,
+        attempt.sent,
+        attempt.trouble,
+    )
     assert "a link had already expired" in card.stands
     assert "resubmit the rows" in card.then
 
@@ -198,11 +202,11 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_said_to_have_none(bench
     bench.store.replace(first, lines[:-1])
     bench.ingest()
 
-    found = trace(bench.context.adapters, BANK, missing).attempts
+    attempts = trace(bench.context.adapters, BANK, missing).attempts
 
     assert (
         "has no answer in its chunk's result"
-        == card_statuses(found, datetime.now(UTC).date())[0].stands
+        == card_statuses(attempts, datetime.now(UTC).date())[0].stands
     )
 
 

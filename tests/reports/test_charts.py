@@ -20,12 +20,12 @@ def test_the_bar_shows_every_end_that_has_a_row_and_fills_its_width(counts: dict
 
 @given(st.lists(rows, max_size=20))
 def test_no_column_of_the_trend_is_higher_than_the_drawing(nights: list[dict[str, int]]) -> None:
-    told = [
-        {**night, "run": str(at), "as_of": "2026-11-20", "read": sum(night.values())}
-        for at, night in enumerate(nights)
+    runs = [
+        {**night, "run": str(number), "as_of": "2026-11-20", "read": sum(night.values())}
+        for number, night in enumerate(nights)
     ]
 
-    columns = trend(told, "0")
+    columns = trend(runs, "0")
 
     assert min(len(nights), 14) == len(columns)
     assert all(part["top"] >= -0.001 for column in columns for part in column["parts"])

@@ -98,10 +98,12 @@ def test_no_text_changes_the_tags_of_a_page(text: str) -> None:
 
 
 def test_a_page_over_millions_of_rows_is_small() -> None:
-    breaks = frozenset(break_of("RESULT_SHORT", at, f"chunk {at}") for at in range(1, 1500))
-    told = facts(3_000, missing=1_500, rejected=123_456, breaks=breaks)
+    breaks = frozenset(
+        break_of("RESULT_SHORT", chunk, f"chunk {chunk}") for chunk in range(1, 1500)
+    )
+    report = facts(3_000, missing=1_500, rejected=123_456, breaks=breaks)
 
-    page = run_page(*told)
+    page = run_page(*report)
 
     assert "3,123,456" in page
     assert len(page.encode()) < 200_000
@@ -115,7 +117,7 @@ def test_a_run_of_no_rows_and_a_small_one_have_pages_too(chunks: int) -> None:
 
 
 def test_breaks_of_one_kind_stand_on_one_line_with_their_first_places() -> None:
-    breaks = frozenset(Break("RESULT_SHORT", 2, f"chunk {at}", "Ask.") for at in range(1, 10))
+    breaks = frozenset(Break("RESULT_SHORT", 2, f"chunk {chunk}", "Ask.") for chunk in range(1, 10))
 
     page = run_page(*facts(9, breaks=breaks))
 

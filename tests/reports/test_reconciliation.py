@@ -66,7 +66,7 @@ def test_an_answer_that_arrived_is_outstanding_no_more(tmp_path: Path) -> None:
         late["outstanding"]["overdue"],
     )
     assert [("chunks to upload", run)] * 3 == [
-        (one["kind"], one["run"]) for one in late["worklist"]
+        (work["kind"], work["run"]) for work in late["worklist"]
     ]
     assert "nothing outstanding" == done["verdict"]
 
@@ -121,7 +121,7 @@ def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(
 
     assert {"count": 1, "rows": 20} == facts["outstanding"]["overdue"]
     assert {1: "20 h", 2: "20 h", 3: "2 d 12 h"} == {
-        one["chunk"]: one["age"] for one in facts["worklist"]
+        work["chunk"]: work["age"] for work in facts["worklist"]
     }
 
 
@@ -140,7 +140,7 @@ def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: P
     )
     assert {"count": 1, "rows": 20} == outstanding["overdue"]
     assert {1: "chunks held", 3: "chunks to upload"} == {
-        one["chunk"]: one["kind"] for one in facts["worklist"]
+        work["chunk"]: work["kind"] for work in facts["worklist"]
     }
 
 
@@ -151,7 +151,8 @@ def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:
     upto = reconcile_runs(bench.context, None, date(2026, 11, 20))
     since = reconcile_runs(bench.context, date(2026, 11, 21), None)
 
-    assert [[run], [later]] == [[one["run"] for one in facts["runs"]] for facts in (upto, since)]
+    assert [run] == [line["run"] for line in upto["runs"]]
+    assert [later] == [line["run"] for line in since["runs"]]
 
 
 def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_with_a_link(
@@ -231,12 +232,12 @@ def test_a_cardholder_of_a_cancelled_chunk_is_listed_with_that_reason(tmp_path: 
     move(bench.context.adapters, run, "cancelled", reason="the issuer asked for it")
 
     facts = reconcile_runs(bench.context)
-    found = listed(bench, "unlinked.csv")
+    cards = listed(bench, "unlinked.csv")
 
     assert {"linked": 0, "awaiting": 0, "error": 0, "refused": 2} == facts["cardholders"]
     assert [("0", "0", run, "outbox", "row.chunk.cancelled", "nothing")] * 2 == [
-        (one["attempts"], one["sent"], one["run"], one["stage"], one["reason"], one["action"])
-        for one in found
+        (card["attempts"], card["sent"], card["run"], card["stage"], card["reason"], card["action"])
+        for card in cards
     ]
     assert [] == facts["worklist"]
 

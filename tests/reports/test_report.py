@@ -27,21 +27,25 @@ def answered(folder: Path, habits: Habits | None = None, **portal: object) -> tu
 
 def cut_ledger(bench: Bench, folder: Path, run: str, parts: int) -> None:
     """Write the ledger anew in several parts, whole chunks each, as a long extract gives them."""
-    keys, records, manifest = keys_of(run), bench.ledger(run), bench.manifest(run)
+    keys = keys_of(run)
+    records = bench.ledger(run)
+    manifest = bench.manifest(run)
     last = len(manifest.chunks)
-    made = []
+    ledger = []
     for number in range(parts):
-        mine = ((pl.col("chunk").fill_null(1) - 1) * parts // last) == number
+        in_part = ((pl.col("chunk").fill_null(1) - 1) * parts // last) == number
         out = BytesIO()
-        records.filter(mine).write_parquet(out)
+        records.filter(in_part).write_parquet(out)
         name = f"cut-{number + 1:05d}.parquet"
         bench.store.create(keys.ledger + name, out.getvalue())
-        made.append(
-            LedgerPart(name=name, rows=records.filter(mine).height, sha256=digest(out.getvalue()))
+        ledger.append(
+            LedgerPart(
+                name=name, rows=records.filter(in_part).height, sha256=digest(out.getvalue())
+            )
         )
     (folder / "store" / keys.manifest).unlink()
     bench.store.create(
-        keys.manifest, canonical(manifest.model_copy(update={"ledger": tuple(made)}))
+        keys.manifest, canonical(manifest.model_copy(update={"ledger": tuple(ledger)}))
     )
 
 
@@ -80,7 +84,7 @@ def test_the_tables_of_a_report_keep_to_their_schemas(tmp_path: Path) -> None:
 
     types = {"errors.csv": Refusals, "rejects.csv": Refusals}
     for name, model in types.items():
-        dtypes = {column: one.dtype.type for column, one in model.to_schema().columns.items()}
+        dtypes = model.dtypes()
         model.validate(pl.read_csv(BytesIO(bench.report(run, name)), schema_overrides=dtypes))
     head = bench.report(run, "chunks.csv").partition(b"\n")[0].decode()
     assert "chunk,name,bytes,sha256,sent,answers,linked,error,awaiting,state,results" == head
@@ -91,7 +95,7 @@ def test_the_reasons_counted_from_the_ledger_are_those_of_the_commit(tmp_path: P
 
     report = rebuild(bench.context, bench.stored(run))
 
-    counted = {one["code"]: one["rows"] for one in report.summary["reasons"]["submit"]}
+    counted = {reason["code"]: reason["rows"] for reason in report.summary["reasons"]["submit"]}
     assert bench.manifest(run).reasons == counted
 
 
@@ -128,7 +132,7 @@ def test_the_trend_ends_with_the_run_of_the_report(tmp_path: Path) -> None:
     rebuild(bench.context, bench.stored(run))
     rebuild(bench.context, bench.stored(later))
 
-    pages = [bench.report(one, "report.html").decode() for one in (run, later)]
+    pages = [bench.report(shown, "report.html").decode() for shown in (run, later)]
     assert ["The last 1 run<", "The last 2 runs<"] == [
         next(word for word in ("The last 1 run<", "The last 2 runs<") if word in page)
         for page in pages

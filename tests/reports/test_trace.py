@@ -107,10 +107,10 @@ def attempt(day: int, state: str, **facts: object) -> Attempt:
 def test_a_card_stands_by_its_living_link_else_by_what_last_happened_to_it(
     happened: list[Attempt], stood: str, then: str
 ) -> None:
-    [found] = card_statuses(happened, TODAY)
+    [status] = card_statuses(happened, TODAY)
 
-    assert stood in found.stands
-    assert (then in found.then) if then else found.then == ""
+    assert stood in status.stands
+    assert (then in status.then) if then else status.then == ""
 
 
 def test_every_card_of_a_cardholder_stands_by_itself() -> None:
@@ -120,10 +120,10 @@ def test_every_card_of_a_cardholder_stands_by_itself() -> None:
         attempt(3, "linked", expiration="3001"),
     ]
 
-    found = card_statuses(cards, TODAY)
+    statuses = card_statuses(cards, TODAY)
 
     assert [("4242", "2811"), ("1111", "2811"), ("4242", "3001")] == [
-        (one.last_4, one.expiration) for one in found
+        (status.last_4, status.expiration) for status in statuses
     ]
 
 
@@ -131,14 +131,16 @@ def test_every_card_of_a_cardholder_stands_by_itself() -> None:
     ("outcome", "state"), [("linked", "linked"), ("refused", "error"), ("unsent", UNSENT)]
 )
 def test_a_link_asked_for_by_itself_is_an_attempt_like_any_other(outcome: str, state: str) -> None:
-    at = datetime(2026, 11, 2, tzinfo=UTC)
-    asked = SingleAsked(row=7, cuid="C1", last_4="4242", expiration="2811", at=at, by="tester")
+    moment = datetime(2026, 11, 2, tzinfo=UTC)
+    requested = SingleAsked(
+        row=7, cuid="C1", last_4="4242", expiration="2811", at=moment, by="tester"
+    )
     answer = SingleAnswered.model_validate(
-        {"outcome": outcome, "at": at + timedelta(seconds=2), "reasons": ["a.b.c"]}
+        {"outcome": outcome, "at": moment + timedelta(seconds=2), "reasons": ["a.b.c"]}
     )
 
-    made = [single_attempt(attempt(1, ""), asked, one) for one in (answer, None)]
+    attempts = [single_attempt(attempt(1, ""), requested, known) for known in (answer, None)]
 
-    assert [(at, 7, state, SINGLE), (at, 7, "awaiting", SINGLE)] == [
-        (one.at, one.row, one.state, one.sent) for one in made
+    assert [(moment, 7, state, SINGLE), (moment, 7, "awaiting", SINGLE)] == [
+        (single.at, single.row, single.state, single.sent) for single in attempts
     ]

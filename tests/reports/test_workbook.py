@@ -15,9 +15,9 @@ SHEETS = [
 
 
 def test_a_spreadsheet_reads_every_sheet_of_the_report() -> None:
-    told, chunks = facts(3, missing=1, rejected=4)
+    summary, chunks = facts(3, missing=1, rejected=4)
 
-    book = openpyxl.load_workbook(BytesIO(run_workbook(told, chunks)))
+    book = openpyxl.load_workbook(BytesIO(run_workbook(summary, chunks)))
 
     assert book.sheetnames == SHEETS
     names = [cell.value for cell in book["Chunks"]["B"]]
@@ -52,11 +52,11 @@ def test_error_texts_and_file_names_of_the_partner_are_no_formulas_in_the_workbo
     shapes = pl.DataFrame(
         [("=1+1", "card.pan.other", 1, "=cmd|' /C calc'!A0")], schema=KINDS, orient="row"
     )
-    told, chunks = facts(
+    summary, chunks = facts(
         1, shapes=shapes, breaks=frozenset({break_of("FOREIGN_FILE", 1, "=1+1.csv")})
     )
 
-    book = openpyxl.load_workbook(BytesIO(run_workbook(told, chunks)))
+    book = openpyxl.load_workbook(BytesIO(run_workbook(summary, chunks)))
 
     assert {cell.data_type for sheet in book for row in sheet.iter_rows() for cell in row} <= {
         "s",
@@ -65,6 +65,6 @@ def test_error_texts_and_file_names_of_the_partner_are_no_formulas_in_the_workbo
 
 
 def test_the_same_facts_are_the_same_bytes() -> None:
-    told, chunks = facts(2)
+    summary, chunks = facts(2)
 
-    assert run_workbook(told, chunks) == run_workbook(told, chunks)
+    assert run_workbook(summary, chunks) == run_workbook(summary, chunks)

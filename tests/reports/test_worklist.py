@@ -41,8 +41,8 @@ def bank(tmp_path: Path) -> Bench:
 def work(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Return the worklist by kind."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for one in told(folder, "worklist", "bank")["worklist"]:
-        found.setdefault(one["kind"], []).append(one)
+    for line in told(folder, "worklist", "bank")["worklist"]:
+        found.setdefault(line["kind"], []).append(line)
     return found
 
 
@@ -50,7 +50,7 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     bank: Bench, tmp_path: Path
 ) -> None:
     run = bank.submit(bank.drop(20, bad=0.2)).manifest.run
-    chunks = [one.number for one in bank.manifest(run).chunks]
+    chunks = [chunk.number for chunk in bank.manifest(run).chunks]
     seen = [set(work(tmp_path))]
 
     cardlink(tmp_path, "outbox", "uploaded", run)
@@ -59,15 +59,15 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
         answer(bank, run, chunk, rows=4)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
-    for one in work(tmp_path)["break RESULT_SHORT"]:
+    for line in work(tmp_path)["break RESULT_SHORT"]:
         assert cardlink(
-            tmp_path, *shlex.split(one["command"].replace("WHY", "lost"))[1:]
+            tmp_path, *shlex.split(line["command"].replace("WHY", "lost"))[1:]
         ).exit_code in (0, 3, 4)
     seen.append(set(work(tmp_path)))
     [lost] = work(tmp_path)["rows decided lost, to send again"]
-    again = told(tmp_path, *shlex.split(lost["command"].replace("WHY", "lost"))[1:])["run"]
-    answer(bank, again, 1)
-    answer(bank, again, 2)
+    repeat = told(tmp_path, *shlex.split(lost["command"].replace("WHY", "lost"))[1:])["run"]
+    answer(bank, repeat, 1)
+    answer(bank, repeat, 2)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
 
@@ -92,11 +92,11 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
     bank.store.replace("bank/extracts/bank-20261118.csv", [b"nothing,of,use\n1,2,3\n"])
     cardlink(tmp_path, "submit", "bank", "--extract", "bank-20261118.csv")
 
-    found = told(tmp_path, "worklist")["worklist"]
+    worklist = told(tmp_path, "worklist")["worklist"]
 
-    lines = {one["kind"]: (one["who"], one["command"].split()[1]) for one in found}
+    lines = {line["kind"]: (line["who"], line["command"].split()[1]) for line in worklist}
     assert lines["chunks to upload"] == lines["chunks held"] == ("operator", "outbox")
-    assert [one["due"] for one in found] == sorted(one["due"] for one in found)
+    assert [line["due"] for line in worklist] == sorted(line["due"] for line in worklist)
 
 
 def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
@@ -111,7 +111,8 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
         BytesIO(bank.content(f"{folder}worklist.csv")),
         schema_overrides={"chunk": pl.UInt32, "rows": pl.UInt32},
     )
-    page, book = bank.content(f"{folder}report.html").decode(), bank.content(f"{folder}report.xlsx")
+    page = bank.content(f"{folder}report.html").decode()
+    book = bank.content(f"{folder}report.xlsx")
     Work.validate(listed)
     assert listed["chunk"].to_list() == [1, 2]
     assert f"cardlink outbox fetch {run} 1 --to FOLDER" in page
@@ -142,7 +143,7 @@ def test_every_open_row_stands_in_the_lists_of_its_run_with_what_to_ask_the_part
         "UNKNOWN_CUID": 1,
     }
     assert set(lists["questions"]["cuid"]) == {*sent[2:10], "'=stranger"}
-    assert set(lists["questions"]["chunk"]) == {one.name for one in bank.manifest(run).chunks}
+    assert set(lists["questions"]["chunk"]) == {chunk.name for chunk in bank.manifest(run).chunks}
 
 
 @pytest.mark.slow
@@ -169,12 +170,12 @@ def test_of_two_runs_of_a_day_the_one_committed_last_is_the_one_to_correct(
     bank.issuer = issuer(limits={"max_reject_rate": 1.0, "max_row_jump": 1000.0})
 
     runs = [
-        bank.submit(bank.drop_bytes(one, f"bank-20261120-{at}.csv")).manifest.run
-        for at, one in enumerate(files)
+        bank.submit(bank.drop_bytes(content, f"bank-20261120-{number}.csv")).manifest.run
+        for number, content in enumerate(files)
     ]
 
     assert runs[0] > runs[1]
-    assert [runs[1]] == [one["run"] for one in work(tmp_path)["rows to correct"]]
+    assert [runs[1]] == [line["run"] for line in work(tmp_path)["rows to correct"]]
 
 
 def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
@@ -182,9 +183,9 @@ def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
 ) -> None:
     run = bank.submit(bank.drop(20)).manifest.run
 
-    said = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
+    shown = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
 
-    assert f"cardlink --config {tmp_path} outbox uploaded {run} 1" == said["next"]
+    assert f"cardlink --config {tmp_path} outbox uploaded {run} 1" == shown["next"]
 
 
 def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(
@@ -209,8 +210,8 @@ def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(
     cardlink(tmp_path, "submit", "bank")
 
     (line,) = work(tmp_path)["refused extracts"]
-    said = told(tmp_path, *shlex.split(line["command"])[1:])
-    cardlink(tmp_path, *shlex.split(said["next"])[1:])
+    shown = told(tmp_path, *shlex.split(line["command"])[1:])
+    cardlink(tmp_path, *shlex.split(shown["next"])[1:])
 
     assert {} == work(tmp_path)
 
