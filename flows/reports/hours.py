@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from flows.reports.wording import percent
-from flows.runs.events import DROPPED
+from flows.runs.events import DROP_TIME
 from flows.runs.stored_run import StoredRun
 
 EXTRACT = "the extract's drop"  # what the hours are counted from
@@ -86,7 +86,7 @@ def _start(run: StoredRun) -> tuple[str, datetime]:
     selection = run.committed().selection
     if selection is None or selection.kind != "renew":
         for event in run.events("committed"):
-            if DROPPED in event:
-                return EXTRACT, datetime.fromisoformat(event[DROPPED])
+            if DROP_TIME in event:
+                return EXTRACT, datetime.fromisoformat(event[DROP_TIME])
     with run.store.open(run.keys.plan) as plan:
         return PLAN, plan.entry.modified

@@ -11,7 +11,7 @@ from flows.runs.versions import facts_as_stored
 COMMITTED = "committed"  # the event of a run's commit
 REFUSED = "refused"  # the event of an attempt that an error ended
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
-DROPPED = "dropped"  # the fact of a run's commit that says when its extract was dropped
+DROP_TIME = "dropped"  # the fact of a run's commit that says when its extract was dropped
 
 # of an event's object
 _NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")

@@ -25,7 +25,7 @@ from flows.reports.lists import write_unsent
 from flows.runs.commits import append_commit, recent_commits
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError, LedgerPurgedError
-from flows.runs.events import DROPPED, record_event
+from flows.runs.events import DROP_TIME, record_event
 from flows.runs.identity import canonical
 from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
@@ -86,7 +86,7 @@ def _write_manifest(
         run.finished()  # abandoned: says so
         raise
     if is_first:
-        dropped = {DROPPED: extract.modified.isoformat()} if extract else {}
+        dropped = {DROP_TIME: extract.modified.isoformat()} if extract else {}
         record_event(adapters, run.keys, "committed", rows=manifest.counts.submitted, **dropped)
     _report_if_nothing_sent(context, manifest)
     return is_first
