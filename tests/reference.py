@@ -1,8 +1,8 @@
 """Where three reference pages of `deploy/` come from: settings, commands and reasons, written from
 models and entries.
 
-`python -m tests.reference` writes anew what is derived: the pages, `sample_data`, and the transcript
-of the demo in `README.md`. Tests compare each with what is there.
+`python -m tests.reference` writes anew what is derived: the pages, `sample_data`, and the
+transcript of the demo in `README.md`. Tests compare each with what is there.
 """
 
 from __future__ import annotations
@@ -42,19 +42,21 @@ STEPS: Final = {
 SETTINGS: Final = f"""# Settings
 
 {MADE}
-One TOML file per issuer, named after it. Unknown keys are errors. `cardlink settings` prints this page's tables, and
-`cardlink settings KEY` one of their keys. `cardlink --json check ISSUER` shows every setting with its value and where
-it comes from: the file, a default or the environment. The first line that `cardlink init` writes names the JSON Schema
-beside the file: editors complete and check by it (VS Code with Even Better TOML, others with taplo).
+One TOML file per issuer, named after it. Unknown keys are errors. `cardlink settings` prints this
+page's tables, and `cardlink settings KEY` one of their keys. `cardlink --json check ISSUER` shows
+every setting with its value and where it comes from: the file, a default or the environment. The
+first line that `cardlink init` writes names the JSON Schema beside the file: editors complete and
+check by it (VS Code with Even Better TOML, others with taplo).
 """
 
 COLUMNS: Final = """
 ### `[columns]`
 
-Not needed where the extract has the portal's own header, in our names or those of `portal.template`. Otherwise, one key
-per portal column: a source column, a list of which the first that exists counts, or a table: exactly one of `from`,
-`at`, `constant`, `join` and `first`, then steps. Steps are applied in the order below, however they are written; where
-another order is needed, `from` is a table itself. `cardlink init ISSUER --from EXTRACT` writes a first mapping.
+Not needed where the extract has the portal's own header, in our names or those of
+`portal.template`. Otherwise, one key per portal column: a source column, a list of which the first
+that exists counts, or a table: exactly one of `from`, `at`, `constant`, `join` and `first`, then
+steps. Steps are applied in the order below, however they are written; where another order is
+needed, `from` is a table itself. `cardlink init ISSUER --from EXTRACT` writes a first mapping.
 
 ```toml
 [columns]
@@ -66,15 +68,18 @@ another order is needed, `from` is a table itself. `cardlink init ISSUER --from 
 "service_card.address.address1" = { join = ["HOUSE_NO", "STREET"] }
 "service_card.address.last_name" = { from = "NAME", format = "LAST, FIRST" }
 "service_card.address.phone_number" = { first = ["MOBILE", "PHONE"] }
-"service_card.address.is_primary" = { first = [{ constant = "FALSE", when = { TYPE = "2" } }, { constant = "TRUE" }] }
+"service_card.address.is_primary" = { first = [
+  { constant = "FALSE", when = { TYPE = "2" } },
+  { constant = "TRUE" },
+] }
 ```
 """
 
 FILTER: Final = """
 ### `[filter]`
 
-Which rows count: a source column and the value, the values, or a table with the values that do not. Rows that are
-filtered out count as suppressed.
+Which rows count: a source column and the value, the values, or a table with the values that do not.
+Rows that are filtered out count as suppressed.
 
 ```toml
 [filter]
@@ -86,8 +91,8 @@ PRODUCT = { not = ["CLOSED", "TEST"] }
 PORTAL: Final = """
 ## Portal columns
 
-The columns of a chunk, in order. Where the portal uses other header names, `portal.template` takes its own
-header row.
+The columns of a chunk, in order. Where the portal uses other header names, `portal.template` takes
+its own header row.
 
 | column | accepts |
 |---|---|
@@ -96,8 +101,9 @@ header row.
 ENVIRONMENT: Final = """
 ## Environment
 
-Secrets come from the environment, or from files that it names; never from the TOML, and never printed.
-Each part of an installation has a file of its own, made from a template in `deploy/env/`, and no other's secrets.
+Secrets come from the environment, or from files that it names; never from the TOML, and never
+printed. Each part of an installation has a file of its own, made from a template in `deploy/env/`,
+and no other's secrets.
 
 | variable | meaning |
 |---|---|
@@ -105,14 +111,24 @@ Each part of an installation has a file of its own, made from a template in `dep
 
 VARIABLES: Final = {
     "CARDLINK_CONFIG": "folder of the issuers' TOML files; default: the current folder",
-    "CARDLINK_PRIVATE_KEY_FILE": "our own private key, for extracts and results that are PGP-encrypted to us",
+    "CARDLINK_PRIVATE_KEY_FILE": (
+        "our own private key, for extracts and results that are PGP-encrypted to us"
+    ),
     "CARDLINK_PASSPHRASE_FILE": "its passphrase",
     "CARDLINK_ACTOR": "which worker acts, as the history records it; default: user@host",
-    "CARDLINK_ACTORS": "what a person's name (`--actor`) must match, as `anna|bert`; default: letters and digits",
+    "CARDLINK_ACTORS": (
+        "what a person's name (`--actor`) must match, as `anna|bert`; default: letters and digits"
+    ),
     "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
-    "CARDLINK_REPORTS_URL": "address of the page server (`python -m flows.pages`), with its token, for browsers",
-    "CARDLINK_PURGE_PROFILE": "AWS profile whose role may delete; used by `cardlink purge` and `mend reseal` only",
-    "CARDLINK_SERVICE_APP_NAME": "credentials for `[service]`; each of the four can be given as `..._FILE` instead",
+    "CARDLINK_REPORTS_URL": (
+        "address of the page server (`python -m flows.pages`), with its token, for browsers"
+    ),
+    "CARDLINK_PURGE_PROFILE": (
+        "AWS profile whose role may delete; used by `cardlink purge` and `mend reseal` only"
+    ),
+    "CARDLINK_SERVICE_APP_NAME": (
+        "credentials for `[service]`; each of the four can be given as `..._FILE` instead"
+    ),
     "CARDLINK_SERVICE_APP_KEY": "",
     "CARDLINK_SERVICE_USERNAME": "",
     "CARDLINK_SERVICE_PASSWORD": "",
@@ -122,37 +138,45 @@ VARIABLES: Final = {
     "CARDLINK_ALERT_EMAIL": "address that alerts are mailed to",
     "CARDLINK_ALERT_SENDER": "their sender",
     "CARDLINK_ALERT_SENDGRID": "SendGrid API key that mails them",
-    "AWS_*": "boto3's own: region, endpoint, credentials; leave the credentials out where a role provides them",
+    "AWS_*": (
+        "boto3's own: region, endpoint, credentials; leave the credentials out where a role "
+        "provides them"
+    ),
     "PREFECT_API_URL": "the Prefect server",
-    "TMPDIR": "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`",
+    "TMPDIR": (
+        "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`"
+    ),
 }
 
 COMMANDS: Final = f"""# Commands
 
 {MADE}
-`cardlink [--config FOLDER] [--json] [--verbose] COMMAND`. Every command takes `--help`. `--config` names the folder of
-the issuers' TOML files; `--json` prints one JSON object on stdout. Results go to stdout, progress and the next step to
-stderr. Exit codes are in the README.
+`cardlink [--config FOLDER] [--json] [--verbose] COMMAND`. Every command takes `--help`. `--config`
+names the folder of the issuers' TOML files; `--json` prints one JSON object on stdout. Results go
+to stdout, progress and the next step to stderr. Exit codes are in the README.
 
-Every line after `next:` can be pasted. Placeholders are in capitals, and are named below it: `WHY` (the
-reason, kept in the audit trail), `RECEIPT` (of the receiving side), `FILE`, `FOLDER`, `EXTRACT`, `ISSUER`, `YOUR_NAME`.
+Every line after `next:` can be pasted. Placeholders are in capitals, and are named below it: `WHY`
+(the reason, kept in the audit trail), `RECEIPT` (of the receiving side), `FILE`, `FOLDER`,
+`EXTRACT`, `ISSUER`, `YOUR_NAME`.
 
-A *form* is the same command as a Prefect flow: same checks, same help texts; `dry_run` is preselected.
+A *form* is the same command as a Prefect flow: same checks, same help texts; `dry_run` is
+preselected.
 """
 
 REASONS: Final = f"""# Reasons
 
 {MADE}
-Every reason code that a report, `rejects.csv` or a correction template can show. The page is made from the tables in
-`schemas/rules.py` and `schemas/reasons.py`.
+Every reason code that a report, `rejects.csv` or a correction template can show. The page is made
+from the tables in `schemas/rules.py` and `schemas/reasons.py`.
 
-*By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands before it, that setting
-of `[rules]` decides: `reject`, `warn` or `off`. Of the rules that a cell breaks, the first of the table is reported.
-*Who acts*: "fix at source" is for the issuer, "resubmit as is" for the operator; "nothing" is for nobody.
+*By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands
+before it, that setting of `[rules]` decides: `reject`, `warn` or `off`. Of the rules that a cell
+breaks, the first of the table is reported. *Who acts*: "fix at source" is for the issuer, "resubmit
+as is" for the operator; "nothing" is for nobody.
 """
 PARTNERS: Final = """\
-The partner's messages are read as `entity.property.kind` too. The kinds are those above, which ask for the same there,
-and these; what is accepted is what the column accepts."""
+The partner's messages are read as `entity.property.kind` too. The kinds are those above, which ask
+for the same there, and these; what is accepted is what the column accepts."""
 
 
 def settings_page() -> str:
@@ -174,17 +198,20 @@ def settings_page() -> str:
 
 def commands_page() -> str:
     """Return every command with its arguments, options and form."""
-    text, group = COMMANDS, ""
-    groups = list(dict.fromkeys(entry.name.rpartition(" ")[0] or entry.name for entry in ENTRIES))
-    for entry in sorted(
-        ENTRIES, key=lambda one: groups.index(one.name.rpartition(" ")[0] or one.name)
-    ):
+    text = COMMANDS
+    group = ""
+    groups = list(dict.fromkeys(_group(entry) for entry in ENTRIES))
+    for entry in sorted(ENTRIES, key=lambda entry: groups.index(_group(entry))):
         below = entry.name.rpartition(" ")[0]
         if below and below != group:
             text += f"\n## cardlink {below}\n\n{GROUPS[below]}\n"
         group = below
         text += _command(entry, "###" if below else "##")
     return text
+
+
+def _group(entry: Entry[...]) -> str:
+    return entry.name.rpartition(" ")[0] or entry.name
 
 
 def reasons_page() -> str:
@@ -194,30 +221,26 @@ def reasons_page() -> str:
 
 def _reasons() -> Iterator[str]:
     yield REASONS
-    yield from (
-        "## What a row must hold",
-        "",
-        "| code | column | by default | who acts | accepted |",
-        "|---|---|---|---|---|",
-    )
+    yield "## What a row must hold\n"
+    yield "| code | column | by default | who acts | accepted |"
+    yield "|---|---|---|---|---|"
     for rule in rules.RULES:
-        *_, action, hint = reason(rule.code)
-        yield f"| `{rule.code}` | `{rule.column}` | {_severity(rule.severity)} | {action} | {hint} |"
+        _, _, action, hint = reason(rule.code)
+        severity = _severity(rule.severity)
+        yield f"| `{rule.code}` | `{rule.column}` | {severity} | {action} | {hint} |"
     for title, entries in (("What a line must be", LINES), ("Rows among others", ROWS)):
-        yield from (
-            "",
-            f"## {title}",
-            "",
-            "| code | by default | who acts | accepted |",
-            "|---|---|---|---|",
-        )
-        known = ((one, reason(one.code)) for one in entries)
-        yield from (
-            f"| `{one.code}` | {_severity(one.severity)} | {one.action} | {hint} |"
-            for one, (*_, hint) in known
-        )
-    yield from ("", "## The partner's errors", "", PARTNERS, "", "| kind | who acts |", "|---|---|")
-    yield from (f"| `{kind}` | {action} |" for kind, action in sorted(PARTNER.items()))
+        yield f"\n## {title}\n"
+        yield "| code | by default | who acts | accepted |"
+        yield "|---|---|---|---|"
+        for entry in entries:
+            hint = reason(entry.code).hint
+            severity = _severity(entry.severity)
+            yield f"| `{entry.code}` | {severity} | {entry.action} | {hint} |"
+    yield f"\n## The partner's errors\n\n{PARTNERS}\n"
+    yield "| kind | who acts |"
+    yield "|---|---|"
+    for kind, action in sorted(PARTNER.items()):
+        yield f"| `{kind}` | {action} |"
     yield ""
 
 
@@ -248,21 +271,20 @@ def _examples() -> str:
 
 
 def _keys(table: str, without: Collection[str] = ()) -> str:
-    shown = (one for one in every_key() if one.table == table and one.name not in without)
-    rows = (
-        (
-            f"`{one.name}`",
-            _values(one.takes),
-            _default(one.default),
-            one.meaning,
-            f"`{one.example}`",
+    text = "| key | value | default | meaning | example |\n|---|---|---|---|---|\n"
+    for key in every_key():
+        if key.table != table or key.name in without:
+            continue
+        cells = (
+            f"`{key.name}`",
+            _values(key.takes),
+            _default(key.default),
+            key.meaning,
+            f"`{key.example}`",
         )
-        for one in shown
-    )
-    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
-    return "| key | value | default | meaning | example |\n|---|---|---|---|---|\n" + "".join(
-        f"| {line} |\n" for line in lines
-    )
+        escaped = [cell.replace("|", "\\|") for cell in cells]
+        text += f"| {' | '.join(escaped)} |\n"
+    return text
 
 
 def _values(text: str) -> str:
@@ -277,13 +299,13 @@ def _command(entry: Entry[...], heading: str) -> str:
     command = command_of(entry)
     context = click.Context(command, info_name=f"cardlink {entry.name}")
     usage = " ".join(command.collect_usage_pieces(context))
-    text = f"\n{heading} cardlink {entry.name}\n\n`cardlink {entry.name} {usage}`\n\n{entry.summary}\n\n"
-    form = (
-        f"Form: `{entry.form.name}`." if isinstance(entry.form, Form) else f"No form: {entry.form}."
-    )
-    options = dict(zip(entry.parameters, command.params, strict=True))
-    rows = [f"| {_spelled(shown, context)} | {one.help} |\n" for one, shown in options.items()]
-    return text + "| | |\n|---|---|\n" + "".join(rows) + f"\n{form}\n"
+    text = f"\n{heading} cardlink {entry.name}\n\n"
+    text += f"`cardlink {entry.name} {usage}`\n\n{entry.summary}\n\n| | |\n|---|---|\n"
+    for parameter, option in zip(entry.parameters, command.params, strict=True):
+        text += f"| {_spelled(option, context)} | {parameter.help} |\n"
+    if isinstance(entry.form, Form):
+        return text + f"\nForm: `{entry.form.name}`.\n"
+    return text + f"\nNo form: {entry.form}.\n"
 
 
 def _spelled(shown: click.Parameter, context: click.Context) -> str:

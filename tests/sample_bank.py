@@ -114,14 +114,14 @@ def readme() -> str:
 
 HEAD = """# A sample night
 
-`sample-bank.toml` configures an issuer, `extracts/` holds its file of 20 November 2026. `make demo` submits it, and
-the simulated portal answers. The cards are published test cards, or numbers of the test range 400000 that are nobody's.
-One row stands for each reason a row can be refused for, so far more is refused here than in a real night:
-`max_reject_rate` is raised.
+`sample-bank.toml` configures an issuer, `extracts/` holds its file of 20 November 2026. `make demo`
+submits it, and the simulated portal answers. The cards are published test cards, or numbers of the
+test range 400000 that are nobody's. One row stands for each reason a row can be refused for, so far
+more is refused here than in a real night: `max_reject_rate` is raised.
 
-The extract is written by `python -m tests.reference`, and a test compares what becomes of each row. After the rows of
-this table come the examples of the rules that none of them breaks, and last two duplicates: row 1 again, and the cuid
-and card of row 8 at another address.
+The extract is written by `python -m tests.reference`, and a test compares what becomes of each row.
+After the rows of this table come the examples of the rules that none of them breaks, and last two
+duplicates: row 1 again, and the cuid and card of row 8 at another address.
 
 | row | line | what it is for | fate | reason |
 |---:|---:|---|---|---|
@@ -140,11 +140,22 @@ def _person(row: int) -> dict[str, str]:
     first = ("Mary", "James", "Olivia", "Noah", "Emma", "Liam")[row % 6]
     last = ("Smith", "Garcia", "Roy", "Begay", "Lee", "Gagnon", "Johnson")[row % 7]
     return dict.fromkeys(portal.columns(), "") | {
-        CUID: f"SB-{row:04d}", PAN: card(row), YEAR: str(28 + row % 4), MONTH: f"{row % 12 + 1:02d}",
-        CVV: f"{row * 37 % 1000:03d}", ADDRESS1: f"{100 + row} Main St", CITY: city, SUBNATIONAL: state,
-        COUNTRY: "CA" if " " in postal else "US", POSTAL_CODE: postal, EMAIL: f"holder{row}@example.com",
-        PHONE: f"{area}-555-0{100 + row % 100}", FIRST_NAME: first, LAST_NAME: last, IS_PRIMARY: "TRUE",
-    }  # fmt: skip
+        CUID: f"SB-{row:04d}",
+        PAN: card(row),
+        YEAR: str(28 + row % 4),
+        MONTH: f"{row % 12 + 1:02d}",
+        CVV: f"{row * 37 % 1000:03d}",
+        ADDRESS1: f"{100 + row} Main St",
+        CITY: city,
+        SUBNATIONAL: state,
+        COUNTRY: "CA" if " " in postal else "US",
+        POSTAL_CODE: postal,
+        EMAIL: f"holder{row}@example.com",
+        PHONE: f"{area}-555-0{100 + row % 100}",
+        FIRST_NAME: first,
+        LAST_NAME: last,
+        IS_PRIMARY: "TRUE",
+    }
 
 
 def _written(fields: dict[str, str]) -> bytes:

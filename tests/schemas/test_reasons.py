@@ -52,7 +52,8 @@ def test_a_reason_says_what_is_accepted_and_the_setting_that_would_let_it_pass()
     told = [reason(code).advice for code in codes]
 
     assert told == [
-        'accepted: 16 digits with the right check digit; to send it as it is, set `luhn = "warn"` in [rules]',
+        "accepted: 16 digits with the right check digit; "
+        'to send it as it is, set `luhn = "warn"` in [rules]',
         "accepted: one cuid for all rows of one holder of a card; "
         'to send it as it is, set `other_cuid = "warn"` in [rules]',
         "accepted: 01 to 12; other dates by `format` in [columns]",
