@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from flows.errors import CardlinkError, OperatorError
 from flows.redaction import redact
+from flows.steps import Option, Sentence, Slot, Step
 
 if TYPE_CHECKING:
     from schemas.issuer import Issuer
+
+
+CONFIG = Option("--config")
 
 
 class NoIssuerError(OperatorError):
     """The issuer has no TOML."""
 
     message = "No issuer {issuer} in {folder}. Available: {available}."
-    next_step = "Create one with `cardlink init {issuer}`, or name the folder with --config or CARDLINK_CONFIG."
+    next_step = Sentence(
+        "Create one with {init}, or name the folder with {config} or CARDLINK_CONFIG.",
+        init=Step("init", Slot("issuer")),
+        config=CONFIG,
+    )
 
 
 class IssuerNameError(OperatorError):
@@ -34,14 +42,21 @@ class IssuerNameError(OperatorError):
     message = (
         "{issuer!r} is not an issuer name: lower case, digits and hyphens, at most 41 characters."
     )
-    next_step = "Name it as its TOML file is named, without the folder; the folder is --config or CARDLINK_CONFIG."
+    next_step = Sentence(
+        "Name it as its TOML file is named, without the folder; "
+        "the folder is {config} or CARDLINK_CONFIG.",
+        config=CONFIG,
+    )
 
 
 class ConfigurationError(OperatorError):
     """The issuer's TOML has an unknown or wrong key."""
 
     message = "{file}: {problems}."
-    next_step = "Correct the file; `cardlink settings` explains every key."
+    next_step = Sentence(
+        "Correct the file; {settings} explains every key.",
+        settings=Step("settings"),
+    )
 
 
 class FileUnreadableError(OperatorError):
@@ -67,7 +82,7 @@ def require_folder(folder: Path) -> None:
         return
     except OSError as error:
         reason = error.strerror or type(error).__name__
-    purpose = "the issuers' folder: --config or CARDLINK_CONFIG"
+    purpose = Sentence("the issuers' folder: {config} or CARDLINK_CONFIG", config=CONFIG)
     raise FileUnreadableError(file=str(folder), purpose=purpose, reason=reason)
 
 
@@ -168,7 +183,7 @@ def _with_lookups(given: Any, folder: Path) -> Any:
     return filled
 
 
-def read_file(path: Path, purpose: str) -> bytes:
+def read_file(path: Path, purpose: str | Option) -> bytes:
     """Return the bytes of a file an operator named; FileUnreadableError."""
     try:
         return path.read_bytes()

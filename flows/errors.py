@@ -4,13 +4,14 @@ CardlinkError
 ├── ExtractError        the issuer must resend or correct the extract    exit 2
 ├── GateError           a limit stopped the run before its commit        exit 3
 ├── OperatorError       configuration, key, store: an operator must act  exit 2
-├── TryAgainError       passing trouble: run the same command again      exit 75
+├── TryAgainError       a temporary failure: run the same command again  exit 75
 ├── BalanceError        the numbers do not add up                        exit 4
 └── BugError            ours: report it                                  exit 1
 
 A class is a `message`, which says what happened and where, and a `next_step`. Their `{fields}` are
 given by name when the error is raised, and kept, so that it survives pickling. Fields are names,
-counts, row numbers and codes: never a cell of an extract.
+counts, row numbers and codes: never a cell of an extract. A text that names a command or an option
+is a `Sentence` (`flows.steps`), so that a form can put them in its own words.
 """
 
 import errno
@@ -19,44 +20,60 @@ import traceback
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import PurePath
-from string import Formatter
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar
+
+from flows.steps import Sentence, Text, joined
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class CardlinkError(Exception):
-    """The root: takes exactly the fields of its class's message and next step, else raises
-    TypeError.
+    """The root: takes exactly the fields of its class's message and next step.
+
+    Anything else is a TypeError.
     """
 
     exit_code: ClassVar[int] = 1
-    message: ClassVar[str] = ""
-    next_step: ClassVar[str] = ""
+    message: ClassVar[Text] = ""
+    next_step: ClassVar[Text] = ""
 
     def __init__(self, **fields: Any) -> None:
         expected = fields_of(type(self))
         if fields.keys() != expected:
             raise TypeError(f"{type(self).__name__} takes {sorted(expected)}, not {sorted(fields)}")
         self.fields = fields
-        super().__init__(f"{self.message} {self.next_step}".strip().format(**fields))
+        self.advice: list[Sentence] = []  # what a command adds: what else can be done there
+        super().__init__(str(self.sentence))
 
     def __reduce__(self) -> tuple[partial[Self], tuple[()]]:
         """Pickle by the named fields."""
         return partial(type(self), **self.fields), ()
 
+    @property
+    def sentence(self) -> Sentence:
+        """Its message and next step."""
+        return sentence_of(type(self)).filled(self.fields)
+
+    @property
+    def what_happened(self) -> str:
+        """Its message alone."""
+        return str(joined(self.message).filled(self.fields))
+
+    @property
+    def text(self) -> Sentence:
+        """Its message and next step, and the advice that was added."""
+        return joined(self.sentence, *self.advice)
+
+
+def sentence_of(kind: type[CardlinkError]) -> Sentence:
+    """Return a class's message and next step."""
+    return joined(kind.message, kind.next_step)
+
 
 def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
     """Return the names of the fields in a class's message and next step."""
-    return frozenset(
-        name for _, name, _, _ in Formatter().parse(kind.message + kind.next_step) if name
-    )
-
-
-def full_text(error: CardlinkError) -> str:
-    """Return an error's text with the notes that a command added: what else can be done there."""
-    return " ".join([str(error), *getattr(error, "__notes__", ())])
+    return sentence_of(kind).fields
 
 
 class ExtractError(CardlinkError):
@@ -78,7 +95,7 @@ class OperatorError(CardlinkError):
 
 
 class TryAgainError(CardlinkError):
-    """Passing trouble: the same command again is the recovery."""
+    """A temporary failure: the same command again is the recovery."""
 
     exit_code = 75
 
@@ -117,7 +134,7 @@ class LimitError(TryAgainError):
 
     message = "{place} could not go on: {reason}."
     next_step = (
-        "Free some or raise the limit (ulimit -a), then run the same command again; it resumes."
+        "Free some or raise the limit (ulimit -a), then run {same_command} again; it resumes."
     )
 
 

@@ -38,8 +38,8 @@ from flows.commands.outbox import outbox_list
 from flows.commands.parameters import CARD
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, OperatorError, TryAgainError, guarded
-from flows.every import ENTRIES, in_form_words
 from flows.redaction import redact, redacted
+from flows.registry import ENTRIES, FormWords, form_of
 from flows.submissions.build import Progress, describe_pace
 from flows.wiring import config_folder
 
@@ -78,7 +78,7 @@ def failing(name: str) -> Callable[[Callable[P, T]], Callable[P, T | State[Any]]
             except CardlinkError as error:
                 if isinstance(error, TryAgainError) and task_run.get_id():
                     raise
-                return Failed(message=in_form_words(str(error), name), data=error)
+                return Failed(message=error.sentence.in_words(FormWords(name)), data=error)
 
         return inner
 
@@ -175,22 +175,20 @@ def here() -> Context:
     return Context(config_folder(), progress_bar)
 
 
-def show(result: Result, key: str, name: str) -> None:
+def show(result: Result, key: str) -> None:
     """Show a result: its first lines in the log, and everything as artifacts."""
     log = get_run_logger()
     for line in [redact(line) for line in result.shown if isinstance(line, str) and line][:LINES]:
         log.log(logging.WARNING if result.exit_code else logging.INFO, "%s", line)
-    keep(result, key, name)
+    keep(result, key)
 
 
-def keep(result: Result, key: str, name: str) -> None:
-    """Keep a result of the form `name` as artifacts: all of it as one page under `key`, tables and
-    links alone.
-    """
-    page, command = result.markdown, f"`{result.next_step}`"
-    if result.next_step:
-        step = in_form_words(command, name)
-        page += f"\n\n**Next:** {command}" + (f", or {step}" if step != command else "")
+def keep(result: Result, key: str) -> None:
+    """Keep a result as artifacts: all of it as one page under `key`, tables and links alone."""
+    page = result.markdown
+    if step := result.next_step:
+        choice = form_of(step)
+        page += f"\n\n**Next:** `{step}`" + (f", or {choice}" if choice else "")
     key = re.sub("[^a-z0-9-]+", "-", key.lower())
     report(artifacts.create_markdown_artifact, redact(page), key=key, description=result.sentence)
     for part in result.shown:
@@ -244,7 +242,7 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
         subject = next(
             (str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all"
         )
-        show(result, f"{subject}-{name}", name)
+        show(result, f"{subject}-{name}")
         return ended(result.sentence, result.facts)
 
     fill.__name__ = name

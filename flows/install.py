@@ -31,7 +31,7 @@ class NoServerError(OperatorError):
     """No Prefect server is named: Prefect would start one that ends with the command."""
 
     message = "PREFECT_API_URL names no Prefect server. Nothing was installed."
-    next_step = "Set it (http://127.0.0.1:4200/api for `prefect server start` here), then run the same command again."
+    next_step = "Set it (http://127.0.0.1:4200/api for `prefect server start` here), then run {same_command} again."
 
 
 class DeployError(OperatorError):

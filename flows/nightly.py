@@ -50,7 +50,7 @@ def submit(issuer: str, extract: str) -> Result:
         if wire(config_folder(), issuer).issuer.alerts.empty_extract == "alert":
             raise
         return Result({}, [f"{extract} is empty, which [alerts] empty_extract allows"])
-    show(done, f"{done.facts['runs'][0]['run']}-submit", "nightly")
+    show(done, f"{done.facts['runs'][0]['run']}-submit")
     return done
 
 
@@ -96,7 +96,7 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
     ]
     sentence = "; ".join(sentences) or "no new extract"
     lines = [part for one in done for part in one.shown if isinstance(part, str)]
-    keep(Result({}, [sentence, *lines, to_do(issuer)]), f"{issuer}-night", "nightly")
+    keep(Result({}, [sentence, *lines, to_do(issuer)]), f"{issuer}-night")
     if failed:
         return Failed(message=sentence, data=failed[0])
     return ended(sentence, [one.facts["runs"][0]["run"] for one in done if one.facts])

@@ -19,7 +19,7 @@ GRACE: Final = 8
 EXIT_CODE: Final = 75
 MESSAGE: Final = "Stopped by {signal}."
 NEXT_STEP: Final = (
-    "Run the same command again; it resumes from what is already published, and repeats nothing."
+    "Run {same_command} again; it resumes from what is already published, and repeats nothing."
 )
 
 _heard = SimpleNamespace(phase="off", first="")
@@ -108,7 +108,9 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
     is left.
     """
     with suppress(OSError):
-        os.write(2, f"cardlink: {MESSAGE.format(signal=_heard.first)} {NEXT_STEP}\n".encode())
+        message = MESSAGE.format(signal=_heard.first)
+        next_step = NEXT_STEP.format(same_command="the same command")
+        os.write(2, f"cardlink: {message} {next_step}\n".encode())
     for group in [*groups]:
         kill(group)
     os._exit(EXIT_CODE)

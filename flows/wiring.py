@@ -23,6 +23,7 @@ from flows.configuration import issuer_file, load_issuer, read_file, read_toml
 from flows.errors import OperatorError
 from flows.hardening import harden_process
 from flows.redaction import redact
+from flows.steps import Option, Sentence
 
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
@@ -39,7 +40,10 @@ class ActorError(OperatorError):
     """The name given for who is acting is none that this installation accepts."""
 
     message = "{actor!r} is not an accepted actor name; names must match {rule}."
-    next_step = "Give your own name with --actor; CARDLINK_ACTORS says which names are accepted."
+    next_step = Sentence(
+        "Give your own name with {option}; CARDLINK_ACTORS says which names are accepted.",
+        option=Option("--actor"),
+    )
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")

@@ -4,6 +4,8 @@ step.
 
 from typing import Final, NamedTuple
 
+from flows.steps import CommandName, Sentence, Text
+
 
 class Decision(NamedTuple):
     """What an operator may decide about a break: its meaning, its effect, and the reason its rows
@@ -11,14 +13,18 @@ class Decision(NamedTuple):
     """
 
     meaning: str
-    effect: str
+    effect: Text
     reason: str = ""
 
 
+SENT_AGAIN = Sentence(
+    "The rows are errors without a link: {resubmit} sends them again.",
+    resubmit=CommandName("resubmit"),
+)
 DECISIONS: Final[dict[str, Decision]] = {}  # by name
 
 
-def _decision(name: str, meaning: str, effect: str, reason: str = "") -> str:
+def _decision(name: str, meaning: str, effect: Text, reason: str = "") -> str:
     """Add a decision to DECISIONS; return its name."""
     DECISIONS[name] = Decision(meaning, effect, reason)
     return name
@@ -32,13 +38,13 @@ EXPLAINED = _decision(
 LOST = _decision(
     "lost",
     "The partner has no usable answer for these rows.",
-    "The rows are errors without a link: `cardlink resubmit` sends them again.",
+    SENT_AGAIN,
     "row.result.lost",
 )
 EXPIRED = _decision(
     "expired",
     "The link cannot be used any more.",
-    "The rows are errors without a link: `cardlink resubmit` sends them again.",
+    SENT_AGAIN,
     "row.link.expired",
 )
 LINK = _decision(
@@ -64,7 +70,7 @@ class BreakKind(NamedTuple):
     """
 
     meaning: str
-    then: str
+    then: Text
     notice: bool = False
     question: str = ""
     decisions: tuple[str, ...] = (EXPLAINED,)
@@ -76,7 +82,7 @@ KINDS: Final[dict[str, BreakKind]] = {}  # by name
 def _kind(
     name: str,
     meaning: str,
-    then: str,
+    then: Text,
     *,
     notice: bool = False,
     question: str = "",
@@ -148,9 +154,9 @@ NEITHER_URL_NOR_ERROR = _kind(
 UNATTRIBUTED_ERROR = _kind(
     "UNATTRIBUTED_ERROR",
     "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
-    (
-        "Read the message in the result file, then `cardlink mend attribute` it; or ask the "
-        "partner for its cuid."
+    Sentence(
+        "Read the message in the result file, then {attribute} it; or ask the partner for its cuid.",
+        attribute=CommandName("mend attribute"),
     ),
     decisions=UNUSABLE,
 )
@@ -166,9 +172,9 @@ RESULT_FOR_CANCELLED = _kind(
         "A result came for a chunk that was cancelled: somebody uploaded it. Its rows count as "
         "the result says."
     ),
-    (
-        "Find out who uploaded it; check with `cardlink trace` whether its rows were also sent in "
-        "another run."
+    Sentence(
+        "Find out who uploaded it; check with {trace} whether its rows were also sent in another run.",
+        trace=CommandName("trace"),
     ),
 )
 FOREIGN_FILE = _kind(
@@ -253,4 +259,4 @@ class Break(NamedTuple):
 
 def break_of(name: str, rows: int, place: str, run: str = "") -> Break:
     """Return a break of kind `name` with its next step."""
-    return Break(name, rows, place, KINDS[name].then, run)
+    return Break(name, rows, place, str(KINDS[name].then), run)

@@ -50,7 +50,7 @@ def input_file(as_of: date, settings: RuleSettings) -> pa.DataFrameSchema:
         check = check_of(
             active.rule.code,
             active.holds,
-            description=reason(active.rule.code).hint,
+            description=str(reason(active.rule.code).hint),
             raise_warning=active.severity == "warn",
         )
         checks[active.rule.column].append(check)

@@ -9,6 +9,7 @@ entry below. Of the partner's errors the kind decides the action, and the proper
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from flows.steps import RUN, Sentence, Step, Text
 from schemas import portal, rules
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 from schemas.rule import SEVERITY_SETTINGS, Rule
@@ -21,7 +22,7 @@ class Reason(NamedTuple):
     # reject, or the setting of [rules] that decides; of rows among others, what happens in words
     severity: str
     action: str
-    hint: str = ""  # "" in the tables below: what its column accepts
+    hint: Text = ""  # "" in the tables below: what its column accepts
 
     @property
     def advice(self) -> str:
@@ -82,7 +83,7 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         CANCELLED_CHUNK,
         "not sent, by an operator's decision",
         NOTHING,
-        "`cardlink resubmit RUN --missing`",
+        Sentence("{resubmit}", resubmit=Step("resubmit", RUN, missing=True)),
     ),
 )
 # The kinds of the partner's errors that no rule of ours has.
@@ -113,7 +114,7 @@ def reason(code: str) -> Reason:
     An unknown kind goes to the partner, an unknown property has no hint.
     """
     subject, _, kind = code.rpartition(".")
-    hint = HINTS.get(subject, "")
+    hint: Text = HINTS.get(subject, "")
     for entry in _entries():
         if entry.code == code:
             return Reason(code, entry.severity, entry.action, entry.hint or hint)

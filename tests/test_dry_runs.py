@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from flows.commands.entry import Context
 from flows.errors import CardlinkError
-from flows.every import ENTRIES
+from flows.registry import ENTRIES
 from flows.runs.keys import keys_of
 from flows.wiring import open_store
 from schemas.portal import CITY, CUID, PAN, POSTAL_CODE

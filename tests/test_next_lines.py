@@ -17,64 +17,24 @@ import click
 import pytest
 import yaml
 
+from flows import steps
 from flows.cli.main import main
-from tests import keys
+from flows.errors import sentence_of
+from flows.steps import CommandName, Mention, Option, Slot, Step
+from tests import keys, mentions
+from tests.mentions import ENTRIES, ROOT, refused
 from tests.test_command_line import TOML
 
-ROOT = Path(__file__).parent.parent
-MODULES = sorted({*(ROOT / "flows").rglob("*.py"), ROOT / "schemas" / "breaks.py"})
 PAGES = [
     ROOT / "README.md",
     *sorted({*(ROOT / "deploy").glob("*.md")} - {ROOT / "deploy" / "COMMANDS.md"}),
 ]
 QUOTED = re.compile(r"`cardlink ((?:--config \S+ |--json )?[a-z][^`\n]*)`")
-PLAIN = re.compile(
-    rf"(?:^|[:;,(] )cardlink ((?:{'|'.join(main.commands)})\b[^`;\n)]*?)\.?(?=$|; |  # |\))"
-)
-NAMES = {
-    *main.commands,
-    *(
-        name
-        for group in main.commands.values()
-        if isinstance(group, click.Group)
-        for name in group.commands
-    ),
-}
-DAYS = ("first_day", "last_day", "start", "end")
-
-
-def refused(line: str, *, named: bool = False) -> str:
-    """Return what the command line would say against a line; where a command is only named, it may
-    lack arguments.
-    """
-    words = ["1" if one in ("ROW", "N") else one for one in shlex.split(line, comments=True)]
-    try:
-        command: click.Command = main
-        context = main.make_context("cardlink", words)
-        while isinstance(command, click.Group):
-            name, found, words = command.resolve_command(
-                context, [*context._protected_args, *context.args]
-            )
-            assert found is not None
-            if named and not words:
-                return ""
-            command, context = found, found.make_context(name, words, parent=context)
-    except click.exceptions.Exit:  # --help, --version
-        return ""
-    except click.ClickException as wrong:
-        if named and isinstance(wrong, click.MissingParameter):
-            return ""
-        return f"cardlink {line}: {wrong.format_message()}"
-    return ""
-
-
-def text_of(node: ast.AST) -> str:
-    """Return a text as it is shown, a plain word in place of each field."""
-    if isinstance(node, ast.JoinedStr):
-        return "".join(map(text_of, node.values))
-    if isinstance(node, ast.Constant):
-        return re.sub(r"\{(\w+)[^}]*\}", lambda field: word(field[1]), str(node.value))
-    return word(ast.unparse(node.value) if isinstance(node, ast.FormattedValue) else "")
+PLAIN = re.compile(rf"\bcardlink (?:{'|'.join(main.commands)})\b")
+GROUPS = {name: group for name, group in main.commands.items() if isinstance(group, click.Group)}
+NAMES = {*main.commands, *(name for group in GROUPS.values() for name in group.commands)}
+# help of settings, which names commands in passing
+HELP = {"schemas/partner_api/service.py"}
 
 
 def bare(line: str) -> bool:
@@ -82,44 +42,115 @@ def bare(line: str) -> bool:
     return set(line.split()) <= NAMES
 
 
-def word(field: str) -> str:
-    return "2026-11-20" if field.endswith(DAYS) else "1"
+def refused_line(line: str, *, named: bool = False) -> str:
+    words = ["1" if word in ("ROW", "N") else word for word in shlex.split(line, comments=True)]
+    return refused(words, named=named)
 
 
-def shown(module: Path) -> Iterator[tuple[str, bool]]:
-    """Yield the commands in the texts a module can show; True for those that are only named."""
-    text = module.read_text("utf-8")
-    tree = ast.parse(text if "cardlink " in text or '"cardlink"' in text else "")
-    within = {
-        id(part)
-        for one in ast.walk(tree)
-        for part in (*getattr(one, "values", []), getattr(one, "left", None))
+def refused_mention(mention: Mention) -> str:
+    """Return what is wrong with a mention: the command line would not take it."""
+    match mention:
+        case Step():
+            return refused(mentions.typed(mention))
+        case CommandName():
+            return "" if mention.entry in ENTRIES else f"no command {mention.entry}"
+        case Option():
+            entries = [ENTRIES[mention.of]] if mention.of else [*ENTRIES.values()]
+            options = {parameter.option for entry in entries for parameter in entry.parameters}
+            common = {option for parameter in main.params for option in parameter.opts}
+            known = mention.name in options | common
+            return "" if known else f"no option {mention.name} of {mention.of or 'any command'}"
+    return ""
+
+
+def literals(file: Path) -> Iterator[str]:
+    """Yield the texts of a module that are neither docstrings nor the name of a mention."""
+    tree = ast.parse(file.read_text("utf-8"))
+    silent = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for one in ast.walk(tree):
-        if isinstance(one, ast.List) and one.elts and text_of(one.elts[0]).startswith("cardlink"):
-            words = [text_of(part) for part in one.elts if not isinstance(part, ast.Starred)]
-            within |= {id(part) for part in one.elts}
-            if (
-                line := " ".join([words[0], *map(shlex.quote, words[1:])])
-                .removeprefix("cardlink")
-                .strip()
-            ).partition(" ")[0] in NAMES:
-                yield line, len(words) < len(one.elts)  # the rest is joined to it later
-        elif isinstance(one, ast.JoinedStr | ast.Constant) and id(one) not in within:
-            yield from ((found, bare(found)) for found in QUOTED.findall(text_of(one)))
-            yield from ((found, False) for found in PLAIN.findall(text_of(one)))
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in silent
+        ):
+            yield node.value
 
 
-def test_every_command_that_a_text_of_ours_shows_can_be_typed() -> None:
-    found = {line: named for module in MODULES for line, named in shown(module)}
+def wrong_in(found: list[Mention]) -> list[str]:
+    return [problem for mention in found if (problem := refused_mention(mention))]
 
-    wrong = [said for line, named in found.items() if (said := refused(line, named=named))]
 
-    assert [] == wrong
-    assert len(found) > 60
-    assert {"outbox uploaded 1", "dismiss 1 1 --reason WHY", "status"} <= set(found)
-    assert "No such option" in refused("submit bank --colour")
-    assert "Missing argument" in refused("trace")
+def entries_in(found: list[Mention]) -> set[str]:
+    return {mention.entry for mention in found if isinstance(mention, Step)}
+
+
+def test_every_next_step_of_an_error_or_a_table_is_taken_by_the_command_line() -> None:
+    found = mentions.of_tables()
+
+    assert [] == wrong_in(found)
+    assert len(found) > 50
+    assert {"outbox cancel", "outbox fetch", "corrections", "purge"} <= entries_in(found)
+
+
+def test_every_next_step_that_the_code_makes_is_taken_by_the_command_line() -> None:
+    found = mentions.of_source()
+
+    assert [] == wrong_in(found)
+    assert len(found) > 100
+    assert {"dismiss", "mend close", "mend reseal", "status", "deliver"} <= entries_in(found)
+
+
+def test_a_step_that_no_command_takes_is_noticed() -> None:
+    wrong: list[Mention] = [
+        Step("submit", "bank", colour="red"),
+        Step("trace"),
+        Step("mend close", "run", "RESULT_SHORT", decision="tidy", reason=steps.WHY),
+        CommandName("tidy"),
+        Option("--colour"),
+        Option("--within", of="submit"),
+    ]
+
+    assert len(wrong) == len(wrong_in(wrong))
+    assert [] == wrong_in([Step("link", steps.RUN, Slot("row")), Option("--config")])
+
+
+def test_every_placeholder_has_an_example_that_is_tried() -> None:
+    assert mentions.PLACEHOLDERS.keys() == mentions.REPLACED.keys()
+
+
+def test_no_text_of_the_code_spells_a_command_line_out() -> None:
+    files = [*(ROOT / "flows").rglob("*.py"), *(ROOT / "schemas").rglob("*.py")]
+    pages = (ROOT / "flows").rglob("templates/*.html")
+
+    spelled = [
+        (file.name, text)
+        for file in files
+        if str(file.relative_to(ROOT)) not in HELP
+        for text in literals(file)
+        if PLAIN.search(text)
+    ]
+
+    assert [] == spelled
+    assert [] == [page.name for page in pages if PLAIN.search(page.read_text("utf-8"))]
+
+
+def test_no_error_spells_an_option_or_the_same_command_out() -> None:
+    mentions.modules()
+    options = {parameter.option for entry in ENTRIES.values() for parameter in entry.parameters}
+    spelled = {"same command", "--config", *(option for option in options if option[:2] == "--")}
+
+    templates = {kind.__name__: sentence_of(kind).template for kind in mentions.errors()}
+
+    assert [] == [
+        (name, word)
+        for name, template in templates.items()
+        for word in spelled
+        if re.search(rf"(?<![\w-]){word}(?![\w-])", template, re.IGNORECASE)
+    ]
 
 
 @pytest.mark.slow
@@ -183,7 +214,8 @@ def test_every_command_of_a_page_can_be_typed(page: Path) -> None:
         for block in blocks
         for line in re.findall(r"^cardlink (.*)", block.replace("\\\n", ""), re.MULTILINE)
     ]
-    wrong = [said for line in lines if (said := refused(line))]
-    wrong += [said for line in QUOTED.findall(text) if (said := refused(line, named=bare(line)))]
+    wrong = [problem for line in lines if (problem := refused_line(line))]
+    for line in QUOTED.findall(text):
+        wrong += filter(None, [refused_line(line, named=bare(line))])
 
     assert [] == wrong

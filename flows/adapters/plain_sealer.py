@@ -6,6 +6,7 @@ from typing import Final
 
 from flows.errors import OperatorError
 from flows.runs.sealing import Plain, Sealed, Warned
+from flows.steps import FILE, Sentence, Step
 from schemas.expressions import PUBLISHED
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{13,}")
@@ -19,7 +20,10 @@ class UnsealedCardError(OperatorError):
         "{chunk} contains {count} numbers that are not published test cards, "
         "and [portal] sealed = false. It was not written."
     )
-    next_step = "Remove `sealed = false` from the TOML, or use test cards: `cardlink sample FILE --published`."
+    next_step = Sentence(
+        "Remove `sealed = false` from the TOML, or use test cards: {sample}.",
+        sample=Step("sample", FILE, published=True),
+    )
 
 
 class PlainSealer:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import shlex
 import signal
 import sys
@@ -26,11 +25,12 @@ from flows import install, stopping
 from flows.commands import on_first_use
 from flows.commands.entry import REQUIRED, Context, Entry, Parameter, Terminal, entries_of
 from flows.commands.result import Result
-from flows.errors import TryAgainError, full_text, translated
-from flows.every import ENTRIES
+from flows.errors import TryAgainError, translated
 from flows.redaction import redacted, shown
+from flows.registry import ENTRIES
 from flows.simulator import commands as practice
 from flows.simulator import demo
+from flows.steps import COMMAND_LINE, PROGRAM, CommandLine, Sentence, Text, Words, in_words
 from flows.wiring import begin_process, config_folder
 
 with on_first_use():
@@ -63,9 +63,10 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
     # imported modules stay: scanning them takes a quarter of a short submit's CPU
     gc.set_threshold(200_000, 10, 10)
     usual, folder = config_folder(), config or config_folder()
-    given = [] if folder.absolute() == usual.absolute() else ["--config", str(folder.absolute())]
-    typed = shlex.join(["cardlink", *given])  # how the commands begin that are to be pasted
-    context.obj = {"config": folder, "json": as_json, "verbose": verbose, "typed": typed}
+    words = COMMAND_LINE  # of the commands that are to be pasted
+    if folder.absolute() != usual.absolute():
+        words = CommandLine(shlex.join([PROGRAM, "--config", str(folder.absolute())]))
+    context.obj = {"config": folder, "json": as_json, "verbose": verbose, "words": words}
 
 
 def add(group: click.Group, entries: Iterable[Entry[...]]) -> None:
@@ -177,10 +178,10 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
         stop = stopping.received() or ("SIGINT" if isinstance(error, KeyboardInterrupt) else "")
         if stop and not isinstance(ours, TryAgainError):  # whatever it broke on its way out
             ours = StoppedError(signal=stop)
-        facts = {"error": type(ours).__name__, "message": full_text(ours)}
-        result = Result(facts, exit_code=ours.exit_code)
+        facts = {"error": type(ours).__name__, "message": str(ours.text)}
+        result = Result(facts, [ours.text], exit_code=ours.exit_code)
     if "error" in result.facts and not shared["json"]:
-        say(f"cardlink: {result.facts['message']}", err=True)
+        say(Sentence("cardlink: {error}", error=result.shown[0]), err=True)
     else:
         print_result(result, as_json=shared["json"])
     if UNPRINTED and not result.exit_code:
@@ -195,19 +196,19 @@ OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a 
 UNPRINTED: list[str] = []  # why results could not be printed
 
 
-def say(line: str, *, err: bool = False) -> None:
-    """Print a line as `shown`: it may repeat what the partner or an issuer wrote; its commands can
+def say(text: Text, *, err: bool = False) -> None:
+    """Print a text as `shown`: it may repeat what the partner or an issuer wrote; its commands can
     be pasted.
     """
-    _print(shown(pasteable(line)), err=err)
+    _print(shown(in_words(text, own_words())), err=err)
 
 
-def pasteable(text: str) -> str:
-    """Return a text whose commands name the folder of the TOML files, where this one was given
-    another than usual.
+def own_words() -> Words:
+    """Return the words of this command line: its commands name the folder of the TOML files, where
+    this one was given another than usual.
     """
     invoked = click.get_current_context(silent=True)
-    return _COMMAND.sub(lambda _: invoked.find_root().obj["typed"], text) if invoked else text
+    return invoked.find_root().obj["words"] if invoked else COMMAND_LINE
 
 
 def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -243,15 +244,17 @@ def ask(
 def print_result(result: Result, *, as_json: bool) -> None:
     """Print a result as text, its next step on stderr, or as one JSON object."""
     if as_json:
-        facts = {**result.facts, "next": pasteable(result.next_step), "exit_code": result.exit_code}
+        line = in_words(result.next_step, own_words()) if result.next_step else ""
+        facts = {**result.facts, "next": line, "exit_code": result.exit_code}
         _print(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
         return
-    for line in result.lines:
+    for line in result.lines_in(own_words()):
         say(line)
-    if result.next_step:
-        say(f"next: {result.next_step}", err=True)
-    if own := _YOURS.findall(result.next_step):
-        say(f"      Replace {' and '.join(own)} first.", err=True)
+    if result.next_step is None:
+        return
+    say(Sentence("next: {step:bare}", step=result.next_step), err=True)
+    if placeholders := result.next_step.placeholders:
+        say(f"      Replace {' and '.join(placeholders)} first.", err=True)
 
 
 @contextmanager
@@ -285,6 +288,3 @@ def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Pr
 
 COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]
 add(main, COMMANDS)
-_COMMAND = re.compile(rf"\bcardlink(?= (?:{'|'.join(main.commands)})\b)")
-# placeholders
-_YOURS = re.compile(r"(?<![\w-])(?:WHY|RECEIPT|FILE|FOLDER|EXTRACT|ISSUER|YOUR_NAME)\b")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import issuers, load_issuer, require_folder
 from flows.errors import BugError, CardlinkError, kind_and_place
+from flows.steps import YOUR_NAME, Step, Text
 from flows.wiring import acting, actors, person, wire
 
 with on_first_use():
@@ -57,8 +57,8 @@ class Terminal(NamedTuple):
     """A person at a terminal; by default nobody: nothing is shown, and every prompt is left."""
 
     attended: bool = False  # a person can be prompted
-    show: Callable[[str], None] = lambda _: None  # a result before the command ends
-    say: Callable[[str], None] = lambda _: None  # a line that is no result
+    show: Callable[[Text], None] = lambda _: None  # a result before the command ends
+    say: Callable[[Text], None] = lambda _: None  # a line that is no result
     # the label; `secret`, `default`, `show_default`: what is typed
     ask: Callable[..., str] = _unasked
 
@@ -156,14 +156,9 @@ class Parameter(NamedTuple):
         """The option's name on the command line."""
         return self.said.option or f"--{self.name.replace('_', '-')}"
 
-    def typed(self, value: Any) -> list[str]:
-        """Return the words of a command line that give it this value."""
-        if value in (None, "", (), False, self.default):
-            return []
-        if self.type is bool:
-            return [self.option]
-        values = [str(one) for one in (value if self.many else [value])]
-        return values if self.argument else [word for one in values for word in (self.option, one)]
+    def is_set(self, value: Any) -> bool:
+        """Return whether a command line has to give it this value."""
+        return value not in (None, "", (), False, self.default)
 
 
 @dataclass(frozen=True)
@@ -221,7 +216,7 @@ class Entry(Generic[P]):
         needing = [one.issuer for one in named if act in one.four_eyes.acts]
         if not needing:
             return run(context, **own)
-        words = [word for one in self.parameters for word in one.typed(own.get(one.name))]
+        step = self.step(own)
         files = [str(own[name]) for name in ("extract", "corrections", "key") if own.get(name)]
         # without a name, a gate is opened for every extract
         files = files or [""] * (act == "gates")
@@ -234,9 +229,7 @@ class Entry(Generic[P]):
             for one in files
             if context.local_files and Path(one).is_file()
         ]
-        asked = four_eyes.Command(
-            act, shlex.join(["cardlink", *self.name.split(), *words]), files, local, who, reason
-        )
+        asked = four_eyes.Command(act, step.line(), files, local, who, reason)
         issuer_context = wire(context.folder, needing[0])
         if context.approve:
             with (
@@ -258,7 +251,22 @@ class Entry(Generic[P]):
             "would": would.facts,
         }
         shown = [f"request {number} of {record.actor}: {waits}", *would.shown]
-        return Result(facts, shown, f"{record.line} --approve {number} --actor YOUR_NAME", WAITING)
+        return Result(facts, shown, step.adding(approve=number, actor=YOUR_NAME), WAITING)
+
+    def step(self, values: Mapping[str, Any]) -> Step:
+        """Return the step that runs it with these values of its parameters."""
+        arguments, options = list[Any](), dict[str, Any]()
+        for parameter in self.parameters:
+            value: Any = values.get(parameter.name)
+            if not parameter.is_set(value):
+                continue
+            if not parameter.argument:
+                options[parameter.option.removeprefix("--")] = value
+            elif parameter.many:
+                arguments.extend(value)
+            else:
+                arguments.append(value)
+        return Step(self.name, *arguments, **options)
 
     @property
     def label(self) -> str:

@@ -4,7 +4,7 @@ record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from flows.commands.parameters import DryRun, ExtractName, Field, Issuer, Number
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
+from flows.steps import EXTRACT, WHY, Sentence, Step, Text
 from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS
 
@@ -59,7 +60,8 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
     issuer_context = context.context_of(run, dry_run=dry_run)
     done = remediation.abandon(issuer_context.adapters, run, reason)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
-    next_step = f"cardlink submit {issuer_context.issuer.issuer} --extract EXTRACT --new-run WHY"
+    issuer = issuer_context.issuer.issuer
+    next_step = Step("submit", issuer, extract=EXTRACT, new_run=WHY)
     return _remediated(done.model_dump(mode="json"), [line], next_step, dry_run)
 
 
@@ -71,7 +73,7 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
     since, until = (moment.isoformat(timespec="seconds") for moment in claim[1:])
     line = f"{run}: the claim of {claim.holder} from {since} to {until} is ended"
     facts = {"run": run, "holder": claim.holder, "since": since, "until": until}
-    return _remediated(facts, [line], f"cardlink submit {issuer_context.issuer.issuer}", dry_run)
+    return _remediated(facts, [line], Step("submit", issuer_context.issuer.issuer), dry_run)
 
 
 @entry("mend reseal", form=MEND)
@@ -91,7 +93,7 @@ def reseal(
     if done.retired or done.left:
         left = f"; {done.left:,} could not be deleted and are ignored" if done.left else ""
         lines += [f"{done.retired:,} old objects deleted{left}"]
-    next_step = f"cardlink outbox list {issuer_context.issuer.issuer} --run {run}"
+    next_step = Step("outbox list", issuer_context.issuer.issuer, run=run)
     return _remediated({"run": run, **done._asdict()}, lines, next_step, dry_run)
 
 
@@ -176,7 +178,9 @@ def close(
     result at all.
     """
     act = partial(break_decisions.close_break, decision=decision)
-    state = f"closed as {decision}. {DECISIONS[decision].effect}"
+    state = Sentence(
+        "closed as {decision}. {effect}", decision=decision, effect=DECISIONS[decision].effect
+    )
     return _breaks(context, act, state, run, break_name, place, reason, dry_run=dry_run)
 
 
@@ -227,13 +231,13 @@ def dismiss(
     line = f"{done.key}: " + (
         "pending again" if undo else f"dismissed by {done.by}; it will not be submitted"
     )
-    return _remediated(done.model_dump(mode="json"), [line], f"cardlink extracts {issuer}", dry_run)
+    return _remediated(done.model_dump(mode="json"), [line], Step("extracts", issuer), dry_run)
 
 
 def _breaks(
     context: Context,
     act: Callable[..., break_decisions.Settled],
-    state: str,
+    state: Text,
     run: str,
     *given: str,
     dry_run: bool,
@@ -243,11 +247,16 @@ def _breaks(
     """
     issuer_context = context.context_of(run, dry_run=dry_run)
     breaks, report = act(issuer_context, run, *given)
-    lines = [f"{one.name} ({one.rows:,} rows) {one.place}: {state}" for one in breaks]
+    lines = [
+        Sentence(
+            "{break_}: {state}", break_=f"{one.name} ({one.rows:,} rows) {one.place}", state=state
+        )
+        for one in breaks
+    ]
     named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in breaks]
     facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(given[-1])}
     if dry_run:
-        return _remediated(facts, lines, f"cardlink report {run}", True)
+        return _remediated(facts, lines, Step("report", run), True)
     after = report_of(issuer_context, report.summary)
     facts = {**facts, "dry_run": False, "report": after.facts}
     return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
@@ -259,10 +268,13 @@ def _decided(
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
     if dry_run:
-        return _remediated(facts, [line], f"cardlink status {context.issuer.issuer}", True)
+        return _remediated(facts, [line], Step("status", context.issuer.issuer), True)
     return ingested(context, done.ingested, line, {**facts, "dry_run": False})
 
 
-def _remediated(facts: dict[str, Any], lines: list[str], next_step: str, dry_run: bool) -> Result:
-    shown = [f"dry run, nothing was changed: {lines[0]}", *lines[1:]] if dry_run else lines
-    return Result({**facts, "dry_run": dry_run}, shown, next_step)
+def _remediated(
+    facts: dict[str, Any], lines: Sequence[Text], next_step: Step, dry_run: bool
+) -> Result:
+    if dry_run:
+        lines = [Sentence("dry run, nothing was changed: {line}", line=lines[0]), *lines[1:]]
+    return Result({**facts, "dry_run": dry_run}, lines, next_step)

@@ -15,6 +15,7 @@ from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table, artifact
 from flows.configuration import load_issuer
+from flows.steps import FOLDER, Step
 from flows.wiring import edges, now
 
 with on_first_use():
@@ -68,11 +69,10 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     table = Table(
         (*head, "reason"), [(*row, item.reason) for row, item in zip(rows, found, strict=True)]
     )
-    next_step = (
-        f"cardlink outbox fetch {waiting[0].run} --to FOLDER"
-        if waiting
-        else f"cardlink ingest {issuer}"
-    )
+    if waiting:
+        next_step = Step("outbox fetch", waiting[0].run, to=FOLDER)
+    else:
+        next_step = Step("ingest", issuer)
     return Result(facts, [table, everything], next_step)
 
 
@@ -102,7 +102,7 @@ def fetch(
         f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
-    return Result(facts, lines, " ".join(["cardlink outbox uploaded", run, *map(str, chunks)]))
+    return Result(facts, lines, Step("outbox uploaded", run, *chunks))
 
 
 @entry("outbox uploaded", form=OUTBOX)
@@ -157,7 +157,7 @@ def _move(
     return Result(
         {"issuer": issuer, "run": run, "move": what, "dry_run": dry_run, "chunks": moved},
         [f"dry run, nothing was recorded: {line}" if dry_run else line, table],
-        f"cardlink outbox list {issuer}",
+        Step("outbox list", issuer),
         outbox="" if dry_run else issuer,
     )
 

@@ -5,7 +5,6 @@ missed.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -23,9 +22,10 @@ from flows.commands.parameters import (
     ReasonCode,
     RunName,
 )
-from flows.commands.result import Result, Table
+from flows.commands.result import Part, Result, Table
 from flows.commands.submit import LONGEST, outcome, run_facts, submitted
 from flows.configuration import FileThereError
+from flows.steps import WHY, Sentence, Step
 from flows.wiring import wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
@@ -126,7 +126,7 @@ def resubmit(
         if done.already
         else f"rows of {run} again: {outcome([(done.manifest.counts, facts['chunks'])])}"
     )
-    return Result(facts, shown, f"cardlink outbox list {issuer}", outbox=issuer, headline=headline)
+    return Result(facts, shown, Step("outbox list", issuer), outbox=issuer, headline=headline)
 
 
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")
@@ -152,19 +152,9 @@ def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Re
         "fill in the column correction; (empty) clears a field; add a line to correct another column of a row",
         f"to use it in the Prefect form, put it in {issuer.root}/{keys.corrections(issuer.issuer)}",
     ]
-    words = [
-        "cardlink",
-        "resubmit",
-        run,
-        "--corrections",
-        str(path),
-        "--reason",
-        "WHY",
-        "--dry-run",
-    ]
-    return Result(
-        {"run": run, "file": str(path), "lines": lines}, shown, shlex.join(words) if lines else ""
-    )
+    facts = {"run": run, "file": str(path), "lines": lines}
+    next_step = Step("resubmit", run, corrections=path, reason=WHY, dry_run=True)
+    return Result(facts, shown, next_step if lines else None)
 
 
 def _preview(
@@ -184,11 +174,12 @@ def _preview(
         plan.fates.rows() if plan.already is None else [],
         f"Dry run: the rows selected of {request.run}",
     )
-    shown: list[str | Table] = [
+    shown: list[Part] = [
         line,
         Table(("rows", "reason", "count"), fates, f"{request.run}-again", title),
     ]
-    shown += [f"refused: {checked.refused}"] if checked.refused else []
+    if checked.refused:
+        shown.append(Sentence("refused: {error}", error=checked.refused))
     if over:
         shown += [f"{over:,} of them are linked or awaiting: the override sends them a second time"]
     each = left.head(LISTED).select("origin", "state", "why", "where").fill_null("").rows()
@@ -200,11 +191,7 @@ def _preview(
         if len(strangers)
         else []
     )
-    next_step = (
-        resubmission_run.command(request if request.reason else request._replace(reason="WHY"))
-        if sent
-        else ""
-    )
+    next_step = resubmission_run.resubmit_step(request) if sent else None
     facts = {
         "issuer": issuer,
         "of": request.run,
@@ -249,7 +236,7 @@ def renew(
             "counts": checked.counts.model_dump(),
             "chunks": checked.chunks,
         }
-        next_step = f"cardlink renew {issuer} --within {within_days}d" if sent else ""
+        next_step = Step("renew", issuer, within=f"{within_days}d") if sent else None
         return Result(facts, [line, _left_out(issuer, due)], next_step)
     with context.progress(f"renewal of {issuer}") as progress:
         due, done = renewal.renew(issuer_context, within_days, progress)
@@ -262,7 +249,7 @@ def renew(
     return Result(
         _due_facts(issuer, due) | run_facts(done),
         shown,
-        f"cardlink outbox list {issuer}",
+        Step("outbox list", issuer),
         outbox=issuer,
     )
 
@@ -318,7 +305,7 @@ def backfill(
         sent = {"issuer": issuer, "list": send_list, "runs": [one.manifest.run for one in done]}
         shown = [part for one in done for part in submitted(issuer_context, one)]
         nothing = f"{issuer}: list {send_list} has nothing to send"
-        return Result(sent, shown or [nothing], f"cardlink outbox list {issuer}", outbox=issuer)
+        return Result(sent, shown or [nothing], Step("outbox list", issuer), outbox=issuer)
     listed = backfills.backfill(issuer_context, *span)
     missed = [
         {**one.facts, "extract": one.extract.partition("/extracts/")[2]} for one, _ in listed.missed
@@ -345,10 +332,7 @@ def backfill(
         f"{issuer}-backfill",
         f"{sum(not one['refused'] for one in missed)} of {len(missed)} extracts would be sent; list {listed.digest}",
     )
-    next_step = (
-        f"cardlink backfill {issuer} --from {first_day} --to {last_day} --send {listed.digest}"
-    )
+    next_step = Step("backfill", issuer, from_=first_day, to=last_day, send=listed.digest)
     sendable = not all(one["refused"] for one in missed)
-    return Result(
-        facts, [table, f"list {listed.digest}; nothing was written"], next_step if sendable else ""
-    )
+    shown = [table, f"list {listed.digest}; nothing was written"]
+    return Result(facts, shown, next_step if sendable else None)

@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple, Self
 
-from flows.errors import CardlinkError, full_text
+from flows.errors import CardlinkError
+from flows.steps import COMMAND_LINE, Sentence, Step, Text, Words, in_words
 
 MOST = 50  # rows of a table on a page of Markdown; its own artifact, or a file, has them all
+
+
+class Link(NamedTuple):
+    """Where people open something; an artifact in Prefect, unless it is a cell of a table."""
+
+    url: str
+    text: str | Step
+    key: str = ""
 
 
 class Table(NamedTuple):
@@ -21,49 +30,37 @@ class Table(NamedTuple):
     title: str = ""
     on_terminal: bool = True
 
-    @property
-    def lines(self) -> list[str]:
-        """The table as text; columns of numbers are aligned right."""
-        aligned = []
-        for head, *values in zip(self.columns, *self.rows, strict=True):
-            texts = [
-                str(head),
-                *(f"{value:,}" if isinstance(value, int) else str(value) for value in values),
-            ]
-            width, numbers = (
-                max(map(len, texts)),
-                bool(values) and all(isinstance(value, int) for value in values),
-            )
-            aligned.append([text.rjust(width) if numbers else text.ljust(width) for text in texts])
-        return ["  ".join(row).rstrip() for row in zip(*aligned, strict=True)]
+    def lines(self, words: Words = COMMAND_LINE) -> list[str]:
+        """Return the table as text; columns of numbers are aligned right."""
+        columns = [
+            _aligned(head, cells, words)
+            for head, *cells in zip(self.columns, *self.rows, strict=True)
+        ]
+        return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
     @property
     def markdown(self) -> str:
         """The table as Markdown, with its title and its first rows."""
-        shown = [
-            [f"{one:,}" if isinstance(one, int) else escaped(str(one)) for one in row]
-            for row in self.rows[:MOST]
+        rows = [
+            [escaped(head) for head in self.columns],
+            ["---"] * len(self.columns),
+            *([_cell_markdown(cell) for cell in row] for row in self.rows[:MOST]),
         ]
-        head = [[escaped(one) for one in self.columns], ["---"] * len(self.columns)]
-        rows = [f"| {' | '.join(row)} |" for row in (*head, *shown)]
-        more = [f"\nand {len(self.rows) - MOST:,} more"] if len(self.rows) > MOST else []
-        return "\n".join([*([f"**{escaped(self.title)}**\n"] if self.title else []), *rows, *more])
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        if self.title:
+            lines.insert(0, f"**{escaped(self.title)}**\n")
+        if len(self.rows) > MOST:
+            lines.append(f"\nand {len(self.rows) - MOST:,} more")
+        return "\n".join(lines)
 
     @property
     def records(self) -> list[dict[str, object]]:
         """The table as one mapping a row, of values that JSON has."""
-        plain = (
-            [str(cell) if isinstance(cell, date) else cell for cell in row] for row in self.rows
-        )
-        return [dict(zip(self.columns, row, strict=True)) for row in plain]
+        rows = ([_plain(cell) for cell in row] for row in self.rows)
+        return [dict(zip(self.columns, row, strict=True)) for row in rows]
 
 
-class Link(NamedTuple):
-    """Where people open something; an artifact in Prefect."""
-
-    url: str
-    text: str
-    key: str
+Part = str | Sentence | Table | Link  # of what a result shows
 
 
 class Result(NamedTuple):
@@ -74,8 +71,8 @@ class Result(NamedTuple):
     """
 
     facts: dict[str, Any]
-    shown: Sequence[str | Table | Link] = ()
-    next_step: str = ""
+    shown: Sequence[Part] = ()
+    next_step: Step | None = None
     exit_code: int = 0
     outbox: str = ""
     headline: str = ""
@@ -84,22 +81,21 @@ class Result(NamedTuple):
         """Return it with a row for each issuer that could not be read, and with the exit code of
         its error.
         """
-        table = Table(
-            ("not read", "why, and what to do"),
-            [(name, full_text(one)) for name, one in unread.items()],
-        )
-        code = max([self.exit_code, *(one.exit_code for one in unread.values())])
-        shown = [*self.shown, "", table] if unread else self.shown
+        rows = [(name, error.text) for name, error in unread.items()]
+        table = Table(("not read", "why, and what to do"), rows)
+        codes = [error.exit_code for error in unread.values()]
         return self._replace(
-            facts={**self.facts, "unread": table.records}, shown=shown, exit_code=code
+            facts={**self.facts, "unread": table.records},
+            shown=[*self.shown, "", table] if unread else self.shown,
+            exit_code=max(self.exit_code, *codes, 0),
         )
 
     @property
     def sentence(self) -> str:
         """What came of it, in one sentence."""
-        return self.headline or next(
-            (part for part in self.shown if isinstance(part, str) and part), ""
-        )
+        if self.headline:
+            return self.headline
+        return next((str(text) for text in self.shown if isinstance(text, Text) and text), "")
 
     @property
     def markdown(self) -> str:
@@ -107,22 +103,58 @@ class Result(NamedTuple):
         texts = [f"## {escaped(self.sentence)}"]
         for part in self.shown:
             if isinstance(part, Link):
-                texts.append(f"[{escaped(part.text)}]({part.url})")
+                texts.append(_link_markdown(part))
             elif isinstance(part, Table):
                 texts += [part.markdown] if part.rows else []
-            else:
-                texts += [escaped(part.strip())] if part.strip() not in ("", self.sentence) else []
+            elif (text := str(part).strip()) not in ("", self.sentence):
+                texts.append(escaped(text))
         return "\n\n".join(texts)
 
     @property
     def lines(self) -> list[str]:
         """What a terminal shows."""
-        shown = (part for part in self.shown if not isinstance(part, Link))
-        parts = (
-            [part] if isinstance(part, str) else part.lines if part.on_terminal else []
-            for part in shown
-        )
-        return [line for lines in parts for line in lines]
+        return self.lines_in(COMMAND_LINE)
+
+    def lines_in(self, words: Words) -> list[str]:
+        """Return what a terminal shows, in these words."""
+        lines = list[str]()
+        for part in self.shown:
+            if isinstance(part, Text):
+                lines.append(in_words(part, words))
+            elif isinstance(part, Table) and part.on_terminal:
+                lines += part.lines(words)
+        return lines
+
+
+def _aligned(head: str, cells: Sequence[object], words: Words) -> list[str]:
+    """Return the texts of a column, all of one width."""
+    texts = [head, *(_cell_text(cell, words) for cell in cells)]
+    width = max(map(len, texts))
+    numbers = bool(cells) and all(isinstance(cell, int) for cell in cells)
+    return [text.rjust(width) if numbers else text.ljust(width) for text in texts]
+
+
+def _cell_text(cell: object, words: Words) -> str:
+    if isinstance(cell, Link):
+        cell = cell.text
+    return f"{cell:,}" if isinstance(cell, int) else in_words(cell, words)
+
+
+def _cell_markdown(cell: object) -> str:
+    if isinstance(cell, Link):
+        return _link_markdown(cell)
+    return f"{cell:,}" if isinstance(cell, int) else escaped(str(cell))
+
+
+def _link_markdown(link: Link) -> str:
+    return f"[{escaped(str(link.text))}]({link.url})"
+
+
+def _plain(cell: object) -> object:
+    """Return a cell as a value that JSON has."""
+    if isinstance(cell, Link):
+        cell = cell.text
+    return str(cell) if isinstance(cell, date | Step | Sentence) else cell
 
 
 def escaped(text: str) -> str:
@@ -138,10 +170,5 @@ def counted(number: int, noun: str) -> str:
 def artifact(records: Sequence[Mapping[str, object]], key: str, title: str) -> Table:
     """Return a table that Prefect alone shows, of one mapping a row."""
     columns = list(records[0]) if records else []
-    return Table(
-        columns,
-        [[record.get(name, "") for name in columns] for record in records],
-        key,
-        title,
-        False,
-    )
+    rows = [[record.get(name, "") for name in columns] for record in records]
+    return Table(columns, rows, key, title, on_terminal=False)

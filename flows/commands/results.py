@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
-from itertools import groupby
+from datetime import date, datetime
+from itertools import chain, groupby
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.entry import DRY_OR_SEND, Context, Form, entry
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
-from flows.commands.result import Link, Result, Table, artifact
+from flows.commands.result import Link, Part, Result, Table, artifact
 from flows.configuration import load_issuer
+from flows.steps import RECEIPT, Sentence, Step, Text
 from flows.wiring import edges, now, open_store, report_link, wire
 
 with on_first_use():
@@ -25,9 +26,11 @@ with on_first_use():
         hours,
         ingestion,
         rebuild,
+        summary,
         survey,
         verdicts,
     )
+    from flows.reports import worklist as worklists
     from flows.runs import business_date, documents, keys, run_status, stored_run
     from flows.runs import context as contexts
     from flows.runs import keys as run_keys
@@ -73,13 +76,14 @@ def ingested(
     """Show what an ingest did, and the report of each run it concerns."""
     name = context.issuer.issuer
     reports = [report_of(context, report.summary) for report in done.reports]
-    shown: list[str | Table | Link] = [line, *(f"break: {problem}" for problem in done.breaks)]
+    shown: list[Part] = [line, *(f"break: {problem}" for problem in done.breaks)]
     shown += [part for one in reports for part in ("", *one.shown)]
     facts = {**facts, "issuer": name, "reports": [one.facts for one in reports]}
     code = max([one.exit_code for one in reports] + [4 if done.breaks else 0])
     headline = "; ".join([line, *(one.headline for one in reports[:NAMED])])
     headline += f"; and {len(reports) - NAMED:,} more runs" if len(reports) > NAMED else ""
-    return Result(facts, shown, f"cardlink status {name}", code, name if reports else "", headline)
+    outbox = name if reports else ""
+    return Result(facts, shown, Step("status", name), code, outbox, headline)
 
 
 @entry("history", form=READ_ONLY)
@@ -128,7 +132,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
                 f"{'ok' if line['holds'] else 'DIFFERS'}{closed}",
             ]
         )
-    shown: list[str | Table | Link] = [
+    shown: list[Part] = [
         f"{run}: {run_status.headline(verdict, summary['rows']['awaiting'])}",
         "",
         Table(("rows", "count"), list(summary["rows"].items())),
@@ -151,7 +155,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
         ]
     for one in summary["breaks"]:
         shown += break_lines(one, one["then"])
-        shown += [f"  {way['command']}  # {way['effect']}" for way in one["decide"]]
+        shown += [_way(run, one, way) for way in one["decide"]]
     if summary["breaks"]:
         shown += [
             artifact(summary["breaks"], f"{run}-breaks", "What does not balance, and what to do")
@@ -161,11 +165,9 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
     shown += ["", f"files: {context.issuer.root}/{place('')} ({FILES})"]
     if url := report_link(context, place("report.html")):
         shown += [Link(url, f"The report of {run}", f"{run}-report")]
-    next_step = (
-        f"cardlink outbox list {context.issuer.issuer} --run {run}"
-        if verdict == verdicts.WAITING
-        else ""
-    )
+    next_step = None
+    if verdict == verdicts.WAITING:
+        next_step = Step("outbox list", context.issuer.issuer, run=run)
     rows = ", ".join(
         f"{number:,} {state}"
         for state, number in summary["rows"].items()
@@ -178,6 +180,12 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
         verdicts.OF_A_RUN[verdict].exit_code,
         headline=f"{run}: {verdict}, {rows}",
     )
+
+
+def _way(run: str, one: Mapping[str, Any], way: Mapping[str, str]) -> Sentence:
+    """Return the line of a decision about a break."""
+    step = summary.close_step(run, one["name"], one["place"], way["decision"])
+    return Sentence("  {step:bare}  # {effect}", step=step, effect=way["effect"])
 
 
 def break_lines(one: Mapping[str, Any], what: str) -> list[str]:
@@ -204,35 +212,26 @@ def reconcile(
         to_date: Last business date (default: the last there is).
     """
 
-    def of_one(name: str) -> list[tuple[dict[str, Any], list[str | Table]]]:
+    def of_one(name: str) -> list[tuple[dict[str, Any], list[Part]]]:
         issuer_context = wire(context.folder, name)
-        facts = across.reconcile_runs(issuer_context, from_date, to_date)
-        return [
-            (
-                facts,
-                [
-                    *_across(facts),
-                    f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}",
-                    "",
-                ],
-            )
-        ]
+        known = survey.survey(issuer_context, from_date, to_date)
+        facts = across.report_across(issuer_context, known, from_date, to_date)
+        place = f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}"
+        return [(facts, [*_across(facts, known), place, ""])]
 
     done, unread = context.each(issuer, of_one)
     found, shown = [facts for facts, _ in done], [line for _, lines in done for line in lines]
     codes = {one["issuer"]: verdicts.ACROSS_RUNS[one["verdict"]].exit_code for one in found}
-    next_step = (
-        f"cardlink status {next((name for name, code in codes.items() if code), '')}".rstrip()
-    )
+    next_step = Step("status", next((name for name, code in codes.items() if code), ""))
     code = max(codes.values(), default=0)
     return Result({"issuers": found}, shown[:-1] or ["no issuers yet"], next_step, code).beside(
         unread
     )
 
 
-def _across(facts: dict[str, Any]) -> list[str | Table]:
+def _across(facts: dict[str, Any], known: survey.Survey) -> list[Part]:
     name, waiting = facts["issuer"], facts["outstanding"]
-    shown: list[str | Table] = [
+    shown: list[Part] = [
         f"{name}: {len(facts['runs']):,} runs, {facts['verdict']}",
         "",
         Table(("rows", "count"), list(facts["rows"].items())),
@@ -244,9 +243,10 @@ def _across(facts: dict[str, Any]) -> list[str | Table]:
     if waiting["count"]:
         ages = [[age, sizes["count"], sizes["rows"]] for age, sizes in waiting["ages"].items()]
         shown += ["", Table(("outstanding since", "chunks", "rows"), ages)]
-    if work := facts["worklist"]:
-        shown += ["", _to_do(work[:TOP])]
-        shown += [f"and more: cardlink worklist {name}"] if len(work) > TOP else []
+    if known.work:
+        shown += ["", _to_do(known.work[:TOP], known.terms.now)]
+    if len(known.work) > TOP:
+        shown.append(Sentence("and more: {worklist:bare}", worklist=Step("worklist", name)))
     return [
         *shown,
         "",
@@ -264,25 +264,25 @@ def worklist(context: Context, issuer: str = "") -> Result:
     found, unread = context.each(
         issuer, lambda name: survey.survey(wire(context.folder, name)).work
     )
-    work = sorted(found)
-    lines, title = (
-        [one.facts(now()) for one in work],
-        f"{issuer or 'all issuers'}: {len(work):,} things to do",
-    )
-    shown: list[str | Table] = [_to_do(lines[:LONGEST]) if work else "nothing to do"]
+    work, moment = sorted(found, key=lambda line: line.order), now()
+    lines = [line.facts(moment) for line in work]
+    title = f"{issuer or 'all issuers'}: {len(work):,} things to do"
+    shown: list[Part] = [_to_do(work[:LONGEST], moment) if work else "nothing to do"]
     shown += [artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title)]
-    shown += (
-        [f"and {len(work) - LONGEST:,} more: worklist.csv of `cardlink reconcile`"]
-        if len(work) > LONGEST
-        else []
-    )
-    return Result({"worklist": lines}, shown, work[0].command if work else "").beside(unread)
+    if len(work) > LONGEST:
+        template = "and {number:,} more: worklist.csv of {reconcile}"
+        more = len(work) - LONGEST
+        shown.append(Sentence(template, number=more, reconcile=Step("reconcile")))
+    return Result({"worklist": lines}, shown, work[0].command if work else None).beside(unread)
 
 
-def _to_do(lines: Sequence[Mapping[str, Any]]) -> Table:
-    return Table(
-        ("due", *WORK), [[one["due"][:16], *(one[name] or "" for name in WORK)] for one in lines]
-    )
+def _to_do(work: Sequence[worklists.Work], moment: datetime) -> Table:
+    rows = []
+    for line in work:
+        facts = line.facts(moment)
+        named = [facts[name] or "" for name in WORK[:-1]]
+        rows.append([facts["due"][:16], *named, line.command])
+    return Table(("due", *WORK), rows)
 
 
 @entry(
@@ -336,7 +336,7 @@ def deliver(
         *doubts,
         f"files: {issuer_context.issuer.root}/{place} ({' '.join(one.files)})",
     ]
-    next_step = f"cardlink deliver {issuer} --confirm {done.number} --reason RECEIPT"
+    next_step = Step("deliver", issuer, confirm=done.number, reason=RECEIPT)
     return Result({**facts, **one.model_dump(mode="json")}, lines, next_step)
 
 
@@ -373,11 +373,11 @@ def extracts(context: Context, issuer: str = "") -> Result:
     facts, unread = context.each(issuer, lambda name: _extracts(wire(context.folder, name)))
     next_step = next(
         (
-            plan.dismiss_line(one["key"])
+            plan.dismiss_step(one["key"])
             for one in facts
             if "".join(one["why"]).startswith("refused")
         ),
-        "",
+        None,
     )
     below = f"{issuer}/extracts/"
     lines = [
@@ -446,7 +446,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         [run for found, _ in done for run in found.purged],
         [one for _, each in done for one in each],
     )
-    lines = list(_attempt_lines(attempts))
+    lines: list[Text] = list(_attempt_lines(attempts))
     lines += [
         f"now: card {_card(one.last_4, one.expiration)} at {one.issuer} {one.stands}"
         for one in cards
@@ -458,22 +458,19 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         )
     known = {
         "attempts": [one._asdict() for one in attempts],
-        "stands": [one._asdict() for one in cards],
+        "stands": [card.facts for card in cards],
     }
+    advised = [card for card in cards if card.then]
     lines += [
-        f"next for card {_card(one.last_4, one.expiration)}: {one.then}"
-        for one in cards
-        if one.then
+        Sentence(
+            "next for card {card}: {then}",
+            card=_card(card.last_4, card.expiration),
+            then=card.then,
+        )
+        for card in advised
     ]
-    next_step = next(
-        (
-            begun + line
-            for one in cards
-            for _, begun, line in [one.then.partition("cardlink ")]
-            if begun
-        ),
-        "",
-    )
+    steps = [card.then.steps for card in advised if isinstance(card.then, Sentence)]
+    next_step = next(chain.from_iterable(steps), None)
     return Result({"cuid": cuid, **known, "purged": purged}, lines, next_step).beside(unread)
 
 

@@ -12,6 +12,7 @@ from flows.commands import on_first_use
 from flows.commands.entry import Context, Form, entry
 from flows.commands.parameters import DryRun, Issuer, Reason, RunName
 from flows.commands.result import Link, Result, Table
+from flows.steps import Step
 from flows.wiring import cleaner, effective_settings, wire
 
 with on_first_use():
@@ -48,9 +49,8 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
 
     done, unread = context.each(issuer, of_one)
     found, shown = [one for one, _ in done], [line for _, lines in done for line in lines]
-    next_step = (
-        f"cardlink purge {issuer}".rstrip() if dry_run and any(one["lots"] for one in found) else ""
-    )
+    due = dry_run and any(one["lots"] for one in found)
+    next_step = Step("purge", issuer) if due else None
     return Result(
         {"dry_run": dry_run, "issuers": found}, shown[:-1] or ["no issuers yet"], next_step
     ).beside(unread)
@@ -165,7 +165,7 @@ def accept(
     return Result(
         {"issuer": issuer, **found._asdict(), "dry_run": dry_run},
         [line],
-        f"cardlink audit verify {issuer}",
+        Step("audit verify", issuer),
     )
 
 

@@ -14,10 +14,11 @@ from typing import Annotated, Any, NamedTuple
 from flows.commands import on_first_use
 from flows.commands.entry import Context, Terminal, entry
 from flows.commands.parameters import Day, ExtractName, Field, Issuer
-from flows.commands.result import Result, Table
+from flows.commands.result import Part, Result, Table
 from flows.commands.submit import would_send
 from flows.configuration import FileThereError, FileUnreadableError, issuer_file, load_issuer
-from flows.errors import CardlinkError, OperatorError, full_text
+from flows.errors import CardlinkError, OperatorError
+from flows.steps import Option, Sentence, Step, Text
 from flows.wiring import effective_settings, kept_from_others, now, wire
 
 with on_first_use():
@@ -86,7 +87,9 @@ def init(
             stream = extract.open("rb")
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise FileUnreadableError(file=str(extract), purpose="--from", reason=reason) from None
+            raise FileUnreadableError(
+                file=str(extract), purpose=Option("--from", of="init"), reason=reason
+            ) from None
         with stream:
             draft = drafts.first_draft(stream, extract.name, now().date())
         draft = (
@@ -106,7 +109,7 @@ def init(
         raise
     write_schema(context.folder)
     facts: dict[str, object] = {"file": str(file), "doubts": doubts}
-    lines: list[str | Table] = [
+    lines: list[Part] = [
         f"{file} written; edit its [portal]",
         *(f"in doubt: {one}" for one in doubts),
     ]
@@ -114,7 +117,7 @@ def init(
     if extract is not None:
         found, code, facts["extract"] = _tried(context.folder, issuer, extract.resolve())
         lines += ["", *found]
-    return Result(facts, lines, f"cardlink check {issuer}", code)
+    return Result(facts, lines, Step("check", issuer), code)
 
 
 def _answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
@@ -130,9 +133,7 @@ def _answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
     return draft
 
 
-def _tried(
-    folder: Path, issuer: str, extract: Path
-) -> tuple[list[str | Table], int, dict[str, object]]:
+def _tried(folder: Path, issuer: str, extract: Path) -> tuple[list[Part], int, dict[str, object]]:
     """Check every row of a file with the settings just written; return what to show, the exit code,
     the facts.
     """
@@ -143,7 +144,7 @@ def _tried(
             entry = stored.entry
         done = rehearsal.rehearse(context, submit.Request(entry.key), entry=entry)
     except CardlinkError as error:
-        return [full_text(error)], error.exit_code, {"refused": full_text(error)}
+        return [error.text], error.exit_code, {"refused": str(error.text)}
     return would_send(done), 3 if done.refused else 0, done.facts
 
 
@@ -151,7 +152,7 @@ class NoSettingError(OperatorError):
     """A key was asked about that does not exist."""
 
     message = "There is no setting {key!r}. Did you mean {nearest}?"
-    next_step = "`cardlink settings` prints all of them."
+    next_step = Sentence("{settings} prints all of them.", settings=Step("settings"))
 
 
 @entry("settings", form="it prints a reference; `deploy/SETTINGS.md` is the same as a page")
@@ -206,13 +207,26 @@ class Finding(NamedTuple):
     """
 
     part: str
-    text: str
+    text: Text
     error: str = ""
     exit_code: int = 0
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The finding as plain facts."""
+        return {**self._asdict(), "text": str(self.text)}
+
+    @property
+    def line(self) -> Sentence:
+        """The finding as a terminal shows it."""
+        verdict = "WRONG" if self.error else "ok"
+        return Sentence(
+            "{part:<10}{verdict:<7}{text}", part=self.part, verdict=verdict, text=self.text
+        )
+
 
 def _wrong(part: str, error: CardlinkError) -> Finding:
-    return Finding(part, full_text(error), type(error).__name__, error.exit_code)
+    return Finding(part, error.text, type(error).__name__, error.exit_code)
 
 
 @entry(
@@ -270,18 +284,16 @@ def check(
     facts |= {"fingerprints": fingerprints, "warnings": warnings, "columns": columns.records}
     facts |= {
         "settings": effective_settings(context.folder, wired.issuer),
-        "checks": [one._asdict() for one in found],
+        "checks": [finding.facts for finding in found],
     }
-    lines = [f"{one.part:<10}{'WRONG' if one.error else 'ok':<7}{one.text}" for one in found]
+    lines: list[Text] = [finding.line for finding in found]
     lines += [f"{'warning':<17}{one}" for one in warnings]
     code = max((one.exit_code for one in found), key=WORST.index)
     done = facts.get("extract")
-    next_step = (
-        ""
-        if code or (done and done["already"])
-        else f"cardlink submit {issuer}{'' if done else ' --dry-run'}"
-    )
-    of_columns: list[str | Table] = ["", columns] if columns.records else []
+    next_step = None
+    if not code and not (done and done["already"]):
+        next_step = Step("submit", issuer, dry_run=not done)
+    of_columns: list[Part] = ["", columns] if columns.records else []
     return Result(facts, [*lines, *of_columns, *of_rows], next_step, code)
 
 
@@ -317,9 +329,9 @@ def _rows(
     inspection: row_scope.Inspection,
     found: list[Finding],
     facts: dict[str, Any],
-) -> list[str | Table]:
+) -> list[Part]:
     """Check the mapping and the rows of an extract; return what is shown of the rows."""
-    of_file, shown = list[Finding](), list[str | Table]()
+    of_file, shown = list[Finding](), list[Part]()
     with _part(of_file, "file"):
         done = rehearsal.rehearse(context, request, inspection)
         facts["extract"], shown = done.facts, would_send(done)[1:]

@@ -10,8 +10,9 @@ from typing import Annotated, Any, get_args
 from flows.commands import on_first_use
 from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
 from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
-from flows.commands.result import Result, Table, counted
-from flows.errors import CardlinkError, ExtractError, full_text
+from flows.commands.result import Part, Result, Table, counted
+from flows.errors import CardlinkError, ExtractError
+from flows.steps import Sentence, Step
 from flows.wiring import wire
 from schemas.actions import Gate
 
@@ -86,9 +87,12 @@ def submit(
             with context.progress(request.extract.rpartition("/")[2]) as progress:
                 done.append(step.submit(issuer_context, request, progress))
         except CardlinkError as error:
-            if isinstance(error, ExtractError) and "cardlink dismiss" not in str(error):
-                error.add_note(
-                    f"If it comes under another name, drop this one: `{plan.dismiss_line(request.extract)}`."
+            if isinstance(error, ExtractError) and not _dismisses(error):
+                error.advice.append(
+                    Sentence(
+                        "If it comes under another name, drop this one: {dismiss}.",
+                        dismiss=plan.dismiss_step(request.extract),
+                    )
                 )
             refused.append(error)
             if len(requests) == 1:
@@ -98,19 +102,19 @@ def submit(
     facts = {
         "issuer": issuer,
         "runs": [run_facts(one) for one in done],
-        "refused": [full_text(one) for one in refused],
+        "refused": [str(error.text) for error in refused],
     }
     facts["waiting"] = waiting
     if not requests:
         return Result(
-            facts, waiting or [f"{issuer}: no new extract to submit"], f"cardlink ingest {issuer}"
+            facts, waiting or [f"{issuer}: no new extract to submit"], Step("ingest", issuer)
         )
     shown = [part for one in done for part in submitted(issuer_context, one)]
-    shown += [*(f"refused: {one}" for one in map(full_text, refused)), *waiting]
+    shown += [*map(_refused, refused), *waiting]
     code = max((one.exit_code for one in refused), default=0)
     new = [one.manifest for one in done if not one.already]
     headline = outcome([(one.counts, len(one.chunks)) for one in new], refused) if new else ""
-    return Result(facts, shown, f"cardlink outbox list {issuer}", code, issuer, headline)
+    return Result(facts, shown, Step("outbox list", issuer), code, issuer, headline)
 
 
 def outcome(
@@ -145,7 +149,7 @@ def run_facts(done: step.Submitted) -> dict[str, Any]:
 
 def submitted(
     context: contexts.IssuerContext, done: step.Submitted, headline: str = ""
-) -> list[str | Table]:
+) -> list[Part]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload
     next.
     """
@@ -158,7 +162,7 @@ def submitted(
     sealed = [
         (one.name, one.rows, one.bytes, one.sha256) for one in done.manifest.chunks[: lists.SHOWN]
     ]
-    tables: list[str | Table] = [
+    tables: list[Part] = [
         _fates(counts, f"{run}-rows", f"Where the rows of {run} went", on_terminal=False),
         Table(
             ("reason", "rows", "what to do"),
@@ -201,11 +205,10 @@ def _rehearsed(
     issuer: str, done: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]
 ) -> Result:
     """Show what each extract would send, and what would stop it."""
-    refused, each = [full_text(error) for error in errors], [one.facts for one in done]
+    refused, each = [str(error.text) for error in errors], [one.facts for one in done]
     facts = {"issuer": issuer, "dry_run": True, "extracts": each, "refused": refused}
-    shown = [part for one in done for part in would_send(one)] + [
-        f"refused: {error}" for error in refused
-    ]
+    shown = [part for one in done for part in would_send(one)]
+    shown += map(_refused, errors)
     code = max(
         [3 if one.refused else 0 for one in done] + [error.exit_code for error in errors], default=0
     )
@@ -215,15 +218,24 @@ def _rehearsed(
     verdict = (
         outcome(sums, sent="would be sent")
         if sent
-        else done[0].verdict
+        else str(done[0].verdict)
         if done
         else "nothing to submit"
     )
-    next_step = f"cardlink submit {issuer}" if sent and not code else ""
+    next_step = Step("submit", issuer) if sent and not code else None
     return Result(facts, shown, next_step, code, headline=f"dry run: {verdict}")
 
 
-def would_send(checked: rehearsal.Checked) -> list[str | Table]:
+def _dismisses(error: CardlinkError) -> bool:
+    """Return whether the error advises already to dismiss the extract."""
+    return any(step.entry == "dismiss" for step in error.text.steps)
+
+
+def _refused(error: CardlinkError) -> Sentence:
+    return Sentence("refused: {error}", error=error.text)
+
+
+def would_send(checked: rehearsal.Checked) -> list[Part]:
     """Show what a real run would send, where the other rows would go and why, or what would stop
     it.
     """

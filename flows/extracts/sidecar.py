@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from flows.errors import ExtractError
 from flows.redaction import redact
 from flows.runs.store import Store
+from flows.steps import Option, Sentence
 from schemas.issuer import SourceSettings
 
 LARGEST = 1 << 16  # bytes of a sidecar
@@ -37,9 +38,10 @@ class SidecarError(ExtractError):
     """A sidecar cannot be read, or an extract is not what its sidecar says."""
 
     message = "{extract} is not proven by its sidecar: {problem}. Nothing was committed."
-    next_step = (
-        "Ask the issuer to send both files again, or compare `sidecar` in [source] with the file. "
-        "A date given with --date must be that of the sidecar."
+    next_step = Sentence(
+        "Ask the issuer to send both files again, or compare `sidecar` in [source] with the file. A date given with "
+        "{date} must be that of the sidecar.",
+        date=Option("--date", of="submit"),
     )
 
 

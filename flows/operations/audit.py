@@ -17,6 +17,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.versions import parsed
+from flows.steps import Step
 from flows.submissions.seal_records import GROUP, SealRecords
 from schemas.manifest import ManifestChunk
 from schemas.records import AuditEntry
@@ -162,7 +163,7 @@ def accept(context: IssuerContext, key: str, reason: str) -> Finding:
     finding = next((finding for finding in findings if finding.key == key), None)
     if finding is None or not RECORDS.fullmatch(key):
         missing = f"finding {key} that can be accepted"
-        raise NotFoundError(place=issuer, what=missing, command=f"cardlink audit verify {issuer}")
+        raise NotFoundError(place=issuer, what=missing, command=Step("audit verify", issuer))
     audit_trail = AuditTrail(adapters.store, adapters.actor, adapters.now)
     audit_trail.add(issuer, digests(adapters.store, [key]), signed_reason)
     return finding

@@ -14,6 +14,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.outbox import select_chunks
 from flows.runs.stored_run import StoredRun
+from flows.steps import Step
 from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break
 from schemas.records import Closing
 
@@ -59,7 +60,7 @@ def _refuse_unless_offered(run: str, name: str, decision: str) -> None:
     offered = KINDS[name].decisions if name in KINDS else ()
     if offered and decision not in offered:
         missing = f"decision {decision}, only {', '.join(offered)}"
-        raise NotFoundError(place=f"Break {name}", what=missing, command=f"cardlink report {run}")
+        raise NotFoundError(place=f"Break {name}", what=missing, command=Step("report", run))
 
 
 def _with_unanswered_chunk(
@@ -88,7 +89,7 @@ def _chosen(run: str, state: str, breaks: Sequence[B], name: str, place: str) ->
     )
     if not chosen:
         missing = f"{state} break {name} at {place or 'any place'}"
-        raise NotFoundError(place=run, what=missing, command=f"cardlink report {run}")
+        raise NotFoundError(place=run, what=missing, command=Step("report", run))
     return chosen
 
 

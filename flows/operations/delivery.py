@@ -32,6 +32,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
+from flows.steps import Step
 from schemas.records import Confirmed, Delivery
 from schemas.settings import CHANGES
 from schemas.tables import parquet
@@ -51,7 +52,7 @@ class DeliveredMeanwhileError(TryAgainError):
         "Delivery {number} of {issuer} was written meanwhile by another command. "
         "Nothing was written."
     )
-    next_step = "Run the same command again: it delivers what is new after that one."
+    next_step = "Run {same_command} again: it delivers what is new after that one."
 
 
 class Delivered(NamedTuple):
@@ -136,7 +137,7 @@ def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
     record = read_document(store, link(deliveries(issuer), number), Delivery)
     if record is None or read_if_stored(store, place + max(record.files), 0) is None:
         raise NotFoundError(
-            place=issuer, what=f"complete delivery {number}", command=f"cardlink deliver {issuer}"
+            place=issuer, what=f"complete delivery {number}", command=Step("deliver", issuer)
         )
     confirmed = Confirmed(**context.adapters.signed(reason))
     store.create(place + CONFIRMED, canonical(confirmed))

@@ -17,6 +17,7 @@ from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, corrections, extracts
+from flows.steps import Option, Sentence
 from schemas.records import Approval
 from schemas.settings import Act
 
@@ -27,9 +28,10 @@ class ApprovalError(OperatorError):
     """A request for a second person cannot be carried out."""
 
     message = "Request {number} was not carried out: {why}. Nothing was done."
-    next_step = (
+    next_step = Sentence(
         "Have a different person run the request's line unchanged before it expires, "
-        "or run the command without --approve to make a new request."
+        "or run the command without {approve} to make a new request.",
+        approve=Option("--approve"),
     )
 
 

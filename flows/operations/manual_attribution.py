@@ -25,6 +25,7 @@ from flows.runs.store import ObjectMissingError, Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
+from flows.steps import RUN, Option, Sentence, Step
 from schemas import breaks
 from schemas.ledger import BROKEN, SUBMITTED
 from schemas.records import Attribution
@@ -51,7 +52,10 @@ class RowSettledError(OperatorError):
     """The result row is attributed already, or the sent row has its answer."""
 
     message = "Row {row} of {place} {state}."
-    next_step = "An unattributed result row fits a sent row without a result; `cardlink report RUN` shows both."
+    next_step = Sentence(
+        "An unattributed result row fits a sent row without a result; {report} shows both.",
+        report=Step("report", RUN),
+    )
 
 
 class LastFourError(OperatorError):
@@ -61,9 +65,9 @@ class LastFourError(OperatorError):
         "Row {position} of {result} and row {row} of {run} have different last four digits: "
         "the link may belong to another card."
     )
-    next_step = (
-        "Ask the partner; only if they confirm the card, "
-        "repeat the command with --last-4-confirmed."
+    next_step = Sentence(
+        "Ask the partner; only if they confirm the card, repeat the command with {confirmed}.",
+        confirmed=Option("--last-4-confirmed", of="mend attribute"),
     )
 
 

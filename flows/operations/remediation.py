@@ -14,6 +14,7 @@ from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import dismissed
 from flows.runs.stored_run import StoredRun
+from flows.steps import WHY, Sentence, Slot, Step
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.extract_states import extract_states
@@ -24,8 +25,9 @@ class CommittedError(OperatorError):
     """The run to be abandoned, or of the extract to be dismissed, is committed."""
 
     message = "Run {run} is committed: it can be neither abandoned nor its extract dismissed."
-    next_step = (
-        "Chunks not uploaded yet can be cancelled: cardlink outbox cancel {run} --reason WHY."
+    next_step = Sentence(
+        "Chunks not uploaded yet can be cancelled: {cancel}.",
+        cancel=Step("outbox cancel", Slot("run"), reason=WHY),
     )
 
 
@@ -61,7 +63,7 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     claims = stored_run.keys.claims
     holder = held(adapters.store, claims, adapters.now())
     if holder is None:
-        raise NotFoundError(place=run, what="claim to take over", command=f"cardlink history {run}")
+        raise NotFoundError(place=run, what="claim to take over", command=Step("history", run))
     record_event(
         adapters,
         stored_run.keys,
@@ -87,7 +89,7 @@ def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = F
     standing = dismissal(context, entry.key, dismissals(adapters.store, issuer, sha256))
     if undo and standing is None:
         raise NotFoundError(
-            place=entry.key, what="dismissal to take back", command=f"cardlink extracts {issuer}"
+            place=entry.key, what="dismissal to take back", command=Step("extracts", issuer)
         )
     committed_run = _committed_run(context, entry.key, sha256)
     if committed_run and not undo:

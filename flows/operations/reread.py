@@ -12,6 +12,7 @@ from flows.resend.selected_run import reopen_source
 from flows.runs.context import IssuerContext
 from flows.runs.prior_state import check_values
 from flows.runs.stored_run import StoredRun
+from flows.steps import CommandName, Sentence
 from flows.submissions.row_scope import RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas.ledger import SUBMITTED
@@ -30,7 +31,10 @@ class RowsDifferError(OperatorError):
         "{run}: {count} rows read again are not those of the ledger (rows {rows}). "
         "Nothing was resealed."
     )
-    next_step = "Another version or setting built them: cancel these chunks, and `cardlink resubmit` their rows."
+    next_step = Sentence(
+        "Another version or setting built them: cancel these chunks, and {resubmit} their rows.",
+        resubmit=CommandName("resubmit"),
+    )
 
 
 def reread_rows(

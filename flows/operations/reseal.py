@@ -4,7 +4,6 @@ The rows are read again from the run's source, and each is compared with the led
 counts; the old ciphertext is deleted.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from flows.runs.store import Cleaner, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.runs.versions import refuse_newer
+from flows.steps import WHY, Step
 from flows.submissions.chunk_csv import write_chunk
 from flows.submissions.plan import SettingsChangedError
 from flows.submissions.publisher import PartialRunError
@@ -193,14 +193,13 @@ def _refuse_failed(run: StoredRun, messages: Sequence[Sealed]) -> None:
     if not problems:
         return
     reason = ", ".join(f"{count} {code}" for code, count in problems.most_common())
-    command = shlex.join(["cardlink", "mend", "reseal", run.id, "--reason", "WHY"])
     failed = problems.total()
     raise PartialRunError(
         run=run.id,
         count=failed,
         reason=reason,
         published=len(messages) - failed,
-        command=command,
+        command=Step("mend reseal", run.id, reason=WHY),
     )
 
 

@@ -18,6 +18,7 @@ from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import OperatorError, TryAgainError
 from flows.redaction import hiding
+from flows.steps import ISSUER, ROW, RUN, Option, Sentence, Slot, Step
 from flows.wiring import begin_process, secret, wire
 
 with on_first_use():
@@ -35,22 +36,35 @@ NO_LINK_OR_CARD = 3
 class OneWayError(OperatorError):
     """A link was requested in no way or in two."""
 
-    message = "Name either a row of a run, or an issuer with --prompt."
-    next_step = "Type `cardlink link RUN ROW`, or `cardlink link ISSUER --prompt` at a terminal."
+    message = Sentence(
+        "Name either a row of a run, or an issuer with {prompt}.",
+        prompt=Option("--prompt", of="link"),
+    )
+    next_step = Sentence(
+        "Type {of_row}, or {typed} at a terminal.",
+        of_row=Step("link", RUN, ROW),
+        typed=Step("link", ISSUER, prompt=True),
+    )
 
 
 class FollowingStoppedError(TryAgainError):
     """Following was stopped; the job continues."""
 
     message = "Stopped following job {job} of {issuer}. The job continues; its open requests will time out."
-    next_step = "To follow it again: cardlink job follow {issuer} {job}"
+    next_step = Sentence(
+        "To follow it again: {follow:bare}",
+        follow=Step("job follow", Slot("issuer"), Slot("job")),
+    )
 
 
 class OtherIssuerError(OperatorError):
     """A run of another issuer than the one named."""
 
     message = "{run} is not a run of {issuer}."
-    next_step = "`cardlink status {issuer}` lists its runs."
+    next_step = Sentence(
+        "{status} lists its runs.",
+        status=Step("status", Slot("issuer")),
+    )
 
 
 @contextmanager
@@ -232,7 +246,8 @@ def placements(
         f"files: {issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}",
     ]
     code = 4 if facts["breaks"] else 75 if unanswered else 0
-    return Result(facts, shown, f"cardlink placements {issuer}" if unanswered else "", code)
+    next_step = Step("placements", issuer) if unanswered else None
+    return Result(facts, shown, next_step, code)
 
 
 def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:

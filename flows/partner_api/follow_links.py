@@ -47,6 +47,7 @@ from flows.runs.keys import RunKeys, keys_of, placements
 from flows.runs.single_links import single_links
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
+from flows.steps import Sentence, Slot, Step
 from schemas.manifest import LedgerPart, Manifest
 from schemas.partner_api.link_placements import Placements, dtypes
 from schemas.partner_api.service import ServiceSettings
@@ -108,7 +109,7 @@ class ServiceSilentError(TryAgainError):
     """The service stopped responding."""
 
     message = "The service did not respond for {links} links in a row. {run} was left where it was."
-    next_step = "Run the same command again later: it resumes with the links not yet checked."
+    next_step = "Run {same_command} again later: it resumes with the links not yet checked."
 
 
 class _Part:
@@ -311,7 +312,10 @@ class NoLinksError(OperatorError):
     """A run without a report has no known links."""
 
     message = "{run} has no report yet, so its links are unknown."
-    next_step = "Have it made first: `cardlink report {run}`."
+    next_step = Sentence(
+        "Have it made first: {report}.",
+        report=Step("report", Slot("run")),
+    )
 
 
 def follow_links(

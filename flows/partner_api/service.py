@@ -126,4 +126,4 @@ class ServiceBusyError(TryAgainError):
     """The service is rate limited, unreachable or out of order; nothing was done."""
 
     message = "The service did not accept {place} ({kind})."
-    next_step = "Run the same command again when the service has recovered."
+    next_step = "Run {same_command} again when the service has recovered."

@@ -14,6 +14,7 @@ from typing import Any, Final
 import polars as pl
 from pydantic import ValidationError
 
+from flows import steps
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
 from flows.extracts.opening import open_extract
@@ -42,6 +43,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys, keys_of, prompted_prefix
 from flows.runs.single_links import SingleLink, answer_key, singles
 from flows.runs.stored_run import StoredRun
+from flows.steps import REASON, Option, Sentence, Step
 from flows.submissions.gates import WrongCardsError
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
@@ -147,8 +149,10 @@ class CardTakenError(OperatorError):
     """The card has a link or awaits one."""
 
     message = "No link was requested: {reason}."
-    next_step = (
-        "`cardlink trace CUID` shows the history. To request another one anyway: --override REASON."
+    next_step = Sentence(
+        "{trace} shows the history. To request another one anyway: {override}.",
+        trace=Step("trace", steps.CUID),
+        override=Option("--override", REASON, of="link"),
     )
 
 
@@ -156,7 +160,7 @@ class SingleUnderWayError(TryAgainError):
     """Another command is requesting the same link."""
 
     message = "This link is already being requested: {key} exists."
-    next_step = "Run the same command again: it shows the outcome."
+    next_step = "Run {same_command} again: it shows the outcome."
 
 
 def link_row(

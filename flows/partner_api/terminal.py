@@ -39,7 +39,7 @@ class TypingStoppedError(TryAgainError):
     """The prompt was cancelled."""
 
     message = "Cancelled; no request was sent."
-    next_step = "Run the same command again."
+    next_step = "Run {same_command} again."
 
 
 class Field(NamedTuple):

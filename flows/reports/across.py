@@ -19,7 +19,7 @@ from flows.reports.hours import hours_of
 from flows.reports.open_items import LACKS, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.summary import FIGURES
-from flows.reports.survey import survey
+from flows.reports.survey import Survey, survey
 from flows.reports.workbook import across_workbook
 from flows.runs.attempts import active_twice
 from flows.runs.commits import commits_since
@@ -43,9 +43,15 @@ def reconcile_runs(
 
     Returns its facts.
     """
+    return report_across(context, survey(context, start, end), start, end)
+
+
+def report_across(
+    context: IssuerContext, known: Survey, start: date | None = None, end: date | None = None
+) -> dict[str, Any]:
+    """Write the report across runs from what a survey of these dates found; return its facts."""
     store = context.adapters.store
     issuer = context.issuer.issuer
-    known = survey(context, start, end)
     commits = list(commits_since(store, issuer))
     twice = active_twice(StoredRuns(store, issuer), known.terms.now.date(), commits)
     work = pl.DataFrame([line.facts(known.terms.now) for line in known.work], WorkTable.dtypes())

@@ -7,6 +7,7 @@ from typing import Any
 from flows.reports.ages import SOON
 from flows.reports.open_items import MISSING, PARTIAL, UNSETTLED
 from flows.reports.wording import rows
+from flows.steps import WHY, Step
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
 
@@ -67,7 +68,7 @@ def _about_refusals(summary: Mapping[str, Any]) -> Iterator[str]:
     todo: Counter[str] = Counter()
     for refusal in summary["reasons"]["partner"]:
         todo[refusal["action"]] += refusal["rows"]
-    resubmit = f"cardlink resubmit {summary['run']} --action 'resubmit as is' --reason WHY"
+    resubmit = Step("resubmit", summary["run"], action=RESUBMIT, reason=WHY)
     sentences = {
         FIX: "Send errors.csv to the issuer: {} from the partner to be fixed at source.",
         RESUBMIT: f"Resubmit {{}} as is: {resubmit}",
@@ -92,10 +93,8 @@ def _about_links(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def across_advice(facts: Mapping[str, Any]) -> list[str]:
     """Return how many things of each kind are to be done about all runs of an issuer, due first."""
-    steps = [
-        f"{kind}: {number:,} (cardlink worklist {facts['issuer']})"
-        for kind, number in facts["to_do"].items()
-    ]
+    worklist = Step("worklist", facts["issuer"])
+    steps = [f"{kind}: {number:,} ({worklist})" for kind, number in facts["to_do"].items()]
     twice = facts["active_twice"]
     if twice:
         steps.append(

@@ -5,6 +5,7 @@ from datetime import date, datetime
 from typing import Any, NamedTuple
 
 from flows.runs.outcomes import DECISION
+from flows.steps import FOLDER, WHY, Sentence, Slot, Step, Text, joined
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.breaks import KINDS
@@ -16,31 +17,38 @@ CANCELLED = "cancelled"
 SINGLE = "single"
 UNSENT = "not taken"  # a single link whose request the service did not accept
 SOON = 14  # days before its expiry in which a link is worth renewing
+
+
+def advice(template: str, step: Step, **values: str) -> Sentence:
+    """Return what to do, and the command for it."""
+    return Sentence(f"{template}: {{step:bare}}", step=step, **values)
+
+
 # status and next step of a row without an answer, by the state of its chunk in the outbox
 _WAITS = {
     "waiting": (
         "waits for its upload",
-        "upload it: cardlink outbox fetch {run} {chunk} --to FOLDER",
+        advice("upload it", Step("outbox fetch", Slot("run"), Slot("chunk"), to=FOLDER)),
     ),
     "held": (
         "is on hold with its chunk",
-        "to release it: cardlink outbox release {run} {chunk} --reason WHY",
+        advice("to release it", Step("outbox release", Slot("run"), Slot("chunk"), reason=WHY)),
     ),
     "uploaded": (
         "was uploaded and has no answer yet",
-        "fetch the result of chunk {chunk}, then: cardlink ingest {issuer}",
+        advice("fetch the result of chunk {chunk}, then", Step("ingest", Slot("issuer"))),
     ),
     "answered": (
         "has no answer in its chunk's result",
-        "ask the partner for it; the breaks: cardlink report {run}",
+        advice("ask the partner for it; the breaks", Step("report", Slot("run"))),
     ),
     CANCELLED: (
         "was not sent: its chunk was cancelled",
-        "cardlink resubmit {run} --missing --reason WHY",
+        Sentence("{step:bare}", step=Step("resubmit", Slot("run"), missing=True, reason=WHY)),
     ),
     SINGLE: (
         "was requested as a single link, with unknown outcome",
-        "ask the partner before requesting it again",
+        Sentence("ask the partner before requesting it again"),
     ),
 }
 _WORDS = {
@@ -99,7 +107,12 @@ class CardStatus(NamedTuple):
     last_4: str | None
     expiration: str | None
     stands: str
-    then: str
+    then: Text
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The status as plain facts."""
+        return {**self._asdict(), "then": str(self.then)}
 
 
 def attempt_of(
@@ -194,20 +207,21 @@ def _decisive_attempt(attempts: Sequence[Attempt], today: date) -> Attempt:
     return (decisive or attempts)[-1]
 
 
-def _link_status(attempt: Attempt, today: date) -> tuple[str, str]:
+def _link_status(attempt: Attempt, today: date) -> tuple[str, Text]:
     """Return status and next step of a card with a link that can be opened."""
     until = attempt.expires_on
     if until is None:
         return "has a link", ""
-    expires_soon = (until - today).days <= SOON
-    then = f"it expires soon: cardlink renew {attempt.issuer}" if expires_soon else ""
+    then: Text = ""
+    if (until - today).days <= SOON:
+        then = advice("it expires soon", Step("renew", attempt.issuer))
     return f"has a link until {until}", then
 
 
-def _unlinked_status(attempt: Attempt) -> tuple[str, str]:
+def _unlinked_status(attempt: Attempt) -> tuple[str, Text]:
     """Return status and next step of a card without a link that can be opened."""
     if attempt.state == LINKED:
-        then = f"to send a new link: cardlink renew {attempt.issuer}"
+        then = advice("to send a new link", Step("renew", attempt.issuer))
         return f"its link expired on {attempt.expires_on}", then
     if attempt.state == AWAITING:
         return waits(attempt.sent, attempt.trouble, attempt.run, attempt.issuer, attempt.chunk)
@@ -221,7 +235,7 @@ def _unlinked_status(attempt: Attempt) -> tuple[str, str]:
 
 def waits(
     sent: str, trouble: str | None, run: str, issuer: str, chunk: int | None
-) -> tuple[str, str]:
+) -> tuple[str, Sentence]:
     """Return status and next step of a row without an answer that counts.
 
     `sent` is the state of its chunk; `trouble` the break of an answer that came.
@@ -231,26 +245,26 @@ def waits(
         kind = KINDS[trouble]
         meaning = kind.meaning[0].lower() + kind.meaning[1:].rstrip(".")
         status = f"has an answer that does not count: {meaning}"
-        then = f"{kind.then} The decisions: cardlink report {{run}}"
-    return status, then.format(chunk=chunk, run=run, issuer=issuer)
+        then = joined(kind.then, advice("The decisions", Step("report", Slot("run"))))
+    return status, then.filled({"chunk": chunk, "run": run, "issuer": issuer})
 
 
-def _next_step(attempt: Attempt) -> str:
+def _next_step(attempt: Attempt) -> Text:
     """Return the action of the first reason that has one, and the command that sends the row."""
     entries = [entry for entry in map(reason, attempt.reasons) if entry.action != NOTHING]
     action = entries[0].action if entries else ""
     if action == RESUBMIT or attempt.state in (CANCELLED, UNSENT):
-        return f"send it again as it is: {_retry_command(attempt)}"
+        return advice("send it again as it is", _retry_command(attempt))
     if action == FIX:
         hint = f" ({entries[0].hint})" if entries[0].hint else ""
-        return f"fix it at the source{hint}, then: {_retry_command(attempt)}"
+        return advice("fix it at the source{hint}, then", _retry_command(attempt), hint=hint)
     if action and attempt.chunk:
         return f"{action}, naming {attempt.run}, chunk {attempt.chunk}"
     return action
 
 
-def _retry_command(attempt: Attempt) -> str:
+def _retry_command(attempt: Attempt) -> Step:
     """Return the command that sends the row again, or requests its link anew."""
     if attempt.run:
-        return f"cardlink resubmit {attempt.run} --row {attempt.row} --reason WHY"
-    return f"cardlink link {attempt.issuer} --prompt"
+        return Step("resubmit", attempt.run, row=attempt.row, reason=WHY)
+    return Step("link", attempt.issuer, prompt=True)

@@ -38,7 +38,7 @@ class ListedLateError(TryAgainError):
         "{key} was written, but the store does not list it yet."
         " The run's report was left unchanged."
     )
-    next_step = "Run the same command again in a minute."
+    next_step = "Run {same_command} again in a minute."
 
 
 class Ingested(NamedTuple):

@@ -167,7 +167,7 @@ def _why_waiting(item: OutboxChunk, trouble: str | None) -> tuple[str | int | No
     since = item.clock.isoformat(timespec="seconds")
     issuer = keys_of(item.run).run.issuer
     status, next_step = waits(item.state, trouble, item.run, issuer, number)
-    return number, trouble, since, status, next_step
+    return number, trouble, since, status, str(next_step)
 
 
 BREAKS = ["break", "place", "row", "cuid", "last_4", "chunk", "action"]
@@ -177,12 +177,12 @@ def breaks(broken: pl.DataFrame, reported: Iterable[Break]) -> pl.DataFrame:
     """Return breaks.csv: every row of every open break, and a line for a break without rows."""
     kinds_with_rows = set(broken["kind"])
     without_rows = [
-        (run_break.name, run_break.place, KINDS[run_break.name].then)
+        (run_break.name, run_break.place, str(KINDS[run_break.name].then))
         for run_break in reported
         if not run_break.notice and run_break.name not in kinds_with_rows
     ]
     in_file = pl.when(pl.col("row").is_null()).then(pl.format("{}, row {}", "result", "position"))
-    actions = {name: kind.then for name, kind in KINDS.items()}
+    actions = {name: str(kind.then) for name, kind in KINDS.items()}
     rows = broken.with_columns(
         pl.col("kind").alias("break"),
         pl.coalesce(in_file, pl.format("chunk {}", "chunk")).alias("place"),

@@ -24,6 +24,7 @@ from flows.reports.summary import decisions_on
 from flows.reports.verdicts import ACROSS_RUNS, OF_A_RUN
 from flows.reports.wording import day, day_and_time, percent
 from flows.runs.run_status import headline
+from flows.steps import Step
 
 MOST_REASONS = 30
 MOST_SHAPES = 15
@@ -80,6 +81,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         worst_chunks=worst.head(WORST_CHUNKS).to_dicts(),
         nights=summary["trend"],
         columns=trend(summary["trend"], summary["run"]),
+        rebuild=Step("report", summary["run"]),
     )
 
 
@@ -102,6 +104,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         days=sorted(days)[-TREND:],
         reasons=facts["reasons"][:MOST_REASONS],
         expiry=_expiry(facts["links"]),
+        rebuild=Step("reconcile", facts["issuer"]),
     )
 
 

@@ -1,6 +1,5 @@
 """The facts of a run's summary.json: where its rows went, why, what is open, and the verdict."""
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
@@ -14,6 +13,7 @@ from flows.reports.tally import SHAPES, ResultFile, Tally
 from flows.runs.chunks import OutboxChunk
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
+from flows.steps import WHY, Step
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
@@ -119,7 +119,7 @@ def _reason_fact(code: str, rows: int, warned: int, first: Sequence[int]) -> dic
         "warned": warned,
         "first": first,
         "action": entry.action,
-        "hint": entry.hint,
+        "hint": str(entry.hint),
     }
 
 
@@ -196,15 +196,16 @@ def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetim
 
 def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
     """Return what can be decided about breaks of a kind: the decision, its effect, the command."""
-    words = ["cardlink", "mend", "close", run, name]
-    if place:
-        words.append(place_of(place))
-    close = shlex.join(words)
     return [
         {
             "decision": decision,
-            "effect": DECISIONS[decision].effect,
-            "command": f"{close} --decision {decision} --reason WHY",
+            "effect": str(DECISIONS[decision].effect),
+            "command": str(close_step(run, name, place, decision)),
         }
         for decision in KINDS[name].decisions
     ]
+
+
+def close_step(run: str, name: str, place: str, decision: str) -> Step:
+    """Return the step that closes breaks of a kind, those at a place or all of them."""
+    return Step("mend close", run, name, place_of(place), decision=decision, reason=WHY)

@@ -4,7 +4,6 @@ Due first on top. It is derived from the facts of the runs and from what waits b
 of it is kept.
 """
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
@@ -14,14 +13,16 @@ import polars as pl
 from flows.reports.ages import SOON, duration
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
+from flows.reports.summary import close_step
 from flows.results.markers import read_waiting
 from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of
 from flows.runs.keys import deliveries
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import FILE, FOLDER, RECEIPT, WHY, Slot, Step
 from schemas.actions import ASK, FIX, RESUBMIT
-from schemas.breaks import DECISIONS
+from schemas.breaks import DECISIONS, LOST, RESULT_SHORT
 from schemas.manifest import Manifest
 from schemas.records import Delivery
 
@@ -33,21 +34,21 @@ DECIDED = {decision.reason for decision in DECISIONS.values() if decision.reason
 # What is to be done about cardholders without a link, by the action of the reason of their last
 # attempt.
 _UNLINKED = {
-    FIX: ("rows to correct", ISSUER, "cardlink corrections {run} --to FILE"),
+    FIX: ("rows to correct", ISSUER, Step("corrections", Slot("run"), to=FILE)),
     RESUBMIT: (
         "errors to send again",
         OPERATOR,
-        "cardlink resubmit {run} --action 'resubmit as is' --reason WHY",
+        Step("resubmit", Slot("run"), action=RESUBMIT, reason=WHY),
     ),
     ASK: (
         "errors to ask about",
         PARTNER,
-        "cardlink resubmit {run} --action 'ask the partner' --reason WHY",
+        Step("resubmit", Slot("run"), action=ASK, reason=WHY),
     ),
     "lost": (
         "rows decided lost, to send again",
         OPERATOR,
-        "cardlink resubmit {run} --code {code} --reason WHY",
+        Step("resubmit", Slot("run"), code=Slot("code"), reason=WHY),
     ),
 }
 
@@ -63,7 +64,12 @@ class Work(NamedTuple):
     rows: int
     since: datetime
     who: str
-    command: str
+    command: Step
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """What the worklist is sorted by: what is due first comes first."""
+        return (*self[:-1], str(self.command))
 
     def facts(self, now: datetime) -> dict[str, Any]:
         """Return the line as the tables show it."""
@@ -76,7 +82,7 @@ class Work(NamedTuple):
             "rows": self.rows,
             "age": duration(now - self.since),
             "who": self.who,
-            "command": self.command,
+            "command": str(self.command),
         }
 
 
@@ -103,7 +109,7 @@ def worklist(
     work += _stray_results(store, issuer)
     work += _refused_extracts(runs, manifests)
     work += _unconfirmed_delivery(store, issuer)
-    return sorted(work)
+    return sorted(work, key=lambda line: line.order)
 
 
 def _chunks(issuer: str, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
@@ -116,24 +122,23 @@ def _chunks(issuer: str, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
 
 def _chunk(issuer: str, chunk: WaitingChunk, terms: ReportTerms) -> Work:
     """Return what is to be done about a chunk that waits."""
-    place = f"{chunk.run} {chunk.chunk}"
     due = chunk.since + timedelta(hours=terms.within)
     who = OPERATOR
     unanswered = chunk.missing == MISSING
     if chunk.state == "waiting" and unanswered:
         kind = "chunks to upload"
         due = chunk.since
-        command = f"cardlink outbox fetch {place} --to FOLDER"
+        command = Step("outbox fetch", chunk.run, chunk.chunk, to=FOLDER)
     elif chunk.state == "held":
         kind = "chunks held"
-        command = f"cardlink outbox release {place} --reason WHY"
+        command = Step("outbox release", chunk.run, chunk.chunk, reason=WHY)
     elif unanswered and terms.overdue(chunk):
         kind = "results overdue"
-        command = f"cardlink mend close {chunk.run} RESULT_SHORT 'chunk {chunk.chunk}' --decision lost --reason WHY"
+        command = close_step(chunk.run, RESULT_SHORT, f"chunk {chunk.chunk}", LOST)
     else:
         kind = "results awaited"
         who = PARTNER
-        command = f"cardlink ingest {issuer}"
+        command = Step("ingest", issuer)
     return Work(
         due=due,
         kind=kind,
@@ -152,7 +157,10 @@ def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
     for run_break in run.breaks:
         since = datetime.fromisoformat(run_break["since"])
         ways = run_break.get("decide")
-        command = ways[0]["command"] if ways else f"cardlink report {run.run}"
+        command = Step("report", run.run)
+        if ways:
+            name, place = run_break["name"], run_break["place"]
+            command = close_step(run.run, name, place, ways[0]["decision"])
         yield Work(
             due=since,
             kind=f"break {run_break['name']}",
@@ -189,7 +197,7 @@ def _unlinked(issuer: str, runs: Iterable[RunFacts], unlinked: pl.DataFrame) -> 
             rows=rows,
             since=days[run],
             who=who,
-            command=command.format(run=run, code=code),
+            command=command.filled({"run": run, "code": code}),
         )
 
 
@@ -214,7 +222,7 @@ def _links_ending(issuer: str, runs: Iterable[RunFacts], terms: ReportTerms) -> 
             rows=links,
             since=terms.now,
             who=OPERATOR,
-            command=f"cardlink renew {issuer} --within 7d",
+            command=Step("renew", issuer, within="7d"),
         )
 
 
@@ -229,7 +237,7 @@ def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
 
 
 def _stray_result(issuer: str, key: str, dropped: datetime) -> Work:
-    file = shlex.quote(key.partition("/results/")[2])
+    _, _, name = key.partition("/results/")
     return Work(
         due=dropped,
         kind="result files to look at",
@@ -239,7 +247,7 @@ def _stray_result(issuer: str, key: str, dropped: datetime) -> Work:
         rows=0,
         since=dropped,
         who=OPERATOR,
-        command=f"cardlink mend ingest-again {issuer} {file} --reason WHY",
+        command=Step("mend ingest-again", issuer, name, reason=WHY),
     )
 
 
@@ -256,7 +264,7 @@ def _refused_extracts(runs: StoredRuns, manifests: Collection[Manifest]) -> Iter
             rows=0,
             since=refused,
             who=ISSUER,
-            command=f"cardlink extracts {runs.issuer}",
+            command=Step("extracts", runs.issuer),
         )
 
 
@@ -276,7 +284,7 @@ def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:
             rows=last.new + last.replaced + last.withdrawn,
             since=last.at,
             who=OPERATOR,
-            command=f"cardlink deliver {issuer} --confirm {number} --reason RECEIPT",
+            command=Step("deliver", issuer, confirm=number, reason=RECEIPT),
         )
 
 

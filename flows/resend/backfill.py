@@ -10,6 +10,7 @@ from flows.runs.errors import AbandonedError
 from flows.runs.identity import digest
 from flows.runs.store import Entry
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import Sentence, Slot, Step
 from flows.submissions.build import ExpectedOutcome, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.extract_lookup import identify
@@ -26,7 +27,10 @@ class ListChangedError(OperatorError):
     message = (
         "{issuer}: what would be sent now is not list {asked}, but list {now}. Nothing was sent."
     )
-    next_step = "Look at the new list with `cardlink backfill {issuer} --from {start} --to {end}`, and send that one."
+    next_step = Sentence(
+        "Look at the new list with {backfill}, and send that one.",
+        backfill=Step("backfill", Slot("issuer"), from_=Slot("start"), to=Slot("end")),
+    )
 
 
 class MissedExtract(NamedTuple):
@@ -59,7 +63,8 @@ def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
         if run.selection is None and start <= run.as_of <= end
     ]
     lines += [
-        _line(extract.checked.as_of, extract.outcome, extract.checked.refused) for extract in missed
+        _line(extract.checked.as_of, extract.outcome, str(extract.checked.refused))
+        for extract in missed
     ]
     return BackfillList(tuple(missed), digest("\n".join(sorted(lines)).encode())[:DIGITS])
 

@@ -12,6 +12,7 @@ from flows.runs.identity import digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
+from flows.steps import Option, Sentence
 from schemas.manifest import Manifest, SourceIdentity
 
 LARGEST = 64 << 20  # bytes of a filled-in template: it is read in memory
@@ -22,7 +23,10 @@ class CorrectionsNotFoundError(OperatorError):
     """There is no filled-in template or corrected extract of that name."""
 
     message = "No file {name} under {prefix}."
-    next_step = "Put it there, or name a file on this machine with --corrections."
+    next_step = Sentence(
+        "Put it there, or name a file on this machine with {corrections}.",
+        corrections=Option("--corrections", of="resubmit"),
+    )
 
 
 def find_dropped(context: IssuerContext, name: str) -> Entry:
@@ -38,7 +42,11 @@ def read_corrections(context: IssuerContext, name: str) -> tuple[SourceIdentity,
     """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
     entry = find_dropped(context, name)
     if entry.size > LARGEST:
-        problem = f"it is {entry.size:,} bytes, too large for one; a corrected extract is named with --extract"
+        problem = Sentence(
+            "it is {size:,} bytes, too large for one; a corrected extract is named with {option}",
+            size=entry.size,
+            option=Option("--extract", of="resubmit"),
+        )
         raise CorrectionsUnreadableError(name=entry.key, problem=problem)
     content = read(context.adapters.store, entry.key)
     sha256 = digest(content)

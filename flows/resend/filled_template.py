@@ -14,6 +14,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.resend.selection import CARD
+from flows.steps import FILE, RUN, Sentence, Step
 from schemas.corrections import AT_SOURCE, Filled, Template
 from schemas.portal import columns
 
@@ -30,7 +31,10 @@ class CorrectionsUnreadableError(OperatorError):
     """The file is not a filled-in template."""
 
     message = "{name} cannot be read as a correction template: {problem}."
-    next_step = "Write a new one (`cardlink corrections RUN --to FILE`), fill in its last column, save as UTF-8 CSV."
+    next_step = Sentence(
+        "Write a new one ({corrections}), fill in its last column, save as UTF-8 CSV.",
+        corrections=Step("corrections", RUN, to=FILE),
+    )
 
 
 class CorrectionsRefusedError(OperatorError):

@@ -17,6 +17,7 @@ from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
 from flows.runs.probe import ensure_store_safe
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import Step
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
@@ -126,7 +127,7 @@ def _latest_extract(runs: StoredRuns, commits: Sequence[Manifest]) -> Manifest:
     whole = [manifest for manifest in runs.manifests() if manifest.selection is None]
     if not whole:
         raise NotFoundError(
-            place=runs.issuer, what="committed run of a whole extract", command="cardlink status"
+            place=runs.issuer, what="committed run of a whole extract", command=Step("status")
         )
     return max(whole, key=lambda manifest: (manifest.as_of, places.get(manifest.run, -1)))
 
@@ -168,5 +169,5 @@ def _job(context: IssuerContext, within_days: int, due: RenewalPlan) -> Job:
         sha256=rows_digest(rows),
         reason=f"links that end by {due.until}",
     )
-    retry_command = f"cardlink renew {context.issuer.issuer} --within {within_days}d"
+    retry_command = Step("renew", context.issuer.issuer, within=f"{within_days}d")
     return selection_job(context, source, SelectedRows(rows), selection, retry_command, due.commit)

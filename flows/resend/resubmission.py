@@ -27,6 +27,7 @@ from flows.runs.errors import NoSuchRowError
 from flows.runs.frames import shaped
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import REASON, Option, Sentence
 from flows.submissions.extract_lookup import identify
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
@@ -49,7 +50,11 @@ class StandingRowsError(OperatorError):
         "{run}: {count} of the selected rows are linked or awaiting their result (rows {rows}; in {where}). Nothing "
         "was sent."
     )
-    next_step = "Select the others; to send these cards a second time on purpose: --override REASON, which is recorded."
+    next_step = Sentence(
+        "Select the others; to send these cards a second time on purpose: {override}, "
+        "which is recorded.",
+        override=Option("--override", REASON, of="resubmit"),
+    )
 
 
 class Request(NamedTuple):

@@ -1,7 +1,5 @@
 """Resubmit rows of a run: plan which, and commit a run of them."""
 
-import shlex
-
 from flows.errors import OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
@@ -19,6 +17,7 @@ from flows.runs.keys import corrections, keys_of
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import write_once
 from flows.runs.stored_run import StoredRun
+from flows.steps import WHY, Option, Sentence, Step
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
@@ -31,7 +30,10 @@ class NothingToSendError(OperatorError):
     """None of the selected rows would go out."""
 
     message = "{run}: nothing to send: {reason}."
-    next_step = "The same command with --dry-run lists every row and why it is left out."
+    next_step = Sentence(
+        "To list every row and why it is left out: {same_command} with {dry_run}.",
+        dry_run=Option("--dry-run", of="resubmit"),
+    )
 
 
 def rehearse_resubmit(
@@ -103,24 +105,23 @@ def _why_nothing(plan: ResendPlan) -> str:
     return ", ".join(left) or "no row is as asked for"
 
 
-def command(request: Request) -> str:
-    """Return the command line of a resubmission, ready to paste into a shell."""
+def resubmit_step(request: Request) -> Step:
+    """Return the step that sends what a request asks for; without a reason, it is to be named."""
     selection = request.selection
-    words = ["cardlink", "resubmit", request.run]
-    words += [f"--{flag}" for flag in ("errors", "missing", "rejects") if getattr(selection, flag)]
-    options = {
-        "--code": sorted(selection.codes),
-        "--action": sorted(selection.actions),
-        "--row": [str(row) for row in sorted(selection.rows)],
-    }
-    for option, values in options.items():
-        for value in values:
-            words += [option, value]
-    for option in ("corrections", "extract", "reason", "override"):
-        value = redact(getattr(request, option))
-        if value:
-            words += [f"--{option}", value]
-    return shlex.join(words)
+    return Step(
+        "resubmit",
+        request.run,
+        errors=selection.errors,
+        missing=selection.missing,
+        rejects=selection.rejects,
+        code=sorted(selection.codes),
+        action=sorted(selection.actions),
+        row=sorted(selection.rows),
+        corrections=redact(request.corrections),
+        extract=redact(request.extract),
+        reason=redact(request.reason) or WHY,
+        override=redact(request.override),
+    )
 
 
 def _job(context: IssuerContext, request: Request, plan: ResendPlan) -> Job:
@@ -131,7 +132,7 @@ def _job(context: IssuerContext, request: Request, plan: ResendPlan) -> Job:
         plan.source.stored,
         SelectedRows(rows, plan.corrected),
         _selection(request, plan),
-        command(request),
+        resubmit_step(request),
         plan.commit,
     )
     run = job.plan.run

@@ -11,6 +11,7 @@ from flows.runs.frames import shaped
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.store import Entry, ObjectMissingError, write_once
+from flows.steps import Option, Sentence, Step
 from flows.submissions.build import Job
 from flows.submissions.extract_lookup import identify
 from flows.submissions.plan import plan_selection
@@ -22,9 +23,13 @@ from schemas.tables import parquet
 class SourceGoneError(OperatorError):
     """The extract of a run is missing, or has other bytes now."""
 
-    message = "{extract}, the extract of run {run}, is gone or has changed: its rows cannot be read again."
-    next_step = (
-        "Put the same file back; to resubmit, you can name a newer extract with --extract instead."
+    message = (
+        "{extract}, the extract of run {run}, is gone or has changed: "
+        "its rows cannot be read again."
+    )
+    next_step = Sentence(
+        "Put the same file back; to resubmit, you can name a newer extract with {option} instead.",
+        option=Option("--extract", of="resubmit"),
     )
 
 
@@ -59,7 +64,7 @@ def selection_job(
     source: StoredSource,
     rows: SelectedRows,
     selection: Selection,
-    retry_command: str,
+    retry_command: Step,
     since: int,
 ) -> Job:
     """Plan a run of selected rows of a source, and store which they are.

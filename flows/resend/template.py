@@ -76,7 +76,7 @@ def _words(code: str) -> _CodeWords:
     name = "the line" if entity in ("line", "row") else subject.replace("_", " ")
     wrong = f"{name} {WRONG.get(kind, UNNAMED)}"
     hint = reason(code).hint
-    accepted = hint or reason(code).action
+    accepted = str(hint or reason(code).action)
     if entity == "line" or column in AT_SOURCE:
         accepted = f"{SOURCE_ONLY}: {hint}" if hint else SOURCE_ONLY
     return _CodeWords(code, column, wrong, accepted)

@@ -65,7 +65,7 @@ class IngestedFile(NamedTuple):
         if self.lost:
             why = wrong or self._why_lost(purged)
             wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
-            advice = self._lost_kind.then
+            advice = str(self._lost_kind.then)
             then = advice if self.lost == self.rows else then or advice
         return f"{redact(self.result.entry.key)}: {wrong}. {then}"
 

@@ -33,7 +33,7 @@ class MarkSpoiledError(OperatorError):
 
     message = "{key} is not an ingest marker. Nothing was ingested."
     next_step = (
-        "Move it away, then run the same command again: the files it named are ingested once more."
+        "Move it away, then run {same_command} again: the files it named are ingested once more."
     )
 
 

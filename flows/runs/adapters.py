@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.runs.store import Store
+from flows.steps import Option, Sentence
 
 
 class NoReasonError(OperatorError):
     """A decision of an operator was given without its reason."""
 
     message = "No reason given."
-    next_step = "Give it with --reason; it is kept with the decision, your name and the time."
+    next_step = Sentence(
+        "Give it with {reason}; it is kept with the decision, your name and the time.",
+        reason=Option("--reason"),
+    )
 
 
 class Adapters(NamedTuple):

@@ -22,6 +22,7 @@ from flows.runs.keys import link
 from flows.runs.process import is_gone, process_name
 from flows.runs.store import Cleaner, Store
 from flows.runs.versions import read_document
+from flows.steps import RUN, WHY, Sentence, Step
 from flows.stopping import uninterrupted
 from schemas.manifest import Document
 
@@ -35,14 +36,17 @@ class ClaimedError(TryAgainError):
     """Another process is working on it."""
 
     message = "{holder} has claimed {prefix} until {until}."
-    next_step = "Let it finish. If it is dead: the same command later, or `cardlink mend take-over RUN --reason WHY`."
+    next_step = Sentence(
+        "Let it finish. If it is dead: {same_command} later, or {take_over}.",
+        take_over=Step("mend take-over", RUN, reason=WHY),
+    )
 
 
 class LeaseLostError(TryAgainError):
     """Another process took the claim over while we held it."""
 
     message = "The claim {prefix} was taken over while this command was working."
-    next_step = "Nothing is lost: both publish the same. Run the same command again when the other has finished."
+    next_step = "Nothing is lost: both publish the same. Run {same_command} again when the other has finished."
 
 
 class _Claim(Document):

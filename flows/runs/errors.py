@@ -1,27 +1,34 @@
 """What a command names that is not there, or no more: a run, its rows, its ledger."""
 
 from flows.errors import OperatorError
+from flows.steps import REASON, Option, Sentence, Slot, Step
 
 
 class LedgerPurgedError(OperatorError):
     """The ledger and the report of a run were purged, as its issuer's retention asks."""
 
     message = "The ledger and the report of {run} were purged on {date} ({setting})."
-    next_step = "`cardlink history {run}` shows who did it; its manifest says what was sent, its extract has the rows."
+    next_step = Sentence(
+        "{history} shows who did it; its manifest says what was sent, its extract has the rows.",
+        history=Step("history", Slot("run")),
+    )
 
 
 class UnknownRunError(OperatorError):
     """A run id that no run has."""
 
     message = "No run {run}."
-    next_step = "`cardlink status` lists the runs."
+    next_step = Sentence(
+        "{status} lists the runs.",
+        status=Step("status"),
+    )
 
 
 class NotFoundError(OperatorError):
     """What a command names is not there, or not in the state that the command needs."""
 
     message = "{place} has no {what}."
-    next_step = "`{command}` shows what there is."
+    next_step = "{command} shows what there is."
 
 
 class NoSuchRowError(OperatorError):
@@ -37,4 +44,7 @@ class AbandonedError(OperatorError):
     """An operator abandoned the run before its commit."""
 
     message = "Run {run} was abandoned by {actor}: {reason}."
-    next_step = "It will not be resumed; to make a new run of its extract: --new-run REASON."
+    next_step = Sentence(
+        "It will not be resumed; to make a new run of its extract: {new_run}.",
+        new_run=Option("--new-run", REASON, of="submit"),
+    )

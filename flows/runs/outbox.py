@@ -12,6 +12,7 @@ from flows.runs.keys import keys_of
 from flows.runs.store import ConflictError, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import ISSUER, Sentence, Slot, Step
 
 SUMS = "SHA256SUMS"  # what `sha256sum --check` reads
 WAITING: frozenset[State] = frozenset({"waiting"})
@@ -21,7 +22,10 @@ class ChunkStateError(OperatorError):
     """The state of a chunk does not allow the operation."""
 
     message = "Chunk {number} of {run} is {state}: it cannot be {action}."
-    next_step = "`cardlink outbox list ISSUER --run {run}` shows every chunk; an uploaded one cannot be recalled."
+    next_step = Sentence(
+        "{outbox} shows every chunk; an uploaded one cannot be recalled.",
+        outbox=Step("outbox list", ISSUER, run=Slot("run")),
+    )
 
 
 def outbox(adapters: Adapters, run: str) -> list[OutboxChunk]:
@@ -101,7 +105,7 @@ def select_chunks(
     by_number = {chunk.chunk.number: chunk for chunk in chunks}
     for number in numbers:
         if number not in by_number:
-            listed = f"cardlink outbox list {keys_of(run).run.issuer} --run {run}"
+            listed = Step("outbox list", keys_of(run).run.issuer, run=run)
             raise NotFoundError(place=run, what=f"chunk {number}", command=listed)
         state = by_number[number].state
         if state not in states:

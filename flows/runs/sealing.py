@@ -76,7 +76,7 @@ class GpgHungError(TryAgainError):
     """gpg did not finish in time, or was killed."""
 
     message = "gpg did not finish within {seconds:g} s, or was killed from outside."
-    next_step = "Nothing was committed; run the same command again. If it persists, look for a full disk or too little memory."
+    next_step = "Nothing was committed; run {same_command} again. If it persists, look for a full disk or too little memory."
 
 
 class KeyUnreadableError(OperatorError):

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError, fields_of
 from flows.runs.identity import digest
+from flows.steps import CommandName, Sentence, Step
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -152,21 +153,24 @@ class StoreCredentialsError(OperatorError):
     """Credentials are missing, wrong or expired."""
 
     message = "The store rejected the credentials for {place} ({code})."
-    next_step = "Renew them in the environment or the profile, then run the same command again."
+    next_step = "Renew them in the environment or the profile, then run {same_command} again."
 
 
 class StoreClockError(OperatorError):
     """The machine's clock is too far off to sign requests."""
 
     message = "The store refuses {place} because this machine's clock is off ({code})."
-    next_step = "Set the clock (NTP), then run the same command again."
+    next_step = "Set the clock (NTP), then run {same_command} again."
 
 
 class StoreFullError(OperatorError):
     """Disk or quota is full."""
 
     message = "There is no room left for {place} ({code})."
-    next_step = "Make room there (`cardlink purge --dry-run` shows what may go), then run the same command again."
+    next_step = Sentence(
+        "Make room there ({purge} shows what may go), then run {same_command} again.",
+        purge=Step("purge", dry_run=True),
+    )
 
 
 class StoreRefusedError(OperatorError):
@@ -180,7 +184,10 @@ class StoreUnsafeError(OperatorError):
     """The store breaks a guarantee that commits rely on."""
 
     message = "The store at {place} cannot be trusted: {problem}."
-    next_step = "Publish nothing there. Use a store with atomic conditional writes; `cardlink check` probes it."
+    next_step = Sentence(
+        "Publish nothing there. Use a store with atomic conditional writes; {check} probes it.",
+        check=CommandName("check"),
+    )
 
 
 class ObjectChangedError(TryAgainError):
@@ -188,7 +195,7 @@ class ObjectChangedError(TryAgainError):
 
     message = "{key} changed while it was in use."
     next_step = (
-        "Nothing was committed. Wait until its writer is done, then run the same command again."
+        "Nothing was committed. Wait until its writer is done, then run {same_command} again."
     )
 
 
@@ -196,28 +203,28 @@ class ObjectDamagedError(TryAgainError):
     """The bytes that arrived are not the bytes that were stored."""
 
     message = "{key} arrived damaged: its checksum does not match."
-    next_step = "Nothing read from it was used. Run the same command again; if it persists, restore the object."
+    next_step = "Nothing read from it was used. Run {same_command} again; if it persists, restore the object."
 
 
 class StoreBusyError(TryAgainError):
     """Throttled, unreachable or disconnected, also after all retries."""
 
     message = "The store did not respond for {place} ({code}), even after retries."
-    next_step = "Run the same command again when the store or the network has recovered."
+    next_step = "Run {same_command} again when the store or the network has recovered."
 
 
 class StoreExpiredError(StoreBusyError):
     """The credentials ran out, and no others were found in time."""
 
     message = "The credentials for {place} have expired ({code}), and no new ones came while it was tried again."
-    next_step = "Renew them in the environment or the profile, then run the same command again."
+    next_step = "Renew them in the environment or the profile, then run {same_command} again."
 
 
 class VerdictAwaitedError(TryAgainError):
     """A dropped file has no verdict of the malware scanner yet."""
 
     message = "{key} has no malware verdict yet: its tag {tag} is not set. It was not read."
-    next_step = "Run the same command again once it was scanned; if no scanner sets that tag: [store] verdict_tag."
+    next_step = "Run {same_command} again once it was scanned; if no scanner sets that tag: [store] verdict_tag."
 
 
 class VerdictRefusedError(OperatorError):
@@ -240,7 +247,10 @@ class ConflictError(OperatorError):
     """An object that is written only once exists with other content."""
 
     message = "{key} already exists with different content."
-    next_step = "Nothing was overwritten. Find out what writes below this prefix; `cardlink check` probes the store."
+    next_step = Sentence(
+        "Nothing was overwritten. Find out what writes below this prefix; {check} probes the store.",
+        check=CommandName("check"),
+    )
 
 
 def error_of(kind: type[CardlinkError], **fields: str) -> CardlinkError:

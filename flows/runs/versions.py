@@ -28,7 +28,7 @@ class NewerDocumentError(OperatorError):
     """A document of a later version, which this one does not know well enough to act on it."""
 
     message = "{key} was written by a newer cardlink (format {format}). Nothing was changed."
-    next_step = "Upgrade this machine, then run the same command again."
+    next_step = "Upgrade this machine, then run {same_command} again."
 
 
 def parsed(content: bytes, key: str, kind: type[T]) -> T:

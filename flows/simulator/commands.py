@@ -13,6 +13,7 @@ from flows.commands.entry import Context, entry
 from flows.commands.parameters import Day, Field, Issuer, Number, Share
 from flows.commands.result import Result
 from flows.configuration import read_file
+from flows.steps import ISSUER, Option, Sentence, Step, Text
 from flows.wiring import now, wire
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from flows.simulator.practice import Behaviour
 
 NO_FORM = "practice is for a terminal"
+SECRET_KEY = Option("--secret-key", of="simulate")
 
 
 @entry("sample", form=NO_FORM)
@@ -55,7 +57,7 @@ def sample(
         f"{file}: {rows:,} rows, {size:,} bytes, test cards only",
         "put it in <root>/<issuer>/extracts/",
     ]
-    return Result(facts, lines, "cardlink submit ISSUER")
+    return Result(facts, lines, Step("submit", ISSUER))
 
 
 @entry("simulate", form=NO_FORM)
@@ -138,7 +140,7 @@ def practice(
 
     with ExitStack() as stack:
         store = stack.enter_context(simulator.s3_server("cards")) if s3 else {}
-        opener = stack.enter_context(simulator.portal_opener(read_file(secret, "--secret-key")))
+        opener = stack.enter_context(simulator.portal_opener(read_file(secret, SECRET_KEY)))
         served_issuer = None
         header = list(columns())
         if issuer_context is not None:
@@ -152,7 +154,7 @@ def practice(
 
 def _instructions(
     base_url: str, secret_key: Path, fingerprint: str, exports: Sequence[str]
-) -> list[str]:
+) -> list[Text]:
     """Return what an issuer's settings and another terminal need for the simulated partner."""
     folder = secret_key.parent
     return [
@@ -166,7 +168,7 @@ def _instructions(
         f"In another terminal, or at once by `. {folder}/env.sh`:",
         *(f"  {line}" for line in exports),
         "What was submitted is answered by:",
-        f"  cardlink simulate ISSUER --secret-key {shlex.quote(str(secret_key))}",
+        Sentence("  {step:bare}", step=Step("simulate", ISSUER, secret_key=secret_key)),
     ]
 
 
@@ -185,7 +187,7 @@ def answer_chunks(
 
     if secret_key is None and context.issuer.portal.sealed:
         raise NoKeyGivenError
-    key = read_file(secret_key, "--secret-key") if secret_key else None
+    key = read_file(secret_key, SECRET_KEY) if secret_key else None
     header = list(context.header.names.values())
     with portal_opener(key) as opener:
         store = context.adapters.store
@@ -196,4 +198,4 @@ def answer_chunks(
         *(f"refused {chunk}: {reason}" for chunk, reason in refused),
     ]
     exit_code = 2 if refused else 0
-    return Result(facts, lines, f"cardlink ingest {context.issuer.issuer}", exit_code)
+    return Result(facts, lines, Step("ingest", context.issuer.issuer), exit_code)

@@ -8,7 +8,6 @@ folder, which each demo recreates.
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from datetime import date
 from itertools import chain
@@ -17,9 +16,10 @@ from typing import Annotated
 
 from flows.commands.entry import Context, entry
 from flows.commands.parameters import Field, Number
-from flows.commands.result import Link, Result, Table
+from flows.commands.result import Part, Result
 from flows.errors import OperatorError
 from flows.simulator.commands import answer_chunks
+from flows.steps import Option, Sentence, Step
 from flows.wiring import now, shipped, wire
 
 ISSUER = "sample-bank"
@@ -42,7 +42,10 @@ class NotADemoError(OperatorError):
     """The folder holds something the demo did not create."""
 
     message = "{folder} exists and is not a demo."
-    next_step = "Name another folder with --dir; the demo removes its own folder first."
+    next_step = Sentence(
+        "Name another folder with {dir}; the demo removes its own folder first.",
+        dir=Option("--dir", of="demo"),
+    )
 
 
 @entry("demo", form="it runs the flows itself")
@@ -79,11 +82,11 @@ def demo(
     summaries = ingest(ISSUER)["reports"]
     reports = [report_of(wire(home, ISSUER), summary) for summary in summaries]
     base = home / "store" / keys_of(summaries[0]["run"]).base if summaries else home
-    shown: list[str | Table | Link] = [*chain.from_iterable(report.shown for report in reports)]
+    shown: list[Part] = [*chain.from_iterable(report.shown for report in reports)]
     return Result(
         {"runs": [report.facts for report in reports], "folder": str(base)},
         [*shown, "", f"Everything is below {folder / base.relative_to(home)}"],
-        shlex.join(["cardlink", "--config", str(home), "status"]),
+        Step("status", config=home),
         max((report.exit_code for report in reports), default=1),
     )
 

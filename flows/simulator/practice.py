@@ -15,6 +15,7 @@ from flows.runs.sealing import Opener
 from flows.runs.store import Store
 from flows.simulator.answer import answer_store
 from flows.simulator.portal import Portal
+from flows.steps import FILE, Option, Sentence
 from schemas.issuer import Issuer
 
 
@@ -40,7 +41,10 @@ class NoKeyGivenError(OperatorError):
     """Sealed chunks can be opened only with the portal's secret key."""
 
     message = "Chunks are sealed for the portal, and its secret key was not given."
-    next_step = "Name the simulated portal's key with --secret-key FILE."
+    next_step = Sentence(
+        "Name the simulated portal's key with {secret_key}.",
+        secret_key=Option("--secret-key", FILE, of="simulate"),
+    )
 
 
 class _NoOpener:

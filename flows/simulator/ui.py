@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 from flows.errors import TryAgainError
 from flows.simulator.demo import ISSUER, make_room, prepare
+from flows.steps import Step
 from flows.wiring import shipped
 
 PORT = 4200
@@ -34,8 +35,8 @@ The Prefect UI is at {url}
   2. Deployments > nightly-{issuer} > Run > Quick run: the night;
      its Artifacts tab shows where the rows went
   3. List the chunks, and play the partner:
-     cardlink --config {folder} outbox list {issuer}
-     cardlink --config {folder} simulate {issuer} --secret-key {folder}/portal-secret.asc
+     {outbox}
+     {simulate}
   4. Deployments > ingest-{issuer} > Run > Quick run: the balance, and a link to the report
 
 Ctrl-C stops it; the next `make ui` starts over.
@@ -46,7 +47,7 @@ class ServerSilentError(TryAgainError):
     """The local Prefect server did not start."""
 
     message = "The Prefect server did not start at {url} within {seconds} seconds."
-    next_step = "Read {log}, then run the same command again."
+    next_step = "Read {log}, then run {same_command} again."
 
 
 def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
@@ -151,9 +152,19 @@ def main() -> None:
         stack.enter_context(page_server(settings, folder / "pages.log"))
         stack.enter_context(worker(settings, folder / "worker.log"))
         stack.callback(_print_text, "stopping")
-        url = f"http://127.0.0.1:{port}"
-        _print_text(TEXT.format(url=url, issuer=ISSUER, folder=os.path.relpath(folder)))
+        _print_text(_text(port, Path(os.path.relpath(folder))))
         signal.pause()
+
+
+def _text(port: int, folder: Path) -> str:
+    """Return what to do in the UI, and the commands beside it."""
+    secret_key = folder / "portal-secret.asc"
+    return TEXT.format(
+        url=f"http://127.0.0.1:{port}",
+        issuer=ISSUER,
+        outbox=Step("outbox list", ISSUER, config=folder),
+        simulate=Step("simulate", ISSUER, secret_key=secret_key, config=folder),
+    )
 
 
 def _print_text(text: str) -> None:

@@ -16,6 +16,7 @@ from flows.runs.keys import keys_of
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import Step
 from flows.submissions.drift import departures
 from flows.submissions.gates import Built
 from flows.submissions.ledger import LedgerWriter, sent_records
@@ -40,7 +41,7 @@ class Job(NamedTuple):
     entry: Entry
     scope: RowScope
     opened: Collection[str]
-    again: str
+    retry_command: Step  # finishes it after a temporary failure
     since: int | None = None  # the last commit that was known when the rows were chosen
     guarded: bool = True  # no card of a later commit is sent
     expected: ExpectedOutcome | None = None  # another outcome is not committed
@@ -100,7 +101,7 @@ def build_run(
         publisher.send()
         # while the last chunks are sealed; never of half an extract
         parts = [] if publisher.has_given_up else ledger.finish()
-        chunks = _all_published(plan, job.again, publisher.finish())
+        chunks = _all_published(plan, job.retry_command, publisher.finish())
     manifest = _manifest(plan, scan, chunks, parts)
     nights = StoredRuns(context.adapters.store, context.issuer.issuer).nights_before(keys.run)
     return Built(
@@ -139,7 +140,9 @@ def _manifest(
     )
 
 
-def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[ManifestChunk]:
+def _all_published(
+    plan: Plan, retry_command: Step, outcomes: Sequence[Outcome]
+) -> list[ManifestChunk]:
     """Return every chunk; ForeignChunkError, which needs an operator, else PartialRunError."""
     for outcome in outcomes:
         if outcome.foreign is not None:
@@ -153,6 +156,6 @@ def _all_published(plan: Plan, again: str, outcomes: Sequence[Outcome]) -> list[
             count=troubles.total(),
             reason=reason,
             published=len(published),
-            command=again,
+            command=retry_command,
         )
     return published

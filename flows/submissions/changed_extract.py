@@ -18,7 +18,7 @@ from flows.runs.prior_state import PriorState
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import CHANGED_EXTRACT
-from flows.submissions.plan import dismiss_line, expected_run, plans_under_name, submit_line
+from flows.submissions.plan import dismiss_step, expected_run, plans_under_name, submit_step
 from flows.submissions.row_scope import RowScope
 from flows.submissions.scan import Scan
 from flows.submissions.submission_chain import RunInputs
@@ -36,8 +36,9 @@ class ChangedExtractError(GateError):
         "Nothing was committed."
     )
     next_step = (
-        "Ask the issuer which it is. A correction: `{submit}` sends {sent} rows. Not to be sent: `{dismiss}` sends "
-        'none. Where every file has that name: [source] same_name = "replace".'
+        "Ask the issuer which it is. A correction: {submit} sends {sent} rows. "
+        "Not to be sent: {dismiss} sends none. "
+        'Where every file has that name: [source] same_name = "replace".'
     )
 
 
@@ -66,9 +67,9 @@ def changed_extract(
         extract=source.key,
         run=last.run,
         rows=_compared(store, last, scan),
-        submit=submit_line(source.key, "--open", CHANGED_EXTRACT),
+        submit=submit_step(source.key, open=CHANGED_EXTRACT),
         sent=f"{scan.counts.submitted:,}",
-        dismiss=dismiss_line(source.key),
+        dismiss=dismiss_step(source.key),
     )
 
 

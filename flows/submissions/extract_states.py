@@ -164,7 +164,7 @@ def _stored_extracts(
                 waits = waits_for(context, entry, files)
         except VerdictRefusedError as error:
             state = "unclean"
-            waits = error.message.format(**error.fields)
+            waits = error.what_happened
         if not sha256 and entry.size in history.sizes:
             sha256 = _content(context, entry, remember=remember)
         chain = history.dismissals.get(sha256, ())

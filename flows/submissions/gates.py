@@ -10,6 +10,7 @@ from typing import NamedTuple, get_args
 
 from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
 from flows.runs.prior_state import seen_rows
+from flows.steps import Option, Sentence, Text
 from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate
 from schemas.issuer import Issuer, Limits
@@ -17,6 +18,11 @@ from schemas.manifest import Counts, Manifest
 
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 OPENABLE: tuple[Gate, ...] = get_args(Gate)
+
+
+def opening(gate: Gate) -> Option:
+    """Return the option that opens a gate."""
+    return Option("--open", gate, of="submit")
 
 
 class TrailerMismatchError(BalanceError):
@@ -30,8 +36,9 @@ class RejectRateError(GateError):
     """More rows were rejected than the limit allows."""
 
     message = "{extract}: {refused} of {read} rows rejected, above max_reject_rate = {limit}. Nothing was committed."
-    next_step = (
-        "Read {rejects}; correct the extract at its source, or submit with --open reject-rate."
+    next_step = Sentence(
+        "Read {rejects}; correct the extract at its source, or submit with {open}.",
+        open=opening("reject-rate"),
     )
 
 
@@ -39,8 +46,9 @@ class RowJumpError(GateError):
     """The extract is much larger or smaller than those before it."""
 
     message = "{extract}: {read} rows, where the last {runs} runs had {median} (median). Nothing was committed."
-    next_step = (
-        "Ask the issuer whether this is the whole extract; if it is, submit with --open row-jump."
+    next_step = Sentence(
+        "Ask the issuer whether this is the whole extract; if it is, submit with {open}.",
+        open=opening("row-jump"),
     )
 
 
@@ -51,9 +59,10 @@ class SeenBeforeError(GateError):
         "{extract}: {seen} of {read} rows already have or await a link, above the limit of {limit} of the rows. "
         "Nothing was committed."
     )
-    next_step = (
-        "Ask the issuer whether it sent these rows before; to send the {others} others: --open seen-before. To decide "
-        "for every extract: [resend] seen_before and limits.max_seen_before."
+    next_step = Sentence(
+        "Ask the issuer whether it sent these rows before; to send the {others} others: {open}. "
+        "To decide for every extract: [resend] seen_before and limits.max_seen_before.",
+        open=opening("seen-before"),
     )
 
 
@@ -61,8 +70,9 @@ class DriftError(GateError):
     """Columns of the extract depart from those of the extracts before it."""
 
     message = "{extract} departs from the extracts before it: {how}. Nothing was committed."
-    next_step = (
-        "Ask the issuer what it changed; if the mapping still fits, submit with --open drift."
+    next_step = Sentence(
+        "Ask the issuer what it changed; if the mapping still fits, submit with {open}.",
+        open=opening("drift"),
     )
 
 
@@ -99,7 +109,7 @@ def refusals(
     built: Built,
     issuer: Issuer,
     opened: Collection[str] = (),
-    rejects: str = "the run's report/rejects.csv",
+    rejects: Text = "the run's report/rejects.csv",
 ) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
     case = _Case(built, issuer, opened, rejects)
@@ -115,7 +125,7 @@ class _Case(NamedTuple):
     built: Built
     issuer: Issuer
     opened: Collection[str]
-    rejects: str
+    rejects: Text
 
     @property
     def extract(self) -> str:

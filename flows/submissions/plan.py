@@ -1,6 +1,5 @@
 """Plan a run before any work: digest the extract, find the run it already has, or write a plan."""
 
-import shlex
 from datetime import date
 
 from flows.errors import ExtractError, OperatorError
@@ -10,6 +9,7 @@ from flows.runs.identity import canonical, digest, row_settings
 from flows.runs.store import Store, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import REASON, WHY, Option, Sentence, Step, Values
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.submission_chain import RunInputs, changes, pick, read_chain, submission_of
 from schemas.manifest import Plan, Selection, SourceIdentity
@@ -20,21 +20,24 @@ class DuplicateExtractError(ExtractError):
     """The same bytes were already submitted under another name."""
 
     message = "{extract} has the same bytes as {other}, which is run {run}. Nothing was submitted."
-    next_step = "Ask the issuer for the right extract, and dismiss this one: `{dismiss}`."
+    next_step = "Ask the issuer for the right extract, and dismiss this one: {dismiss}."
 
 
 class DismissedError(OperatorError):
     """An operator decided that the extract shall not be sent."""
 
     message = "{extract} was dismissed by {actor} on {date}: {reason}. Nothing was submitted."
-    next_step = "To take that back: `{undo}`."
+    next_step = "To take that back: {undo}."
 
 
 class SettingsChangedError(OperatorError):
     """The chunks of a run were made with other settings."""
 
     message = "Run {run} was planned with other settings; changed since: {changed}."
-    next_step = "Restore them, or cancel its chunks that wait and make a new run of the extract: --new-run REASON."
+    next_step = Sentence(
+        "Restore them, or cancel its chunks that wait and make a new run of the extract: {new_run}.",
+        new_run=Option("--new-run", REASON, of="submit"),
+    )
 
 
 def make_plan(
@@ -119,14 +122,14 @@ def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInpu
             actor=dismissed.by,
             date=f"{dismissed.at:%Y-%m-%d}",
             reason=dismissed.reason,
-            undo=dismiss_line(source.key, "--undo"),
+            undo=dismiss_step(source.key, undo=True),
         )
     if ended_plan is not None:
         raise DuplicateExtractError(
             extract=source.key,
             other=ended_plan.source.key,
             run=run.id,
-            dismiss=dismiss_line(source.key),
+            dismiss=dismiss_step(source.key),
         )
     return run.id
 
@@ -137,16 +140,16 @@ def plans_under_name(store: Store, issuer: str, key: str) -> list[Plan]:
     return [plan for plan in plans if plan.source.key == key and plan.selection is None]
 
 
-def submit_line(key: str, *options: str) -> str:
-    """Return the command that submits an extract, ready to paste into a shell."""
+def submit_step(key: str, **options: Values) -> Step:
+    """Return the step that submits an extract."""
     issuer, _, name = key.partition("/extracts/")
-    return shlex.join(["cardlink", "submit", issuer, "--extract", name, *options])
+    return Step("submit", issuer, extract=name, **options)
 
 
-def dismiss_line(key: str, *options: str) -> str:
-    """Return the command that dismisses an extract, ready to paste into a shell."""
+def dismiss_step(key: str, *, undo: bool = False) -> Step:
+    """Return the step that dismisses an extract, or takes its dismissal back."""
     issuer, _, name = key.partition("/extracts/")
-    return shlex.join(["cardlink", "dismiss", issuer, name, *options, "--reason", "WHY"])
+    return Step("dismiss", issuer, name, undo=undo, reason=WHY)
 
 
 def _replaced(context: IssuerContext, plan: Plan, inputs: RunInputs) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class ForeignChunkError(OperatorError):
         "{key}: unknown object of {size} bytes at a chunk's key (truncated or foreign). "
         "Nothing was overwritten."
     )
-    next_step = "Move the object away and find out who wrote it, then run the same command again."
+    next_step = "Move the object away and find out who wrote it, then run {same_command} again."
 
 
 class PartialRunError(TryAgainError):
@@ -45,7 +45,7 @@ class PartialRunError(TryAgainError):
     message = (
         "{run}: {count} chunks not published ({reason}); {published} are. Nothing is committed yet."
     )
-    next_step = "To finish it: {command}"
+    next_step = "To finish it: {command:bare}"
 
 
 class ChunkDraft(NamedTuple):

@@ -14,6 +14,7 @@ from flows.runs.context import IssuerContext, overlaid
 from flows.runs.prior_state import seen_rows
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
+from flows.steps import EXTRACT, FILE, ISSUER, Sentence, Step, Text
 from flows.submissions.build import Job, build_run
 from flows.submissions.commit import commit_in_memory, finish_commits
 from flows.submissions.gates import OPENABLE, refusals
@@ -23,7 +24,7 @@ from flows.submissions.submit import Request, prepare, refuse_resend
 from schemas.ledger import FATES
 from schemas.manifest import Counts, Manifest
 
-REJECTS = "what `cardlink check ISSUER EXTRACT --rejects FILE` writes"
+REJECTS = Sentence("what {check} writes", check=Step("check", ISSUER, EXTRACT, rejects=FILE))
 
 
 class Checked(NamedTuple):
@@ -37,18 +38,19 @@ class Checked(NamedTuple):
     chunk_rows: tuple[int, ...]
     found: tuple[ReasonRows, ...]
     repairs: dict[str, int]
-    refused: str
+    refused: Text
     already: str = ""  # the committed run of the extract, if there is one
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Text:
         """A sentence on what a submit would do."""
         if self.already:
             return (
                 f"{self.extract} is committed as run {self.already}: a real run would send nothing."
             )
         if self.refused:
-            return f"{self.extract} would be refused: {self.refused}"
+            template = "{extract} would be refused: {error}"
+            return Sentence(template, extract=self.extract, error=self.refused)
         run = f"{self.extract} would be run {self.run}, as of {self.as_of}"
         rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {self.chunks:,} chunks"
         verdict = f"{run}: {rows} would be sent."
@@ -58,7 +60,8 @@ class Checked(NamedTuple):
     @property
     def facts(self) -> dict[str, Any]:
         """The result as plain facts."""
-        return {**self._asdict(), "counts": self.counts.model_dump()}
+        plain = {"counts": self.counts.model_dump(), "refused": str(self.refused)}
+        return {**self._asdict(), **plain}
 
 
 NO_ROWS = Checked(
@@ -114,6 +117,7 @@ def check_selection(dry: IssuerContext, job: Job) -> Checked:
 def _checked(
     manifest: Manifest, reasons: Sequence[ReasonRows], errors: Iterable[CardlinkError]
 ) -> Checked:
+    first_error = next(iter(errors), None)
     return Checked(
         extract=manifest.source.key,
         run=manifest.run,
@@ -123,5 +127,5 @@ def _checked(
         chunk_rows=tuple(chunk.rows for chunk in manifest.chunks),
         found=tuple(reasons),
         repairs=manifest.repairs,
-        refused=str(next(iter(errors), "")),
+        refused=first_error.sentence if first_error else "",
     )

@@ -15,7 +15,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.keys import commits, link
 from flows.runs.stored_run import StoredRun
 from flows.runs.versions import read_document
-from flows.submissions.plan import submit_line
+from flows.submissions.plan import submit_step
 from schemas.actions import Gate
 from schemas.issuer import SourceSettings
 from schemas.manifest import Manifest, SourceIdentity
@@ -38,7 +38,10 @@ class SequenceGapError(GateError):
     """An extract does not follow the last committed one."""
 
     message = "{extract} has the sequence number {number}; expected {expected}, after run {run}. Nothing was committed."
-    next_step = "Submit the extracts between them first, or ask the issuer for them; to go on without them: {command}."
+    next_step = (
+        "Submit the extracts between them first, or ask the issuer for them; "
+        "to go on without them: {command}."
+    )
 
 
 def sequence_number(source: SourceSettings, key: str, before: Sequence[str]) -> int | None:
@@ -91,7 +94,7 @@ def out_of_sequence(
             break
     if number == expected or SEQUENCE_GAP in opened:
         return None
-    command = submit_line(source.key, "--open", SEQUENCE_GAP)
+    command = submit_step(source.key, open=SEQUENCE_GAP)
     return SequenceGapError(
         extract=source.key, number=number, expected=expected, run=last_run, command=command
     )

@@ -27,12 +27,13 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.steps import WHY, Sentence, Slot, Step
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
 from flows.submissions.changed_extract import changed_extract
 from flows.submissions.commit import commit_run, finish_commits
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, refusals
-from flows.submissions.plan import make_plan, submit_line
+from flows.submissions.plan import make_plan, submit_step
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Manifest
@@ -107,17 +108,12 @@ def prepare(
         if changed is not None:
             note(changed)
     plan, remarks = make_plan(context, source, inputs)
-    options: list[str] = []
-    for gate in sorted(request.opened):
-        options += ["--open", gate]
-    if plan.reason:
-        options += ["--new-run", plan.reason]
     job = Job(
         plan,
         entry,
         RowScope(prior=cards.prior),
         request.opened,
-        submit_line(source.key, *options),
+        submit_step(source.key, open=sorted(request.opened), new_run=plan.reason),
         since=cards.commit,
         guarded=guarded,
         expected=request.expected,
@@ -173,7 +169,7 @@ def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
     except (ExtractError, GateError, BalanceError, OperatorError) as error:
         # on a full disk recording fails too: the first error is the one to show
         with suppress(CardlinkError):
-            sentence = error.message.format(**error.fields).rstrip(".")
+            sentence = error.what_happened.rstrip(".")
             record_event(adapters, keys, "refused", why=type(error).__name__, sentence=sentence)
         raise
 
@@ -210,7 +206,10 @@ class SentTwiceError(OperatorError):
     """A new run of an extract whose chunks are, or may be, at the portal already."""
 
     message = "{extract} would be sent twice: {count} of {chunks} chunks of {run} are uploaded, answered or waiting."
-    next_step = "Cancel those that wait: `cardlink outbox cancel {run} --reason WHY`; uploaded ones stay uploaded."
+    next_step = Sentence(
+        "Cancel those that wait: {cancel}; uploaded ones stay uploaded.",
+        cancel=Step("outbox cancel", Slot("run"), reason=WHY),
+    )
 
 
 def refuse_resend(context: IssuerContext, request: Request) -> None:

@@ -33,7 +33,7 @@ def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(
         "bank: delivery 1",
         "bank: nothing new since the last confirmed delivery",
     ] == heads
-    assert "cardlink deliver bank --confirm 1 --reason RECEIPT" == told[1].next_step
+    assert "cardlink deliver bank --confirm 1 --reason RECEIPT" == str(told[1].next_step)
     assert [0] * 5 == [one.exit_code for one in told]
 
 

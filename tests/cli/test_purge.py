@@ -60,7 +60,7 @@ def test_a_dry_run_shows_what_goes_and_what_stays_and_says_how_to_do_it(tmp_path
 
     assert (0, "cardlink purge bank", before) == (
         answer.exit_code,
-        answer.next_step,
+        str(answer.next_step),
         bench.snapshot(),
     )
     assert answer.lines[0].startswith("bank: 1 objects")

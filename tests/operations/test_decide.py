@@ -242,4 +242,6 @@ def test_trace_says_that_an_operator_decided_and_what_to_type_next(
 
     [card] = card_statuses(found.attempts, datetime.now(UTC).date())
     assert card.stands == "has no usable answer, as an operator decided: row.result.lost"
-    assert card.then == f"send it again as it is: cardlink resubmit {run} --row 10 --reason WHY"
+    assert (
+        str(card.then) == f"send it again as it is: cardlink resubmit {run} --row 10 --reason WHY"
+    )

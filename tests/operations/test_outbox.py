@@ -149,4 +149,4 @@ def test_a_dry_run_of_a_committed_extract_says_that_nothing_would_be_sent(
     rehearsed = rehearse(bench.context, Request("bank-20261120.csv"))
 
     assert rehearsed.already == run
-    assert "a real run would send nothing" in rehearsed.verdict
+    assert "a real run would send nothing" in str(rehearsed.verdict)

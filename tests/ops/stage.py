@@ -22,7 +22,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from flows.commands.entry import Form
-from flows.every import ENTRIES
+from flows.registry import ENTRIES
 from flows.simulator.demo import ISSUER, prepare
 from flows.simulator.ui import environment, page_server, server, worker
 from tests.leftovers import ended

@@ -26,10 +26,11 @@ from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter, entr
 from flows.commands.parameters import DryRun, Issuer, Number
 from flows.commands.result import Result
 from flows.errors import BugError, CardlinkError
-from flows.every import ENTRIES
 from flows.forms import kind_of, passing
 from flows.nightly import submit
+from flows.registry import ENTRIES
 from flows.runs.store import StoreBusyError, StoreDeniedError
+from flows.steps import COMMAND_LINE, Step
 from flows.submissions.gates import RowJumpError
 
 DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
@@ -192,7 +193,7 @@ def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
         return Result(
             {"issuer": issuer, "said": words},
             [f"{issuer}: {' '.join(words)}"],
-            f"cardlink status {issuer}",
+            Step("status", issuer),
         )
 
     group = click.Group("cardlink")
@@ -200,7 +201,7 @@ def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
     typed = CliRunner().invoke(
         group,
         ["praise", "bank", "--times", "3"],
-        obj={"config": None, "json": False, "verbose": False, "typed": "cardlink"},
+        obj={"config": None, "json": False, "verbose": False, "words": COMMAND_LINE},
     )
     schema = forms.form("praise", [praise]).parameters.model_dump()
 

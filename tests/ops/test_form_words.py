@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import date
 
 import pytest
 
-from flows.commands.entry import Form
+from flows import forms
 from flows.commands.result import Link, Result, Table
-from flows.errors import CardlinkError
-from flows.every import ENTRIES, in_form_words
-from tests.ops.test_deploy_files import all_errors
+from flows.registry import FORMED, FormWords, field_of, form_of
+from flows.steps import REASON, WHY, CommandName, Option, Sentence, Step
+from flows.submissions.gates import opening
+from tests import mentions
 
-FORMS = {one.form.name: one.form for one in ENTRIES if isinstance(one.form, Form)}
+FORMS = {form.name: form for _, form in FORMED}
+CANCEL = Step("outbox cancel", "bank-20261120-01234567-r2", reason=WHY)
 
 
 @pytest.mark.parametrize(
@@ -22,71 +23,111 @@ FORMS = {one.form.name: one.form for one in ENTRIES if isinstance(one.form, Form
     [
         (
             "outbox",
-            "Give it with --reason; it is kept.",
+            Sentence("Give it with {reason}; it is kept.", reason=Option("--reason")),
             "Give it with the field reason; it is kept.",
         ),
         (
             "resubmit",
-            "on purpose: --override REASON, which",
+            Sentence(
+                "on purpose: {override}, which",
+                override=Option("--override", REASON, of="resubmit"),
+            ),
             "on purpose: the field override_reason, which",
         ),
         (
             "resubmit",
-            "The same command with --dry-run lists",
-            "The same form with the field mode: dry run lists",
+            Sentence("{same_command} with {dry}", dry=Option("--dry-run", of="resubmit")),
+            "the same form with the field mode: dry run",
         ),
         (
             "rerun",
-            "or submit with --open reject-rate.",
+            Sentence("or submit with {open}.", open=opening("reject-rate")),
             "or submit with the field open_gate: reject-rate.",
         ),
         (
             "nightly",
-            "with --open row-jump.",
+            Sentence("with {open}.", open=opening("row-jump")),
             "with the field open_gate: row-jump of the form rerun.",
         ),
         (
             "rerun",
-            "(`cardlink outbox cancel bank-1-r2`); uploaded",
+            Sentence("({cancel}); uploaded", cancel=CANCEL),
             "(the form outbox (action: cancel)); uploaded",
         ),
         (
             "rerun",
-            "cancelled: cardlink outbox cancel bank --reason WHY.",
+            Sentence("cancelled: {cancel:bare}.", cancel=CANCEL),
             "cancelled: the form outbox (action: cancel).",
         ),
-        ("ingest", "`cardlink status` lists the runs.", "`cardlink status` lists the runs."),
+        (
+            "purge",
+            Sentence("{resubmit} sends them again.", resubmit=CommandName("resubmit")),
+            "the form resubmit sends them again.",
+        ),
+        (
+            "ingest",
+            Sentence("{status} lists the runs.", status=Step("status")),
+            "`cardlink status` lists the runs.",
+        ),
+        (
+            "purge",
+            Sentence("or name it with {config}", config=Option("--config")),
+            "or name it with --config",
+        ),
+        (
+            "resubmit",
+            Sentence("a row: {row}", row=Option("--row", of="resubmit")),
+            "a row: --row",
+        ),
     ],
 )
-def test_a_sentence_for_the_command_line_is_put_into_the_words_of_a_form(
-    form: str, text: str, words: str
-) -> None:
-    assert words == in_form_words(text, form)
+def test_next_steps_are_put_into_the_words_of_a_form(form: str, text: Sentence, words: str) -> None:
+    assert words == text.in_words(FormWords(form))
 
 
-def kinds(root: type[CardlinkError] = CardlinkError) -> list[type[CardlinkError]]:
-    return [found for one in root.__subclasses__() for found in (one, *kinds(one))]
+def fields(form: str) -> dict[str, list[str] | None]:
+    """Return the fields of a form, each with what it offers, None where anything may be typed."""
+    flow = getattr(forms, form)
+    schema = flow.parameters.model_dump()
+    return {
+        name: field.get("enum", [field["const"]] if "const" in field else None)
+        for name, field in schema["properties"].items()
+    }
+
+
+@pytest.mark.parametrize("form", ["nightly", *FORMS])
+def test_every_next_step_names_a_form_that_exists_and_a_field_of_it(form: str) -> None:
+    collected = [*mentions.of_tables(), *mentions.of_source()]
+
+    named = [form_of(one) for one in collected if isinstance(one, Step | CommandName)]
+    asked = [field_of(one, form) for one in collected if isinstance(one, Option)]
+
+    for choice in filter(None, named):
+        assert choice.form in FORMS
+        assert not choice.picks or choice.label in (fields(choice.form)[choice.picks] or ())
+    for field in filter(None, asked):
+        assert field.name in fields(field.form)
+        offered = fields(field.form)[field.name]
+        assert not field.value or offered is None or field.value in offered
+    assert len(set(named)) > 10
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_error_names_an_option_of_the_forms_own_commands(form: str) -> None:
-    options = {
-        one.option
-        for entry in ENTRIES
-        if entry.form is FORMS[form]
-        for one in entry.parameters
-        if not one.argument
+def test_no_option_of_a_forms_own_commands_is_named_as_on_the_command_line(form: str) -> None:
+    entries = {entry.name: entry for entry, its in FORMED if its.name == form}
+    without = FORMS[form].without
+    own = {
+        option
+        for option in [*mentions.of_tables(), *mentions.of_source()]
+        if isinstance(option, Option) and (not option.of or option.of in entries)
+        for entry in entries.values()
+        for parameter in entry.parameters
+        if parameter.option == option.name and parameter.name not in without
     }
-    known = all_errors()
 
-    said = {kind.__name__: f"{kind.message} {kind.next_step}" for kind in kinds()}
-    shown = dict(zip(said, in_form_words("\n".join(said.values()), form).splitlines(), strict=True))
+    shown = {option.name: FormWords(form)(option) for option in own}
 
-    assert known <= shown.keys()
-    named = {
-        name: set(re.findall(r"--[a-z][a-z-]*", text)) & options for name, text in shown.items()
-    }
-    assert {} == {name: found for name, found in named.items() if found}
+    assert {} == {name: words for name, words in shown.items() if not words.startswith("the field")}
 
 
 def test_a_page_holds_lines_tables_and_links_once_and_shows_texts_as_they_are() -> None:

@@ -188,7 +188,7 @@ def test_a_row_whose_link_had_expired_is_not_said_to_have_no_answer(bench: Bench
         attempt.trouble,
     )
     assert "a link had already expired" in card.stands
-    assert "resubmit the rows" in card.then
+    assert "resubmit the rows" in str(card.then)
 
 
 def test_a_row_without_an_answer_in_an_answered_chunk_is_said_to_have_none(bench: Bench) -> None:

@@ -415,10 +415,10 @@ def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_until_
     assert set(KINDS) == set(WRONG) | APART | ELSEWHERE
     kinds = {run_break["name"] for run_break in breaks}
     assert {*WRONG, "MISNAMED_FILE", "MERGED_FILE"} - {"DAMAGED_FILE"} == kinds
-    assert {name: KINDS[name].then for name in kinds} == {
+    assert {name: str(KINDS[name].then) for name in kinds} == {
         run_break["name"]: run_break["then"] for run_break in breaks
     }
-    assert [] == [name for name in kinds if KINDS[name].then not in shown + page]
+    assert [] == [name for name in kinds if str(KINDS[name].then) not in shown + page]
     assert [] == [sentence for sentence in about_lost_rows(wrong) if sentence not in shown]
     assert f"{wrong.name_of('DAMAGED_FILE')}.csv: " in shown
     elsewhere = [

@@ -16,7 +16,7 @@ from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.resend.corrected_extract import AmbiguousRowsError
 from flows.resend.resubmission import NothingAskedError, Request, StandingRowsError, plan_resubmit
-from flows.resend.resubmission_run import NothingToSendError, command
+from flows.resend.resubmission_run import NothingToSendError, resubmit_step
 from flows.resend.selected_run import SourceGoneError
 from flows.resend.selection import RowSelection
 from flows.runs.adapters import NoReasonError
@@ -356,9 +356,10 @@ def test_a_run_that_is_long_over_is_resubmitted_too(tmp_path: Path) -> None:
 def test_the_command_that_finishes_a_resubmission_can_be_pasted() -> None:
     wanted = RowSelection(errors=True, codes=frozenset({"card.pan"}), rows=frozenset({7, 3}))
 
-    told = command(Request("bank-20261120-3f9c21aa", wanted, "they said so", override="lost"))
+    request = Request("bank-20261120-3f9c21aa", wanted, "they said so", override="lost")
+    line = str(resubmit_step(request))
 
-    assert told == (
+    assert line == (
         "cardlink resubmit bank-20261120-3f9c21aa --errors --code card.pan --row 3 --row 7 "
         "--reason 'they said so' --override lost"
     )

@@ -274,7 +274,7 @@ def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(
         bench.submit(name)
     committed = bench.submit(name, opened=["drift"])
 
-    assert rehearsed.refused == str(refused.value)
+    assert str(rehearsed.refused) == str(refused.value)
     assert f"{EMAIL}: filled in 50% of the rows, usually 100%. Nothing was committed." in str(
         refused.value
     )

@@ -13,6 +13,7 @@ import pytest
 
 import flows
 from flows.errors import CardlinkError, fields_of, guarded
+from flows.steps import joined
 
 
 def below(kind: type[CardlinkError]) -> list[type[CardlinkError]]:
@@ -42,9 +43,10 @@ def test_an_error_is_a_message_and_a_next_step_without_a_constructor_of_its_own(
 ) -> None:
     shown = str(example(kind))
 
-    assert kind.message.endswith((".", "?"))
+    assert str(kind.message).endswith((".", "?"))
     assert kind.next_step
     assert "{" not in shown
+    assert joined(kind.message).fields.isdisjoint(joined(kind.next_step).values)
     assert {"__init__", "__str__"} & vars(kind).keys() == set()
 
 

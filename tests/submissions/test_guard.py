@@ -221,7 +221,7 @@ def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(
     done = place.bench.submit(name).manifest
 
     assert (tried.counts, tried.run) == (done.counts, done.run)
-    assert "1 already have or await a link" in tried.verdict
+    assert "1 already have or await a link" in str(tried.verdict)
     held = place.bench.report(done.run, "held.csv").decode().splitlines()
     assert ["row,cuid,last_4,stage,column,reason", "1,a,4242,submit,,card.link.standing"] == [
         ",".join(line.split(",")[:6]) for line in held

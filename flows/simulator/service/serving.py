@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from flows.errors import OperatorError
+from flows.steps import Option, Sentence
 
 
 class NotLoopbackError(OperatorError):
@@ -24,7 +25,10 @@ class PortTakenError(OperatorError):
     """Something else listens there."""
 
     message = "Cannot listen on loopback port {port}."
-    next_step = "Leave --port out to use a free one."
+    next_step = Sentence(
+        "Leave {option} out to use a free one.",
+        option=Option("--port", of="practice"),
+    )
 
 
 def listen(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
