@@ -1,4 +1,7 @@
-"""Counts, shares and days in words, the same on the page, in the workbook and at the terminal."""
+"""Counts, shares and days in words, the same on the page, in the workbook and at the terminal.
+
+Apart from `page`, which takes 60 ms to import.
+"""
 
 from datetime import datetime
 
