@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
     from flows.runs.sealing import Opener, Sealer
-    from flows.runs.store import Cleaner, Store
+    from flows.runs.store import Cleaner
+    from flows.runs.stored_run import StoredRun
     from schemas.issuer import Issuer
-    from schemas.manifest import Manifest
 
 
 class ActorError(OperatorError):
@@ -173,10 +173,10 @@ def wire(
     return overlaid(context) if dry_run else context
 
 
-def _funnel(store: Store, manifest: Manifest, today: date) -> dict[str, Any] | None:
-    from flows.partner_api.funnel import run_funnel
+def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
+    from flows.partner_api.run_funnel import run_funnel
 
-    return run_funnel(store, manifest, today)
+    return run_funnel(run, today)
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:

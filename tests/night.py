@@ -21,7 +21,7 @@ import polars as pl
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
-from flows.partner_api.funnel import run_funnel
+from flows.partner_api.run_funnel import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext

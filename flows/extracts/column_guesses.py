@@ -186,7 +186,7 @@ class ColumnGuesses:
         """Yield two portal columns that one column holds."""
         best = ranked[0]
         columns = [best.column, *(rival.column for rival in _rivals(ranked))]
-        values = [spec for column in columns for spec in self._formatted(column, whole)]
+        values = list(chain.from_iterable(self._formatted(column, whole) for column in columns))
         reason = "the one form that fits"
         question = "" if best.share > SURE else _unlike(best)
         if len(values) > 1:

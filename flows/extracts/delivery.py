@@ -16,7 +16,10 @@ class ExtractWaitsError(TryAgainError):
     """The delivery of an extract is not complete yet."""
 
     message = "{extract} is not taken yet: {missing}."
-    next_step = "Wait for it, or ask the issuer; then run {same_command} again. [source] says what an extract needs."
+    next_step = (
+        "Wait for it, or ask the issuer; then run {same_command} again. "
+        "[source] says what an extract needs."
+    )
 
 
 def companions(source: SourceSettings) -> tuple[str, ...]:

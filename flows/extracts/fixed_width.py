@@ -36,12 +36,11 @@ def field_spans(lines: Sequence[str]) -> list[Span]:
     card = _card_start(lines, positions)
     if card is None:
         return []
-    starts = sorted(_field_starts(positions, card))
-    return [
-        Span(start + 1, end)
-        for start, end in pairwise(starts)
-        if any(position.filled for position in positions[start:end])
-    ]
+    spans = []
+    for start, end in pairwise(sorted(_field_starts(positions, card))):
+        if any(position.filled for position in positions[start:end]):
+            spans.append(Span(start + 1, end))
+    return spans
 
 
 def _positions(lines: Sequence[str]) -> list[_Position]:

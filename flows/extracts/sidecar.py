@@ -39,8 +39,8 @@ class SidecarError(ExtractError):
 
     message = "{extract} is not proven by its sidecar: {problem}. Nothing was committed."
     next_step = Sentence(
-        "Ask the issuer to send both files again, or compare `sidecar` in [source] with the file. A date given with "
-        "{date} must be that of the sidecar.",
+        "Ask the issuer to send both files again, or compare `sidecar` in [source] with the file. "
+        "A date given with {date} must be that of the sidecar.",
         date=Option("--date", of="submit"),
     )
 

@@ -1,12 +1,13 @@
-"""The client: one method per endpoint of interface.md 4; returns typed records and raises only our
-errors.
+"""The client: one method per endpoint of interface.md 4.
+
+It returns typed records and raises only our errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from flows.partner_api.responses import (
@@ -64,21 +65,24 @@ class ServiceClient:
         self._sender = sender
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
-        """Request one link (2.8); a refusal is returned. After AnswerLostError it may exist: do not
-        repeat blindly.
+        """Request one link (2.8); a refusal is returned.
+
+        After AnswerLostError it may exist: do not repeat blindly.
         """
         settings = self._settings
         if not settings.fi_key:
             raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
-        who = {"service_server": settings.base_url, **self._credentials.as_json()}
         body = {
-            settings.service_property: who,
+            settings.service_property: {
+                "service_server": settings.base_url,
+                **self._credentials.as_json(),
+            },
             **request.body(),
             settings.fi_key_property: settings.fi_key,
+            settings.safe_key_property: settings.safe_key,
         }
-        body[settings.safe_key_property] = settings.safe_key
         place = f"POST {settings.link_path}"
-        answer = self._send(
+        response = self._send(
             Request(
                 "POST",
                 settings.link_path,
@@ -89,19 +93,16 @@ class ServiceClient:
                 refusable=True,
             )
         )
-        return refusal_of(answer.body) if answer.refused else self._link(answer, place)
+        return refusal_of(response.body) if response.refused else _link(response, place)
 
     def card_link(self, link_id: str, hydrate: tuple[str, ...] = HYDRATE_CARDHOLDER) -> CardLink:
         """Return the record of a link (2.9), by default with its card and cardholder."""
-        header = (
-            {self._settings.hydration_header: self._settings.link_hydration(*hydrate)}
-            if hydrate
-            else {}
-        )
+        header = {}
+        if hydrate:
+            header = {self._settings.hydration_header: self._settings.link_hydration(*hydrate)}
         place = f"GET {LINKS}/…"  # its id may be the secret part of the URL
-        return self._link(
-            self._send(Request("GET", _path(LINKS, link_id, place), place, headers=header)), place
-        )
+        request = Request("GET", _path(LINKS, link_id, place), place, headers=header)
+        return _link(self._send(request), place)
 
     def job(self, job_id: str) -> JobRecord:
         """Return the record of a job (2.2) with its pending requests, which need the hydration
@@ -109,20 +110,23 @@ class ServiceClient:
         """
         path = _path(JOBS, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
-        found = job_of(self._send(Request("GET", path, f"GET {path}", headers=header)).body)
-        if found is None:
+        response = self._send(Request("GET", path, f"GET {path}", headers=header))
+        record = job_of(response.body)
+        if record is None:
             raise StrangeAnswerError(place=f"GET {path}", problem="no job record")
-        return found
+        return record
 
     def messages(self, job_id: str) -> Messages:
-        """Read a job's messages (2.1, 2.4), each status message only once; AnswerLostError: some
-        may be lost.
+        """Read a job's messages (2.1, 2.4), each status message only once.
+
+        After AnswerLostError some may be lost.
         """
         return messages_of(self._consume(_path(JOB_MESSAGES, job_id)))
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
-        """Read the messages of a cardholder's jobs, raw, for `messages_of`: store them, each can be
-        read only once.
+        """Read the messages of a cardholder's jobs, raw, for `messages_of`.
+
+        Store them: each can be read only once.
         """
         return self._consume(_path(CARDHOLDER_MESSAGES, cardholder_id))
 
@@ -147,9 +151,8 @@ class ServiceClient:
         path = f"{_path(JOB_MESSAGES, job_id)}/credential_responses"
         number: int | str = int(job_id) if job_id.isdigit() else job_id
         body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
-        self._send(
-            Request("POST", path, f"POST {path}", RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER)
-        )
+        place = f"POST {path}"
+        self._send(Request("POST", path, place, RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER))
 
     def register(self, job_id: str) -> str:
         """Register a broadcast channel of a job and return its access key."""
@@ -170,13 +173,13 @@ class ServiceClient:
         return key
 
     def broadcasts(self, job_id: str, access_key: str) -> tuple[JobMessage, ...]:
-        """Read the status messages of a channel, each only once; credential requests are not among
-        them.
+        """Read the status messages of a channel, each only once.
+
+        Credential requests are not among them.
         """
+        path = f"{_path(JOB_MESSAGES, job_id)}/broadcasts"
         header = {self._settings.access_key_header: access_key}
-        return messages_of(
-            self._consume(f"{_path(JOB_MESSAGES, job_id)}/broadcasts", header)
-        ).statuses
+        return messages_of(self._consume(path, header)).statuses
 
     def _consume(self, path: str, headers: Mapping[str, str] | None = None) -> bytes:
         request = Request(
@@ -188,18 +191,10 @@ class ServiceClient:
         self, job_id: str, account_link: Mapping[str, str], headers: Mapping[str, str]
     ) -> JobRecord | None:
         path = _path(JOBS, job_id)
-        body: dict[str, Any] = {"account": {"account_link": dict(account_link)}}
-        return job_of(
-            self._send(
-                Request("PUT", path, f"PUT {path}", RetryPolicy.WRITE, headers, body, _LOST_ANSWER)
-            ).body
-        )
-
-    def _link(self, answer: Response, place: str) -> CardLink:
-        found = link_of(answer.body)
-        if found is None:
-            raise StrangeAnswerError(place=place, problem="no link record")
-        return found
+        place = f"PUT {path}"
+        body = {"account": {"account_link": dict(account_link)}}
+        request = Request("PUT", path, place, RetryPolicy.WRITE, headers, body, _LOST_ANSWER)
+        return job_of(self._send(request).body)
 
     def _send(self, request: Request) -> Response:
         """Send with the session's headers; if they are refused, once more with new ones."""
@@ -224,25 +219,33 @@ def open_client(
 
 
 def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
-    """Return the token of a new session, None if the response has none (5 leaves open how it is
-    sent).
+    """Return the token of a new session, None if the response has none.
+
+    Section 5 leaves open how it is sent.
     """
-    place = f"POST {settings.login_path}"  # an extra session does no harm, so a retry is safe
-    answer = sender.send(
-        Request("POST", settings.login_path, place, RetryPolicy.READ, body=credentials.as_json())
-    )
-    return text_in(answer.body, [settings.session_field])
+    path = settings.login_path
+    # an extra session does no harm, so a retry is safe
+    request = Request("POST", path, f"POST {path}", RetryPolicy.READ, body=credentials.as_json())
+    return text_in(sender.send(request).body, [settings.session_field])
+
+
+def _link(response: Response, place: str) -> CardLink:
+    record = link_of(response.body)
+    if record is None:
+        raise StrangeAnswerError(place=place, problem="no link record")
+    return record
 
 
 def _with(request: Request, headers: Mapping[str, str]) -> Request:
     return request._replace(headers={**headers, **request.headers})
 
 
-def _path(base: str, given: str, place: str = "") -> str:
-    """Return the path of one record; NoSuchRecordError for an id that would lead to another
-    path.
+def _path(base: str, record_id: str, place: str = "") -> str:
+    """Return the path of one record.
+
+    Raises NoSuchRecordError for an id that would lead to another path.
     """
-    segment = quote(given, safe="")
+    segment = quote(record_id, safe="")
     if not segment.strip("."):
         raise NoSuchRecordError(place=place or f"{base}/{segment}")
     return f"{base}/{segment}"

@@ -1,11 +1,12 @@
-"""The partner's interface beyond the file: one link now, a placement job in the terminal,
-placements of the links.
+"""The partner's interface beyond the file, as commands.
+
+One link now, a placement job in the terminal, placements of the links.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from flows.partner_api.client import ServiceClient
     from flows.runs.single_links import SingleLink
     from schemas.issuer import Issuer as IssuerSettings
+    from schemas.partner_api.service import ServiceSettings
 
 # exit code if the partner created no link, or a job ended without its card placed
 NO_LINK_OR_CARD = 3
@@ -50,7 +52,10 @@ class OneWayError(OperatorError):
 class FollowingStoppedError(TryAgainError):
     """Following was stopped; the job continues."""
 
-    message = "Stopped following job {job} of {issuer}. The job continues; its open requests will time out."
+    message = (
+        "Stopped following job {job} of {issuer}. "
+        "The job continues; its open requests will time out."
+    )
     next_step = Sentence(
         "To follow it again: {follow:bare}",
         follow=Step("job follow", Slot("issuer"), Slot("job")),
@@ -69,8 +74,9 @@ class OtherIssuerError(OperatorError):
 
 @contextmanager
 def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
-    """Open the client of an issuer's [service]; NoServiceError, ServiceSecretsError,
-    FileUnreadableError.
+    """Open the client of an issuer's [service].
+
+    Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
     """
     from flows.partner_api.client import open_client
     from flows.partner_api.service import NoServiceError, ServiceSecretsError
@@ -80,12 +86,10 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     settings = issuer.service
     if settings is None:
         raise NoServiceError(issuer=issuer.issuer)
-    names = {
-        name: f"CARDLINK_SERVICE_{name.upper()}"
-        for name in ("app_name", "app_key", "username", "password")
-    }
-    secrets = {name: secret(variable) for name, variable in names.items()}
-    missing = [names[name] for name, value in secrets.items() if not value]
+    names = ("app_name", "app_key", "username", "password")
+    variables = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in names}
+    secrets = {name: secret(variable) for name, variable in variables.items()}
+    missing = [variables[name] for name, value in secrets.items() if not value]
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
     retry = retries.Retry(attempts=settings.tries)
@@ -125,35 +129,40 @@ def link(
 
     if prompt is (row is not None):
         raise OneWayError
-    issuer_context = wire(context.folder, target if row is None else keys_of(target).run.issuer)
+    issuer = target if row is None else keys_of(target).run.issuer
+    issuer_context = wire(context.folder, issuer)
     with service_client(issuer_context.issuer) as client:
         if row is None:
-            return _linked(
-                link_typed(
-                    issuer_context, client, typed_fields(context.terminal), override=override
-                )
-            )
-        supply = partial(supplied, context.terminal)
-        return _linked(
-            link_row(issuer_context, client, target, row, override=override, supply=supply)
-        )
+            fields = typed_fields(context.terminal)
+            single = link_typed(issuer_context, client, fields, override=override)
+        else:
+            supply = partial(supplied, context.terminal)
+            single = link_row(issuer_context, client, target, row, override=override, supply=supply)
+    return _linked(single)
 
 
 def _linked(single: SingleLink) -> Result:
     from schemas.records import LINKED
 
-    answer, cuid = single.answered, single.asked.cuid
-    facts = {
-        "attempt": single.key,
-        **(answer.model_dump(mode="json") if answer else {}),
-        "cuid": cuid,
-    }
+    answer = single.answered
+    cuid = single.asked.cuid
+    facts: dict[str, Any] = {"attempt": single.key}
+    reasons = "unknown"
+    if answer is not None:
+        facts |= answer.model_dump(mode="json")
+        reasons = ", ".join(answer.reasons)
+    facts["cuid"] = cuid
     recorded = f"recorded: {single.key}"
     if answer is None or answer.outcome != LINKED:
-        why = ", ".join(answer.reasons) if answer else "unknown"
-        return Result(facts, [f"{cuid}: no link ({why})", recorded], exit_code=NO_LINK_OR_CARD)
-    lines = [f"{answer.url}", f"{cuid}: expires on {answer.expires_on}", recorded]
-    return Result(facts, [*lines, "send the URL to this cardholder and to nobody else"])
+        lines = [f"{cuid}: no link ({reasons})", recorded]
+        return Result(facts, lines, exit_code=NO_LINK_OR_CARD)
+    lines = [
+        f"{answer.url}",
+        f"{cuid}: expires on {answer.expires_on}",
+        recorded,
+        "send the URL to this cardholder and to nobody else",
+    ]
+    return Result(facts, lines)
 
 
 @entry("job follow", form="it prompts a person for what the job needs")
@@ -177,19 +186,16 @@ def job_follow(
 
     settings = load_issuer(context.folder, issuer)
     every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
+    clock = Clock(time.monotonic, time.sleep, every)
     with service_client(settings) as client:
         try:
-            watcher, clock = Watcher(context.terminal), Clock(time.monotonic, time.sleep, every)
-            ended = follow(client, job, watcher, clock, polling=poll)
+            ended = follow(client, job, Watcher(context.terminal), clock, polling=poll)
         except KeyboardInterrupt:
             pass
         else:
             lines = [f"job {ended.job_id}: {ended.status}, {ended.termination_type}", ended.meaning]
-            return Result(
-                {"issuer": issuer, **ended._asdict()},
-                lines,
-                exit_code=0 if ended.placed else NO_LINK_OR_CARD,
-            )
+            code = 0 if ended.placed else NO_LINK_OR_CARD
+            return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=code)
     raise FollowingStoppedError(issuer=issuer, job=job)
 
 
@@ -210,65 +216,82 @@ def placements(
     """
     from flows.partner_api.follow_links import follow_links
     from flows.runs.keys import keys_of
-    from flows.runs.keys import placements as where
+    from flows.runs.keys import placements as placements_folder
 
     if run and keys_of(run).run.issuer != issuer:
         raise OtherIssuerError(run=run, issuer=issuer)
     issuer_context = wire(context.folder, issuer)
     service = issuer_context.issuer.service
     with service_client(issuer_context.issuer) if service else nullcontext() as client:
-        facts = follow_links(issuer_context, client, run, again=again)
-    looked, reports = facts["looked"], facts["transactions"]
-    asked, messages, unanswered = (
-        sum(one[what] for one in looked) for what in ("asked", "messages", "unanswered")
-    )
+        facts = follow_links(issuer_context, client, run, recheck=again)
+    folder = keys_of(run).report("") if run else placements_folder(issuer)
     shown: list[str | Table] = [
-        f"{issuer}: {len(facts['runs']):,} runs, {asked:,} links queried, {messages:,} messages"
-    ]
-    if service is None:
-        shown += ["the TOML has no [service]: only transaction reports count"]
-    elif not service.follow_cardholders:
-        shown += ["[service] follow_cardholders is off: jobs are not queried"]
-    shown += [
-        f"{one['unanswered']:,} links of {one['run']} got no response"
-        for one in looked
-        if one["unanswered"]
-    ]
-    shown += (
-        [f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"]
-        if reports["files"]
-        else []
-    )
-    shown += ["", *_funnel(run or issuer, facts["funnel"])]
-    shown += [line for one in facts["breaks"] for line in break_lines(one, one["then"])]
-    shown += [
+        *_queries(issuer, service, facts),
         "",
-        f"files: {issuer_context.issuer.root}/{keys_of(run).report('') if run else where(issuer)}",
+        *_funnel(run or issuer, facts["funnel"]),
+        *_break_lines(facts["breaks"]),
+        "",
+        f"files: {issuer_context.issuer.root}/{folder}",
     ]
-    code = 4 if facts["breaks"] else 75 if unanswered else 0
-    next_step = Step("placements", issuer) if unanswered else None
-    return Result(facts, shown, next_step, code)
+    code = 4 if facts["breaks"] else 0
+    if any(check["unanswered"] for check in facts["looked"]):
+        return Result(facts, shown, Step("placements", issuer), code or 75)
+    return Result(facts, shown, exit_code=code)
+
+
+def _queries(issuer: str, service: ServiceSettings | None, facts: dict[str, Any]) -> Iterator[str]:
+    """Yield what was queried and read."""
+    checks = facts["looked"]
+    queried = sum(check["asked"] for check in checks)
+    messages = sum(check["messages"] for check in checks)
+    yield f"{issuer}: {len(facts['runs']):,} runs, {queried:,} links queried, {messages:,} messages"
+    if service is None:
+        yield "the TOML has no [service]: only transaction reports count"
+    elif not service.follow_cardholders:
+        yield "[service] follow_cardholders is off: jobs are not queried"
+    for check in checks:
+        if check["unanswered"]:
+            yield f"{check['unanswered']:,} links of {check['run']} got no response"
+    reports = facts["transactions"]
+    if reports["files"]:
+        yield f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"
+
+
+def _break_lines(breaks: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for break_ in breaks:
+        yield from break_lines(break_, break_["then"])
 
 
 def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
     """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
     from flows.partner_api.funnel import REACHED
-    from flows.reports.wording import percent
 
-    stages = [[one["stage"], one["cardholders"], percent(one["share"])] for one in funnel["stages"]]
-    stages += [
-        [f"failed: {one['kind']}", one["cardholders"], percent(one["share"])]
-        for one in funnel["failed"]
-    ]
-    stages += [["in progress", funnel["under_way"], ""]] if funnel["under_way"] else []
     title = f"{name}: from link to placed card"
-    shown: list[str | Table] = [
-        Table(("cardholders who reached", "count", "share"), stages, f"{name}-funnel", title)
-    ]
-    for heading, column, found in (
+    heading = ("cardholders who reached", "count", "share")
+    shown: list[str | Table] = [Table(heading, _stages(funnel), f"{name}-funnel", title)]
+    for part, column, lines in (
         ("merchant site", "site", funnel["sites"]),
         ("age of link", "age", funnel["ages"]),
     ):
-        rows = [[one[column], *(one[stage] for stage in REACHED)] for one in found if one["linked"]]
-        shown += ["", Table((heading, *REACHED), rows)] if rows else []
+        linked = [line for line in lines if line["linked"]]
+        rows = [[line[column], *(line[stage] for stage in REACHED)] for line in linked]
+        if rows:
+            shown += ["", Table((part, *REACHED), rows)]
     return shown
+
+
+def _stages(funnel: dict[str, Any]) -> list[list[Any]]:
+    """Return the rows of the funnel itself."""
+    from flows.reports.wording import percent
+
+    rows = [
+        [stage["stage"], stage["cardholders"], percent(stage["share"])]
+        for stage in funnel["stages"]
+    ]
+    rows += [
+        [f"failed: {failure['kind']}", failure["cardholders"], percent(failure["share"])]
+        for failure in funnel["failed"]
+    ]
+    if funnel["under_way"]:
+        rows.append(["in progress", funnel["under_way"], ""])
+    return rows

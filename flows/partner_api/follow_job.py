@@ -1,8 +1,7 @@
-"""Follow one placement job to its end, as interface.md 1 to 3 and 9 describe: show, warn, prompt,
-answer, report.
+"""Follow one placement job to its end, as interface.md 1 to 3 and 9 describe.
 
-Only the list `account_link` decides what to collect; the type of a request is ignored. What is
-typed in goes to the service and nowhere else.
+Show, warn, prompt, answer, report. Only the list `account_link` decides what to collect; the type
+of a request is ignored. What is typed in goes to the service and nowhere else.
 """
 
 from __future__ import annotations
@@ -25,15 +24,21 @@ ADDED_SECONDS: Final = 5.0  # a deadline that moves by more than rounding: time 
 # polls without a message before the record is read: another client may have read the messages
 QUIET_LOOKS: Final = 5
 MOST_SILENT: Final = 10  # polls in a row without a response
-_ACKNOWLEDGED: Final = ("tfa_message",)  # a message was sent to the user: no code to type
+_ACKNOWLEDGED: Final = "tfa_message"  # a message was sent to the user: no code to type
 
 PLACED: Final = "BILLABLE"
 MEANINGS: Final[Mapping[str, str]] = {
     PLACED: "The card is placed with the merchant.",
-    "USER_DATA_FAILURE": "The cardholder's input was not accepted, or came too late: let them start again.",
+    "USER_DATA_FAILURE": (
+        "The cardholder's input was not accepted, or came too late: let them start again."
+    ),
     "SITE_INTERACTION_FAILURE": "The merchant's site did not work as expected: try again later.",
-    "PROCESS_FAILURE": "The service failed: try again, and send the partner the job's id if it fails again.",
-    "NEVER_STARTED": "The job was never started: let the cardholder open the link and choose the site again.",
+    "PROCESS_FAILURE": (
+        "The service failed: try again, and send the partner the job's id if it fails again."
+    ),
+    "NEVER_STARTED": (
+        "The job was never started: let the cardholder open the link and choose the site again."
+    ),
 }
 UNKNOWN_END: Final = "Unknown termination type: ask the partner what it means."
 
@@ -67,8 +72,9 @@ class Clock(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """How a job ended: `meaning` is for people; `answered` counts requests. Nothing that was typed
-    is kept.
+    """How a job ended: `meaning` is for people; `answered` counts requests.
+
+    Nothing that was typed is kept.
     """
 
     job_id: str
@@ -104,44 +110,40 @@ class _Following:
     def __init__(
         self, jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, polling: bool
     ) -> None:
-        self._jobs, self._job_id, self._talk, self._clock, self._polling = (
-            jobs,
-            job_id,
-            talk,
-            clock,
-            polling,
-        )
+        self._jobs = jobs
+        self._job_id = job_id
+        self._talk = talk
+        self._clock = clock
+        self._polling = polling
         self._last = RunStatus()
         self._deadline: float | None = None
         self._warned = False
         self._seen: set[str] = set()  # envelope ids that need no answer any more
-        self._answered = self._quiet = self._silent = 0
+        self._answered = 0
+        self._quiet = 0  # polls in a row without a message
+        self._silent = 0  # polls in a row without a response
 
     def to_the_end(self) -> Followed:
-        heard = self._record()
-        while not self._take_in(heard):
+        poll = self._record()
+        while not self._take_in(poll):
             self._clock.sleep(self._clock.every)
-            heard = self._look()
+            poll = self._poll()
+        status = self._last.status or ""
         end = self._last.termination_type or ""
-        return Followed(
-            self._job_id,
-            self._last.status or "",
-            end,
-            MEANINGS.get(end, UNKNOWN_END),
-            self._answered,
-        )
+        meaning = MEANINGS.get(end, UNKNOWN_END)
+        return Followed(self._job_id, status, end, meaning, self._answered)
 
-    def _look(self) -> _Poll:
+    def _poll(self) -> _Poll:
         """Poll once; tolerate a service that does not respond for a while."""
         try:
-            heard = self._messages() or self._record()
+            poll = self._messages() or self._record()
         except ServiceBusyError:
             self._silent += 1
             if self._silent >= MOST_SILENT:
                 raise
         else:
             self._silent = 0
-            return heard
+            return poll
         self._talk.note("The service does not respond; the job continues. Trying again.")
         return _Poll((), ())
 
@@ -155,31 +157,30 @@ class _Following:
         if self._polling or self._quiet >= QUIET_LOOKS:
             return None
         try:
-            reported = self._jobs.messages(self._job_id)
+            messages = self._jobs.messages(self._job_id)
         except AnswerLostError:
             return None
-        self._quiet = 0 if reported.statuses or reported.requests else self._quiet + 1
-        standings = [one.message for one in reported.statuses]
-        # only a status says so: read what it waits for
-        blocked = any(one.blocked for one in standings[-1:])
-        return _Poll(
-            standings,
-            reported.requests or (self._jobs.credential_requests(self._job_id) if blocked else ()),
-        )
+        standings = [status.message for status in messages.statuses]
+        requests: Sequence[CredentialRequest] = messages.requests
+        self._quiet = 0 if standings or requests else self._quiet + 1
+        if not requests and standings and standings[-1].blocked:
+            # only a status says so: read what it waits for
+            requests = self._jobs.credential_requests(self._job_id)
+        return _Poll(standings, requests)
 
-    def _take_in(self, heard: _Poll) -> bool:
+    def _take_in(self, poll: _Poll) -> bool:
         """Show, warn and answer; True at the end."""
-        for standing in heard.standings:
-            self._hear(standing)
+        for standing in poll.standings:
+            self._update(standing)
         if self._last.ended:
             return True
-        for request in heard.requests:
+        for request in poll.requests:
             if request.envelope_id not in self._seen and request.job_id in (None, self._job_id):
                 self._respond(request)
         self._warn()
         return False
 
-    def _hear(self, standing: RunStatus) -> None:
+    def _update(self, standing: RunStatus) -> None:
         """Take in one state; a heartbeat without news is not shown."""
         if standing.job_timeout is not None:
             deadline = self._clock.now() + standing.job_timeout
@@ -190,12 +191,12 @@ class _Following:
             self._talk.show(standing, self._left())
 
     def _respond(self, request: CredentialRequest) -> None:
-        self._hear(request.message)
+        self._update(request.message)
         if not request.account_link:
             self._seen.add(request.envelope_id)
             self._talk.note("The job is waiting, but requests no input.")
             return
-        if [one.key_name for one in request.account_link] in [[name] for name in _ACKNOWLEDGED]:
+        if [prompt.key_name for prompt in request.account_link] == [_ACKNOWLEDGED]:
             self._talk.note(request.account_link[0].label or "A message was sent to you.")
             answers = {"tfa": ACK}
         else:

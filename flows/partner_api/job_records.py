@@ -1,5 +1,6 @@
-"""Placement jobs merged from records and messages: the same result in any order, and for repeated
-messages.
+"""Placement jobs merged from records and messages.
+
+The result is the same in any order, and for repeated messages.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class Job(NamedTuple):
 
 
 def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job | None:
-    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4); None without a usable
-    id.
+    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4).
+
+    None without a usable id.
     """
     if job_id is None or not _JOB_ID.match(job_id):
         return None
@@ -58,52 +60,42 @@ def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job
         state in AUTHENTICATED or ended == BILLABLE or (standing.auth_percent_complete or 0) >= DONE
     )
     percent = min(DONE, max(0, standing.percent_complete or 0))
-    return Job(
-        job_id,
-        state,
-        ended,
-        authenticated,
-        percent,
-        (mask(site)[:LONGEST] or None) if site else None,
-    )
+    merchant_site = mask(site or "")[:LONGEST] or None
+    return Job(job_id, state, ended, authenticated, percent, merchant_site)
 
 
 def kept(body: bytes) -> list[Any]:
-    """Return what is stored of a messages body of any shape: no text for people, no envelope id, no
-    card number.
+    """Return what is stored of a messages body of any shape.
 
-    The rest is stored unchanged, for later readers.
+    No text for people, no envelope id, no card number. Everything else is stored unchanged, for
+    later readers.
     """
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
-        return (
-            [redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]]
-            if body.strip()
-            else []
-        )
-    return list(map(_kept, found)) if isinstance(found, list) else [_kept(found)] if found else []
+        text = redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]
+        return [text] if body.strip() else []
+    if isinstance(document, list):
+        return list(map(_kept, document))
+    return [_kept(document)] if document else []
 
 
-def _kept(found: Any) -> Any:
-    match found:
+def _kept(value: Any) -> Any:
+    match value:
         case dict():
-            return {
-                redact(name): _kept(value) for name, value in found.items() if name not in _UNKEPT
-            }
+            kept_names = [name for name in value if name not in _UNKEPT]
+            return {redact(name): _kept(value[name]) for name in kept_names}
         case list():
-            return list(map(_kept, found))
+            return list(map(_kept, value))
         case str():
-            return redact(printable(found))
-        case int() if abs(found) >= _LEAST_CARD:
-            return redact(str(found))
-    return found
+            return redact(printable(value))
+        case int() if abs(value) >= _LEAST_CARD:
+            return redact(str(value))
+    return value
 
 
 def code(text: str | None) -> str:
-    """Return a status or termination type in upper case, OTHER for anything that is no such
-    name.
-    """
+    """Return a status or termination type in upper case, OTHER for anything that is none."""
     name = (text or "").strip().upper()
     return name if _CODE.match(name) else OTHER
 
@@ -115,41 +107,47 @@ def merged(jobs: Iterable[Job]) -> tuple[Job, ...]:
     and that a record was read are kept.
     """
     known: dict[str, Job] = {}
-    for one in jobs:
-        before = known.get(one.job_id)
-        known[one.job_id] = one if before is None else _later(before, one)
+    for state in jobs:
+        before = known.get(state.job_id)
+        known[state.job_id] = state if before is None else _merged(before, state)
     return tuple(known[job_id] for job_id in sorted(known))
 
 
 def best(jobs: Iterable[Job]) -> Job | None:
-    """Return the job that counts for a cardholder: placed, else running, else the one with the most
-    progress.
+    """Return the job that counts for a cardholder.
+
+    It is placed, else running, else the one with the most progress.
     """
-    return max(
-        jobs,
-        key=lambda one: (one.placed, one.running, one.authenticated, *_rank(one), one.job_id),
-        default=None,
-    )
+    return max(jobs, key=_precedence, default=None)
 
 
-def _later(one: Job, other: Job) -> Job:
-    ahead = max(one, other, key=_rank)
-    sites = [site for site in (one.merchant_site, other.merchant_site) if site]
+def _precedence(state: Job) -> tuple[Any, ...]:
+    """Return the sort key of a cardholder's jobs, the one that counts last."""
+    flags = (state.placed, state.running, state.authenticated)
+    return (*flags, *_progress(state), state.job_id)
+
+
+def _merged(first: Job, second: Job) -> Job:
+    """Merge two states of one job."""
+    ahead = max(first, second, key=_progress)
+    sites = [site for site in (first.merchant_site, second.merchant_site) if site]
     return ahead._replace(
-        authenticated=one.authenticated or other.authenticated,
+        authenticated=first.authenticated or second.authenticated,
         merchant_site=max(sites, default=None),
-        recorded=one.recorded or other.recorded,
+        recorded=first.recorded or second.recorded,
     )
 
 
-def _rank(one: Job) -> tuple[bool, bool, int, str, str]:
+def _progress(state: Job) -> tuple[Any, ...]:
     """Return the sort key of one job's states; the texts only make the order total."""
-    return one.placed, not one.running, one.percent, one.termination_type or "", one.status
+    ended = (state.placed, not state.running)
+    return (*ended, state.percent, state.termination_type or "", state.status)
 
 
 class Placement(NamedTuple):
-    """What the service knows of one linked row
-    (`schemas.partner_api.link_placements.Placements`).
+    """What the service knows of one linked row.
+
+    It is a record of the table `schemas.partner_api.link_placements.Placements`.
     """
 
     row: int
@@ -163,28 +161,29 @@ class Placement(NamedTuple):
     seen: datetime | None = None
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Placement:
+    def from_record(cls, record: Mapping[str, Any]) -> Placement:
         """Read a record of the table back."""
-        jobs = tuple(Job(**one) for one in record["jobs"] or ())
+        jobs = tuple(Job(**state) for state in record["jobs"] or ())
         return cls(**{name: record[name] for name in cls._fields if name != "jobs"}, jobs=jobs)
 
-    def hear(self, jobs: Iterable[Job]) -> Placement:
+    def with_jobs(self, states: Iterable[Job]) -> Placement:
         """Merge in states of jobs; a cardholder with a job has opened the link."""
-        together = merged((*self.jobs, *jobs))
-        return self._replace(jobs=together, opened=self.opened or bool(together))
+        jobs = merged((*self.jobs, *states))
+        return self._replace(jobs=jobs, opened=self.opened or bool(jobs))
 
     def record(self) -> dict[str, Any]:
         """Return the record of the table."""
-        chosen, placed = best(self.jobs), any(one.placed for one in self.jobs)
-        reported = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
+        chosen = best(self.jobs)
+        best_job = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
+        placed = any(state.placed for state in self.jobs)
         return {
             **self._asdict(),
-            "jobs": [one._asdict() for one in self.jobs],
-            "authenticated": any(one.authenticated for one in self.jobs),
-            **{
-                name: reported[name]
-                for name in ("job_id", "status", "termination_type", "merchant_site")
-            },
-            "running": any(one.running for one in self.jobs) and not placed,
-            "settled": placed and all(one.recorded for one in self.jobs),
+            "jobs": [state._asdict() for state in self.jobs],
+            "authenticated": any(state.authenticated for state in self.jobs),
+            "job_id": best_job["job_id"],
+            "status": best_job["status"],
+            "termination_type": best_job["termination_type"],
+            "merchant_site": best_job["merchant_site"],
+            "running": not placed and any(state.running for state in self.jobs),
+            "settled": placed and all(state.recorded for state in self.jobs),
         }

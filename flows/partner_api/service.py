@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 class Placing(Protocol):
-    """What the partner knows of links and their jobs (interface.md 4); NoSuchRecordError for an
-    unknown id.
+    """What the partner knows of links and their jobs (interface.md 4).
+
+    Raises NoSuchRecordError for an unknown id.
     """
 
     def card_link(self, link_id: str) -> CardLink:
@@ -22,8 +23,9 @@ class Placing(Protocol):
         ...
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
-        """Return the body of the messages of a cardholder's jobs; each message can be read only
-        once.
+        """Return the body of the messages of a cardholder's jobs.
+
+        Each message can be read only once.
         """
         ...
 
@@ -48,8 +50,9 @@ class Jobs(Protocol):
         ...
 
     def messages(self, job_id: str) -> Messages:
-        """Read the job's messages, each status message only once; AnswerLostError if some may be
-        lost.
+        """Read the job's messages, each status message only once.
+
+        Raises AnswerLostError if some may be lost.
         """
         ...
 
@@ -80,7 +83,10 @@ class UnauthorisedError(OperatorError):
     """The service rejected our credentials."""
 
     message = "The service rejected our credentials at {place} (HTTP {status})."
-    next_step = "Compare the CARDLINK_SERVICE_* variables with the integrator's credentials, and ask the partner."
+    next_step = (
+        "Compare the CARDLINK_SERVICE_* variables with the integrator's credentials, "
+        "and ask the partner."
+    )
 
 
 class NoSuchRecordError(OperatorError):
@@ -98,8 +104,9 @@ class ServiceRefusedError(OperatorError):
 
 
 class LinkRequestError(OperatorError):
-    """A link request breaks the rules; the codes name entities, properties and kinds, never
-    values.
+    """A link request breaks the rules.
+
+    The codes name entities, properties and kinds, never values.
     """
 
     message = "No link was requested: {codes}."

@@ -1,5 +1,6 @@
-"""One link for one cardholder, now: a row prepared exactly as in a run, requested once, recorded
-before and after.
+"""One link for one cardholder, now: a row prepared exactly as in a run, requested once.
+
+It is recorded before and after the request.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import secrets
 from collections.abc import Callable, Mapping
 from datetime import date
 from io import BytesIO, StringIO
+from itertools import chain
 from typing import Any, Final
 
 import polars as pl
-from pydantic import ValidationError
 
 from flows import steps
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
 from flows.extracts.opening import open_extract
+from flows.partner_api.link_requests import link_request
 from flows.partner_api.service import (
     AnswerLostError,
     Linking,
@@ -36,12 +38,11 @@ from flows.results.lineage import newest_first
 from flows.results.read import day_in
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.documents import committed, read_ledger, refuse_purged
 from flows.runs.errors import NoSuchRowError
 from flows.runs.events import record_event
 from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys, keys_of, prompted_prefix
-from flows.runs.single_links import SingleLink, answer_key, singles
+from flows.runs.keys import RunKeys, prompted_prefix
+from flows.runs.single_links import SingleLink, answer_key
 from flows.runs.stored_run import StoredRun
 from flows.steps import REASON, Option, Sentence, Step
 from flows.submissions.gates import WrongCardsError
@@ -52,44 +53,8 @@ from schemas.ledger import AWAITING
 from schemas.manifest import SourceIdentity
 from schemas.partner_api.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.service import ServiceSettings
-from schemas.portal import (
-    ADDRESS1,
-    ADDRESS2,
-    CITY,
-    COUNTRY,
-    CUID,
-    CVV,
-    EMAIL,
-    FIRST_NAME,
-    IS_PRIMARY,
-    LAST_NAME,
-    MONTH,
-    NAME_ON_CARD,
-    NICKNAME,
-    PAN,
-    PHONE,
-    POSTAL_CODE,
-    SUBNATIONAL,
-    YEAR,
-    columns,
-)
+from schemas.portal import CUID, NAME_ON_CARD, PHONE, columns
 from schemas.records import LINKED, REFUSED, UNSENT, SingleAnswered, SingleAsked
-
-_CARDHOLDER: Final = {
-    "cuid": CUID,
-    "first_name": FIRST_NAME,
-    "last_name": LAST_NAME,
-    "email": EMAIL,
-}
-_ADDRESS: Final = {
-    "address1": ADDRESS1, "address2": ADDRESS2, "city": CITY, "subnational": SUBNATIONAL, "postal_code": POSTAL_CODE,
-    "country": COUNTRY, "phone_number": PHONE, "email": EMAIL,
-}  # fmt: skip
-_CARD: Final = {
-    "pan": PAN, "expiration_month": MONTH, "expiration_year": YEAR, "name_on_card": NAME_ON_CARD,
-    "nickname": NICKNAME, "cvv": CVV,
-}  # fmt: skip
-_MISSING: Final = frozenset({"missing", "string_too_short", "none_not_allowed"})
 
 # a request requires them, the upload file does not (2.6, 2.8)
 SUPPLIED: Final = (PHONE, NAME_ON_CARD)
@@ -97,52 +62,6 @@ NOT_ALLOWED: Final = "link.url.not_allowed"
 DEFAULT_LIFE: Final = "2mo"  # interface.md 8
 
 Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" for nothing
-
-
-def link_request(
-    row: Mapping[str, str | None], expiration: Mapping[str, str] | None = None
-) -> CardLinkRequest:
-    """Return the request for the link of a refined row (columns of 2.6); its hash of a CVV has no
-    place in it.
-
-    A nickname, which 2.8 requires and 2.6 does not, is made of the last four digits. Raises
-    LinkRequestError, which names entity, property and kind, never a value.
-    """
-    card = _taken(row, _CARD)
-    if "pan" in card:
-        card.setdefault("nickname", f"Card ending in {card['pan'][-4:]}")
-    primary = {"is_primary": row.get(IS_PRIMARY) == "TRUE"} if row.get(IS_PRIMARY) else {}
-    return checked_request(
-        {
-            "cardholder": _taken(row, _CARDHOLDER),
-            "address": {**_taken(row, _ADDRESS), **primary},
-            "card": {"reference": None, **card},
-            **({"expiration": dict(expiration)} if expiration else {}),
-        }
-    )
-
-
-def checked_request(plain: Mapping[str, object]) -> CardLinkRequest:
-    """Return the request of these objects; LinkRequestError with a code per broken rule."""
-    try:
-        return CardLinkRequest.model_validate(plain)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        codes = [_code(fault["loc"], fault["type"]) for fault in faults]
-    raise LinkRequestError(codes=", ".join(dict.fromkeys(codes)))
-
-
-def _taken(row: Mapping[str, str | None], names: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, column in names.items() if (value := row.get(column))}
-
-
-def _code(place: tuple[int | str, ...], kind: str) -> str:
-    """Name a broken rule as `entity.property.kind`; an unknown property is not quoted."""
-    reported = kind if kind == "unknown" else "missing" if kind in _MISSING else "format"
-    if kind == "extra_forbidden":
-        place, reported = (*place[:-1], "property"), "unknown"
-    entity, name = (*map(str, place), "record")[:2]
-    return f"{entity}.{name}.{reported}"
 
 
 class CardTakenError(OperatorError):
@@ -172,60 +91,68 @@ def link_row(
     override: str = "",
     supply: Supply = lambda _: "",
 ) -> SingleLink:
-    """Ask for one link for a row (from 1) of a run's source, read and refined again, and count it
-    in the run's report.
+    """Request one link for a row (from 1) of a run's source, and count it in the run's report.
 
-    Raises NoServiceError, LedgerPurgedError, NoSuchRowError, SourceGoneError, LinkRequestError,
-    CardTakenError, and what the service's client raises.
+    The row is read and refined again. Raises NoServiceError, LedgerPurgedError, NoSuchRowError,
+    SourceGoneError, LinkRequestError, CardTakenError, and what the service's client raises.
     """
-    keys, manifest = keys_of(run), committed(context.adapters.store, run)
+    stored = StoredRun.by_id(context.adapters.store, run)
+    fields = _fields_of_row(context, stored, row)
+    earlier = [single for single in stored.single_link_attempts if single.asked.row == row]
+    if any(single.state == LINKED for single in earlier):  # killed before it was counted?
+        _report(context, stored)
+    key = f"{stored.keys.singles}{row:09d}-{len(earlier) + 1}.json"
+    request = _SingleRequest(context, linking, key, stored.keys, row)
+    single = request.send(fields, override, supply)
+    if single.state == LINKED:
+        _report(context, stored)
+    return single
+
+
+def _fields_of_row(context: IssuerContext, run: StoredRun, row: int) -> dict[str, Any]:
+    """Return the refined fields of a row of a run's source, with what was corrected."""
+    manifest = run.committed()
     # without its ledger it is unknown whether the card has a link
-    refuse_purged(context.adapters.store, keys)
-    records = read_ledger(context.adapters.store, keys, manifest.ledger, ["row"])
-    if not any((part["row"] == row).any() for part in records):
-        raise NoSuchRowError(place=run, rows=row)
-    entry, source = reopen_source(context, run, manifest.source)
-    picked = SelectedRows(
-        pl.DataFrame({"row": [row], "origin": [row]}, PICK), by_row(cells_of(context, manifest))
-    )
+    run.refuse_purged()
+    if not any((part["row"] == row).any() for part in run.ledger(["row"])):
+        raise NoSuchRowError(place=run.id, rows=row)
+    entry, source = reopen_source(context, run.id, manifest.source)
+    rows = pl.DataFrame({"row": [row], "origin": [row]}, PICK)
+    selected = SelectedRows(rows, by_row(cells_of(context, manifest)))
     with open_extract(context, entry, source) as stream:
-        fields = _refined(context, stream, source, RowScope(picked, keep_cells=True))
-    known = [one for one in singles(context.adapters.store, keys) if one.asked.row == row]
-    if any(one.state == LINKED for one in known):  # killed before it was counted?
-        _report(context, run)
-    key = f"{keys.singles}{row:09d}-{len(known) + 1}.json"
-    done = _Asking(context, linking, key, keys, row).ask(fields, override, supply)
-    if done.state == LINKED:
-        _report(context, run)
-    return done
+        return _refined(context, stream, source, RowScope(selected, keep_cells=True))
 
 
-def _report(context: IssuerContext, run: str) -> None:
+def _report(context: IssuerContext, run: StoredRun) -> None:
     """Count a single link in the report of its run, and of those that this one repeats."""
-    for affected in newest_first([StoredRun.by_id(context.adapters.store, run)]):
+    for affected in newest_first([run]):
         rebuild_lasting(context, affected)
 
 
 def link_typed(
     context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, override: str = ""
 ) -> SingleLink:
-    """Ask for one link of typed-in fields, under the portal's column names; they pass every rule an
-    extract's row does.
+    """Request one link for typed-in fields, under the portal's column names.
 
-    Without a cuid one is made that has nothing to do with the card. Raises as `link_row` does.
+    They pass every rule an extract's row does. Without a cuid one is made that has nothing to do
+    with the card. Raises as `link_row` does.
     """
-    plain = context.issuer.model_copy(
-        update={"source": SourceSettings(), "columns": {}, "filter": {}, "full_portfolio": False}
-    )
+    as_the_portal_has_them = {
+        "source": SourceSettings(),
+        "columns": {},
+        "filter": {},
+        "full_portfolio": False,
+    }
+    issuer = context.issuer.model_copy(update=as_the_portal_has_them)
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        [columns(), [typed.get(name, "") for name in columns()]]
-    )
-    built = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
+    cells = [typed.get(name, "") for name in columns()]
+    csv.writer(text, lineterminator="\n").writerows([columns(), cells])
+    source = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
     stream = BytesIO(text.getvalue().encode())
-    fields = _refined(context._replace(issuer=plain), stream, built, RowScope(keep_cells=True))
-    key = f"{prompted_prefix(context.issuer.issuer)}{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
-    return _Asking(context, linking, key).ask(fields, override, lambda _: "")
+    fields = _refined(context._replace(issuer=issuer), stream, source, RowScope(keep_cells=True))
+    name = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
+    key = f"{prompted_prefix(context.issuer.issuer)}{name}"
+    return _SingleRequest(context, linking, key).send(fields, override, lambda _: "")
 
 
 def _refined(
@@ -233,31 +160,25 @@ def _refined(
 ) -> dict[str, Any]:
     """Return the one valid row of a source; LinkRequestError says why there is none."""
     issuer = context.issuer
-    scan = Scan(context, stream, source, local_day(context.adapters.now(), issuer.time_zone), scope)
+    today = local_day(context.adapters.now(), issuer.time_zone)
+    scan = Scan(context, stream, source, today, scope)
     pieces = list(scan)
-    good = [
-        row for piece in pieces for chunk in piece.chunks for row in chunk.iter_rows(named=True)
-    ]
-    reported = (
-        pl.concat([piece.others for piece in pieces])["reasons"]
-        .explode()
-        .drop_nulls()
-        .str.split("|")
-        .list.last()
-    )
-    if not good:
-        raise LinkRequestError(
-            codes=", ".join(reported.unique(maintain_order=True)) or "row.record.missing"
-        )
+    chunks = chain.from_iterable(piece.chunks for piece in pieces)
+    rows = chain.from_iterable(chunk.iter_rows(named=True) for chunk in chunks)
+    row = next(rows, None)
+    if row is None:
+        reasons = pl.concat([piece.others for piece in pieces])["reasons"].explode().drop_nulls()
+        codes = reasons.str.split("|").list.last().unique(maintain_order=True)
+        raise LinkRequestError(codes=", ".join(codes) or "row.record.missing")
     if issuer.test and scan.route.other_cards:
         raise WrongCardsError(extract=source.key, count=1, kind="real", test="true")
     if not issuer.test and scan.route.test_cards:
         raise WrongCardsError(extract=source.key, count=1, kind="test", test="false")
-    return good[0]
+    return row
 
 
-class _Asking:
-    """One attempt: where it is recorded, and for whom."""
+class _SingleRequest:
+    """One request for a link: where it is recorded, and for which row of a run, if any."""
 
     def __init__(
         self,
@@ -269,21 +190,19 @@ class _Asking:
     ) -> None:
         if context.issuer.service is None:
             raise NoServiceError(issuer=context.issuer.issuer)
-        self._context, self._linking, self._key, self._keys, self._row = (
-            context,
-            linking,
-            key,
-            keys,
-            row,
-        )
         self._settings: ServiceSettings = context.issuer.service
+        self._context = context
+        self._linking = linking
+        self._key = key
+        self._keys = keys
+        self._row = row
         self._today = local_day(context.adapters.now(), context.issuer.time_zone)
 
-    def ask(self, fields: dict[str, Any], override: str, supply: Supply) -> SingleLink:
-        """Record, request once, record again."""
-        given = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
-        request = link_request({**fields, **given})
-        asked = SingleAsked(
+    def send(self, fields: dict[str, Any], override: str, supply: Supply) -> SingleLink:
+        """Record, request once, record the answer."""
+        supplied = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
+        request = link_request({**fields, **supplied})
+        attempt = SingleAsked(
             row=self._row,
             cuid=fields[CUID],
             last_4=fields["last_4"],
@@ -292,102 +211,98 @@ class _Asking:
             by=redact(self._context.adapters.actor),
             override=redact(override.strip()),
         )
-        if not asked.override:
-            self._refuse_taken(asked)
-        if not self._context.adapters.store.create(self._key, canonical(asked)):
+        if not attempt.override:
+            self._refuse_taken(attempt)
+        if not self._context.adapters.store.create(self._key, canonical(attempt)):
             raise SingleUnderWayError(key=self._key)
         with hiding(request.card.pan, request.card.cvv):  # a refusal may repeat them
-            answered = self._judged(self._send(request), asked.last_4)
+            answered = self._judged(self._request(request), attempt.last_4)
         self._record(answered)
-        return SingleLink(self._key, asked, answered)
+        return SingleLink(self._key, attempt, answered)
 
-    def _send(self, request: CardLinkRequest) -> CardLink | Refusal:
+    def _request(self, request: CardLinkRequest) -> CardLink | Refusal:
         try:
             return self._linking.create_link(request)
-        except (
-            AnswerLostError,
-            StrangeAnswerError,
-        ):  # the link may exist: the outcome stays unknown
-            raise
+        except (AnswerLostError, StrangeAnswerError):
+            raise  # the link may exist: the outcome stays unknown
         except CardlinkError as error:
-            kind = type(error).__name__
-            self._record(
-                SingleAnswered(outcome=UNSENT, at=self._context.adapters.now(), reasons=(kind,))
-            )
+            now = self._context.adapters.now()
+            self._record(SingleAnswered(outcome=UNSENT, at=now, reasons=(type(error).__name__,)))
             raise
 
-    def _judged(self, reported: CardLink | Refusal, last_4: str | None) -> SingleAnswered:
-        """Check the response as a result row is checked: a link points to an allowed host and
-        contains no card.
+    def _judged(self, response: CardLink | Refusal, last_4: str | None) -> SingleAnswered:
+        """Check the response as a result row is checked.
+
+        A link points to an allowed host and contains no card.
         """
         now = self._context.adapters.now()
-        if isinstance(reported, Refusal):
-            codes, message = (
-                tuple(reported.codes.split(", ")),
-                redact(reported.message, foreign=True),
-            )
+        if isinstance(response, Refusal):
+            codes = tuple(response.codes.split(", "))
+            message = redact(response.message, foreign=True)
             return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=message)
-        url = reported.url or self._settings.url_of(reported.cardholder_long_token)
+        url = response.url or self._settings.url_of(response.cardholder_long_token)
         if url is None:
-            raise StrangeAnswerError(
-                place=f"POST {self._settings.link_path}",
-                problem="a link without a URL; see [service] link_url",
-            )
-        link_id, raw = (
-            redact(text) if text else text
-            for text in (reported.id or self._settings.id_of(url), reported.expires_raw)
-        )
-        hosts = self._context.issuer.portal.allowed_hosts
-        if (
-            shows_card(url, last_4)
-            or not pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item()
-        ):
+            place = f"POST {self._settings.link_path}"
+            problem = "a link without a URL; see [service] link_url"
+            raise StrangeAnswerError(place=place, problem=problem)
+        link_id = _redacted(response.id or self._settings.id_of(url))
+        if not self._is_allowed(url, last_4):
             return SingleAnswered(outcome=REFUSED, at=now, link_id=link_id, reasons=(NOT_ALLOWED,))
+        expires_raw = _redacted(response.expires_raw)
         return SingleAnswered(
             outcome=LINKED,
             at=now,
             link_id=link_id,
             url=url,
-            expires_on=self._ends(raw),
-            expires_raw=raw,
+            expires_on=self._expires_on(expires_raw),
+            expires_raw=expires_raw,
         )
 
-    def _ends(self, raw: str | None) -> date:
+    def _is_allowed(self, url: str, last_4: str | None) -> bool:
+        hosts = self._context.issuer.portal.allowed_hosts
+        on_allowed_host = pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item()
+        return bool(on_allowed_host) and not shows_card(url, last_4)
+
+    def _expires_on(self, raw: str | None) -> date:
         """Return the day a link expires: from its record, else two months from now."""
         usual = pl.lit(self._today).dt.offset_by(DEFAULT_LIFE)
-        reported = pl.DataFrame({"expires": [raw]}, {"expires": pl.String}).select(
-            pl.coalesce(day_in("expires"), usual).alias("day")
-        )
-        day: date = reported.item()
+        record = pl.DataFrame({"expires": [raw]}, {"expires": pl.String})
+        day: date = record.select(pl.coalesce(day_in("expires"), usual)).item()
         return day
 
     def _record(self, answered: SingleAnswered) -> None:
-        self._context.adapters.store.create(answer_key(self._key), canonical(answered))
+        adapters = self._context.adapters
+        adapters.store.create(answer_key(self._key), canonical(answered))
         if self._keys is not None:
             number = self._key.rpartition("/")[2].removesuffix(".json")
-            record_event(
-                self._context.adapters,
-                self._keys,
-                "single",
-                attempt=number,
-                outcome=answered.outcome,
-            )
+            record_event(adapters, self._keys, "single", attempt=number, outcome=answered.outcome)
 
-    def _refuse_taken(self, asked: SingleAsked) -> None:
-        """Raise CardTakenError if the card has an active link or awaits one, from any run or a
-        single link.
+    def _refuse_taken(self, attempt: SingleAsked) -> None:
+        """Raise CardTakenError if the card has an active link or awaits one.
+
+        It may be from any run or a single link.
         """
-        for one in trace(self._context.adapters, self._context.issuer.issuer, asked.cuid).attempts:
-            if one.last_4 == asked.last_4 and (one.active(self._today) or one.state == AWAITING):
-                where = (
-                    f"row {one.row} of {one.run}" if one.run else "what was typed in for this card"
-                )
-                raise CardTakenError(reason=f"{where} {_how(one)}")
+        history = trace(self._context.adapters, self._context.issuer.issuer, attempt.cuid)
+        for earlier in history.attempts:
+            is_taken = earlier.active(self._today) or earlier.state == AWAITING
+            if is_taken and earlier.last_4 == attempt.last_4:
+                raise CardTakenError(reason=_reason(earlier))
 
 
-def _how(attempt: Attempt) -> str:
+def _redacted(text: str | None) -> str | None:
+    return redact(text) if text else text
+
+
+def _reason(attempt: Attempt) -> str:
+    """Return what holds a card."""
+    place = "what was typed in for this card"
+    if attempt.run:
+        place = f"row {attempt.row} of {attempt.run}"
     if attempt.state == LINKED:
-        return "has a link"
+        return f"{place} has a link"
     if attempt.sent == SINGLE:
-        return "was asked for by itself and has no answer: it is under way, or was lost, which the partner can tell"
-    return "is sent and not answered"
+        return (
+            f"{place} was asked for by itself and has no answer: "
+            "it is under way, or was lost, which the partner can tell"
+        )
+    return f"{place} is sent and not answered"

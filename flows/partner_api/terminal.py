@@ -1,6 +1,4 @@
-"""Prompts of the partner's interface at a terminal: the fields of one card, and what a job
-needs.
-"""
+"""Prompts of the partner's interface at a terminal: the fields of one card, what a job needs."""
 
 from __future__ import annotations
 
@@ -74,22 +72,27 @@ FIELDS: Final = (
 
 def typed_fields(terminal: Terminal) -> dict[str, str]:
     """Prompt for the fields of one card; TypingStoppedError if the prompt is cancelled."""
-    return {**{one.column: _prompt(terminal, one) for one in FIELDS}, IS_PRIMARY: "TRUE"}
+    typed = {field.column: _prompt(terminal, field) for field in FIELDS}
+    return {**typed, IS_PRIMARY: "TRUE"}
 
 
 def supplied(terminal: Terminal, column: str) -> str:
     """Prompt for a field the extract does not have, if a person is at the terminal."""
     if not terminal.attended:
         return ""
-    label = next(one.label for one in FIELDS if one.column == column)
+    label = next(field.label for field in FIELDS if field.column == column)
     return _prompt(terminal, Field(column, f"{label} (the extract has none)", optional=True))
 
 
 def _prompt(terminal: Terminal, field: Field) -> str:
-    default = field.usual or ("" if field.optional else None)
+    default = "" if field.optional else None
+    show_default = False
+    if field.usual:
+        default = field.usual
+        show_default = True
     try:
         typed = terminal.ask(
-            field.label, secret=field.secret, default=default, show_default=bool(field.usual)
+            field.label, secret=field.secret, default=default, show_default=show_default
         )
     except KeyboardInterrupt:
         pass
@@ -110,10 +113,11 @@ class Watcher:
             standing.status or "(no status)",
             _percent("authentication", standing.auth_percent_complete),
             _percent("whole job", standing.percent_complete),
-            f"{_minutes(left)} left" if left is not None and not standing.ended else "",
+            "" if left is None or standing.ended else f"{_minutes(left)} left",
             standing.status_message or "",
-            "(authenticated: the cardholder may leave)" if standing.status == UPDATING else "",
         ]
+        if standing.status == UPDATING:
+            parts.append("(authenticated: the cardholder may leave)")
         self._terminal.say("  ".join(part for part in parts if part))
 
     def warn(self, left: float) -> None:
@@ -128,12 +132,12 @@ class Watcher:
         """Prompt for each value under its label, secret ones unseen; warn meanwhile."""
         with self._warning(left):
             answers = {}
-            for one in request.account_link:
-                answers[one.key_name] = self._terminal.ask(
-                    one.label or one.key_name, secret=one.secret
-                )
-                if one.secret:
-                    hide(answers[one.key_name])
+            for prompt in request.account_link:
+                label = prompt.label or prompt.key_name
+                answer = self._terminal.ask(label, secret=prompt.secret)
+                if prompt.secret:
+                    hide(answer)
+                answers[prompt.key_name] = answer
             return answers
 
     @contextmanager
@@ -151,9 +155,10 @@ class Watcher:
             timer.cancel()
 
 
-def _percent(what: str, number: int | None) -> str:
-    return "" if number is None else f"{what} {min(100, max(0, number))}%"
+def _percent(phase: str, percent: int | None) -> str:
+    return "" if percent is None else f"{phase} {min(100, max(0, percent))}%"
 
 
 def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+    minutes, left = divmod(int(seconds), 60)
+    return f"{minutes}:{left:02d}"

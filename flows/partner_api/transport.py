@@ -1,6 +1,4 @@
-"""How requests are sent: session, rate limit, what is safe to retry, our errors for those of
-HTTP.
-"""
+"""How requests are sent: session, rate limit, what is safe to retry, our errors for HTTP's."""
 
 from __future__ import annotations
 
@@ -47,13 +45,17 @@ class Credentials:
     def as_json(self) -> dict[str, str]:
         """Return the properties as requests spell them."""
         return {
-            name: getattr(self, name) for name in ("app_name", "app_key", "username", "password")
+            "app_name": self.app_name,
+            "app_key": self.app_key,
+            "username": self.username,
+            "password": self.password,
         }
 
 
 class Session(Protocol):
-    """Authenticates requests; interface.md 5 leaves open how, so any scheme that uses headers
-    fits.
+    """Authenticates requests.
+
+    interface.md 5 leaves open how, so any scheme that uses headers fits.
     """
 
     def headers(self) -> Mapping[str, str]:
@@ -66,8 +68,9 @@ class Session(Protocol):
 
 
 class LoginSession:
-    """A session by login: exchanges the credentials for a token, which every later request
-    carries.
+    """A session by login.
+
+    It exchanges the credentials for a token, which every later request carries.
     """
 
     def __init__(self, login: Callable[[], str | None]) -> None:
@@ -108,10 +111,10 @@ class RateLimiter:
         """Wait until the next request may be sent."""
         with self._lock:
             now = self._clock()
-            mine = max(self._next, now)
-            self._next = mine + self._step
-        if mine > now:
-            self._sleep(mine - now)
+            turn = max(self._next, now)
+            self._next = turn + self._step
+        if turn > now:
+            self._sleep(turn - now)
 
     def hold(self, seconds: float) -> None:
         """Send nothing for so long, at most a minute, as `Retry-After` asks."""
@@ -128,14 +131,15 @@ class RetryPolicy(Enum):
 
 
 class Request(NamedTuple):
-    """One request; `place` names it in messages without secret ids, `lost` says what to do without
-    a response.
+    """One request.
+
+    `place` names it in messages without secret ids, `lost` says what to do without a response.
     """
 
     method: str
     path: str
     place: str
-    again: RetryPolicy = RetryPolicy.READ
+    policy: RetryPolicy = RetryPolicy.READ
     headers: Mapping[str, str] = {}
     body: Mapping[str, Any] | None = None
     lost: str = ""
@@ -176,42 +180,46 @@ class Sender:
 
     def _attempt(self, request: Request) -> Response:
         self._turns.take()
-        headers, sent = dict(request.headers), True
+        path = request.path.lstrip("/")
+        headers = dict(request.headers)
         try:
-            answer = self._http.request(
-                request.method, request.path.lstrip("/"), headers=headers, json=request.body
-            )
+            response = self._http.request(request.method, path, headers=headers, json=request.body)
         except _UNSENT as error:
-            kind, sent = type(error).__name__, False
+            kind = type(error).__name__
+            is_sent = False
         except httpx.HTTPError as error:
             kind = type(error).__name__
+            is_sent = True
         else:
-            return self._judge(request, answer)
-        if sent and request.again is not RetryPolicy.READ:
-            raise AnswerLostError(place=request.place, kind=kind, advice=request.lost)
-        raise _RetryError(kind)
+            return self._judge(request, response)
+        raise _without_response(request, kind, is_accepted=is_sent)
 
-    def _judge(self, request: Request, answer: httpx.Response) -> Response:
+    def _judge(self, request: Request, response: httpx.Response) -> Response:
         """Return the response, or raise what its status means."""
-        status = answer.status_code
-        if answer.is_success:
-            return Response(status, answer.content)
+        status = response.status_code
+        if response.is_success:
+            return Response(status, response.content)
         if status == LIMITED or status >= OUT_OF_ORDER:
-            self._turns.hold(_seconds(answer.headers.get("Retry-After", "")))
-            if request.again is not RetryPolicy.READ and status != LIMITED:
-                raise AnswerLostError(
-                    place=request.place, kind=f"HTTP {status}", advice=request.lost
-                )
-            raise _RetryError(f"HTTP {status}")
+            self._turns.hold(_seconds(response.headers.get("Retry-After", "")))
+            raise _without_response(request, f"HTTP {status}", is_accepted=status != LIMITED)
         if status == UNAUTHORISED:
             raise UnauthorisedError(place=request.place, status=status)
         if status == MISSING:
             raise NoSuchRecordError(place=request.place)
         if request.refusable:
-            return Response(status, answer.content)
-        raise ServiceRefusedError(
-            place=request.place, status=status, reason=refusal_of(answer.content).codes
-        )
+            return Response(status, response.content)
+        reason = refusal_of(response.content).codes
+        raise ServiceRefusedError(place=request.place, status=status, reason=reason)
+
+
+def _without_response(request: Request, kind: str, *, is_accepted: bool) -> Exception:
+    """Return the error of a request whose response is not usable.
+
+    `is_accepted`: the service may have done something.
+    """
+    if is_accepted and request.policy is not RetryPolicy.READ:
+        return AnswerLostError(place=request.place, kind=kind, advice=request.lost)
+    return _RetryError(kind)
 
 
 def connect(
@@ -224,11 +232,10 @@ def connect(
     """
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)  # they log addresses and headers
+    timeout = httpx.Timeout(settings.read_timeout_seconds, connect=settings.connect_timeout_seconds)
     return httpx.Client(
         base_url=settings.base_url,
-        timeout=httpx.Timeout(
-            settings.read_timeout_seconds, connect=settings.connect_timeout_seconds
-        ),
+        timeout=timeout,
         transport=transport,
         # there is no proxy before loopback
         trust_env=urlsplit(settings.base_url).hostname not in LOOPBACK,

@@ -115,7 +115,7 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     summary = summarise(manifest, total, context.issuer, run.outbox, now, _versions(), closed)
     within = context.issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)
-    funnel = context.funnel(run.store, manifest, local_day(now, context.issuer.time_zone))
+    funnel = context.funnel(run, local_day(now, context.issuer.time_zone))
     if funnel is not None:
         summary["funnel"] = funnel
     attempts = attempts_after(run, summary["rows"])

@@ -12,9 +12,8 @@ from flows.runs.adapters import Adapters
 from flows.runs.header import Header
 from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
-from flows.runs.store import Store
+from flows.runs.stored_run import StoredRun
 from schemas.issuer import Issuer
-from schemas.manifest import Manifest
 
 
 class IssuerContext(NamedTuple):
@@ -30,7 +29,7 @@ class IssuerContext(NamedTuple):
     opener: Callable[[], AbstractContextManager[Opener | None]]
     # what the partner's interface beyond the file adds to a run's report, as of a day; None where
     # it has nothing
-    funnel: Callable[[Store, Manifest, date], dict[str, Any] | None] = lambda *_: None
+    funnel: Callable[[StoredRun, date], dict[str, Any] | None] = lambda *_: None
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.partner_api.client import ServiceClient, open_client
-from flows.partner_api.single_links import checked_request
+from flows.partner_api.link_requests import checked_request
 from flows.partner_api.transport import Credentials
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import CardLinkRequest

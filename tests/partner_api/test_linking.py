@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.partner_api.link_requests import checked_request, link_request
 from flows.partner_api.service import LinkRequestError
-from flows.partner_api.single_links import checked_request, link_request
 from schemas.places import COUNTRIES
 from tests.builders import GOOD
 

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import polars as pl
 import pytest
 
-from flows.partner_api.follow_links import ServiceSilentError, check_links, follow_links
-from flows.partner_api.funnel import read_placements
+from flows.partner_api.follow_links import follow_links
+from flows.partner_api.link_check import ServiceSilentError, check_links
 from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
+from flows.partner_api.stored_placements import read_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.runs.claim import ClaimedError
@@ -102,9 +103,8 @@ def status(job_id: str, state: str, **more: Any) -> dict[str, Any]:
 
 def looked(bench: Bench, run: str) -> pl.DataFrame:
     """Return the placements of a run, by row."""
-    parts = [
-        read_placements(bench.store, keys_of(run), part) for part in bench.manifest(run).ledger
-    ]
+    stored = bench.stored(run)
+    parts = [read_placements(stored, part) for part in stored.committed().ledger]
     return pl.concat(parts).sort("row")
 
 
@@ -129,7 +129,7 @@ def test_a_link_is_followed_to_the_end_of_its_jobs(tmp_path: Path) -> None:
     }
     partner.jobs["9"] = {"id": 9, "status": "PENDING", "percent_complete": 30}
 
-    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     told = (
         looked(bench, run)
@@ -144,11 +144,11 @@ def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> Non
     bench, run, linked = night(tmp_path)
     partner = Partner()
     know_all(partner, linked)
-    check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
     before = bench.snapshot()
     partner.asked.clear()
 
-    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     claims = f"{keys_of(run).placements}claims/"
     assert (12, 0, Counter()) == (done.links, done.asked, partner.asked)
@@ -160,12 +160,12 @@ def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> Non
 def test_a_link_nobody_opened_yet_is_no_error_and_asked_of_again_later(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path)
     partner = Partner()
-    check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
     before = looked(bench, run)["trouble"].unique().to_list()
     know_all(partner, linked)
     later = replace(bench, now=lambda: NOON + timedelta(hours=7))
 
-    check_links(later.context, partner, settings(bench), bench.manifest(run))
+    check_links(later.context, partner, settings(bench), bench.stored(run))
 
     assert ["link.record.missing"] == before
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
@@ -179,12 +179,12 @@ def test_messages_of_a_look_that_died_before_it_kept_anything_else_are_counted_i
     know_all(partner, linked)
     row = linked["row"][0]
     partner.messages[f"h-{row}"] = [status("7", "AUTH")]
-    check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
     for part in (tmp_path / "store" / keys_of(run).placements).glob("part-*.parquet"):
         part.unlink()  # as a kill leaves it: the messages are there, what was made of them is not
 
     partner.jobs["7"] = {"id": 7, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}
-    check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     assert [(row, "BILLABLE", 1)] == looked(bench, run).filter("opened").select(
         "row", "termination_type", "reads"
@@ -204,11 +204,11 @@ def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(
 
     partner.before = fall_silent
     with pytest.raises(ServiceSilentError):
-        check_links(bench.context, partner, settings(bench), bench.manifest(run))
+        check_links(bench.context, partner, settings(bench), bench.stored(run))
     first = looked(bench, run)["seen"].is_not_null().sum()
     partner.before = lambda _: None
 
-    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     assert (10, 50) == (first, done.asked)
 
@@ -224,7 +224,7 @@ def test_nothing_of_a_link_or_of_a_text_for_people_is_kept(tmp_path: Path) -> No
     }  # fmt: skip
     partner.messages[f"h-{linked['row'][0]}"] = [asks, {"odd": "4242424242424242"}]
 
-    check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     messages = b"".join(
         content
@@ -243,7 +243,7 @@ def test_without_leave_no_cardholders_messages_are_read(tmp_path: Path) -> None:
     partner = Partner()
     know_all(partner, linked)
 
-    check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     assert {"link": 12} == partner.asked
 
@@ -331,14 +331,13 @@ def test_a_look_killed_after_any_of_its_writes_and_run_again_loses_no_message(
     bench, run, linked = night(tmp_path, requests_at_a_time=1)
     partner, dying = busy(linked), DyingStore(bench.store, writes)
     partner.before = lambda _: dying.check()
+    dying_bench = replace(bench, store=dying)
     with suppress(Killed):
-        check_links(
-            replace(bench, store=dying).context, partner, settings(bench), bench.manifest(run)
-        )
+        check_links(dying_bench.context, partner, settings(bench), dying_bench.stored(run))
     partner.before = lambda _: None
 
     later = replace(bench, now=lambda: NOON + timedelta(hours=7))
-    check_links(later.context, partner, settings(bench), bench.manifest(run))
+    check_links(later.context, partner, settings(bench), bench.stored(run))
 
     placed_rows = looked(bench, run).filter(termination_type="BILLABLE")["row"].to_list()
     assert linked["row"].to_list()[::2] == placed_rows
@@ -356,12 +355,12 @@ def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path)
                     replace(bench, actor="other:2").context,
                     Partner(),
                     settings(bench),
-                    bench.manifest(run),
+                    bench.stored(run),
                 )
             told[0] = str(caught.value)
 
     partner.before = look_too
-    check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     assert "tester:1 has claimed" in told[0]
 
@@ -431,7 +430,7 @@ def test_a_cardholder_nobody_has_written_to_is_no_error(tmp_path: Path) -> None:
             raise NoSuchRecordError(place="the messages")
 
     partner.before = unknown
-    done = check_links(bench.context, partner, settings(bench), bench.manifest(run))
+    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
 
     assert (12, 0) == (done.asked, done.unanswered)
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
@@ -443,7 +442,7 @@ def test_messages_read_while_the_store_takes_nothing_are_kept_with_the_table(
     bench, run, linked = night(tmp_path)
     unwell = replace(bench, store=UnwellStore(bench.store, writes=99))
 
-    check_links(unwell.context, busy(linked), settings(bench), bench.manifest(run))
+    check_links(unwell.context, busy(linked), settings(bench), bench.stored(run))
 
     assert 6 == looked(bench, run).filter(termination_type="BILLABLE").height
     assert [] == [key for key in bench.snapshot() if "/messages/" in key]

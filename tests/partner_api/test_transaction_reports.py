@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.partner_api.funnel import REPORTED, settled
-from flows.partner_api.transactions import read_transactions
+from flows.partner_api.transaction_report import REPORTED, read_transactions, settled
 
 HEADER = "cuid,status,completed_on\n"
 ROWS = "c-1,SUCCESSFUL,2026-11-20\nc-2,PENDING,\n"

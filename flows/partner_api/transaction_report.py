@@ -1,0 +1,174 @@
+"""A transaction report of the partner: read by name, every row once, none dropped."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.partner_api.job_records import code
+from flows.results.csv_records import DELIMITERS, HEAD
+from flows.results.masking import printable, storable
+from flows.results.opening import EMPTY, NOT_A_RESULT, text_of
+from flows.results.read import day_in
+from schemas.partner_api.link_placements import AUTHENTICATED, BILLABLE, ENDS, PLACED, TRANSACTIONS
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+POSITION = "position"
+ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(TRANSACTIONS, pl.String())})
+REPORTED = pl.Schema(
+    {
+        "cuid": pl.String(),
+        "status": pl.String(),
+        "completed_on": pl.Date(),
+        "opened": pl.Boolean(),
+        "authenticated": pl.Boolean(),
+        "running": pl.Boolean(),
+        "termination_type": pl.String(),
+        "merchant_site": pl.String(),
+    }
+)
+
+
+class Transactions(NamedTuple):
+    """One report: SHA-256 of its bytes, name, rows (position from 1, then REPORTED), problem codes.
+
+    A row that is too long, or ends with its cuid, has none: half a cuid may be somebody else's.
+    """
+
+    digest: str
+    name: str
+    rows: pl.DataFrame
+    problems: tuple[str, ...]
+
+
+class _Header(NamedTuple):
+    """The header of a report."""
+
+    line: int  # from 0
+    delimiter: str
+    places: dict[str, int]  # of its columns, from 0, by our name
+    width: int  # in cells
+
+
+class _Row(NamedTuple):
+    """One row, as ROW has it; a name that the header lacks is absent."""
+
+    position: int
+    cuid: str | None
+    status: str | None
+    completed_on: str | None
+
+
+def read_transactions(content: bytes, name: str) -> Transactions:
+    """Read a transaction report (plain or gzip bytes, any delimiter and date).
+
+    Nothing is raised.
+    """
+    text, problems = text_of(content)
+    lines = _LINE_END.split(text)
+    header = _header(lines)
+    if header is None:
+        has_content = any(line.strip() for line in lines)
+        problems.append(NOT_A_RESULT if has_content else EMPTY)
+        rows = pl.DataFrame(schema=ROW)
+    else:
+        rows = pl.DataFrame(_rows(lines, header), schema=ROW, orient="row")
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Transactions(sha256, name, _meanings(rows), tuple(problems))
+
+
+def _header(lines: Sequence[str]) -> _Header | None:
+    """Find the header, and the delimiter by which it has the columns that are needed."""
+    for number, line in enumerate(lines[:HEAD]):
+        for delimiter in DELIMITERS:
+            cells = next(csv.reader([line], delimiter=delimiter), [])
+            places = _places(cells)
+            if {"cuid", "status"} <= places.keys():
+                return _Header(number, delimiter, places, len(cells))
+    return None
+
+
+def _places(cells: Sequence[str]) -> dict[str, int]:
+    """Return the place of each column, by the first of its spellings that is there."""
+    folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
+    places = {}
+    for name, spellings in TRANSACTIONS.items():
+        present = [spelling for spelling in spellings if spelling in folded]
+        if present:
+            places[name] = folded.index(present[0])
+    return places
+
+
+def _rows(lines: Sequence[str], header: _Header) -> Iterator[_Row]:
+    """Yield every non-blank line below the header.
+
+    Line by line: no cell of a report spans lines, so a quote left open spoils its own line only.
+    """
+    below = lines[header.line + 1 :]
+    filled = (line for line in below if line.strip().strip(header.delimiter))
+    for position, line in enumerate(filled, start=1):
+        cells = next(csv.reader([printable(line)], delimiter=header.delimiter), [])
+        yield _row(position, cells, header)
+
+
+def _row(position: int, cells: Sequence[str], header: _Header) -> _Row:
+    by_name = {
+        name: cells[place].strip() or None
+        for name, place in header.places.items()
+        if place < len(cells)
+    }
+    is_whole = len(cells) >= header.width or header.places["cuid"] + 1 < len(cells)
+    has_more = any(cell.strip() for cell in cells[header.width :])
+    return _Row(
+        position,
+        by_name.get("cuid") if is_whole and not has_more else None,
+        by_name.get("status"),
+        by_name.get("completed_on"),
+    )
+
+
+def _meanings(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return what each row means: placed, ended otherwise, or still running."""
+    words = rows["status"].unique().to_list()
+    codes = [code(word) for word in words]
+    status = pl.col("status").replace_strict(words, codes, return_dtype=pl.String)
+    coded = rows.with_columns(
+        status.alias("status"), day_in("completed_on").alias("completed_on"), storable("cuid")
+    )
+    placed = pl.col("status").is_in(PLACED)
+    ended = pl.col("status").is_in(ENDS) | pl.col("completed_on").is_not_null()
+    return coded.with_columns(
+        pl.lit(value=True).alias("opened"),
+        pl.col("status").is_in(AUTHENTICATED).alias("authenticated"),
+        (~placed & ~ended).alias("running"),
+        pl.when(placed).then(pl.lit(BILLABLE)).when(ended).then("status").alias("termination_type"),
+        pl.lit(None, pl.String).alias("merchant_site"),
+    ).select(POSITION, *REPORTED)
+
+
+def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Return one row (REPORTED) per cuid over any reports in any order.
+
+    It is placed, else its latest end, else running. A transaction has no number of its own, so a
+    row that ended stands over one that runs: it may be the same.
+    """
+    rows = pl.concat(
+        [pl.DataFrame(schema=REPORTED), *(frame.select(*REPORTED) for frame in frames)]
+    )
+    ordered = rows.sort(
+        pl.col("termination_type") == BILLABLE,
+        ~pl.col("running"),
+        "authenticated",
+        "completed_on",
+        "status",
+        descending=True,
+        nulls_last=True,
+    )
+    decisive = ordered.unique("cuid", keep="first", maintain_order=True).drop("authenticated")
+    authenticated = rows.group_by("cuid").agg(pl.col("authenticated").any())
+    return decisive.join(authenticated, on="cuid").select(*REPORTED).sort("cuid")
