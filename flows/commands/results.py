@@ -31,7 +31,7 @@ with on_first_use():
         verdicts,
     )
     from flows.reports import worklist as worklists
-    from flows.runs import business_date, documents, keys, run_status, stored_run
+    from flows.runs import business_date, keys, run_status, stored_run, stored_runs
     from flows.runs import context as contexts
     from flows.runs import keys as run_keys
     from flows.submissions import extract_states, plan
@@ -349,11 +349,8 @@ def status(context: Context, issuer: str = "") -> Result:
     """
 
     def of_one(name: str) -> list[run_status.RunStatus]:
-        return list(
-            documents.run_statuses(
-                open_store(load_issuer(context.folder, name), context.folder), name
-            )
-        )
+        store = open_store(load_issuer(context.folder, name), context.folder)
+        return stored_runs.StoredRuns(store, name).statuses()
 
     found, unread = context.each(issuer, of_one)
     table = Table(run_status.RunStatus._fields, found)
@@ -393,9 +390,9 @@ def _extracts(context: contexts.IssuerContext) -> list[dict[str, Any]]:
     facts = []
     for one in extract_states.extract_states(context):
         tried = one.run and (one.state in extract_states.WAITING or one.entry is None)
-        refused = (
-            documents.refusal(context.adapters.store, run_keys.keys_of(one.run)) if tried else None
-        )
+        refused = None
+        if tried:
+            refused = stored_run.StoredRun.by_id(context.adapters.store, one.run).refusal
         why = [f"refused: {refused.sentence}"] if refused else []
         why += (
             [f"{'other content than' if one.state == 'held' else 'same bytes as'} {one.other}"]

@@ -46,7 +46,10 @@ class LeaseLostError(TryAgainError):
     """Another process took the claim over while we held it."""
 
     message = "The claim {prefix} was taken over while this command was working."
-    next_step = "Nothing is lost: both publish the same. Run {same_command} again when the other has finished."
+    next_step = (
+        "Nothing is lost: both publish the same. "
+        "Run {same_command} again when the other has finished."
+    )
 
 
 class _Claim(Document):

@@ -28,7 +28,10 @@ class OvertakenError(TryAgainError):
     """
 
     message = "{run}: run {other} was committed meanwhile and has {what}. Nothing was committed."
-    next_step = "Run {same_command} again: it selects rows without those cards, or names the run that has the number."
+    next_step = (
+        "Run {same_command} again: it selects rows without those cards, "
+        "or names the run that has the number."
+    )
 
 
 def commits_since(store: Store, issuer: str, number: int = 0) -> Iterator[Manifest]:

@@ -13,7 +13,10 @@ class TemplateError(OperatorError):
     """The template's header is not the portal's (interface.md 2.6)."""
 
     message = "Template {name}: missing columns: {missing}; unknown or repeated columns: {unknown}."
-    next_step = "Download the blank template from the partner's portal again and name it in [portal] template."
+    next_step = (
+        "Download the blank template from the partner's portal again "
+        "and name it in [portal] template."
+    )
 
 
 class Header(NamedTuple):

@@ -69,14 +69,20 @@ class GpgMissingError(OperatorError):
     """gpg is not installed or does not start."""
 
     message = "gpg could not be run ({reason})."
-    next_step = "Install GnuPG 2.2 or later (Debian: apt-get install gnupg, macOS: brew install gnupg) and run again."
+    next_step = (
+        "Install GnuPG 2.2 or later "
+        "(Debian: apt-get install gnupg, macOS: brew install gnupg) and run again."
+    )
 
 
 class GpgHungError(TryAgainError):
     """gpg did not finish in time, or was killed."""
 
     message = "gpg did not finish within {seconds:g} s, or was killed from outside."
-    next_step = "Nothing was committed; run {same_command} again. If it persists, look for a full disk or too little memory."
+    next_step = (
+        "Nothing was committed; run {same_command} again. "
+        "If it persists, look for a full disk or too little memory."
+    )
 
 
 class KeyUnreadableError(OperatorError):
@@ -92,7 +98,10 @@ class SecretKeyGivenError(OperatorError):
     """A key file holds a secret key where the public one belongs."""
 
     message = "Key file {file} holds a secret key; expected the public key of {pinned}."
-    next_step = "Remove the file from this machine, treat that key as exposed, and put the public key in its place."
+    next_step = (
+        "Remove the file from this machine, treat that key as exposed, "
+        "and put the public key in its place."
+    )
 
 
 class SecretKeyUnreadableError(OperatorError):
@@ -106,7 +115,10 @@ class KeyNotPinnedError(OperatorError):
     """No key file holds a pinned key; another one may be there, or the pin is that of a subkey."""
 
     message = "The key files hold {found}, not the pinned key {fingerprint}."
-    next_step = "Add its file; or ask the partner by another channel whether the key changed, then change the pin."
+    next_step = (
+        "Add its file; or ask the partner by another channel whether the key changed, "
+        "then change the pin."
+    )
 
 
 class KeyUnusableError(OperatorError):
@@ -117,8 +129,8 @@ class KeyUnusableError(OperatorError):
 
     message = "{part} {why}."
     next_step = (
-        "If this machine's clock is right, get a new key from the partner and pin it; for a subkey, the same key with "
-        "a new one: the pin stays."
+        "If this machine's clock is right, get a new key from the partner and pin it; "
+        "for a subkey, the same key with a new one: the pin stays."
     )
 
 
@@ -126,7 +138,10 @@ class KeyAlgorithmError(OperatorError):
     """The key or subkey is too short, or of an algorithm that is not accepted."""
 
     message = "{part} is {algorithm}; accepted: {accepted}."
-    next_step = "Ask the partner for a key of RSA 3072 or Curve25519; NIST curves need `[portal] key_curves`."
+    next_step = (
+        "Ask the partner for a key of RSA 3072 or Curve25519; "
+        "NIST curves need `[portal] key_curves`."
+    )
 
 
 class SealBrokenError(OperatorError):
@@ -143,4 +158,7 @@ class SealedUnreadableError(OperatorError):
     """
 
     message = "The sealed message could not be opened ({reason})."
-    next_step = "Check that it was sealed to our key and arrived complete; otherwise ask its sender for it again."
+    next_step = (
+        "Check that it was sealed to our key and arrived complete; "
+        "otherwise ask its sender for it again."
+    )

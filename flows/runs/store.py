@@ -132,21 +132,30 @@ class KeyRefusedError(OperatorError):
     """A key that could leave the store's root, or that some stores cannot hold."""
 
     message = "{key} is not a valid key: {reason}."
-    next_step = "Rename the object; keys are relative, with no empty, hidden or dotted parts and no control characters."
+    next_step = (
+        "Rename the object; keys are relative, "
+        "with no empty, hidden or dotted parts and no control characters."
+    )
 
 
 class StoreMissingError(OperatorError):
     """No such bucket or root directory."""
 
     message = "The store {place} does not exist ({code})."
-    next_step = "Create it, or correct the root in the configuration; cardlink never creates a bucket or a root."
+    next_step = (
+        "Create it, or correct the root in the configuration; "
+        "cardlink never creates a bucket or a root."
+    )
 
 
 class StoreDeniedError(OperatorError):
     """A policy, file permissions or a read-only mount forbid the access."""
 
     message = "Access to {place} is denied ({code})."
-    next_step = "Compare the credentials' policy (deploy/), or the directory's owner, mode and mount; then run again."
+    next_step = (
+        "Compare the credentials' policy (deploy/), or the directory's owner, mode and mount; "
+        "then run again."
+    )
 
 
 class StoreCredentialsError(OperatorError):
@@ -177,7 +186,10 @@ class StoreRefusedError(OperatorError):
     """The store refused for a reason cardlink does not know."""
 
     message = "The store refused {place} ({code})."
-    next_step = "Look the code up in the store's manual; endpoint, region and bucket settings are the usual cause."
+    next_step = (
+        "Look the code up in the store's manual; "
+        "endpoint, region and bucket settings are the usual cause."
+    )
 
 
 class StoreUnsafeError(OperatorError):
@@ -203,7 +215,10 @@ class ObjectDamagedError(TryAgainError):
     """The bytes that arrived are not the bytes that were stored."""
 
     message = "{key} arrived damaged: its checksum does not match."
-    next_step = "Nothing read from it was used. Run {same_command} again; if it persists, restore the object."
+    next_step = (
+        "Nothing read from it was used. Run {same_command} again; "
+        "if it persists, restore the object."
+    )
 
 
 class StoreBusyError(TryAgainError):
@@ -216,7 +231,10 @@ class StoreBusyError(TryAgainError):
 class StoreExpiredError(StoreBusyError):
     """The credentials ran out, and no others were found in time."""
 
-    message = "The credentials for {place} have expired ({code}), and no new ones came while it was tried again."
+    message = (
+        "The credentials for {place} have expired ({code}), "
+        "and no new ones came during the retries."
+    )
     next_step = "Renew them in the environment or the profile, then run {same_command} again."
 
 
@@ -224,7 +242,10 @@ class VerdictAwaitedError(TryAgainError):
     """A dropped file has no verdict of the malware scanner yet."""
 
     message = "{key} has no malware verdict yet: its tag {tag} is not set. It was not read."
-    next_step = "Run {same_command} again once it was scanned; if no scanner sets that tag: [store] verdict_tag."
+    next_step = (
+        "Run {same_command} again once it was scanned; if no scanner sets that tag: "
+        "[store] verdict_tag."
+    )
 
 
 class VerdictRefusedError(OperatorError):
@@ -248,7 +269,8 @@ class ConflictError(OperatorError):
 
     message = "{key} already exists with different content."
     next_step = Sentence(
-        "Nothing was overwritten. Find out what writes below this prefix; {check} probes the store.",
+        "Nothing was overwritten. Find out what writes below this prefix; "
+        "{check} probes the store.",
         check=CommandName("check"),
     )
 
