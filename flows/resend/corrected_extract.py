@@ -27,7 +27,10 @@ LISTED = 10  # rows or lines named in a message
 class AmbiguousRowsError(OperatorError):
     """Rows of a corrected extract could replace several rows of the run."""
 
-    message = "{extract}: cannot tell which of its rows {rows} replaces which of the rows {run_rows} of {run}."
+    message = (
+        "{extract}: cannot tell which of its rows {rows} replaces which of the rows {run_rows} "
+        "of {run}."
+    )
     next_step = "Give each the number of the row it replaces, once, in a column `row`."
 
 

@@ -40,15 +40,18 @@ class NothingAskedError(OperatorError):
     """The rows to resubmit are not given, or given in two ways."""
 
     message = "{run}: rows to resubmit are not given, or given in two ways."
-    next_step = "Select them by errors, codes, actions, missing, rejects or rows, and name at most one corrected file."
+    next_step = (
+        "Select them by errors, codes, actions, missing, rejects or rows, "
+        "and name at most one corrected file."
+    )
 
 
 class StandingRowsError(OperatorError):
     """Rows selected by number are linked or awaiting their result."""
 
     message = (
-        "{run}: {count} of the selected rows are linked or awaiting their result (rows {rows}; in {where}). Nothing "
-        "was sent."
+        "{run}: {count} of the selected rows are linked or awaiting their result "
+        "(rows {rows}; in {where}). Nothing was sent."
     )
     next_step = Sentence(
         "Select the others; to send these cards a second time on purpose: {override}, "

@@ -28,14 +28,20 @@ def opening(gate: Gate) -> Option:
 class TrailerMismatchError(BalanceError):
     """The extract's trailer has another row count than the extract."""
 
-    message = "{extract}: the trailer counts {trailer} rows, the extract has {read}. Nothing was committed."
+    message = (
+        "{extract}: the trailer counts {trailer} rows, the extract has {read}. "
+        "Nothing was committed."
+    )
     next_step = "The extract is incomplete: ask the issuer to send it again."
 
 
 class RejectRateError(GateError):
     """More rows were rejected than the limit allows."""
 
-    message = "{extract}: {refused} of {read} rows rejected, above max_reject_rate = {limit}. Nothing was committed."
+    message = (
+        "{extract}: {refused} of {read} rows rejected, above max_reject_rate = {limit}. "
+        "Nothing was committed."
+    )
     next_step = Sentence(
         "Read {rejects}; correct the extract at its source, or submit with {open}.",
         open=opening("reject-rate"),
@@ -45,7 +51,10 @@ class RejectRateError(GateError):
 class RowJumpError(GateError):
     """The extract is much larger or smaller than those before it."""
 
-    message = "{extract}: {read} rows, where the last {runs} runs had {median} (median). Nothing was committed."
+    message = (
+        "{extract}: {read} rows, where the last {runs} runs had {median} (median). "
+        "Nothing was committed."
+    )
     next_step = Sentence(
         "Ask the issuer whether this is the whole extract; if it is, submit with {open}.",
         open=opening("row-jump"),
@@ -56,8 +65,8 @@ class SeenBeforeError(GateError):
     """More rows than the limit allows have a card that already has a link, or awaits one."""
 
     message = (
-        "{extract}: {seen} of {read} rows already have or await a link, above the limit of {limit} of the rows. "
-        "Nothing was committed."
+        "{extract}: {seen} of {read} rows already have or await a link, "
+        "above the limit of {limit} of the rows. Nothing was committed."
     )
     next_step = Sentence(
         "Ask the issuer whether it sent these rows before; to send the {others} others: {open}. "

@@ -35,7 +35,8 @@ class SettingsChangedError(OperatorError):
 
     message = "Run {run} was planned with other settings; changed since: {changed}."
     next_step = Sentence(
-        "Restore them, or cancel its chunks that wait and make a new run of the extract: {new_run}.",
+        "Restore them, or cancel its chunks that wait and make a new run of the extract: "
+        "{new_run}.",
         new_run=Option("--new-run", REASON, of="submit"),
     )
 

@@ -37,7 +37,10 @@ class SequenceError(ExtractError):
 class SequenceGapError(GateError):
     """An extract does not follow the last committed one."""
 
-    message = "{extract} has the sequence number {number}; expected {expected}, after run {run}. Nothing was committed."
+    message = (
+        "{extract} has the sequence number {number}; expected {expected}, after run {run}. "
+        "Nothing was committed."
+    )
     next_step = (
         "Submit the extracts between them first, or ask the issuer for them; "
         "to go on without them: {command}."

@@ -42,7 +42,10 @@ from schemas.manifest import Manifest
 class UnexpectedOutcomeError(OperatorError):
     """A run would not have the outcome that was approved."""
 
-    message = "{extract} would send {now} rows, not the {listed} listed, or for other reasons. Nothing was committed."
+    message = (
+        "{extract} would send {now} rows, not the {listed} listed, or for other reasons. "
+        "Nothing was committed."
+    )
     next_step = "List it again, and decide on the new list."
 
 
@@ -205,7 +208,10 @@ def _refuse_unexpected(job: Job, manifest: Manifest) -> None:
 class SentTwiceError(OperatorError):
     """A new run of an extract whose chunks are, or may be, at the portal already."""
 
-    message = "{extract} would be sent twice: {count} of {chunks} chunks of {run} are uploaded, answered or waiting."
+    message = (
+        "{extract} would be sent twice: {count} of {chunks} chunks of {run} are uploaded, "
+        "answered or waiting."
+    )
     next_step = Sentence(
         "Cancel those that wait: {cancel}; uploaded ones stay uploaded.",
         cancel=Step("outbox cancel", Slot("run"), reason=WHY),
