@@ -102,7 +102,7 @@ def _why_nothing(plan: ResendPlan) -> str:
     left = [f"{rows:,} {why}" for why, rows in plan.left.items()]
     if plan.refused.height:
         left.append(f"{plan.refused.height:,} corrected but still refused")
-    return ", ".join(left) or "no row is as asked for"
+    return ", ".join(left) or "no row matches the selection"
 
 
 def resubmit_step(request: Request) -> Step:
