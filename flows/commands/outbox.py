@@ -21,7 +21,7 @@ from flows.wiring import edges, now
 with on_first_use():
     from flows.reports import ages, lists
     from flows.runs import chunks as sealed
-    from flows.runs import outbox
+    from flows.runs import outbox, stored_run, stored_runs
 
 OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action")
 DONE: dict[sealed.Move, str] = {
@@ -45,7 +45,10 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         run: Only this run's chunks, those with a result too.
     """
     adapters, moment = edges(load_issuer(context.folder, issuer), context.folder), now()
-    found = outbox.outbox(adapters, run) if run else list(outbox.outboxes(adapters, issuer))
+    if run:
+        found = stored_run.StoredRun.by_id(adapters.store, run).outbox
+    else:
+        found = list(outbox.outboxes(stored_runs.StoredRuns(adapters.store, issuer)))
     facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
     waiting = [item for item in found if item.state == "waiting"]
     title = f"{issuer}: {len(waiting):,} chunks to upload, {len(found):,} without a result"

@@ -62,7 +62,7 @@ def _gauges(context: IssuerContext) -> list[Gauge]:
     store = context.adapters.store
     runs = StoredRuns(store, issuer)
     statuses = runs.statuses()
-    chunks = list(outboxes(context.adapters, issuer, get_args(State)))
+    chunks = list(outboxes(runs, get_args(State)))
     fates = {fate: sum(getattr(status, fate) for status in statuses) for fate in FIGURES}
     run_states = Counter(status.state for status in statuses)
     chunk_states = Counter(str(item.state) for item in chunks)

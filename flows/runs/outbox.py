@@ -28,16 +28,9 @@ class ChunkStateError(OperatorError):
     )
 
 
-def outbox(adapters: Adapters, run: str) -> list[OutboxChunk]:
-    """Return every chunk of a committed run with its state; UnknownRunError before the commit."""
-    return StoredRun.by_id(adapters.store, run).outbox
-
-
-def outboxes(
-    adapters: Adapters, issuer: str, states: Collection[State] = OPEN
-) -> Iterator[OutboxChunk]:
+def outboxes(runs: StoredRuns, states: Collection[State] = OPEN) -> Iterator[OutboxChunk]:
     """Yield the chunks of an issuer's runs that are in one of these states, oldest run first."""
-    for run in StoredRuns(adapters.store, issuer).committed():
+    for run in runs.committed():
         if OPEN.issuperset(states) and _is_answered(run):
             continue
         yield from (chunk for chunk in run.outbox if chunk.state in states)

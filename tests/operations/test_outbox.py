@@ -13,7 +13,7 @@ from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.outbox import SUMS, ChunkStateError, fetch, move, outboxes
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request, SentTwiceError, refuse_resend
-from tests.night import BANK, Bench, local_bench
+from tests.night import Bench, local_bench
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def states(bench: Bench, run: str) -> list[str]:
 def test_every_chunk_of_a_committed_run_waits_for_its_upload(night: tuple[Bench, str]) -> None:
     bench, run = night
 
-    found = list(outboxes(bench.context.adapters, BANK))
+    found = list(outboxes(bench.runs))
 
     assert [(item.run, item.chunk.number, item.state) for item in found] == [
         (run, n, "waiting") for n in (1, 2, 3)
@@ -109,7 +109,7 @@ def test_results_answer_chunks_whether_or_not_anyone_marked_anything(
     bench.ingest()
 
     assert states(bench, run) == ["answered"] * 3
-    assert list(outboxes(bench.context.adapters, BANK)) == []
+    assert list(outboxes(bench.runs)) == []
 
 
 def test_another_run_of_an_extract_is_refused_until_its_chunks_are_cancelled(

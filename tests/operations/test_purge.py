@@ -219,7 +219,7 @@ def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path
 
     assert before._replace(state=f"{before.state} (purged)") == stands
     assert (0, CLEAR) == (across["outstanding"]["count"], across["verdict"])
-    assert list(outboxes(old.context.adapters, BANK)) == []
+    assert list(outboxes(old.runs)) == []
     assert [] == [
         change
         for change in watch(old.context)

@@ -274,7 +274,7 @@ def _rotate(quarter: Quarter, key: PortalKey, opener: Opener) -> None:
     quarter.bench.issuer = quarter.bench.issuer.model_copy(update={"portal": portal})
     quarter.bench.key = key
     quarter.partner.keyring.openers = [opener]
-    waiting = {item.run for item in outboxes(quarter.bench.context.adapters, BANK)}
+    waiting = {item.run for item in outboxes(quarter.bench.runs)}
     for run in sorted(waiting):
         again = partial(
             reseal, quarter.bench.context, quarter.store, run, (), "the portal has a new key"

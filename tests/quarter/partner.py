@@ -72,7 +72,7 @@ class Partner:
         """Upload every chunk that waits."""
         self.portal.today = day
         context = bench.context.adapters
-        waiting = list(outboxes(context, bench.issuer.issuer, frozenset({"waiting"})))
+        waiting = list(outboxes(bench.runs, frozenset({"waiting"})))
         for run in sorted({item.run for item in waiting}):
             files: dict[str, bytes] = {}
             fetched = fetch(context, run, files.__setitem__)
