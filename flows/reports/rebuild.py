@@ -77,7 +77,7 @@ def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
 
 
 def rebuild_lasting(context: IssuerContext, run: StoredRun) -> RunReport:
-    """Rebuild a run's report until no input was added meanwhile, so that the last has them all."""
+    """Rebuild a run's report until no input was added during it, so that none is missing."""
     while True:
         inputs = _report_inputs(run)
         report = rebuild(context, run)

@@ -66,7 +66,7 @@ def reportable(run: StoredRun) -> StoredRun:
     """
     current = StoredRun.of(run.store, run.committed())
     current.refuse_purged()
-    with suppress(ConflictError):  # a damaged one is written anew
+    with suppress(ConflictError):  # a damaged one is overwritten
         written = written_in(current.summary or {})
         if written > FACTS:
             raise NewerDocumentError(key=run.keys.report("summary.json"), format=written)

@@ -159,8 +159,8 @@ def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
         ways = run_break.get("decide")
         command = Step("report", run.run)
         if ways:
-            name, place = run_break["name"], run_break["place"]
-            command = close_step(run.run, name, place, ways[0]["decision"])
+            decision = ways[0]["decision"]
+            command = close_step(run.run, run_break["name"], run_break["place"], decision)
         yield Work(
             due=since,
             kind=f"break {run_break['name']}",

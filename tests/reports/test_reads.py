@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from flows.runs.keys import keys_of
 from flows.runs.outbox import move
 from flows.runs.versions import facts_as_stored
 from schemas.records import SingleAsked
+from tests.again import again, night
 from tests.night import Bench, local_bench
 from tests.storms import FailingStore
 
@@ -20,6 +22,7 @@ ONCE = 1
 INDEXED_AND_READ = 2  # which chunks a group of result files answers, then its rows
 RECONCILED_AND_LISTED = 2  # rejects.csv is a pass of its own, so that memory stays flat
 LISTED_TWICE = 2  # errors.csv and awaiting.csv
+FOR_THEIR_STATE = 1  # the rows that were sent again, as this run left them
 
 
 def busy_run(folder: Path) -> tuple[Bench, str]:
@@ -53,6 +56,21 @@ def counted(bench: Bench) -> tuple[Bench, Counter[str]]:
     return replace(bench, store=FailingStore(bench.store, count)), requests
 
 
+def of_run(run: str, operation: str, requests: Counter[str]) -> dict[str, int]:
+    """Return how often what is stored of a run was opened, or listed, by name."""
+    prefix = f"{operation} {keys_of(run).base}"
+    return {
+        request.removeprefix(prefix): times
+        for request, times in requests.items()
+        if request.startswith(prefix)
+    }
+
+
+def allowed(names: Iterable[str], passes: dict[str, int]) -> dict[str, int]:
+    """Return how often each may be read: once, those of a folder of rows once a pass."""
+    return {name: passes.get(name.rpartition("/")[0], ONCE) for name in names}
+
+
 def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
     tmp_path: Path,
 ) -> None:
@@ -61,24 +79,35 @@ def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
 
     rebuild(watched.context, watched.stored(run))
 
-    base = keys_of(run).base
-    opened = {
-        request.removeprefix(f"open {base}"): times
-        for request, times in requests.items()
-        if request.startswith(f"open {base}")
-    }
+    opened = of_run(run, "open", requests)
     passes = {
-        "outcomes/": INDEXED_AND_READ,
-        "ledger/": RECONCILED_AND_LISTED,
-        "report/rows/": LISTED_TWICE,
+        "outcomes": INDEXED_AND_READ,
+        "ledger": RECONCILED_AND_LISTED,
+        "report/rows": LISTED_TWICE,
     }
-    allowed = {
-        name: next((times for part, times in passes.items() if name.startswith(part)), ONCE)
-        for name in opened
-    }
-    assert allowed == opened
+    assert allowed(opened, passes) == opened
     assert {"manifest.json", "closed/000001.json", "report/summary.json"} <= opened.keys()
     assert 3 <= sum(name.startswith("events/") for name in opened)
+
+
+def test_a_rebuild_reads_the_documents_of_a_resubmission_once_too(tmp_path: Path) -> None:
+    bench, run = night(tmp_path)
+    repeat = again(bench, run).manifest.run
+    rebuild(bench.context, bench.stored(repeat))  # before: the trend takes its status from there
+    watched, requests = counted(bench)
+
+    rebuild(watched.context, watched.stored(run))
+
+    repeated = of_run(repeat, "open", requests)
+    assert {"manifest.json", "ledger/part-00001.parquet"} <= repeated.keys()
+    assert allowed(repeated, {}) == repeated
+    opened = of_run(run, "open", requests)
+    passes = {
+        "outcomes": INDEXED_AND_READ,
+        "ledger": RECONCILED_AND_LISTED + FOR_THEIR_STATE,
+        "report/rows": LISTED_TWICE + FOR_THEIR_STATE,
+    }
+    assert allowed(opened, passes) == opened
 
 
 def test_a_rebuild_lists_each_folder_of_its_run_once(tmp_path: Path) -> None:
@@ -87,13 +116,8 @@ def test_a_rebuild_lists_each_folder_of_its_run_once(tmp_path: Path) -> None:
 
     rebuild(watched.context, watched.stored(run))
 
-    base = keys_of(run).base
-    listed = {
-        request.removeprefix(f"keys {base}"): times
-        for request, times in requests.items()
-        if request.startswith(f"keys {base}")
-    }
-    assert dict.fromkeys(listed, ONCE) == listed
+    listed = of_run(run, "keys", requests)
+    assert allowed(listed, {}) == listed
 
 
 def test_what_is_added_while_a_report_is_rebuilt_is_in_the_report_that_stays(
