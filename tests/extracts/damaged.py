@@ -114,7 +114,9 @@ def line_kinds() -> list[Damaged]:
         _one_bad("a space before the opening quote", row(2, ' "Main St"'), "line.quote.bare"),
         _one_bad("a quote escaped by a backslash", row(2, r'"the \"A\" house"'), "line.quote.bare"),
         _one_bad("a quote that never ends", row(2, '"Main St'), "line.quote.unterminated"),
-        _one_bad("a doubled quote that never ends", row(2, '"Main ""St'), "line.quote.unterminated"),
+        _one_bad(
+            "a doubled quote that never ends", row(2, '"Main ""St'), "line.quote.unterminated"
+        ),
         _one_bad("a lone quote as a field", row(2, '"'), "line.quote.unterminated"),
         _one_bad("a NUL byte", row(2, "Main\0St"), "line.character.control"),
         _one_bad("a NUL byte in quotes", row(2, '"Main\0St"'), "line.character.control"),
@@ -122,8 +124,12 @@ def line_kinds() -> list[Damaged]:
         _one_bad("Ctrl-Z in a row", row(2, "Main\x1aSt"), "line.character.control"),
         _one_bad("Ctrl-Z as a line in the middle", "\x1a", "line.character.control"),
         _one_bad("a CR in a row", row(2, "Main\rSt"), "line.character.control"),
-        _one_bad("two rows with a CR between them", row(2) + "\r" + row(2), "line.character.control"),
-        _one_bad("commas only, as spreadsheets leave them", "," * (FIELDS - 1), "line.fields.empty"),
+        _one_bad(
+            "two rows with a CR between them", row(2) + "\r" + row(2), "line.character.control"
+        ),
+        _one_bad(
+            "commas only, as spreadsheets leave them", "," * (FIELDS - 1), "line.fields.empty"
+        ),
         _one_bad("commas and spaces only", " ," * (FIELDS - 1), "line.fields.empty"),
         _one_bad("empty quotes only", ",".join(['""'] * FIELDS), "line.fields.empty"),
         _one_bad("a trailer nobody described", "TRL|3", "line.fields.too_few"),
@@ -132,35 +138,90 @@ def line_kinds() -> list[Damaged]:
         _one_bad("another delimiter", row(2).replace(",", ";"), "line.fields.too_few"),
         _one_bad("a whole row in quotes", f'"{row(2)}"', "line.fields.too_few"),
         _one_bad("two rows glued", row(2) + row(2), "line.fields.too_many"),
-        Damaged("one byte that is not UTF-8", lines(*THREE).replace("Zoë".encode(), b"Zo\xeb", 1), 2,
-                ((2, "line.encoding.invalid"),)),
-        Damaged("half a character", lines(*THREE).replace("ë".encode(), b"\xc3", 1), 2,
-                ((2, "line.encoding.invalid"),)),
-        Damaged("an encoded surrogate", lines(*THREE).replace("ë".encode(), b"\xed\xa0\x80", 1), 2,
-                ((2, "line.encoding.invalid"),)),
-        Damaged("two stray quotes two rows apart", lines(row(1, '"Main'), row(2), row(3, 'Main"'), row(4)), 2,
-                ((2, "line.quote.unterminated"), (4, "line.quote.bare"))),
-        Damaged("two stray quotes in neighbours", lines(row(1, '"Main'), row(2, 'St"'), row(3)), 1,
-                ((2, "line.quote.unterminated"), (3, "line.quote.bare"))),
-        Damaged("a quote that never ends on line 7 of many",
-                lines(*(row(n, '"Main' if n == 6 else "Main") for n in range(1, 400))), 398,
-                ((7, "line.quote.unterminated"),)),
-        Damaged("a row broken in two without quotes", lines(row(1), *row(2, "12 Main\nSt").split("\n"), row(3)), 2,
-                ((3, "line.fields.too_few"), (4, "line.fields.too_few"))),
-        Damaged("a record longer than a hundred lines", lines(row(1), row(2, '"' + "\n" * 120 + '"'), row(3)), 2,
-                ((3, "line.quote.unterminated"), (123, "line.quote.unterminated"))),
-        Damaged("C1 control characters in latin-1", ASCII.replace(b"Zoe", b"Zo\x80", 1), 2,
-                ((2, "line.encoding.invalid"),), settings=csv_settings(encoding="latin-1")),
-        Damaged("a byte cp1252 does not have", ASCII.replace(b"Zoe", b"Zo\x81", 1), 2,
-                ((2, "line.encoding.invalid"),), settings=csv_settings(encoding="cp1252")),
-        Damaged("one UTF-8 row in a cp1252 extract", ASCII.replace(b"Zoe", "Zoë".encode(), 1), 2,
-                ((2, "line.encoding.invalid"),), settings=csv_settings(encoding="cp1252")),
-        Damaged("fixed width: a short and a long line",
-                f"{FIXED_LINE}\n{FIXED_LINE[1:]}\n{FIXED_LINE}x\n".encode(), 1,
-                ((2, "line.length.short"), (3, "line.length.long")), settings=csv_settings(**FIXED)),
-        Damaged("fixed width: a NUL byte", f"{FIXED_LINE}\n{FIXED_LINE[1:]}\0\n".encode(), 1,
-                ((2, "line.character.control"),), settings=csv_settings(**FIXED)),
-    ]  # fmt: skip
+        Damaged(
+            "one byte that is not UTF-8",
+            lines(*THREE).replace("Zoë".encode(), b"Zo\xeb", 1),
+            2,
+            ((2, "line.encoding.invalid"),),
+        ),
+        Damaged(
+            "half a character",
+            lines(*THREE).replace("ë".encode(), b"\xc3", 1),
+            2,
+            ((2, "line.encoding.invalid"),),
+        ),
+        Damaged(
+            "an encoded surrogate",
+            lines(*THREE).replace("ë".encode(), b"\xed\xa0\x80", 1),
+            2,
+            ((2, "line.encoding.invalid"),),
+        ),
+        Damaged(
+            "two stray quotes two rows apart",
+            lines(row(1, '"Main'), row(2), row(3, 'Main"'), row(4)),
+            2,
+            ((2, "line.quote.unterminated"), (4, "line.quote.bare")),
+        ),
+        Damaged(
+            "two stray quotes in neighbours",
+            lines(row(1, '"Main'), row(2, 'St"'), row(3)),
+            1,
+            ((2, "line.quote.unterminated"), (3, "line.quote.bare")),
+        ),
+        Damaged(
+            "a quote that never ends on line 7 of many",
+            lines(*(row(n, '"Main' if n == 6 else "Main") for n in range(1, 400))),
+            398,
+            ((7, "line.quote.unterminated"),),
+        ),
+        Damaged(
+            "a row broken in two without quotes",
+            lines(row(1), *row(2, "12 Main\nSt").split("\n"), row(3)),
+            2,
+            ((3, "line.fields.too_few"), (4, "line.fields.too_few")),
+        ),
+        Damaged(
+            "a record longer than a hundred lines",
+            lines(row(1), row(2, '"' + "\n" * 120 + '"'), row(3)),
+            2,
+            ((3, "line.quote.unterminated"), (123, "line.quote.unterminated")),
+        ),
+        Damaged(
+            "C1 control characters in latin-1",
+            ASCII.replace(b"Zoe", b"Zo\x80", 1),
+            2,
+            ((2, "line.encoding.invalid"),),
+            settings=csv_settings(encoding="latin-1"),
+        ),
+        Damaged(
+            "a byte cp1252 does not have",
+            ASCII.replace(b"Zoe", b"Zo\x81", 1),
+            2,
+            ((2, "line.encoding.invalid"),),
+            settings=csv_settings(encoding="cp1252"),
+        ),
+        Damaged(
+            "one UTF-8 row in a cp1252 extract",
+            ASCII.replace(b"Zoe", "Zoë".encode(), 1),
+            2,
+            ((2, "line.encoding.invalid"),),
+            settings=csv_settings(encoding="cp1252"),
+        ),
+        Damaged(
+            "fixed width: a short and a long line",
+            f"{FIXED_LINE}\n{FIXED_LINE[1:]}\n{FIXED_LINE}x\n".encode(),
+            1,
+            ((2, "line.length.short"), (3, "line.length.long")),
+            settings=csv_settings(**FIXED),
+        ),
+        Damaged(
+            "fixed width: a NUL byte",
+            f"{FIXED_LINE}\n{FIXED_LINE[1:]}\0\n".encode(),
+            1,
+            ((2, "line.character.control"),),
+            settings=csv_settings(**FIXED),
+        ),
+    ]
 
 
 def sound_kinds() -> list[Damaged]:
@@ -175,27 +236,39 @@ def sound_kinds() -> list[Damaged]:
         _sound("a repeated header", lines(row(1), HEADER, row(2), row(3))),
         _sound("a sep= line", b"sep=,\n" + GOOD),
         _sound("a comment above the header", b"# cardholders\n" + GOOD, comment="#"),
-        _sound("comments between rows", lines(row(1), '# "a note', row(2), "#", row(3)), comment="#"),
+        _sound(
+            "comments between rows", lines(row(1), '# "a note', row(2), "#", row(3)), comment="#"
+        ),
         _sound("a title above the header", b"Cardholders\n" + GOOD, header_rows=2),
         _sound("no header", GOOD.partition(b"\n")[2], header_rows=0, names=portal.columns()),
         _sound("a trailer", GOOD + b"TRL|3\n", **TRAILER),
-        _sound("a trailer as wide as a row", GOOD + b"TRL|3" + b"," * (FIELDS - 1) + b"\n", **TRAILER),
+        _sound(
+            "a trailer as wide as a row", GOOD + b"TRL|3" + b"," * (FIELDS - 1) + b"\n", **TRAILER
+        ),
         _sound("a quoted newline", lines(row(1, '"Main\nSt"'), row(2), row(3))),
-        _sound("a quoted newline at the very end",
-               lines(*(line + ',"a\nb"' for line in THREE), header=HEADER + ",note")),
+        _sound(
+            "a quoted newline at the very end",
+            lines(*(line + ',"a\nb"' for line in THREE), header=HEADER + ",note"),
+        ),
         _sound("a quoted CRLF", lines(row(1, '"Main\r\nSt"'), row(2), row(3), end="\r\n")),
         _sound("a quoted comma and doubled quotes", lines(row(1, '"Main, ""A"""'), row(2), row(3))),
-        _sound("every field in quotes",
-               lines(*('"' + row(n).replace(",", '","') + '"' for n in (1, 2, 3)),
-                     header='"' + HEADER.replace(",", '","') + '"')),
+        _sound(
+            "every field in quotes",
+            lines(
+                *('"' + row(n).replace(",", '","') + '"' for n in (1, 2, 3)),
+                header='"' + HEADER.replace(",", '","') + '"',
+            ),
+        ),
         _sound("gzip", gzip.compress(GOOD)),
-        _sound("gzip in two members", gzip.compress(GOOD[:300]) + gzip.compress(GOOD[300:]) + b"\0\0"),
+        _sound(
+            "gzip in two members", gzip.compress(GOOD[:300]) + gzip.compress(GOOD[300:]) + b"\0\0"
+        ),
         _sound("zstd", zstandard.compress(GOOD)),
         _sound("UTF-16", GOOD.decode().encode("utf-16"), encoding="utf-16"),
         _sound("UTF-16 without its mark", GOOD.decode().encode("utf-16-be"), encoding="utf-16"),
         _sound("cp1252", GOOD.decode().encode("cp1252"), encoding="cp1252"),
         _sound("backslashes", lines(row(1, "C:\\"), row(2, '"C:\\"'), row(3, "\\N"))),
-    ]  # fmt: skip
+    ]
 
 
 def whole_kinds() -> list[Damaged]:
@@ -222,39 +295,81 @@ def whole_kinds() -> list[Damaged]:
         _whole("gzip cut off", gzip.compress(MANY)[:-9], TruncatedError),
         _whole("gzip with a flipped byte", _flipped(gzip.compress(MANY)), TruncatedError),
         _whole("zstd cut off", zstandard.compress(MANY)[:-3], TruncatedError),
-        _whole("zstd with a flipped byte", _flipped(zstandard.ZstdCompressor(write_checksum=True).compress(MANY)),
-               TruncatedError),
+        _whole(
+            "zstd with a flipped byte",
+            _flipped(zstandard.ZstdCompressor(write_checksum=True).compress(MANY)),
+            TruncatedError,
+        ),
         _whole("UTF-16 nobody asked for", GOOD.decode().encode("utf-16"), EncodingError),
-        _whole("UTF-16 without mark nobody asked for", GOOD.decode().encode("utf-16-le"), EncodingError),
+        _whole(
+            "UTF-16 without mark nobody asked for", GOOD.decode().encode("utf-16-le"), EncodingError
+        ),
         _whole("UTF-8 where UTF-16 is asked for", GOOD, EncodingError, encoding="utf-16"),
-        _whole("UTF-16 cut in a character", GOOD.decode().encode("utf-16")[:-1], EncodingError, encoding="utf-16"),
+        _whole(
+            "UTF-16 cut in a character",
+            GOOD.decode().encode("utf-16")[:-1],
+            EncodingError,
+            encoding="utf-16",
+        ),
         _whole("cp1252 nobody asked for", GOOD.decode().encode("cp1252"), EncodingError),
         _whole("UTF-8 where cp1252 is asked for", GOOD, EncodingError, encoding="cp1252"),
-        _whole("a UTF-8 mark where latin-1 is asked for", b"\xef\xbb\xbf" + ASCII, EncodingError, encoding="latin-1"),
+        _whole(
+            "a UTF-8 mark where latin-1 is asked for",
+            b"\xef\xbb\xbf" + ASCII,
+            EncodingError,
+            encoding="latin-1",
+        ),
         _whole("semicolons nobody asked for", GOOD.replace(b",", b";"), HeaderError),
         _whole("a sep= line of another delimiter", b"sep=;\n" + GOOD, HeaderError),
         _whole("CR alone as line end", GOOD.replace(b"\n", b"\r"), HeaderError),
         _whole("no header where one is asked for", headless, HeaderError),
-        _whole("a header with two equal names",
-               GOOD.replace(b"service_card.cvv,", b"service_card.pan,", 1), HeaderError),
-        _whole("a header with a stray quote",
-               GOOD.replace(b"service_card.cvv,", b'service"card.cvv,"', 1), HeaderError),
+        _whole(
+            "a header with two equal names",
+            GOOD.replace(b"service_card.cvv,", b"service_card.pan,", 1),
+            HeaderError,
+        ),
+        _whole(
+            "a header with a stray quote",
+            GOOD.replace(b"service_card.cvv,", b'service"card.cvv,"', 1),
+            HeaderError,
+        ),
         _whole("a header glued to the first row", GOOD.replace(b"\n", b"", 1), HeaderError),
         _whole("a header shorter than every row", lines(*THREE, header=HEADER[:200]), HeaderError),
         _whole("a trailer in the middle", lines(row(1), "TRL|3", row(2)), TrailerError, **TRAILER),
         _whole("two trailers", GOOD + b"TRL|3\nTRL|3\n", TrailerError, **TRAILER),
-        _whole("a trailer without a count", GOOD + b"TRL|\n", TrailerError, trailer=r"^TRL\|([0-9]*)"),
-        _whole("a trailer whose count is a word", GOOD + b"TRL,three\n", TrailerError, trailer="^TRL,(.*)"),
+        _whole(
+            "a trailer without a count", GOOD + b"TRL|\n", TrailerError, trailer=r"^TRL\|([0-9]*)"
+        ),
+        _whole(
+            "a trailer whose count is a word",
+            GOOD + b"TRL,three\n",
+            TrailerError,
+            trailer="^TRL,(.*)",
+        ),
         _whole("a missing trailer", GOOD, TruncatedError, **TRAILER),
         _whole("a last row that may be cut off", GOOD[:-2], TruncatedError),
         _whole("a last row cut off in a field", GOOD[:-40], TruncatedError, final_newline=False),
-        _whole("a last row cut off in a field, with a newline", GOOD[:-40] + b"\n\n", TruncatedError),
-        _whole("a last row cut off in quotes", lines(row(1), row(2, '"Main St"'))[:-45], TruncatedError,
-               final_newline=False),
-        _whole("a last row cut off behind a quoted newline", lines(row(1), row(2, '"Main')), TruncatedError),
-        _whole("a last row cut off behind two quoted newlines", lines(row(1), row(2, '"Main\nSt')), TruncatedError),
+        _whole(
+            "a last row cut off in a field, with a newline", GOOD[:-40] + b"\n\n", TruncatedError
+        ),
+        _whole(
+            "a last row cut off in quotes",
+            lines(row(1), row(2, '"Main St"'))[:-45],
+            TruncatedError,
+            final_newline=False,
+        ),
+        _whole(
+            "a last row cut off behind a quoted newline",
+            lines(row(1), row(2, '"Main')),
+            TruncatedError,
+        ),
+        _whole(
+            "a last row cut off behind two quoted newlines",
+            lines(row(1), row(2, '"Main\nSt')),
+            TruncatedError,
+        ),
         _whole("a line that does not end", lines(row(1)) + b"x" * (18 << 20), NotCsvError),
-    ]  # fmt: skip
+    ]
 
 
 def _flipped(data: bytes) -> bytes:

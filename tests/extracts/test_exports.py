@@ -1,6 +1,4 @@
-"""The score of `init`: what it makes of exports as banks write them, cell by cell, and what it says
-it doubts.
-"""
+"""The score of `init`: what it makes of exports as banks write them, and what it doubts."""
 
 import re
 import tomllib
@@ -17,24 +15,34 @@ from flows.configuration import load_issuer
 from flows.errors import CardlinkError
 from flows.extracts.draft import Draft, first_draft
 from flows.extracts.mapping import map_rows, plan_mapping, with_dates
-from flows.extracts.reader import Block, Extract
+from flows.extracts.reader import Extract
 from flows.submissions.normalise import normalise
 from schemas import portal
 from schemas.issuer import Issuer
 from tests.builders import quick
 from tests.cli.terminal import on_terminal
-from tests.extracts.exports import Export, seven, thirty
+from tests.extracts.exports import Export
+from tests.extracts.hard_exports import thirty
 from tests.extracts.test_guess import REST
+from tests.extracts.usual_exports import seven
 from tests.night import DAY
 from tests.sample_bank import expected
 
-RIGHT, SAID, WRONG = "right", "doubt said", "wrong without doubt"
+RIGHT = "right"
+DOUBTED = "doubt said"
+WRONG = "wrong without doubt"
 # Where nothing in the file tells, or too little: all that is wrong is asked.
 DOUBTFUL = {
-    "no header", "HDR, TRL and no header", "fixed width", "unknown headers",
-    "primary or secondary", "two addresses", "no dates at all",
-    "whole names of many words", "a cuid for a household"
-}  # fmt: skip
+    "no header",
+    "HDR, TRL and no header",
+    "fixed width",
+    "unknown headers",
+    "primary or secondary",
+    "two addresses",
+    "no dates at all",
+    "whole names of many words",
+    "a cuid for a household",
+}
 
 
 def drafted(export: Export) -> Draft:
@@ -45,16 +53,13 @@ def mapped(export: Export, draft: Draft) -> pl.DataFrame:
     """Read an export with the settings that were guessed."""
     issuer = Issuer.model_validate(REST | tomllib.loads(draft.toml))
 
-    def blocks() -> list[Block]:
-        return list(Extract(BytesIO(export.content), issuer.source, "export.csv"))
+    def extract() -> Extract:
+        return Extract(BytesIO(export.content), issuer.source, "export.csv")
 
-    mapping = plan_mapping(
-        Extract(BytesIO(export.content), issuer.source, "").header, issuer, "export.csv", {}
-    )
-    rows = pl.concat(block.rows for block in blocks())
-    return normalise(
-        map_rows(rows, with_dates(mapping, rows, lambda: iter(blocks())))[0], issuer.rules
-    )
+    mapping = plan_mapping(extract().header, issuer, "export.csv", {})
+    rows = pl.concat(block.rows for block in extract())
+    complete = with_dates(mapping, rows, lambda: iter(extract()))
+    return normalise(map_rows(rows, complete)[0], issuer.rules)
 
 
 def verdict(export: Export) -> str:
@@ -62,31 +67,38 @@ def verdict(export: Export) -> str:
     asked.
     """
     draft = drafted(export)
-    asked = {one.key for one in draft.doubts}
-    needed = {
-        name
-        for name in export.truth[0]
-        if name not in {one.key for one in draft.guesses if one.value}
-    }
-    if needed:
-        return SAID if needed <= asked else WRONG
+    doubted = {guess.key for guess in draft.doubts}
+    missing = set(export.truth[0]) - {guess.key for guess in draft.guesses if guess.value}
+    if missing:
+        return DOUBTED if missing <= doubted else WRONG
     try:
         rows = mapped(export, draft)
     except CardlinkError:
-        return SAID if any("." not in key for key in asked) else WRONG
+        return DOUBTED if any("." not in key for key in doubted) else WRONG
     if rows.height != len(export.truth):
         return WRONG
-    names = [name for name in portal.columns() if name in export.truth[0]]
-    told = {name: rows[name].fill_null("").to_list() for name in names}
-    differ = {name for name in names if told[name] != [row[name] for row in export.truth]}
-    return RIGHT if not differ else SAID if differ <= asked else WRONG
+    wrong = wrong_columns(export, rows)
+    if not wrong:
+        return RIGHT
+    return DOUBTED if wrong <= doubted else WRONG
+
+
+def wrong_columns(export: Export, rows: pl.DataFrame) -> set[str]:
+    """Return the columns with cells that the export does not hold."""
+    wrong = set()
+    for name in portal.columns():
+        if name in export.truth[0]:
+            cells = rows[name].fill_null("").to_list()
+            if cells != [row[name] for row in export.truth]:
+                wrong.add(name)
+    return wrong
 
 
 def test_of_thirty_more_exports_none_is_wrong_without_a_doubt() -> None:
     verdicts = {name: verdict(export) for name, export in thirty().items()}
 
-    assert Counter({RIGHT: 21, SAID: 9}) == Counter(verdicts.values())
-    assert {name for name, one in verdicts.items() if one == SAID} == DOUBTFUL
+    assert Counter({RIGHT: 21, DOUBTED: 9}) == Counter(verdicts.values())
+    assert {name for name, kind in verdicts.items() if kind == DOUBTED} == DOUBTFUL
 
 
 @pytest.mark.parametrize("name", seven())

@@ -21,7 +21,10 @@ REST = {
     "root": "s3://b",
     "portal": {"fingerprints": ["A" * 40], "allowed_hosts": ["l.example"]},
 }
-HEADER = "CUST_ID,Card No,EXP,First Name,LAST_NAME,CVV2,Addr1,Addr2,City,State,Zip Code,Country,E-Mail,Primary,BRANCH"
+HEADER = (
+    "CUST_ID,Card No,EXP,First Name,LAST_NAME,CVV2,Addr1,Addr2,City,State,Zip Code,Country,"
+    "E-Mail,Primary,BRANCH"
+)
 ROW = "C1,4242424242424242,{},Zoë,Smith,123,12 Main St,,Boston,MA,02108,US,z@example.com,TRUE,77"
 
 

@@ -275,9 +275,11 @@ PEOPLE = [
     ("C3", "José", "Ng\nLi", "00501"),
 ]
 PLAIN = complete(
-    cardholder__cuid="ID", service_card__address__first_name="FIRST", service_card__address__last_name="LAST",
+    cardholder__cuid="ID",
+    service_card__address__first_name="FIRST",
+    service_card__address__last_name="LAST",
     service_card__address__postal_code="ZIP",
-)  # fmt: skip
+)
 
 
 def written(order: list[int], delimiter: str, end: str, names: list[str]) -> str:

@@ -303,7 +303,8 @@ def test_a_checksum_is_read_as_sha256sum_writes_it(tmp_path: Path, text: str) ->
 
 
 def test_a_ctl_says_any_of_four_facts(tmp_path: Path) -> None:
-    text = f"# of tonight\r\n\r\ncount = 12\r\nbytes=3000\r\nsha256={HEX.upper()}\r\ndate=2026-11-20\r\n"
+    facts = ["count = 12", "bytes=3000", f"sha256={HEX.upper()}", "date=2026-11-20"]
+    text = "\r\n".join(["# of tonight", "", *facts, ""])
 
     found = [sidecar_of(tmp_path, "ctl", one).facts for one in (text, "date=20261120")]
 

@@ -59,16 +59,21 @@ def standing(
     """Return the standings of rows numbered from 1, with an age."""
     numbers = {"row": pl.Series(range(1, len(rows) + 1), dtype=pl.UInt32)}
     records = pl.DataFrame(
-        {**numbers, "cuid": pl.Series([row["cuid"] for row in rows], dtype=pl.String),
-         "fate": pl.Series([row["fate"] for row in rows], dtype=pl.String)}
-    ).with_columns(pl.lit("run").alias("run"))  # fmt: skip
+        {
+            **numbers,
+            "cuid": pl.Series([row["cuid"] for row in rows], dtype=pl.String),
+            "fate": pl.Series([row["fate"] for row in rows], dtype=pl.String),
+        }
+    ).with_columns(pl.lit("run").alias("run"))
     states = pl.DataFrame(
         {**numbers, "state": pl.Series([row["state"] for row in rows], dtype=pl.String)}
     )
     sent = records.filter(fate="submitted").select("row")
     by_row = pl.DataFrame([row["told"] for row in rows], schema=ENDS).with_columns(**numbers)
-    by_cuid = pl.DataFrame([{"cuid": cuid, **told} for cuid, told in (reports or {}).items()],
-                           schema={"cuid": pl.String, **ENDS})  # fmt: skip
+    by_cuid = pl.DataFrame(
+        [{"cuid": cuid, **told} for cuid, told in (reports or {}).items()],
+        schema={"cuid": pl.String, **ENDS},
+    )
     return funnel_stages(
         records, states.join(sent, on="row", how="semi"), by_row, by_cuid
     ).with_columns(pl.lit(0, pl.UInt8).alias("age"))
@@ -77,27 +82,32 @@ def standing(
 def recount(rows: Sequence[dict[str, Any]]) -> tuple[list[int], dict[str, int], int]:
     """Count cardholders by hand: how many came to each stage, failed by kind, and are under way."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for at, row in enumerate(rows):
-        groups.setdefault(row["cuid"] or f"row {at}", []).append(row)
-    reached, failed, running = [0] * len(STAGES), dict[str, int](), 0
+    for place, row in enumerate(rows):
+        groups.setdefault(row["cuid"] or f"row {place}", []).append(row)
+    reached = [0] * len(STAGES)
+    failed: dict[str, int] = {}
+    running = 0
     for group in groups.values():
-        linked = [
-            row["told"] for row in group if row["fate"] == "submitted" and row["state"] == "linked"
-        ]
-        stage = max(
-            [0, *(1 for row in group if row["fate"] == "submitted"), *(2 for _ in linked)]
-            + [3 for told in linked if told["opened"]]
-            + [4 for told in linked if told["authenticated"]]
-            + [5 for told in linked if told["termination_type"] == "BILLABLE"]
-        )
-        for at in range(stage + 1):
-            reached[at] += 1
-        moving = any(told["running"] and told["termination_type"] != "BILLABLE" for told in linked)
-        kinds = {told["termination_type"] for told in linked} - {None, "BILLABLE"}
+        sent = [row for row in group if row["fate"] == "submitted"]
+        ends = [row["told"] for row in sent if row["state"] == "linked"]
+        stage = max(map(stage_of, ends), default=int(bool(sent)))
+        for place in range(stage + 1):
+            reached[place] += 1
+        moving = any(end["running"] and end["termination_type"] != "BILLABLE" for end in ends)
+        kinds = {end["termination_type"] for end in ends} - {None, "BILLABLE"}
         running += moving and stage < 5
         if kinds and stage < 5 and not moving:
             failed["any"] = failed.get("any", 0) + 1
     return reached, failed, running
+
+
+def stage_of(end: dict[str, Any]) -> int:
+    """Return the stage that a linked row came to."""
+    if end["termination_type"] == "BILLABLE":
+        return 5
+    if end["authenticated"]:
+        return 4
+    return 3 if end["opened"] else 2
 
 
 @given(people)

@@ -99,9 +99,15 @@ def test_placed_comes_before_running_and_running_before_failed() -> None:
 
 def test_what_is_kept_of_messages_has_no_text_for_people_no_envelope_and_no_card_number() -> None:
     body = [
-        {"type": "tfa", "job_id": 7, "envelope_id": "guid", "account_link": [{"label": "code sent to Ada"}],
-         "message": {"status": "PENDING", "status_message": "Dear Ada"}, "odd": ["4242424242424242", 4242424242424242]},
-    ]  # fmt: skip
+        {
+            "type": "tfa",
+            "job_id": 7,
+            "envelope_id": "guid",
+            "account_link": [{"label": "code sent to Ada"}],
+            "message": {"status": "PENDING", "status_message": "Dear Ada"},
+            "odd": ["4242424242424242", 4242424242424242],
+        },
+    ]
 
     found = json.dumps(kept(json.dumps(body).encode()))
 

@@ -218,10 +218,12 @@ def test_nothing_of_a_link_or_of_a_text_for_people_is_kept(tmp_path: Path) -> No
     partner = Partner()
     know_all(partner, linked)
     asks = {
-        "type": "tfa", "job_id": 7, "envelope_id": "guid-1",
+        "type": "tfa",
+        "job_id": 7,
+        "envelope_id": "guid-1",
         "account_link": [{"key_name": "tfa", "label": "sent to 42"}],
         "message": {"status": "PENDING", "status_message": "Dear Ada, 4242 4242 4242 4242"},
-    }  # fmt: skip
+    }
     partner.messages[f"h-{linked['row'][0]}"] = [asks, {"odd": "4242424242424242"}]
 
     check_links(bench.context, partner, settings(bench), bench.stored(run))

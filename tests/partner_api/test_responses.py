@@ -48,9 +48,27 @@ JUNK = st.recursive(
     max_leaves=8,
 )
 NAMES = st.sampled_from(
-    ["type", "job_id", "message", "status", "envelope_id", "account_link", "key_name", "label", "secret", "messages",
-     "credential_requests", "percent_complete", "job_timeout", "termination_type", "id", "card", "cardholder", "url"]
-)  # fmt: skip
+    [
+        "type",
+        "job_id",
+        "message",
+        "status",
+        "envelope_id",
+        "account_link",
+        "key_name",
+        "label",
+        "secret",
+        "messages",
+        "credential_requests",
+        "percent_complete",
+        "job_timeout",
+        "termination_type",
+        "id",
+        "card",
+        "cardholder",
+        "url",
+    ]
+)
 PLAUSIBLE = st.recursive(
     st.none()
     | st.booleans()

@@ -94,8 +94,10 @@ def test_a_single_link_for_a_row_whose_chunk_has_no_result_leaves_the_others_awa
 
     summary = bench.stored(run).summary or {}
     assert (1, 1, "balanced, answers awaited") == (
-        summary["rows"]["linked"], summary["rows"]["awaiting"], summary["verdict"]
-    )  # fmt: skip
+        summary["rows"]["linked"],
+        summary["rows"]["awaiting"],
+        summary["verdict"],
+    )
 
 
 def test_a_command_killed_before_its_link_was_counted_is_finished_by_the_same_command(

@@ -66,7 +66,9 @@ def test_a_report_is_read_as_it_stands() -> None:
         (HEADER + ROWS).replace(",", ";").encode(),
         (HEADER + ROWS).replace("\n", "\r\n").encode(),
         b"# of yesterday\n\n" + (HEADER + ROWS).encode(),
-        b"Completed On,Extra,Status,CUID\n2026-11-20T00:00:00.000Z,x,Successful,c-1\n,y,pending,c-2\n",
+        b"Completed On,Extra,Status,CUID\n"
+        b"2026-11-20T00:00:00.000Z,x,Successful,c-1\n"
+        b",y,pending,c-2\n",
         b"cuid,status,completed_on\nc-1,BILLABLE,1795132800000\nc-2,PENDING\n",
         b"cuid,status,completed_on,\nc-1,SUCCESSFUL,11/20/2026,\nc-2,PENDING,,\n",
     ],

@@ -39,8 +39,13 @@ def reached(facts: dict[str, Any]) -> list[int]:
 
 def test_a_report_feeds_the_funnel_without_a_service(tmp_path: Path) -> None:
     bench, cuids = night(tmp_path)
-    drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20", f"{cuids[1]},USER_DATA_FAILURE,2026-11-20",
-         f"{cuids[2]},UPDATING,")  # fmt: skip
+    drop(
+        bench,
+        "t.csv",
+        f"{cuids[0]},SUCCESSFUL,2026-11-20",
+        f"{cuids[1]},USER_DATA_FAILURE,2026-11-20",
+        f"{cuids[2]},UPDATING,",
+    )
 
     facts = follow_links(bench.context, None)
 
