@@ -91,7 +91,8 @@ def check_records(records: pl.DataFrame) -> None:
         return
     except SchemaErrors as errors:
         problem = ", ".join(_broken(errors, records))
-    except Exception as error:  # noqa: BLE001  polars' errors may show cells, as pandera's do: ours is raised below
+    # polars' errors may show cells, as pandera's do: ours is raised below
+    except Exception as error:  # noqa: BLE001
         problem = type(error).__name__
     raise BugError(place="ledger", kind=problem)
 
