@@ -3,6 +3,9 @@
 A step is one field of `Cell`: name, values and meaning; and its expression in `STEPS`. Steps have
 the order they have here. Everything else is derived: validation, `deploy/SETTINGS.md`, and the
 expression of a column.
+
+A mapping that needs another order of steps has a table in `from`. `auto` dates take the one form
+that fits all rows, or refuse the extract.
 """
 
 from __future__ import annotations

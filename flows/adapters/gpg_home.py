@@ -2,6 +2,9 @@
 
 Every command removes those of killed processes. Nothing here imports gnupg, so that looking costs
 nothing.
+
+A home is locked by its process before it can be seen, and is dead once its lock is free. No process
+id is trusted: ids are reused, and mean nothing in another container.
 """
 
 import fcntl

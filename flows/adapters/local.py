@@ -1,6 +1,11 @@
 """A local directory as a store.
 
 Hard links make `create` atomic, renames `replace`; fsync makes both durable.
+
+Temporary errors (EIO, EAGAIN, EBUSY, ESTALE, time-outs, limits of the process) are retried for a
+few seconds. A full disk is not temporary. A failed fsync is never repeated on the same file,
+because the second one may report success for data that was dropped: the whole file is written anew.
+Symbolic links below the root are refused, since whoever drops files must not choose what is read.
 """
 
 from __future__ import annotations

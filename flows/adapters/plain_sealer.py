@@ -1,4 +1,7 @@
-"""A sealer for trials with a test issuer: it leaves chunks as they are (interface.md 2.6)."""
+"""A sealer for trials with a test issuer: it leaves chunks as they are (interface.md 2.6).
+
+It refuses real cards by itself, since chunks are published before the gates judge the run.
+"""
 
 import re
 from collections.abc import Sequence

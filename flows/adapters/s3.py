@@ -1,6 +1,16 @@
 """S3 as a store.
 
 Conditional writes make `create` atomic, an ETag pins what is read, and one loop retries.
+
+What a bucket asks for is a setting of the store, never of its callers: encryption and lock of what
+is written, the owner on every call, and the malware scanner's verdict on a dropped file, which
+`open` itself asks for, so that no way of reading one can pass it. The list of pending extracts asks
+before only to say what waits. A lock is put on what nothing ever deletes (`LASTING`: manifests,
+commits, events, the audit trail) and on the record of the probe.
+
+Retries are ours alone (botocore tries once), because only then do we know whether the response to a
+write was lost. A 412 after a lost response is read and compared. Pins are ETags, because listings
+carry no version id.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 It decides before a parser sees a line, because CSV parsers guess, pad, shift or merge without a
 warning.
+
+Backslash escapes become marks before the grammar sees a line (`decode.py`), so that grammar and
+parser stay those of RFC 4180. A field `="..."` belongs to the grammar and is undone after the
+parser (`parsing.py`).
 """
 
 import re

@@ -1,6 +1,13 @@
 """The strict streaming reader: the line grammar decides, then the parser reads.
 
 Nothing is guessed.
+
+An extract is whole or refused, by the same checks in a submit and in a dry run: sidecar and
+sequence number before a row is read; the end of the file, trailer, hash total and the sidecar's
+count after the last. They do not shape rows, so they are no part of a run's settings, and a run
+that has proven its extract reads it again without proving it again. The last record is cut where it
+is the last thing in the file, is refused, and is shorter than a record or opens quotes that nothing
+closes.
 """
 
 import re

@@ -1,4 +1,8 @@
-"""The proof of an issuer's audit trail: what was changed, removed or inserted."""
+"""The proof of an issuer's audit trail: what was changed, removed or inserted.
+
+A record that is named and missing was removed, or its command was killed in between, which only a
+person can tell: `audit accept` says so, on the record.
+"""
 
 import json
 import math

@@ -3,6 +3,10 @@
 A delivery's record is created first and pins the bytes of its files. So of two processes one wins,
 and an interrupted delivery is finished by the same command, or superseded by the next one, which
 has everything since the last confirmed.
+
+What the receiving side has is replayed from the confirmed deliveries, so no list of all links is
+kept beside them. What was delivered and never confirmed may have been used: its links are withdrawn
+where they no longer live, and what it withdrew is delivered again where it does.
 """
 
 import re

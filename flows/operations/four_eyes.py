@@ -3,6 +3,10 @@
 A request is a chain of create-only records: requested, carried out, and given back where the
 command failed. It holds the digest of the command line and of the files it names, so that nothing
 else can be done with it.
+
+The entry writes the command line itself, from the parameters, and binds the request to it and to
+the versions of the files it names; a card number in the line is masked before it is digested. The
+dry run comes first, so that nobody is asked to agree to what would be refused.
 """
 
 from collections.abc import Iterator, Sequence

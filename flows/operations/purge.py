@@ -3,6 +3,9 @@
 A record is written, create-only, before the first delete of a part: killed after it, the next purge
 finishes. Objects are deleted by keys that were listed and recognised, never by prefix; unknown
 objects are named and stay. `retention.py` says what is due.
+
+Only retention and resealing can delete, on S3 with a role of their own that may touch neither
+sources nor plans, manifests, events and records.
 """
 
 import re

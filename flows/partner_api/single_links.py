@@ -1,6 +1,9 @@
 """One link for one cardholder, now: a row prepared exactly as in a run, requested once.
 
 It is recorded before and after the request.
+
+A request whose response was lost is not repeated, since a link may have been created. A crash
+between record and answer leaves "unknown", never a second link.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What is stored of a run's links: the linked rows, and the placements that were read for them."""
+"""What is stored of a run's links: the linked rows, and the placements that were read for them.
+
+Messages are stored, create-only, before they are interpreted, because the partner gives each one
+once. Everything else can be derived from them again, in any order.
+"""
 
 from __future__ import annotations
 

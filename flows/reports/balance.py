@@ -1,4 +1,8 @@
-"""The balance of a run: the equations that account for every row, and the verdict they give."""
+"""The balance of a run: the equations that account for every row, and the verdict they give.
+
+Closing a break does not hide the difference: the line shows it and that it was closed, and one more
+row reopens it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

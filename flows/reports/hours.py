@@ -1,4 +1,8 @@
-"""The hours from the drop of an extract to its links: of a run, and over the runs of an issuer."""
+"""The hours from the drop of an extract to its links: of a run, and over the runs of an issuer.
+
+They are counted from the extract's time in the store, which the event of the commit has, since
+neither plan nor manifest may hold a clock.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

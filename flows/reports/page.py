@@ -1,6 +1,9 @@
 """The report as one self-contained HTML page, without scripts or external addresses.
 
 Colours and markup are in the templates.
+
+The page of a run knows only its `summary.json` and the table of its chunks. Its content security
+policy admits its one style sheet by hash, and nothing else.
 """
 
 import base64

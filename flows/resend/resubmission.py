@@ -2,6 +2,8 @@
 
 Rows are selected by their state now. They are judged by today's rules, and compared with all live
 attempts for their card, as it was and as it would be. Nothing is written here.
+
+An override is used once: repeating the command cannot send a card a third time.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""Result files as they are fetched and read, in batches that are attributed together."""
+"""Result files as they are fetched and read, in batches that are attributed together.
+
+Whatever else fails in reading or attributing a file, panics of polars included, is a break of that
+file, and a batch that fails is attributed file by file.
+"""
 
 from __future__ import annotations
 

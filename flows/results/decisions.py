@@ -1,6 +1,10 @@
 """Operators' decisions about the results of a run, read from their records.
 
 A decision attributes rows of a result file to sent rows, or closes a break with its rows.
+
+A decision names its rows: reconciling applies it to exactly the rows that the break had when it was
+closed, so a later row of the same kind is an open break of its own. Reopening takes the effect
+back.
 """
 
 from collections.abc import Iterable, Sequence

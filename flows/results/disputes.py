@@ -1,4 +1,11 @@
-"""Answers that contradict themselves or each other, and rows without one: as operators decided."""
+"""Answers that contradict themselves or each other, and rows without one: as operators decided.
+
+A contradiction gives no link before it is decided.
+
+A row decided as lost is an error (`row.result.lost`, to be sent again) and not a state of its own,
+so balance, lists, trace, resubmit and limits need no new case. It counts against no error limit,
+prior state does not see it, and a real answer that comes later counts.
+"""
 
 from collections.abc import Sequence
 

@@ -3,6 +3,8 @@
 Tried in turn (interface.md 2.7, 7): JSON, Python literals, node's util.inspect, each also without
 the quoting around it (`error_trees`); then the result is walked for messages. Otherwise cuid and
 messages are picked out of the text; at worst the text is the message.
+
+The raw text is kept, because the partner documents no form.
 """
 
 import re

@@ -2,6 +2,11 @@
 
 A file with rows that could not be placed waits: it is read again once something it depends on has
 changed, and reported again only if that changed its outcome.
+
+A marker is written after the reports it affects, so a process killed before that ingests the file
+again, with the same outcome. A file that waits is stored with a digest of what its outcome depends
+on (the last commits and whether each has its manifest, the key that opens results, allowed hosts,
+time zone, version) and one of the outcome. So results may arrive before their run's commit.
 """
 
 import hashlib

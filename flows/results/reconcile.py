@@ -1,6 +1,10 @@
 """Settle every sent row by all results: a pure function, whatever their order or repetition.
 
 What does not fit is found in `breaks`, what operators decided about it is applied in `disputes`.
+
+A link that had expired is judged by the day its file arrived, so that a rebuilt report says the
+same. A link requested singly counts in the rows of its run, also for a row that was not sent; the
+partner's first word on the row stays beside it.
 """
 
 from collections.abc import Collection, Sequence

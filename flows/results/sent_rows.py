@@ -1,6 +1,10 @@
 """The sent rows that result files may answer: of the chunk a file is named after, else of all runs.
 
 Which of them a result row answers is decided in `match`.
+
+The name saves the search in other runs: ten CPU seconds over twenty runs of 200,000 rows. A way of
+matching by names alone was removed, and so was a second reader for result files of the usual form,
+which saved 0.3 CPU seconds for 200,000 rows.
 """
 
 import re

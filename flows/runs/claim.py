@@ -3,6 +3,9 @@
 It is a chain of immutable leases. It is renewed during the work and given back however the work
 ends. What killed processes left is cleaned up here. A claim whose process is provably gone is free
 at once; one of another machine or container when it runs out.
+
+The claim saves work; the create-only commit is what keeps a run right. Taking, renewing, returning
+and taking over are the same act, creating the next number, so no object is deleted or overwritten.
 """
 
 import os

@@ -1,4 +1,8 @@
-"""A store whose writes stay in memory: dry runs do what real ones do, and leave nothing behind."""
+"""A store whose writes stay in memory: dry runs do what real ones do, and leave nothing behind.
+
+In a dry run of several extracts each is checked as it would be after the ones before it. Only
+`purge` and `mend reseal` plan instead.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime

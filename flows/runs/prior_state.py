@@ -2,6 +2,16 @@
 
 Rows of an extract whose card was seen before are not sent. About 40 bytes a card, so that a
 portfolio of ten million cards fits in memory during the pass.
+
+Prior state is read at every submit and never kept, and the plan holds the digest of what was read:
+a run whose plan is out of date is planned again, never continued.
+
+A card is its cuid, last four digits and expiration, and where the source tells (`[resend]
+reissue_column`), its issue. Name and address stand for a cuid that we generated. No card number and
+no digest of one is kept, so a reissue that changes none of these cannot be told. A change of name
+or address is a different CRC-32: the same in every version, and too little to identify a person.
+Outside a portfolio such a change sends nothing, since the cardholder has a link. A portfolio row
+without a cuid is rejected, since nobody could recognise it the next day.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,8 @@
-"""The name of a process, and whether it is provably gone."""
+"""The name of a process, and whether it is provably gone.
+
+Only a reader in the same pid namespace of the same boot can know that a process is gone. What /proc
+may hide proves nothing.
+"""
 
 import os
 from pathlib import Path

@@ -3,6 +3,25 @@
 Whatever is stored has one: `format` of a JSON object, or in the metadata of a Parquet file; the
 first is not written. A newer one is read as far as it is known, named once in the log, and never
 acted on or written over.
+
+Since the first version is not written, the bytes and digests of everything stored before there were
+versions are unchanged. A run that a newer cardlink planned is left alone: that version finishes its
+commit, its report is not written over, and nothing of it is purged or resealed
+(NewerDocumentError). An unknown field in a document of our own version is tampering. Derived
+Parquet objects are not guarded one by one: the run's `summary.json` guards them.
+
+To add a field: it has a default and is left out where it has it (`exclude_if`), and the class says
+`format: int = version(2)`. For Parquet files raise `FORMAT`, for events, alerts and summaries
+`FACTS`.
+
+To change a meaning: a field of another name, without a default, replaces the old one, so that
+earlier versions refuse the document instead of misreading it. The old field stays as an optional
+one, since one model reads every version. New values of a field that code decides by are a change of
+meaning.
+
+Afterwards `python -m tests.stored.make` writes a store of the new version, and `python -m
+tests.stored.fields` adds both to `documents.json`. The test that fails if this is forgotten is
+`test_a_document_that_is_changed_has_a_new_version_and_a_store_that_shows_it`.
 """
 
 import json

@@ -3,6 +3,10 @@
 An extract is known by its name and content, so that a store that was copied or restored makes
 nothing pending. One that has the name of a committed extract and other content is held until an
 operator decides about it.
+
+A version (inode, ETag) only saves the reading: a file of unknown size is new without being read,
+one of a known size is read once and remembered. In a full portfolio the same bytes under another
+date are another run.
 """
 
 from collections import defaultdict

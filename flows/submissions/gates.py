@@ -1,7 +1,8 @@
 """The gates a run passes before its commit: trailer, cards, reject rate, row count, drift.
 
 A gate that fails refuses the run: nothing is committed, nothing is shown for upload. Gates that an
-operator may open have a name (`OPENABLE`); opening one is recorded with the run.
+operator may open have a name (`OPENABLE`); opening one is recorded with the run. Nobody can open
+those for a trailer that does not match, test cards in production, and an empty extract.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -1,6 +1,9 @@
 """The ledger of a run: records made from rows, checked by its model, written as Parquet parts.
 
 Every row of an extract is one record, in one part; the rows of a chunk are all in the same part.
+
+A single Parquet file would have to be held in memory or spooled to disk. Matching and reports work
+part by part, and any Parquet engine reads the folder.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,10 @@
-"""Plan a run before any work: digest the extract, find the run it already has, or write a plan."""
+"""Plan a run before any work: digest the extract, find the run it already has, or write a plan.
+
+What is committed stays so under other settings, keys and rules, and the answer names what changed.
+What was never committed is planned anew where settings, keys, rules, date, name or what other runs
+have sent changed. Of two such plans only one can be committed, because each says which commit it
+knew last.
+"""
 
 from datetime import date
 

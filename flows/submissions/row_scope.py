@@ -1,4 +1,9 @@
-"""Which rows of an extract are sent, with which corrections, and what a check learns of them."""
+"""Which rows of an extract are sent, with which corrections, and what a check learns of them.
+
+A check takes the same steps as a submit and goes on where a submit stops: its `Inspection` collects
+the errors of the mapping and counts cells, shapes and verdicts. How full a column is, and its
+shapes, come from the sample that the profile is made of.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
 """A sample of an extract's rows, and its profile: what the columns look like, kept without a value.
 
 The same rows are sampled however the extract is cut into blocks. No cell leaves memory.
+
+A profile is a function of the extract, so concurrent processes write the same manifest. It has, per
+mapped column, the cells filled, how varied they are, lengths and forms, and of cards the first six
+digits; never a cell, and no form of a CVV or its hash. It is part of the manifest, which every
+purge keeps.
 """
 
 from typing import Any, NamedTuple

@@ -1,4 +1,9 @@
-"""What a check shows of a cell: its shape, never its content, and of card data only the length."""
+"""What a check shows of a cell: its shape, never its content, and of card data only the length.
+
+A text of 40 characters or more without a blank has no shape, since the places of its signs could
+tell which hash it is. The ledger keeps column and code only, so `rejects.csv` of a run says what is
+accepted, not what the cell looked like.
+"""
 
 import polars as pl
 

@@ -1,4 +1,8 @@
-"""Cut rows into chunks: as many rows as a chunk may have, and a cuid at most once in each."""
+"""Cut rows into chunks: as many rows as a chunk may have, and a cuid at most once in each.
+
+Two rows of one cuid could not be told apart in a result. The chunks depend on the rows and their
+order, not on the blocks in which they come.
+"""
 
 from collections.abc import Iterator
 

@@ -4,6 +4,9 @@ The contract is the schema of `schemas.input_file`, with a check for each rule. 
 block anew for each check, so all rows are asked by few checks, made of the same rules
 (`FastSchema`), and only the few rows that fail one are asked rule by rule. A test holds the two
 schemas equal, verdict by verdict.
+
+Validation takes about a fifth of the CPU of a submit. A rejected row keeps only the reasons that
+rejected it; a row that is sent keeps its warnings.
 """
 
 from __future__ import annotations

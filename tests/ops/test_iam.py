@@ -1,5 +1,9 @@
 """The IAM policies, on a server that enforces them with their conditions: enough for the work of
 each role, no more.
+
+Policies are tested by what is used: the server lets a whole run through and notes which statement
+allowed which action, and the notes must equal what the policy grants. Create-only is a condition of
+the pipeline's policy and of the bucket's own, so the owner is refused too.
 """
 
 from __future__ import annotations
