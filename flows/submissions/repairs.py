@@ -107,7 +107,7 @@ class Evidence:
         }
 
     @property
-    def wanted(self) -> bool:
+    def needs_all_rows(self) -> bool:
         """Whether a row would be changed, or the extract refused, by what is still possible."""
         return any(
             possible and self._signs[NEEDS[repair]] for repair, possible in self.possible.items()

@@ -136,7 +136,7 @@ class Route:
             refuse_scientific(rows, self._issuer.repairs, self._name)
             return self._decided
         self._evidence.add(rows)
-        if self._evidence.wanted:
+        if self._evidence.needs_all_rows:
             self._decided = self._evidence_of_all_rows().decide()
         elif not any(self._evidence.possible.values()):
             self._decided = frozenset()

@@ -7,10 +7,11 @@ from datetime import date
 
 import pytest
 
+from flows.simulator import validation
 from schemas import places
 from schemas.actions import ASK, FIX, NOTHING
 from schemas.expressions import yymm
-from schemas.portal import columns
+from schemas.portal import REQUIRED, columns
 from schemas.reasons import reason
 from schemas.rules import RULES
 
@@ -45,6 +46,10 @@ def test_the_columns_are_those_of_the_interface_in_its_order() -> None:
     actual = columns()
 
     assert expected == actual
+
+
+def test_a_column_is_required_where_the_partner_requires_it() -> None:
+    assert sorted(f"service_card.{field}" for field in validation.REQUIRED) == sorted(REQUIRED)
 
 
 def test_every_code_is_entity_property_kind_and_unique() -> None:
