@@ -33,10 +33,13 @@ from prefect.states import Completed, Failed
 from prefect.tasks import Task
 from pydantic import AfterValidator, Field
 
-from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter
+from flows.commands.context import Context
+from flows.commands.entry import Entry
+from flows.commands.form import Form
 from flows.commands.outbox import outbox_list
 from flows.commands.parameters import CARD
 from flows.commands.result import Link, Result, Table
+from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import CardlinkError, OperatorError, TryAgainError, guarded
 from flows.redaction import redact, redacted
 from flows.registry import ENTRIES, FormWords, form_of
@@ -273,10 +276,10 @@ def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Paramete
             default = REQUIRED
         elif one.name == "dry_run":
             default = True  # a form does a dry run first
-        elif default is REQUIRED and one.said.names and len(only := one.said.names()) == 1:
+        elif default is REQUIRED and one.field.names and len(only := one.field.names()) == 1:
             default = only[0]
         elif default is REQUIRED and not all(one.name in names for names in declared):
-            default = NONE if one.said.names else ""
+            default = NONE if one.field.names else ""
         elif one.many:
             default = None
         fields.setdefault(one.name, _field(one.name, kind_of(one, default), default))
@@ -299,7 +302,7 @@ def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
 def kind_of(one: Parameter, default: Any = REQUIRED) -> Any:
     """Return the type of a form's field, with everything the form checks."""
     kind: Any = one.type
-    said = one.said
+    said = one.field
     if said.names and (offered := [*([NONE] if default == NONE else []), *said.names()]):
         kind = StrEnum.__call__(one.name, [(name, name) for name in offered])
     elif said.pattern:
@@ -326,7 +329,7 @@ def _filled_in(
     for choice in built.choices:
         options |= choice.sets[given[choice.name]]
     for one in picked.parameters:
-        value, names = given.get(one.name), one.said.names
+        value, names = given.get(one.name), one.field.names
         if value is not None and one.many:
             options[one.name] = tuple(value)
         elif value is not None and names:

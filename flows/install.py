@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-from flows.commands.entry import Context, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
 from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer

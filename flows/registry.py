@@ -6,8 +6,10 @@ Module by module in the order of a night; a new module of commands is named here
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flows.commands import mend, outbox, resend, results, retention, settings, submit
-from flows.commands.entry import Choice, Form, Parameter, entries_of
+from flows.commands import outbox, remediation, resend, results, retention, settings, submit
+from flows.commands.entry import entries_of
+from flows.commands.form import Choice, Form
+from flows.commands.signature import Parameter
 from flows.partner_api import commands as partner
 from flows.steps import (
     COMMAND_LINE,
@@ -19,7 +21,7 @@ from flows.steps import (
     Step,
 )
 
-ENTRIES = entries_of(settings, submit, outbox, results, resend, mend, retention, partner)
+ENTRIES = entries_of(settings, submit, outbox, results, resend, remediation, retention, partner)
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]
 
 

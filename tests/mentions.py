@@ -18,7 +18,8 @@ import flows
 import schemas
 from flows import steps
 from flows.cli.main import COMMANDS, main
-from flows.commands.entry import Entry, Parameter
+from flows.commands.entry import Entry
+from flows.commands.signature import Parameter
 from flows.errors import CardlinkError, sentence_of
 from flows.steps import CommandName, Mention, Option, Placeholder, Sentence, Slot, Step, option_name
 
@@ -155,8 +156,8 @@ def example(value: object, parameter: Parameter) -> str:
         return str(value)
     if get_origin(parameter.type) is not None:
         return str(get_args(parameter.type)[0])
-    if parameter.said.names and parameter.said.checked:
-        return str(next(iter(parameter.said.names())))
+    if parameter.field.names and parameter.field.checked:
+        return str(next(iter(parameter.field.names())))
     examples: dict[object, str] = {int: "1", float: "1", date: "2026-11-20"}
     return examples.get(parameter.type, "1")
 

@@ -18,7 +18,8 @@ import click
 
 from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import GROUPS, command_of
-from flows.commands.entry import Entry, Form
+from flows.commands.entry import Entry
+from flows.commands.form import Form
 from schemas import portal, rules
 from schemas.issuer import Issuer, RuleSettings
 from schemas.reasons import LINES, PARTNER, ROWS, reason

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flows.commands.entry import Context
+from flows.commands.context import Context
 from flows.errors import CardlinkError
 from flows.registry import ENTRIES
 from flows.runs.keys import keys_of

@@ -23,8 +23,10 @@ import click
 
 from flows import install, stopping
 from flows.commands import on_first_use
-from flows.commands.entry import REQUIRED, Context, Entry, Parameter, Terminal, entries_of
+from flows.commands.context import Context, Terminal
+from flows.commands.entry import Entry, entries_of
 from flows.commands.result import Result
+from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import TryAgainError, translated
 from flows.redaction import redacted, shown
 from flows.registry import ENTRIES
@@ -114,13 +116,13 @@ def command_of(entry: Entry[...]) -> click.Command:
 
 
 def _metavar(one: Parameter) -> str:
-    return one.said.metavar or one.name.upper()
+    return one.field.metavar or one.name.upper()
 
 
 def _parameter(one: Parameter) -> click.Parameter:
     needed, metavar = (
         one.default is REQUIRED,
-        one.said.metavar or ("YYYY-MM-DD" if one.type is date else None),
+        one.field.metavar or ("YYYY-MM-DD" if one.type is date else None),
     )
     shape: dict[str, Any] = {"required": True} if needed else {"default": one.default}
     if one.argument:
@@ -131,7 +133,7 @@ def _parameter(one: Parameter) -> click.Parameter:
         return click.Option([one.option, one.name], is_flag=True, help=one.help)
     if one.type is date:
         shape["callback"] = lambda _context, _option, moment: moment and moment.date()
-    if one.said.days:
+    if one.field.days:
         shape["default"] = f"{one.default}d"
     elif one.many and not needed:
         shape = {"multiple": True}
@@ -142,7 +144,7 @@ def _parameter(one: Parameter) -> click.Parameter:
 
 
 def _type(one: Parameter) -> click.ParamType[Any]:
-    said = one.said
+    said = one.field
     if get_origin(one.type) is Literal:
         return click.Choice(get_args(one.type))
     if said.names and said.checked:

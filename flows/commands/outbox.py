@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table, artifact
 from flows.configuration import load_issuer

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import DRY_OR_SEND, Choice, Form
 from flows.commands.parameters import (
     ExtractName,
     Field,

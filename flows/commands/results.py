@@ -8,7 +8,9 @@ from itertools import chain, groupby
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import DRY_OR_SEND, Context, Form, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import DRY_OR_SEND, Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Link, Part, Result, Table, artifact
 from flows.configuration import load_issuer

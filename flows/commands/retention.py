@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Issuer, Reason, RunName
 from flows.commands.result import Link, Result, Table
 from flows.steps import Step

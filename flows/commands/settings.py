@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Terminal, entry
+from flows.commands.context import Context, Terminal
+from flows.commands.entry import entry
 from flows.commands.parameters import Day, ExtractName, Field, Issuer
 from flows.commands.result import Part, Result, Table
 from flows.commands.submit import would_send

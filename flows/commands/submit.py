@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any, get_args
 
 from flows.commands import on_first_use
-from flows.commands.entry import DRY_OR_SEND, Choice, Context, Form, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import DRY_OR_SEND, Choice, Form
 from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
 from flows.commands.result import Part, Result, Table, counted
 from flows.errors import CardlinkError, ExtractError

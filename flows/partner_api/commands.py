@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result, Table
 from flows.commands.results import break_lines

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import Final, NamedTuple
 
-from flows.commands.entry import Terminal
+from flows.commands.context import Terminal
 from flows.errors import TryAgainError
 from flows.partner_api.follow_job import WARN_SECONDS
 from flows.redaction import hide

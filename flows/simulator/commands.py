@@ -9,7 +9,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from flows.commands.entry import Context, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
 from flows.commands.parameters import Day, Field, Issuer, Number, Share
 from flows.commands.result import Result
 from flows.configuration import read_file

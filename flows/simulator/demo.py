@@ -14,7 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-from flows.commands.entry import Context, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
 from flows.commands.parameters import Field, Number
 from flows.commands.result import Part, Result
 from flows.errors import OperatorError

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.entry import Context
+from flows.commands.context import Context
 from flows.commands.results import deliver
 from flows.runs.adapters import NoReasonError
 from tests.cli.test_reconcile import bank

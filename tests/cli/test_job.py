@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import ask, main
-from flows.commands.entry import Terminal
+from flows.commands.context import Terminal
 from flows.partner_api.terminal import Watcher
 from flows.redaction import shown
 from schemas.partner_api.jobs import CredentialRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.entry import Context
+from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.commands.results import extracts, reconcile, status, trace, worklist
 from flows.commands.retention import purge

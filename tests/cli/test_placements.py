@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.commands.entry import Context
+from flows.commands.context import Context
 from flows.partner_api.commands import OtherIssuerError, placements
 from flows.partner_api.follow_links import NoLinksError
 from flows.partner_api.service import ServiceSecretsError

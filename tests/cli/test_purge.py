@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from flows.adapters.local import LocalStore
 from flows.cli.main import main
-from flows.commands.entry import Context
+from flows.commands.context import Context
 from flows.commands.results import trace
 from flows.commands.retention import purge
 from flows.reports.cardholder_trace import CardGivenError

@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from flows.adapters.local import LocalStore
-from flows.commands.entry import Context
+from flows.commands.context import Context
 from flows.commands.results import reconcile
 from tests import keys
 from tests.night import Bench

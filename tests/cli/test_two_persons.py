@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import COMMANDS, main
-from flows.commands.entry import Context, Form
+from flows.commands.context import Context
+from flows.commands.form import Form
 from flows.commands.outbox import release
 from flows.operations.four_eyes import ApprovalError
 from flows.runs.keys import keys_of

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from flows.commands.entry import Form
+from flows.commands.form import Form
 from flows.registry import ENTRIES
 from flows.simulator.demo import ISSUER, prepare
 from flows.simulator.ui import environment, page_server, server, worker

@@ -22,9 +22,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from flows import forms
 from flows.cli.main import COMMANDS, add, main
-from flows.commands.entry import REQUIRED, Context, Entry, Form, Parameter, entry
+from flows.commands.context import Context
+from flows.commands.entry import Entry, entry
+from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Issuer, Number
 from flows.commands.result import Result
+from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import BugError, CardlinkError
 from flows.forms import kind_of, passing
 from flows.nightly import submit

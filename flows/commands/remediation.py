@@ -1,15 +1,17 @@
-"""Remediation: put right what went wrong. Each verb has a dry run, needs a reason and leaves a
-record.
+"""Remediation: put right what went wrong.
+
+Each command has a dry run, needs a reason and leaves a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
-from flows.commands.entry import Context, Form, entry
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
 from flows.commands.outbox import Chunks, numbered
 from flows.commands.parameters import DryRun, ExtractName, Field, Issuer, Number, Reason, RunName
 from flows.commands.result import Result
@@ -47,7 +49,10 @@ Decision = Annotated[
     Field(
         names=lambda: list(DECISIONS),
         checked=True,
-        help="What was found out, and so what becomes of the rows; the report shows what a break offers.",
+        help=(
+            "What was found out, and so what becomes of the rows; "
+            "the report shows what a break offers."
+        ),
     ),
 ]
 ResultName = Annotated[str, Field(help="The result file, by its name below the issuer's results.")]
@@ -58,11 +63,11 @@ ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End RUN before its commit, for good: it is never resumed, and none of its rows are sent."""
     issuer_context = context.context_of(run, dry_run=dry_run)
-    done = remediation.abandon(issuer_context.adapters, run, reason)
+    record = remediation.abandon(issuer_context.adapters, run, reason)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
     issuer = issuer_context.issuer.issuer
     next_step = Step("submit", issuer, extract=EXTRACT, new_run=WHY)
-    return _remediated(done.model_dump(mode="json"), [line], next_step, dry_run)
+    return _remediated(record.model_dump(mode="json"), [line], next_step, dry_run)
 
 
 @entry("mend take-over", form=MEND)
@@ -70,7 +75,8 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
     """End a dead process's claim on RUN, so that the next submit resumes it at once."""
     issuer_context = context.context_of(run, dry_run=dry_run)
     claim = remediation.take_over(issuer_context.adapters, run, reason)
-    since, until = (moment.isoformat(timespec="seconds") for moment in claim[1:])
+    since = claim.since.isoformat(timespec="seconds")
+    until = claim.until.isoformat(timespec="seconds")
     line = f"{run}: the claim of {claim.holder} from {since} to {until} is ended"
     facts = {"run": run, "holder": claim.holder, "since": since, "until": until}
     return _remediated(facts, [line], Step("submit", issuer_context.issuer.issuer), dry_run)
@@ -83,18 +89,21 @@ def reseal(
     """Seal waiting and held chunks of RUN again, to the keys now in the settings."""
     issuer_context = context.context_of(run)
     deleting = cleaner(issuer_context.issuer, context.folder)
-    done = reseals.reseal(issuer_context, deleting, run, chunks, reason, dry_run=dry_run)
-    keys = ", ".join(done.recipients)
-    lines = [f"{run}: every chunk that is waiting or held is already sealed to {keys}"]
-    if done.chunks:
-        lines = [
-            f"{run}: {numbered(done.chunks)} sealed again to {keys}; every row matches the ledger"
-        ]
-    if done.retired or done.left:
-        left = f"; {done.left:,} could not be deleted and are ignored" if done.left else ""
-        lines += [f"{done.retired:,} old objects deleted{left}"]
+    resealed = reseals.reseal(issuer_context, deleting, run, chunks, reason, dry_run=dry_run)
+    keys = ", ".join(resealed.recipients)
+    if resealed.chunks:
+        numbers = numbered(resealed.chunks)
+        line = f"{run}: {numbers} sealed again to {keys}; every row matches the ledger"
+    else:
+        line = f"{run}: every chunk that is waiting or held is already sealed to {keys}"
+    lines = [line]
+    if resealed.retired or resealed.left:
+        deleted = f"{resealed.retired:,} old objects deleted"
+        if resealed.left:
+            deleted += f"; {resealed.left:,} could not be deleted and are ignored"
+        lines.append(deleted)
     next_step = Step("outbox list", issuer_context.issuer.issuer, run=run)
-    return _remediated({"run": run, **done._asdict()}, lines, next_step, dry_run)
+    return _remediated({"run": run, **resealed._asdict()}, lines, next_step, dry_run)
 
 
 @entry("mend ingest-again", form=ONE_FILE)
@@ -103,8 +112,8 @@ def reingest(
 ) -> Result:
     """Ingest the file RESULT again, and report the runs it belongs to."""
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    done = manual_attribution.reingest(issuer_context, result, reason)
-    return _decided(issuer_context, done, f"{result}: ingested again", dry_run)
+    decided = manual_attribution.reingest(issuer_context, result, reason)
+    return _decided(issuer_context, decided, f"{result}: ingested again", dry_run)
 
 
 @entry("mend attribute", form=ONE_FILE)
@@ -128,21 +137,16 @@ def attribute(
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     run, _, number = to.rpartition(":")
-    place = (str(stored_keys.keys_of(run).run), int(number) if number.isdecimal() else 0)
-    done = manual_attribution.attribute_row(
+    sent_row = int(number) if number.isdecimal() else 0
+    place = (str(stored_keys.keys_of(run).run), sent_row)
+    decided = manual_attribution.attribute_row(
         issuer_context, result, row, place, reason, last_4_confirmed
     )
-    state = (
-        f", but still a break: {done.row['trouble']}"
-        if done.row["trouble"]
-        else f": {done.row['state']}"
-    )
-    return _decided(
-        issuer_context,
-        done,
-        f"{result}: row {row} attributed to row {place[1]} of {run}{state}",
-        dry_run,
-    )
+    state = f": {decided.row['state']}"
+    if decided.row["trouble"]:
+        state = f", but still a break: {decided.row['trouble']}"
+    line = f"{result}: row {row} attributed to row {sent_row} of {run}{state}"
+    return _decided(issuer_context, decided, line, dry_run)
 
 
 @entry("mend withdraw", form=ONE_FILE)
@@ -157,10 +161,9 @@ def withdraw(
 ) -> Result:
     """Undo `mend attribute` for a row of the file RESULT."""
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    done = manual_attribution.withdraw(issuer_context, result, row, reason)
-    return _decided(
-        issuer_context, done, f"{result}: the manual attribution of row {row} is withdrawn", dry_run
-    )
+    decided = manual_attribution.withdraw(issuer_context, result, row, reason)
+    line = f"{result}: the manual attribution of row {row} is withdrawn"
+    return _decided(issuer_context, decided, line, dry_run)
 
 
 @entry("mend close", form=MEND)
@@ -177,11 +180,11 @@ def close(
     """Close breaks of RUN by a decision about their rows; `lost` also gives up a chunk that has no
     result at all.
     """
-    act = partial(break_decisions.close_break, decision=decision)
-    state = Sentence(
-        "closed as {decision}. {effect}", decision=decision, effect=DECISIONS[decision].effect
-    )
-    return _breaks(context, act, state, run, break_name, place, reason, dry_run=dry_run)
+    issuer_context = context.context_of(run, dry_run=dry_run)
+    settled = break_decisions.close_break(issuer_context, run, break_name, place, reason, decision)
+    effect = DECISIONS[decision].effect
+    state = Sentence("closed as {decision}. {effect}", decision=decision, effect=effect)
+    return _settled(issuer_context, run, settled, state, reason, dry_run)
 
 
 @entry("mend reopen", form=MEND)
@@ -195,16 +198,9 @@ def reopen(
     dry_run: DryRun = False,
 ) -> Result:
     """Reopen closed breaks of RUN: what was decided about their rows is undone."""
-    return _breaks(
-        context,
-        break_decisions.reopen_break,
-        "open again",
-        run,
-        break_name,
-        place,
-        reason,
-        dry_run=dry_run,
-    )
+    issuer_context = context.context_of(run, dry_run=dry_run)
+    settled = break_decisions.reopen_break(issuer_context, run, break_name, place, reason)
+    return _settled(issuer_context, run, settled, "open again", reason, dry_run)
 
 
 @entry("dismiss", form=Form("dismiss", "dismiss {extract}"))
@@ -217,59 +213,53 @@ def dismiss(
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Dismiss an extract that shall not be sent, such as a duplicate file or a test: it is pending
-    no more.
+    """Dismiss an extract that shall not be sent, such as a duplicate file or a test.
+
+    It is pending no more.
 
     Args:
         extract: An extract by its name below the issuer's extracts. The decision holds for its
             bytes, under any name; of a full portfolio, under this one.
         undo: Take the dismissal back: the extract is pending again.
     """
-    done = remediation.dismiss(
-        wire(context.folder, issuer, dry_run=dry_run), extract, reason, undo=undo
-    )
-    line = f"{done.key}: " + (
-        "pending again" if undo else f"dismissed by {done.by}; it will not be submitted"
-    )
-    return _remediated(done.model_dump(mode="json"), [line], Step("extracts", issuer), dry_run)
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
+    record = remediation.dismiss(issuer_context, extract, reason, undo=undo)
+    state = "pending again" if undo else f"dismissed by {record.by}; it will not be submitted"
+    facts = record.model_dump(mode="json")
+    return _remediated(facts, [f"{record.key}: {state}"], Step("extracts", issuer), dry_run)
 
 
-def _breaks(
-    context: Context,
-    act: Callable[..., break_decisions.Settled],
-    state: Text,
+def _settled(
+    context: contexts.IssuerContext,
     run: str,
-    *given: str,
+    settled: break_decisions.Settled,
+    state: Text,
+    reason: str,
     dry_run: bool,
 ) -> Result:
-    """Close or reopen breaks (`given`: kind, place, reason); show which, and the report of the run
-    after that.
-    """
-    issuer_context = context.context_of(run, dry_run=dry_run)
-    breaks, report = act(issuer_context, run, *given)
-    lines = [
-        Sentence(
-            "{break_}: {state}", break_=f"{one.name} ({one.rows:,} rows) {one.place}", state=state
-        )
-        for one in breaks
-    ]
-    named = [{"name": one.name, "rows": one.rows, "place": one.place} for one in breaks]
-    facts: dict[str, Any] = {"run": run, "breaks": named, "reason": redact(given[-1])}
+    """Show breaks that were closed or reopened, and the report of the run after that."""
+    lines: list[Text] = []
+    breaks: list[dict[str, Any]] = []
+    for run_break in settled.breaks:
+        place = f"{run_break.name} ({run_break.rows:,} rows) {run_break.place}"
+        lines.append(Sentence("{place}: {state}", place=place, state=state))
+        breaks.append({"name": run_break.name, "rows": run_break.rows, "place": run_break.place})
+    facts: dict[str, Any] = {"run": run, "breaks": breaks, "reason": redact(reason)}
     if dry_run:
-        return _remediated(facts, lines, Step("report", run), True)
-    after = report_of(issuer_context, report.summary)
-    facts = {**facts, "dry_run": False, "report": after.facts}
-    return Result(facts, [*lines, "", *after.shown], after.next_step, after.exit_code)
+        return _remediated(facts, lines, Step("report", run), dry_run)
+    report = report_of(context, settled.report.summary)
+    facts |= {"dry_run": False, "report": report.facts}
+    return Result(facts, [*lines, "", *report.shown], report.next_step, report.exit_code)
 
 
 def _decided(
-    context: contexts.IssuerContext, done: manual_attribution.Decided, line: str, dry_run: bool
+    context: contexts.IssuerContext, decided: manual_attribution.Decided, line: str, dry_run: bool
 ) -> Result:
     """Show a decision about a result file, and the reports of the runs it concerns."""
-    facts: dict[str, Any] = {**done.record.model_dump(mode="json"), "outcome": done.row}
+    facts: dict[str, Any] = {**decided.record.model_dump(mode="json"), "outcome": decided.row}
     if dry_run:
-        return _remediated(facts, [line], Step("status", context.issuer.issuer), True)
-    return ingested(context, done.ingested, line, {**facts, "dry_run": False})
+        return _remediated(facts, [line], Step("status", context.issuer.issuer), dry_run)
+    return ingested(context, decided.ingested, line, {**facts, "dry_run": False})
 
 
 def _remediated(

@@ -1,0 +1,48 @@
+"""How the Prefect form of a command differs from the command; `flows.forms` makes it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+
+class Choice(NamedTuple):
+    """A field of a form that stands for parameters of the command: what each label sets.
+
+    The first label is preselected.
+    """
+
+    name: str
+    help: str
+    sets: Mapping[str, Mapping[str, object]]
+
+    def covers(self, parameter: str) -> bool:
+        """Return whether a label sets this parameter."""
+        return any(parameter in values for values in self.sets.values())
+
+
+DRY_OR_SEND = Choice(
+    "mode",
+    "A dry run shows what would be sent, what is left out, and why; nothing is written.",
+    {"dry run": {"dry_run": True}, "send": {"dry_run": False}},
+)
+
+
+class Form(NamedTuple):
+    """The Prefect form of an entry.
+
+    Where several entries share it, `picks` is the field that selects the command.
+    """
+
+    name: str
+    run_name: str
+    hours: float | None = None
+    needs: Sequence[str] = ()  # parameters the form requires, though the command does not
+    without: Sequence[str] = ()  # parameters the form leaves out: it has at most eight fields
+    choices: Sequence[Choice] = ()
+    picks: str = ""
+    retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError
+    # optional on a schedule; none changes nothing
+    actor: Literal["required", "optional", "none"] = "required"
+
+    def choice_of(self, parameter: str) -> Choice | None:
+        """Return the choice that stands for a parameter, None where it has a field of its own."""
+        return next((choice for choice in self.choices if choice.covers(parameter)), None)

@@ -1,0 +1,94 @@
+"""The parameters of an entry, read from its function's signature and docstring."""
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+
+from flows.commands.parameters import Field
+
+REQUIRED = inspect.Parameter.empty
+_DEFAULT_FIELD = Field()._asdict()
+# a name, and its text until the indent ends
+_ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
+
+
+class Parameter(NamedTuple):
+    """One parameter of an entry."""
+
+    name: str
+    type: Any
+    field: Field
+    default: Any
+    argument: bool
+    many: bool
+    help: str
+
+    @property
+    def option(self) -> str:
+        """The option's name on the command line."""
+        return self.field.option or f"--{self.name.replace('_', '-')}"
+
+    def is_set(self, value: Any) -> bool:
+        """Return whether a command line has to give it this value."""
+        return value not in (None, "", (), False, self.default)
+
+
+class _Type(NamedTuple):
+    """What an annotation says: the plain type, whether there are many, and the field."""
+
+    plain: Any
+    many: bool
+    field: Field
+
+
+def parameters_of(run: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of an entry's function without its context, in order."""
+    _, _, described = inspect.cleandoc(run.__doc__ or "").partition("\nArgs:\n")
+    helps = {name: " ".join(text.split()) for name, text in _ARGS.findall(described)}
+    _context, *declared = inspect.signature(run, eval_str=True).parameters.values()
+    return [_parameter(parameter, helps.get(parameter.name, "")) for parameter in declared]
+
+
+def summary_of(run: Callable[..., Any]) -> str:
+    """Return the docstring without its `Args:`, each paragraph on one line."""
+    summary, _, _ = inspect.cleandoc(run.__doc__ or "").partition("\nArgs:")
+    paragraphs = summary.strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _parameter(declared: inspect.Parameter, described: str) -> Parameter:
+    plain, many, field = _type_of(declared.annotation)
+    is_argument = declared.kind is not inspect.Parameter.KEYWORD_ONLY
+    help_text = described or field.help
+    return Parameter(declared.name, plain, field, declared.default, is_argument, many, help_text)
+
+
+def _type_of(annotation: Any) -> _Type:
+    """Return what an annotation says, whatever of Annotated, Sequence and optional it is wrapped in.
+
+    Of several fields, the outermost counts, part by part.
+    """
+    origin = get_origin(annotation)
+    if origin in (None, Literal):
+        return _Type(annotation, many=False, field=Field())
+    if origin is Annotated:
+        plain, *fields = get_args(annotation)
+        inner = _type_of(plain)
+        return inner._replace(field=_merged([inner.field, *fields]))
+    if origin is Sequence:
+        [plain] = get_args(annotation)
+        return _type_of(plain)._replace(many=True)
+    [plain] = [part for part in get_args(annotation) if part is not NoneType]
+    return _type_of(plain)
+
+
+def _merged(fields: Sequence[Field]) -> Field:
+    """Return what these fields say together; of what several say, the last counts."""
+    merged = dict[str, Any]()
+    for field in fields:
+        for name, value in field._asdict().items():
+            if value != _DEFAULT_FIELD[name]:
+                merged[name] = value
+    return Field(**merged)
