@@ -69,9 +69,9 @@ def answer_key(key: str) -> str:
     return f"{key.removesuffix('.json')}{ANSWER}"
 
 
-def single_links(store: Store, keys: RunKeys) -> pl.DataFrame:
-    """Return the last single link of each row of a run (LINK, and when it `arrived`)."""
-    linked = answers_of(singles(store, keys)).filter(pl.col("state") == LINKED)
+def last_links(attempts: Iterable[SingleLink]) -> pl.DataFrame:
+    """Return the last single link of each row (LINK, and when it `arrived`)."""
+    linked = answers_of(attempts).filter(pl.col("state") == LINKED)
     return linked.unique("row", keep="last", maintain_order=True).select(*LINK, "arrived")
 
 

@@ -36,11 +36,10 @@ from flows.runs.run_status import (
     reported_status,
     unreported_status,
 )
-from flows.runs.single_links import LINK, SingleLink, answers_of, singles
+from flows.runs.single_links import SingleLink, last_links, singles
 from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read, read_if_stored
 from flows.runs.versions import parsed, read_document, read_facts
 from schemas.breaks import LOST, RESULT_SHORT
-from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import Abandoned, Closing, Part, Purged, Reseal
 
@@ -303,9 +302,7 @@ class StoredRun:
     @read_once
     def single_links(self) -> pl.DataFrame:
         """The last single link of each row (LINK, and when it `arrived`)."""
-        linked = answers_of(self.single_link_attempts).filter(pl.col("state") == LINKED)
-        last = linked.unique("row", keep="last", maintain_order=True)
-        return last.select(*LINK, "arrived")
+        return last_links(self.single_link_attempts)
 
     # Chunks
 
