@@ -155,7 +155,8 @@ UNATTRIBUTED_ERROR = _kind(
     "UNATTRIBUTED_ERROR",
     "An error cannot be matched to a sent row: it names no cuid, and its position proves nothing.",
     Sentence(
-        "Read the message in the result file, then {attribute} it; or ask the partner for its cuid.",
+        "Read the message in the result file, then {attribute} it; or ask the partner for its "
+        "cuid.",
         attribute=CommandName("mend attribute"),
     ),
     decisions=UNUSABLE,
@@ -173,7 +174,8 @@ RESULT_FOR_CANCELLED = _kind(
         "the result says."
     ),
     Sentence(
-        "Find out who uploaded it; check with {trace} whether its rows were also sent in another run.",
+        "Find out who uploaded it; check with {trace} whether its rows were also sent in another "
+        "run.",
         trace=CommandName("trace"),
     ),
 )
