@@ -2,8 +2,9 @@
 
 Plan, end, ledger, reconciled rows, outcomes, events, report. A function that works on a run is
 given a `StoredRun` instead of a store and keys, so that a document is fetched and parsed once
-however many functions ask for it. Put here what is read of one run; keep out what writes (a folder
-per verb) and what compares runs (`stored_runs.py`).
+however many functions ask for it. Put here what is read of one run; keep out what writes (the
+folder of each stage) and what compares runs (`stored_runs.py`). A run is one class, so this file is
+long.
 """
 
 from collections.abc import Collection, Iterator, Mapping
