@@ -22,7 +22,8 @@ from typing import Final
 from flows.errors import LimitError
 from flows.stopping import uninterrupted
 
-MEMORY: Final = Path("/dev/shm")  # noqa: S108  mkdtemp makes a private folder in it; files there never touch a disk
+# mkdtemp makes a private folder in it; files there never touch a disk
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  as it says above
 SHARED: Final = (MEMORY, Path("/tmp"))  # noqa: S108  as above; every process of a user looks there
 PREFIX: Final = "cardlink-gpg-"
 LONGEST: Final = len(PREFIX) + 17  # with the largest process id and what mkdtemp adds

@@ -175,7 +175,8 @@ class LocalStore:
         # part by part: resolving the whole path takes five times as long
         for part in checked(key).split("/"):
             place = f"{place}/{part}"
-            if os.path.islink(place):  # noqa: PTH114  making a Path for each part takes longer than the check
+            # making a Path for each part takes longer than the check
+            if os.path.islink(place):  # noqa: PTH114  as it says above
                 raise store.KeyRefusedError(key=key, reason="a symbolic link leads elsewhere")
         return Path(place)
 

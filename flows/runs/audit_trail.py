@@ -31,8 +31,12 @@ LOST = 1000  # entries of others passed before giving up
 S = TypeVar("S", bound=Store)
 FOLDER = 1000  # entries in a folder, so that finding the last one takes two short listings
 RECORDS = re.compile(
-    r"[^/]+/(runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)|(commits|deliveries)/\d{6}\.json"
-    r"|deliveries/\d{6}/confirmed\.json|(dismissed|attributions|backfills|purged|approvals)/.+)"
+    r"[^/]+/("
+    r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)"
+    r"|(commits|deliveries)/\d{6}\.json"
+    r"|deliveries/\d{6}/confirmed\.json"
+    r"|(dismissed|attributions|backfills|purged|approvals)/.+"
+    r")"
 )
 ENTRY = re.compile(r".*/(\d{6})\.json")
 

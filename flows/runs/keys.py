@@ -14,7 +14,8 @@ from flows.runs.errors import UnknownRunError
 from flows.runs.store import KeyRefusedError
 
 RUN_ID = re.compile(
-    r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})(-r(?P<again>[2-9]|[1-9]\d+))?$"
+    r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})"
+    r"(-r(?P<again>[2-9]|[1-9]\d+))?$"
 )
 
 TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key may have it

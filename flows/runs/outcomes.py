@@ -224,4 +224,5 @@ def _opened_first(content: bytes, key: str) -> tuple[pl.DataFrame, pl.DataFrame]
 
 
 def _numbered(files: pl.DataFrame) -> pl.DataFrame:
-    return files.with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]  # polars takes a mapping of names
+    # polars takes a mapping of names
+    return files.with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]
