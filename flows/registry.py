@@ -6,7 +6,18 @@ Module by module in the order of a night; a new module of commands is named here
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from flows.commands import outbox, remediation, resend, results, retention, settings, submit
+from flows.commands import (
+    delivery,
+    outbox,
+    overview,
+    remediation,
+    resend,
+    results,
+    retention,
+    settings,
+    submit,
+    trace,
+)
 from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
@@ -21,7 +32,19 @@ from flows.steps import (
     Step,
 )
 
-ENTRIES = entries_of(settings, submit, outbox, results, resend, remediation, retention, partner)
+ENTRIES = entries_of(
+    settings,
+    submit,
+    outbox,
+    results,
+    overview,
+    delivery,
+    trace,
+    resend,
+    remediation,
+    retention,
+    partner,
+)
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]
 
 

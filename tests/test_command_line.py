@@ -277,7 +277,7 @@ def test_a_module_that_a_command_uses_is_loaded_with_those_it_imports_before_thr
     code = """
 from types import ModuleType
 import flows.registry
-from flows.commands.results import across
+from flows.commands.overview import across
 across.survey
 imported = {name: type(one) for name, one in vars(across).items() if isinstance(one, ModuleType)}
 print([name for name, kind in imported.items() if kind is not ModuleType], len(imported) > 2)

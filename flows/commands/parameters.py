@@ -13,8 +13,8 @@ from flows.wiring import config_folder
 class Field(NamedTuple):
     """What the type of a parameter does not say; of several, the outermost counts.
 
-    `words` are a free text, which commands keep with what looks like a card masked; a form refuses what is written as a
-    card, since Prefect stores its texts before any of our code can mask them.
+    `words` are a free text, which commands keep with what looks like a card masked; a form refuses
+    what is written as a card, since Prefect stores its texts before any of our code can mask them.
     """
 
     option: str = ""  # on the command line, where its name does not say it

@@ -66,7 +66,7 @@ def _parameter(declared: inspect.Parameter, described: str) -> Parameter:
 
 
 def _type_of(annotation: Any) -> _Type:
-    """Return what an annotation says, whatever of Annotated, Sequence and optional it is wrapped in.
+    """Return what an annotation says, wrapped in Annotated, Sequence and optional as it may be.
 
     Of several fields, the outermost counts, part by part.
     """

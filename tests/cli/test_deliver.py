@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands.context import Context
-from flows.commands.results import deliver
+from flows.commands.delivery import deliver
 from flows.runs.adapters import NoReasonError
 from tests.cli.test_reconcile import bank
 

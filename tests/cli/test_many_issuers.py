@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from flows.commands.context import Context
+from flows.commands.overview import extracts, reconcile, status, worklist
 from flows.commands.result import Result
-from flows.commands.results import extracts, reconcile, status, trace, worklist
 from flows.commands.retention import purge
+from flows.commands.trace import trace
 from flows.configuration import FileUnreadableError
 from flows.errors import CardlinkError, GateError
 from flows.runs.keys import RunKeys

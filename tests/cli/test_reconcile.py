@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flows.adapters.local import LocalStore
 from flows.commands.context import Context
-from flows.commands.results import reconcile
+from flows.commands.overview import reconcile
 from tests import keys
 from tests.night import Bench
 

@@ -19,7 +19,7 @@ import pytest
 from flows import wiring
 from flows.adapters.gpg_opener import GpgOpener
 from flows.commands import outbox as outbox_commands
-from flows.commands import results as result_commands
+from flows.commands import overview, trace
 from flows.runs.keys import deliveries, extracts, results
 from flows.runs.sealing import Opener
 from schemas.portal import CITY, CUID, POSTAL_CODE, columns
@@ -120,7 +120,7 @@ def lived(
     clock: list[Story] = []
     store = ClockedStore(folder / "store", lambda: clock[0].now())
     with GpgOpener([keys.sound().secret]) as opener, pytest.MonkeyPatch.context() as patch:
-        for module in (wiring, outbox_commands, result_commands):
+        for module in (wiring, outbox_commands, overview, trace):
             patch.setattr(module, "now", lambda: clock[0].now())
         patch.setattr(wiring, "open_store", lambda *_: store)
         patch.setattr(wiring, "actor", lambda: "operator@desk:1")

@@ -1,0 +1,254 @@
+"""All runs of an issuer, or of all issuers: what became of them, and what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Annotated, Any, NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
+from flows.commands.parameters import Field
+from flows.commands.result import Link, Part, Result, Table, artifact
+from flows.commands.results import READ_ONLY, TOP
+from flows.configuration import load_issuer
+from flows.steps import Sentence, Step
+from flows.wiring import now, open_store, report_link, wire
+
+with on_first_use():
+    from flows.reports import across, advice, hours, verdicts
+    from flows.reports import survey as surveys
+    from flows.reports import worklist as worklists
+    from flows.runs import context as contexts
+    from flows.runs import keys, run_status, stored_run, stored_runs
+    from flows.submissions import extract_states, plan
+
+WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
+LONGEST = 50  # lines of the worklist on a terminal
+ARTIFACT = 1000  # and in Prefect
+
+
+class _Overview(NamedTuple):
+    """What is known across the runs of an issuer, and how it is shown."""
+
+    facts: dict[str, Any]
+    shown: list[Part]
+
+
+class _Task(NamedTuple):
+    """A line of the worklist, and its command as it is shown."""
+
+    work: worklists.Work
+    command: Step | Link
+
+
+class _Extract(NamedTuple):
+    """An extract as plain facts, and whether its run was refused."""
+
+    facts: dict[str, Any]
+    is_refused: bool
+
+
+@entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}", actor="optional"))
+def reconcile(
+    context: Context,
+    issuer: str = "",
+    *,
+    from_date: Annotated[date | None, Field("--from")] = None,
+    to_date: Annotated[date | None, Field("--to")] = None,
+) -> Result:
+    """Report across runs: open and overdue chunks, errors over time, cardholders without a link.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+        from_date: First business date (default: the first there is).
+        to_date: Last business date (default: the last there is).
+    """
+
+    def of_issuer(name: str) -> list[_Overview]:
+        issuer_context = wire(context.folder, name)
+        survey = surveys.survey(issuer_context, from_date, to_date)
+        facts = across.report_across(issuer_context, survey, from_date, to_date)
+        place = f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}"
+        return [_Overview(facts, [*_across(facts, survey, issuer_context), place, ""])]
+
+    overviews, unread = context.each(issuer, of_issuer)
+    shown = [part for overview in overviews for part in overview.shown]
+    facts = [overview.facts for overview in overviews]
+    codes = [verdicts.ACROSS_RUNS[across_runs["verdict"]].exit_code for across_runs in facts]
+    worth_a_look = [known["issuer"] for known, code in zip(facts, codes, strict=True) if code]
+    next_step = Step("status", *worth_a_look[:1])
+    result = Result(
+        {"issuers": facts}, shown[:-1] or ["no issuers yet"], next_step, max(codes, default=0)
+    )
+    return result.beside(unread)
+
+
+def _across(
+    facts: dict[str, Any], survey: surveys.Survey, context: contexts.IssuerContext
+) -> Iterator[Part]:
+    """Yield the report across runs: rows, cardholders, what is outstanding, and what is to do."""
+    name = facts["issuer"]
+    yield f"{name}: {len(facts['runs']):,} runs, {facts['verdict']}"
+    yield ""
+    yield Table(("rows", "count"), list(facts["rows"].items()))
+    yield ""
+    yield Table(("cardholders by last state", "count"), list(facts["cardholders"].items()))
+    yield artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first")
+    if facts["hours"]["links"]:
+        yield ""
+        yield hours.hours_line(facts["hours"])
+    yield from _outstanding(facts["outstanding"])
+    tasks = _tasks(context, survey.work)
+    if tasks:
+        yield ""
+        yield _to_do(tasks[:TOP], survey.terms.now)
+    if len(tasks) > TOP:
+        yield Sentence("and more: {worklist:bare}", worklist=Step("worklist", name))
+    yield ""
+    for number, sentence in enumerate(advice.across_advice(facts), start=1):
+        yield f"{number}. {sentence}"
+
+
+def _outstanding(outstanding: Mapping[str, Any]) -> Iterator[Part]:
+    if outstanding["count"]:
+        ages = outstanding["ages"].items()
+        yield ""
+        yield Table(
+            ("outstanding since", "chunks", "rows"),
+            [[age, sizes["count"], sizes["rows"]] for age, sizes in ages],
+        )
+
+
+@entry("worklist", form=Form("worklist", "worklist {issuer}", actor="none"))
+def worklist(context: Context, issuer: str = "") -> Result:
+    """List what is to be done about all runs, due first: who acts, and the command to paste.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+    """
+
+    def of_issuer(name: str) -> list[_Task]:
+        issuer_context = wire(context.folder, name)
+        return _tasks(issuer_context, surveys.survey(issuer_context).work)
+
+    tasks, unread = context.each(issuer, of_issuer)
+    tasks.sort(key=lambda task: task.work.order)
+    moment = now()
+    lines = [task.work.facts(moment) for task in tasks]
+    title = f"{issuer or 'all issuers'}: {len(tasks):,} things to do"
+    shown: list[Part] = [
+        _to_do(tasks[:LONGEST], moment) if tasks else "nothing to do",
+        artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title),
+    ]
+    if len(tasks) > LONGEST:
+        more = len(tasks) - LONGEST
+        template = "and {more:,} more: worklist.csv of {reconcile}"
+        shown.append(Sentence(template, more=more, reconcile=Step("reconcile")))
+    next_step = tasks[0].work.command if tasks else None
+    return Result({"worklist": lines}, shown, next_step).beside(unread)
+
+
+def _tasks(context: contexts.IssuerContext, work: Sequence[worklists.Work]) -> list[_Task]:
+    """Return the lines of an issuer's worklist; a report is a link where its address is known."""
+    return [_Task(line, _with_address(context, line)) for line in work]
+
+
+def _with_address(context: contexts.IssuerContext, line: worklists.Work) -> Step | Link:
+    step = line.command
+    if step.entry != "report":
+        return step
+    url = report_link(context, keys.keys_of(line.run).report("report.html"))
+    return Link(url, step) if url else step
+
+
+def _to_do(tasks: Sequence[_Task], moment: datetime) -> Table:
+    rows = []
+    for task in tasks:
+        facts = task.work.facts(moment)
+        cells = [facts[name] or "" for name in WORK if name != "command"]
+        rows.append([facts["due"][:16], *cells, task.command])
+    return Table(("due", *WORK), rows)
+
+
+@entry("status", form=READ_ONLY)
+def status(context: Context, issuer: str = "") -> Result:
+    """List all runs, newest first: where their rows went and what is open.
+
+    Args:
+        issuer: Only this issuer's runs (default: those of all that are configured).
+    """
+
+    def of_issuer(name: str) -> list[run_status.RunStatus]:
+        store = open_store(load_issuer(context.folder, name), context.folder)
+        return stored_runs.StoredRuns(store, name).statuses()
+
+    statuses, unread = context.each(issuer, of_issuer)
+    shown = Table(run_status.RunStatus._fields, statuses) if statuses else "no runs yet"
+    facts = {"runs": [status_of_run._asdict() for status_of_run in statuses]}
+    return Result(facts, [shown]).beside(unread)
+
+
+@entry("extracts", form=READ_ONLY)
+def extracts(context: Context, issuer: str = "") -> Result:
+    """List every extract: pending, held, refused, committed or dismissed, by whom and why.
+
+    Args:
+        issuer: Only this issuer's extracts (default: those of all that are configured).
+    """
+    listed, unread = context.each(issuer, lambda name: _extracts(wire(context.folder, name)))
+    facts = [extract.facts for extract in listed]
+    refused = [extract.facts["key"] for extract in listed if extract.is_refused]
+    next_step = plan.dismiss_step(refused[0]) if refused else None
+    below = f"{issuer}/extracts/"
+    rows = [
+        [each["key"].removeprefix(below), each["state"], each["run"], "; ".join(each["why"])]
+        for each in facts
+    ]
+    shown = Table(("extract", "state", "run", "why"), rows) if rows else "no extracts yet"
+    return Result({"issuer": issuer, "extracts": facts}, [shown], next_step).beside(unread)
+
+
+def _extracts(context: contexts.IssuerContext) -> list[_Extract]:
+    """Return every extract of an issuer, and why it is in its state."""
+    return [
+        _extract(state, _refusal(context, state))
+        for state in extract_states.extract_states(context)
+    ]
+
+
+def _refusal(
+    context: contexts.IssuerContext, extract: extract_states.ExtractState
+) -> run_status.Refusal | None:
+    """Return what refused the last run of an extract that still needs one, or is gone."""
+    is_open = extract.state in extract_states.WAITING or extract.entry is None
+    if not extract.run or not is_open:
+        return None
+    return stored_run.StoredRun.by_id(context.adapters.store, extract.run).refusal
+
+
+def _extract(extract: extract_states.ExtractState, refusal: run_status.Refusal | None) -> _Extract:
+    facts = {
+        **extract._asdict(),
+        "entry": extract.entry is not None,
+        "why": list(_why(extract, refusal)),
+        "dismissals": [record.model_dump(mode="json") for record in extract.dismissals],
+    }
+    return _Extract(facts, is_refused=refusal is not None)
+
+
+def _why(extract: extract_states.ExtractState, refusal: run_status.Refusal | None) -> Iterator[str]:
+    """Yield why an extract is in its state."""
+    if refusal is not None:
+        yield f"refused: {refusal.sentence}"
+    if extract.other:
+        content = "other content than" if extract.state == "held" else "same bytes as"
+        yield f"{content} {extract.other}"
+    for record in extract.dismissals[-1:]:
+        yield f"{record.what} by {record.by} on {record.at:%Y-%m-%d}: {record.reason}"
+    if extract.waits:
+        yield extract.waits
+    if extract.entry is None:
+        yield "the file is gone or has other content"

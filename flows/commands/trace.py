@@ -1,0 +1,130 @@
+"""Everything that is known of one cardholder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
+from typing import NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.result import Result
+from flows.configuration import load_issuer
+from flows.steps import Sentence, Text
+from flows.wiring import edges, now
+
+with on_first_use():
+    from flows.reports import cardholder, cardholder_trace
+    from flows.runs import business_date
+    from schemas import ledger
+
+
+class _Known(NamedTuple):
+    """What an issuer's runs say of a cardholder, and the status of each card."""
+
+    trace: cardholder_trace.CardholderTrace
+    cards: list[cardholder.CardStatus]
+
+
+@entry("trace", form="what is known of one person is kept out of every form's log")
+def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -> Result:
+    """Show everything that happened to one cardholder, over all runs, and what to do next.
+
+    Args:
+        cuid: The cardholder's reference at the issuer.
+        issuer: Only this issuer's runs (default: those of all that are configured).
+        url: Show the links themselves: they are personal secrets.
+    """
+    cardholder_trace.refuse_card_number(cuid)
+
+    def of_issuer(name: str) -> list[_Known]:
+        settings = load_issuer(context.folder, name)
+        known = cardholder_trace.trace(edges(settings, context.folder), name, cuid, urls=url)
+        today = business_date.local_day(now(), settings.time_zone)
+        return [_Known(known, cardholder.card_statuses(known.attempts, today))]
+
+    known, unread = context.each(issuer, of_issuer)
+    attempts = [attempt for each in known for attempt in each.trace.attempts]
+    purged = [run for each in known for run in each.trace.purged]
+    cards = [card for each in known for card in each.cards]
+    facts = {
+        "cuid": cuid,
+        "attempts": [attempt._asdict() for attempt in attempts],
+        "stands": [card.facts for card in cards],
+        "purged": purged,
+    }
+    advised = [card.then for card in cards if isinstance(card.then, Sentence)]
+    steps = chain.from_iterable(sentence.steps for sentence in advised)
+    lines = list(_lines(attempts, cards, purged))
+    return Result(facts, lines, next(steps, None)).beside(unread)
+
+
+def _lines(
+    attempts: Sequence[cardholder.Attempt],
+    cards: Sequence[cardholder.CardStatus],
+    purged: Sequence[str],
+) -> Iterator[Text]:
+    """Yield every attempt, the status of every card, and what to do next."""
+    yield from _attempt_lines(attempts)
+    for card in cards:
+        yield f"now: card {_card(card.last_4, card.expiration)} at {card.issuer} {card.stands}"
+    if not attempts and not cards:
+        yield "no run with a ledger has this cuid"
+    if purged:
+        runs = f"{len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}"
+        yield f"not searched: {runs}"
+    for card in cards:
+        if card.then:
+            named = _card(card.last_4, card.expiration)
+            yield Sentence("next for card {card}: {then}", card=named, then=card.then)
+
+
+def _attempt_lines(attempts: Sequence[cardholder.Attempt]) -> Iterator[str]:
+    """Yield the lines of every attempt.
+
+    Consecutive runs that suppressed the row for the same reason are one line.
+    """
+    for _, group in groupby(attempts, _likeness):
+        similar = list(group)
+        if similar[0].state == ledger.SUPPRESSED and len(similar) > 1:
+            yield _suppressed(similar)
+            continue
+        for attempt in similar:
+            yield from _attempt(attempt)
+
+
+def _likeness(attempt: cardholder.Attempt) -> tuple[object, ...]:
+    return attempt.state, attempt.reasons, attempt.issuer
+
+
+def _suppressed(attempts: Sequence[cardholder.Attempt]) -> str:
+    first = attempts[0]
+    why = ", ".join(first.reasons)
+    runs = f"{len(attempts):,} runs to {attempts[-1].run}"
+    return f"{first.at:%Y-%m-%d %H:%M}  {runs}: not sent, {why}"
+
+
+def _attempt(attempt: cardholder.Attempt) -> Iterator[str]:
+    place = f"{attempt.run} row {attempt.row}" if attempt.run else "typed in"
+    if attempt.chunk:
+        place += f", chunk {attempt.chunk} position {attempt.position}"
+    card = _card(attempt.last_4, attempt.expiration)
+    yield f"{attempt.at:%Y-%m-%d %H:%M}  {place}: card {card}, {attempt.state}"
+    known = {
+        "repeats": attempt.origin,
+        "chunk": attempt.sent,
+        "why": ", ".join(attempt.reasons),
+        "the partner": attempt.message,
+        "link until": attempt.expires_on,
+        "link": attempt.url,
+        "result": f"{attempt.result} ({attempt.how})" if attempt.result else None,
+    }
+    for name, value in known.items():
+        if value:
+            yield f"    {name}: {value}"
+
+
+def _card(last_4: str | None, expiration: str | None) -> str:
+    until = f" {expiration[2:]}/{expiration[:2]}" if expiration else ""
+    return f"..{last_4 or '????'}{until}"
