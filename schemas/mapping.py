@@ -215,7 +215,7 @@ class Cell(Settings):
         inner = (self.source, *(self.join or ()), *(self.first or ()))
         inside = any(isinstance(spec, Cell) and spec.format == AUTO for spec in inner)
         if inside or (self.format == AUTO and self.lookup):
-            raise ValueError("`auto` stands in the outermost table, without `lookup`")
+            raise ValueError("`auto` belongs in the outermost table, without `lookup`")
         return self
 
 

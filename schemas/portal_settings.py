@@ -57,7 +57,7 @@ class PortalSettings(Settings):
     )
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = setting(
         ...,
-        "hosts a card link may point to; a link to any other is a break. Names as they stand in "
+        "hosts a card link may point to; a link to any other is a break. Names as they appear in "
         "links, so `xn--` for other alphabets; no address and no port; `*.example.com`: its "
         "subdomains",
         min_length=1,

@@ -1,8 +1,8 @@
 """Reason codes, `entity.property.kind`, of our rejects and the partner's errors: who acts, what is
 accepted.
 
-What a rule says stands in its entry of `schemas.rules`, what any other reason of ours says in its
-entry below. Of the partner's errors the kind decides the action, and the property the hint.
+What a rule says is in its entry of `schemas.rules`, what any other reason of ours says in its entry
+below. Of the partner's errors the kind decides the action, and the property the hint.
 `deploy/REASONS.md` is the page of them all.
 """
 
@@ -56,7 +56,7 @@ LINES = (  # a line that is no record
     Reason("line.length.long", "reject", FIX, _LENGTH),
 )
 _SENT = "a card without a link, or one that changed or whose link ends soon"
-_ABSENT = "a card that stands in the latest extract, in a row that can be sent"
+_ABSENT = "a card that is in the latest extract, in a row that can be sent"
 ROWS = (  # a row among others, of this extract or of earlier runs
     Reason("row.content.repeated", "not sent: duplicate", NOTHING, "each row once"),
     Reason("card.pan.repeated", "not sent: duplicate", NOTHING, "each card of a cardholder once"),

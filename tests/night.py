@@ -127,7 +127,7 @@ class Bench:
         return ingest(self.context)
 
     def content(self, key: str) -> bytes:
-        """Return what lies under a key."""
+        """Return what is stored under a key."""
         with self.store.open(key) as source:
             return source.read()
 

@@ -62,25 +62,25 @@ def pin(folder: Path, fingerprint: str, public: bytes) -> None:
     (folder / "portal.asc").write_bytes(public)
 
 
-def facts_of(folder: Path, verb: str, **options: Any) -> Facts:
+def facts_of(folder: Path, command: str, **options: Any) -> Facts:
     """Run a command; return its facts, or the name of the error it ended with."""
-    entry = next(one for one in ENTRIES if one.name == verb)
+    entry = next(one for one in ENTRIES if one.name == command)
     try:
         return entry(Context(folder), **options).facts
     except CardlinkError as error:
         return {"error": type(error).__name__}
 
 
-def tried_and_done(folder: Path, verb: str, **options: Any) -> tuple[Facts, Facts]:
+def tried_and_done(folder: Path, command: str, **options: Any) -> tuple[Facts, Facts]:
     """Return the facts of a command's dry run, which must change nothing, and those of the command
     right after it.
     """
     before = {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
-    tried = facts_of(folder, verb, **options, dry_run=True)
+    tried = facts_of(folder, command, **options, dry_run=True)
     assert before == {
         path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()
     }
-    return tried, facts_of(folder, verb, **options)
+    return tried, facts_of(folder, command, **options)
 
 
 def lasting(facts: Any) -> Any:
@@ -211,11 +211,11 @@ def test_every_command_with_a_dry_run_is_held_to_it() -> None:
     assert trying == CASES.keys() | ROWS
 
 
-@pytest.mark.parametrize("verb", CASES)
-def test_a_dry_run_says_what_the_command_then_does(tmp_path: Path, verb: str) -> None:
-    case = CASES[verb](tmp_path)
+@pytest.mark.parametrize("command", CASES)
+def test_a_dry_run_says_what_the_command_then_does(tmp_path: Path, command: str) -> None:
+    case = CASES[command](tmp_path)
 
-    tried, done = tried_and_done(tmp_path, verb, **case)
+    tried, done = tried_and_done(tmp_path, command, **case)
 
     assert "error" not in tried
     assert lasting(tried) == {name: lasting(done)[name] for name in lasting(tried)}

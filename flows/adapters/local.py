@@ -54,7 +54,7 @@ _BY_NUMBER: dict[int, type[CardlinkError]] = {
     errno.ENOMEM: StoreBusyError,
 }
 _PATIENT = Retry(attempts=6)  # three seconds at most
-# parts of a report that are held to be written again; one of more parts is not tried again
+# parts of a report that are held to be written again; one of more parts is not retried
 _HELD = 4
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 

@@ -1,4 +1,4 @@
-"""The errors of boto3 as ours: which of them means what, and whether it may pass."""
+"""The errors of boto3 as ours: what each means, and whether it is temporary."""
 
 import re
 from collections.abc import Callable

@@ -247,7 +247,7 @@ class ColumnGuesses:
         return Guess(
             portal.ADDRESS1,
             f"{{ join = [{house.spec}, {column.spec}] }}",
-            "house number and street stand apart",
+            "house number and street are separate columns",
             question,
             (column.spec, *guess.others),
         )
@@ -303,7 +303,7 @@ def _rivals(ranked: Sequence[Candidate]) -> list[Candidate]:
 def _unlike(candidate: Candidate) -> str:
     """Return the question where values are of another shape."""
     name = candidate.column.name
-    return f"{1 - candidate.share:.0%} of {name} are unlike it: is it the right column?"
+    return f"{1 - candidate.share:.0%} of {name} look different: is it the right column?"
 
 
 def _different(column: Column) -> int:

@@ -120,7 +120,7 @@ def _header(lines: Sequence[str], division: _Division, name: str) -> _Header:
             problems.append(problem)
     if problems:
         raise problems[0]
-    raise HeaderError(name=name, problem="no line of its beginning has column names")
+    raise HeaderError(name=name, problem="none of its first lines has column names")
 
 
 def _comment(above: Sequence[str], data: Sequence[str], header: _Header) -> str:
@@ -152,7 +152,7 @@ def _header_guesses(
         reason = "no line names the columns: call them what you like"
         guesses = [Guess("header_rows", "0", "none"), Guess("names", toml(names), reason)]
     if comment:
-        guesses.append(Guess("comment", toml(comment), "lines that begin like this are no rows"))
+        guesses.append(Guess("comment", toml(comment), "lines that begin like this are not rows"))
     return guesses
 
 
@@ -174,7 +174,7 @@ def _fixed(lines: Lines, name: str) -> Sample:
     is_fixed = width > 30 and times > 0.9 * len(lines.sampled) - 2
     spans = field_spans(data) if is_fixed else []
     if not spans:
-        problem = "no delimiter divides its lines alike, and they have no fixed width"
+        problem = "no delimiter divides its lines evenly, and they have no fixed width"
         raise HeaderError(name=name, problem=problem)
     above = lines.sampled.index(data[0])
     trailer = guess_trailer(lines, lines.total - above - 1, "")

@@ -66,7 +66,7 @@ class Dates(NamedTuple):
         forms = ", ".join(_possible(readable)) or "nothing"
         return (
             f"line {line} has {shape!r}, which format = {self.form!r} does not read "
-            f"(what does: {forms})"
+            f"(formats that do: {forms})"
         )
 
 

@@ -377,12 +377,12 @@ class Extract:
             return ""
         if self._cut and not has_trailer:
             return (
-                f"{self._cut} (a last line that is no record: "
+                f"{self._cut} (a last line that is not a record: "
                 "describe it with `trailer` or `comment` in [source])"
             )
         if not self._settings.final_newline or self._ends_in_newline():
             return ""
-        hint = "where the issuer writes it so, set final_newline = false in [source]"
+        hint = "if the issuer always writes it so, set final_newline = false in [source]"
         return f"its last line, line {self.lines}, has no newline ({hint})"
 
     def _ends_in_newline(self) -> bool:

@@ -53,8 +53,8 @@ def _guess_comment(lines: Lines, rows: int, tag: re.Match[str]) -> Guess | None:
         return None
     question = ""
     if re.search("[0-9]", lines.last):
-        question = f"The last line has not the number of rows, {rows:,}: what is it?"
-    return Guess("comment", toml(beginning), "the last line is no row", question)
+        question = f"The last line does not have the number of rows, {rows:,}: what is it?"
+    return Guess("comment", toml(beginning), "the last line is not a row", question)
 
 
 def _pattern(last: str, tag: re.Match[str], count: re.Match[str], delimiter: str) -> str:

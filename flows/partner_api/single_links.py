@@ -305,7 +305,7 @@ def _reason(attempt: Attempt) -> str:
         return f"{place} has a link"
     if attempt.sent == SINGLE:
         return (
-            f"{place} was asked for by itself and has no answer: "
-            "it is under way, or was lost, which the partner can tell"
+            f"{place} was requested as a single link and has no answer: "
+            "it is under way or was lost; the partner knows which"
         )
     return f"{place} is sent and not answered"

@@ -22,7 +22,7 @@ from flows.results.markers import (
     write_waiting,
 )
 from flows.results.opening import AWAITED
-from flows.results.problems import may_pass
+from flows.results.problems import is_temporary
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
 from flows.runs.keys import ingested, keys_of, results
@@ -188,7 +188,7 @@ def _waiting_record(
 
 def _depends_on(file: IngestedFile, basis: Basis) -> str:
     """Return the digest of what can change a file's outcome; empty where it is read each time."""
-    if may_pass(file.problems):
+    if is_temporary(file.problems):
         return ""
     return basis.hosts if file.settled else basis.all
 

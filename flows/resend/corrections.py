@@ -43,8 +43,9 @@ def read_corrections(context: IssuerContext, name: str) -> tuple[SourceIdentity,
     entry = find_dropped(context, name)
     if entry.size > LARGEST:
         problem = Sentence(
-            "it is {size:,} bytes, too large for one; a corrected extract is named with {option}",
+            "it is {size:,} bytes; the limit is {limit:,}. To use a corrected extract: {option}",
             size=entry.size,
+            limit=LARGEST,
             option=Option("--extract", of="resubmit"),
         )
         raise CorrectionsUnreadableError(name=entry.key, problem=problem)

@@ -169,7 +169,7 @@ def _header(cells: list[str], name: str) -> list[str]:
     if missing:
         problem = f"its header lacks {', '.join(missing)}"
     elif set(names) - set(Template.dtypes()) or len(set(names)) < len(names):
-        problem = "its header has columns the template has not, or one twice"
+        problem = "its header has columns that the template lacks, or one twice"
     if problem:
         raise CorrectionsUnreadableError(name=name, problem=problem)
     return names
@@ -180,7 +180,7 @@ def _problem(record: dict[str, str], run: str, column: str) -> str:
     correction = record.get("correction", "")
     problems = (
         (_may_hold_card(record), "something in it looks like a card number"),
-        (record.get("run", run) not in ("", run), "it is of another run"),
+        (record.get("run", run) not in ("", run), "it belongs to another run"),
         (not correction, ""),
         (not _is_row_number(record.get("row", "")), "it has no row number"),
         (column in AT_SOURCE, "card fields are corrected at the source"),

@@ -1,6 +1,6 @@
 """From the bytes of a foreign file to its text, within limits.
 
-All limits of one file stand here, and the codes of its problems; their words are in `problems`. A
+All limits of one file are here, and the codes of its problems; their words are in `problems`. A
 file beyond one of the limits is refused whole: none of its rows is used.
 """
 

@@ -18,7 +18,7 @@ _AGAIN = "Download it again from the portal."
 _EXPORT = "Download the result from the portal as CSV, and drop it unchanged."
 _SPLIT = (
     "Download the result of each chunk again, and drop the files as they are; ask the partner if "
-    "it stays so."
+    "it happens again."
 )
 _FOREIGN_KEY = (
     "Use the key that the partner encrypts to; remove it if it is a chunk of ours, which only the "
@@ -27,7 +27,7 @@ _FOREIGN_KEY = (
 _MIB = opening.LIMIT >> 20
 _WORDS = {
     opening.EMPTY: Words("it is empty", _AGAIN),
-    opening.NOT_A_RESULT: Words("it has no header of a result", _EXPORT),
+    opening.NOT_A_RESULT: Words("it does not have the header of a result", _EXPORT),
     opening.TOO_LARGE: Words(f"it has more than {_MIB} MiB, as it is or once opened", _SPLIT),
     opening.MISSING: Words(
         "it is gone, or its name is not a valid key", "Drop it again under a plain name."
@@ -49,12 +49,12 @@ _WORDS = {
     opening.LINE_LONG: Words(f"it has a line of more than {opening.LINE:,} characters", _SPLIT),
     opening.CELL_LONG: Words(f"it has a cell of more than {opening.CELL:,} characters", _SPLIT),
     opening.COLUMNS_MANY: Words(f"it has more than {opening.COLUMNS:,} columns", _SPLIT),
-    opening.WORK: Words("reading its cells, quotes or error texts would take too much", _SPLIT),
+    opening.WORK: Words("reading its cells, quotes or error texts would take too long", _SPLIT),
     f"{STORE}ObjectChangedError": Words(
         "it is still being written", "Nothing: it is read again once it is complete."
     ),
     opening.AWAITED: Words(
-        "the malware scanner has not judged it", "Nothing: it is read once it was judged."
+        "the malware scanner has not judged it", "Nothing: it is read once it has been judged."
     ),
     f"{STORE}VerdictRefusedError": Words(
         "the malware scanner did not find it clean, and it was not read",
@@ -73,7 +73,7 @@ _THEN_OF_KIND = {
     "an OpenPGP message": "Set CARDLINK_PRIVATE_KEY_FILE to the key that it was encrypted for.",
     "an extract": "It may hold card numbers: remove it from the results folder, and tell security.",
 }
-_PASSING = (
+_TEMPORARY = (
     opening.MISSING,
     STORE,
     f"{SEALED}key.passphrase.wrong",
@@ -103,20 +103,20 @@ def _words_of(problem: str) -> Words:
         return Words(f"it looks like {kind}", _THEN_OF_KIND.get(kind, _EXPORT))
     if problem.startswith(STORE):
         return Words(
-            "the store does not give it out",
+            "the store refuses to return it",
             "Compare its permissions and storage class with those of other files.",
         )
     if problem.startswith(SEALED):
         return Words("it is not a complete encrypted message", _AGAIN)
     return Words(
         "it could not be read",
-        "This is an error of ours: report it with these words. Other files went on.",
+        "This is our error: report it with this text. The other files were ingested.",
     )
 
 
-def may_pass(problems: Iterable[str]) -> bool:
+def is_temporary(problems: Iterable[str]) -> bool:
     """Return whether a file's problem may end without a trace in the store.
 
-    Then the file must be tried each time.
+    Then the file must be read each time.
     """
-    return any(problem.startswith(_PASSING) for problem in problems)
+    return any(problem.startswith(_TEMPORARY) for problem in problems)

@@ -1,7 +1,7 @@
 """The order of an issuer's commits: a chain whose links hold the manifests written next.
 
-A run that rests on what other runs had sent takes the next link only where none of the links since
-sends one of its cards.
+A run that depends on what other runs had sent takes the next link only where none of the links
+since sends one of its cards.
 """
 
 from collections.abc import Iterator

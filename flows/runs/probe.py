@@ -1,4 +1,4 @@
-"""The probe of a store's promise that an object is created once, which commits rest on.
+"""The probe of a store's promise that an object is created once, which commits depend on.
 
 The record that the probe was passed is written under Object Lock where the issuer sets one, so that
 a bucket that cannot lock is found before a run begins.

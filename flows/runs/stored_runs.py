@@ -18,7 +18,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from schemas.manifest import Manifest, Plan, Profile
 
-HABIT = 14  # runs that show what is usual
+HABIT = 14  # runs that show the usual pattern
 
 
 class Night(NamedTuple):

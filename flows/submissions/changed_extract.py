@@ -1,6 +1,6 @@
 """An extract that has the name of a committed one and other content: held for an operator.
 
-What the operator is told is how many rows are the same, new and gone, by a scan that seals nothing.
+The operator learns how many rows are the same, new and gone, by a scan that seals nothing.
 """
 
 from collections.abc import Sequence

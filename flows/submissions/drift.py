@@ -17,7 +17,7 @@ from schemas.manifest import ColumnProfile, Profile
 from schemas.portal import PAN
 
 NIGHTS = 10  # compared with
-FEWEST = 5  # nights needed to know what is usual
+FEWEST = 5  # nights needed for a comparison
 
 FILLED = "filled in {now:.0%} of the rows, usually {usual:.0%}"
 VARIED = "spread over about {values:,.0f} values, usually {many:,.0f}"

@@ -209,12 +209,12 @@ def test_a_root_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> Non
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("verb", ["create", "replace"])
-def test_a_full_disk_is_a_named_error_and_leaves_nothing(tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["create", "replace"])
+def test_a_full_disk_is_a_named_error_and_leaves_nothing(tmp_path: Path, operation: str) -> None:
     store = LocalStore(tmp_path)
 
     with no_file_larger_than(10_000), pytest.raises(StoreFullError) as full:
-        store.create("a", b"x" * 20_000) if verb == "create" else store.replace(
+        store.create("a", b"x" * 20_000) if operation == "create" else store.replace(
             "a", [b"x" * 20_000]
         )
 

@@ -124,14 +124,14 @@ def test_a_store_that_stays_down_is_a_named_error_after_a_bounded_time(
     assert b"data" == content(calm, "a")
 
 
-@pytest.mark.parametrize("verb", ["create", "open", "keys", "delete"])
+@pytest.mark.parametrize("operation", ["create", "open", "keys", "delete"])
 @pytest.mark.parametrize(("fault", "error"), OPERATORS)
 def test_what_only_an_operator_can_mend_is_said_at_once(
     calm: S3Store,
     moto_server: servers.S3Server,
     fault: Fault,
     error: type[CardlinkError],
-    verb: str,
+    operation: str,
 ) -> None:
     acts: dict[str, Callable[[S3Store], object]] = {
         "create": lambda store: store.create("a", b""),
@@ -141,7 +141,7 @@ def test_what_only_an_operator_can_mend_is_said_at_once(
     }
 
     with faulty(calm, moto_server, always(fault)) as (store, proxy), pytest.raises(error) as raised:
-        acts[verb](store)
+        acts[operation](store)
 
     assert 1 == len(proxy.asked)
     assert (2, None) == (raised.value.exit_code, raised.value.__context__)

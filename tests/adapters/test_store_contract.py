@@ -276,9 +276,9 @@ REFUSED = [
 @pytest.mark.parametrize(
     "key", [*REFUSED, "x" * 201, "x/" * 450 + "x"], ids=lambda key: ascii(key)[:20]
 )
-@pytest.mark.parametrize("verb", ["create", "replace", "open", "delete"])
+@pytest.mark.parametrize("operation", ["create", "replace", "open", "delete"])
 def test_a_key_that_could_leave_the_root_is_refused(
-    cleaned: CleanableStore, verb: str, key: str
+    cleaned: CleanableStore, operation: str, key: str
 ) -> None:
     store = cleaned
 
@@ -290,7 +290,7 @@ def test_a_key_that_could_leave_the_root_is_refused(
     }
 
     with pytest.raises(KeyRefusedError):
-        act[verb]()
+        act[operation]()
 
 
 @pytest.mark.parametrize("prefix", ["/", "/etc/", "../", "a//", "a/../"])

@@ -295,7 +295,7 @@ def wrongs(store: Store, opener: GpgOpener, issuer: str, rows: int) -> Iterator[
     if {entry.key for entry in store.keys(keys.chunks)} != {
         keys.chunks + chunk.name for chunk in manifest.chunks
     }:
-        yield "other chunks lie there than the manifest names"
+        yield "the chunks stored are not those that the manifest names"
     sent = ledger.filter(pl.col("fate") == SUBMITTED).sort("chunk", "position")
     if sent.height != counts.submitted or sent["cuid"].n_unique() != sent.height:
         yield f"{sent.height} rows sent, {sent['cuid'].n_unique()} cardholders, {counts.submitted} counted"

@@ -262,10 +262,10 @@ def test_a_number_that_a_twin_committed_meanwhile_is_not_committed_twice(tmp_pat
     bench = local_bench(tmp_path, source={"sequence": "-([0-9]{3})[.]csv$"})
     first = bench.submit(bench.drop(3, "a-20261119-001.csv")).manifest
     other = bench.submit(bench.drop(3, "b-20261120-002.csv", seed=1)).manifest
-    twin = other.model_copy(update={"run": first.run + "-r2", "source": first.source})
+    second = other.model_copy(update={"run": first.run + "-r2", "source": first.source})
 
     with pytest.raises(OvertakenError, match=other.run):
-        append_commit(bench.store, "bank", twin)
+        append_commit(bench.store, "bank", second)
 
     assert last_commit(bench.store, "bank") == 2
 

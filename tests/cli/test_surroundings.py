@@ -171,7 +171,7 @@ def test_a_full_or_read_only_disk_is_named_and_the_next_command_does_the_work(
     tmp_path: Path, mounts: str, code: int, sentence: str
 ) -> None:
     configured(tmp_path, CHUNKS)
-    # the project may lie in /tmp itself
+    # the project may be in /tmp itself
     submit = SUBMIT.replace(str(ROOT), "/media") if "/media" in mounts else SUBMIT
 
     stopped = told(tmp_path, private(mounts.format(root=ROOT).replace("SUBMIT", submit)))

@@ -597,8 +597,9 @@ def test_a_wrong_date_format_names_line_shape_and_what_would_fit_and_no_cell() -
     with pytest.raises(MappingError) as caught:
         dated([[None, "202711"], ["202801"]], columns)
 
-    assert "line 3 has '999999', which format = 'MMYY' does not read (what does: YYYYMM)" in str(
-        caught.value
+    assert (
+        "line 3 has '999999', which format = 'MMYY' does not read (formats that do: YYYYMM)"
+        in str(caught.value)
     )
     assert "2027" not in str(caught.value)
 

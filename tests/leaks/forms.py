@@ -1,4 +1,4 @@
-"""Every form in which a known card number or CVV hash could lie in bytes: what a leak scanner must
+"""Every form in which a known card number or CVV hash could be in bytes: what a leak scanner must
 look for.
 """
 

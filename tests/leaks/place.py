@@ -1,4 +1,4 @@
-"""A place for one night: everything a process may leave behind lies below one folder, so that all
+"""A place for one night: everything a process may leave behind is below one folder, so that all
 of it is scanned.
 """
 

@@ -87,7 +87,7 @@ class Scanner:
         ]
 
     def scan_folder(self, folder: Path, without: Iterable[Path] = ()) -> list[Leak]:
-        """Return the leaks of everything below a folder but what lies below the paths of
+        """Return the leaks of everything below a folder but what is below the paths of
         `without`.
         """
         left_out = [path.resolve() for path in without]

@@ -151,7 +151,7 @@ def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Be
 
 
 @pytest.mark.parametrize(
-    ("verb", "name", "place", "reason", "error"),
+    ("operation", "name", "place", "reason", "error"),
     [
         (close_break, "RESULT_LONG", "", WHY, NotFoundError),
         (close_break, "RESULT_SHORT", "chunk 2", WHY, NotFoundError),
@@ -161,7 +161,7 @@ def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Be
 )
 def test_what_is_not_there_is_not_closed_or_opened(
     short: tuple[Bench, str],
-    verb: Callable[..., object],
+    operation: Callable[..., object],
     name: str,
     place: str,
     reason: str,
@@ -170,7 +170,7 @@ def test_what_is_not_there_is_not_closed_or_opened(
     bench, run = short
 
     with pytest.raises(error):
-        verb(bench.context, run, name, place, reason)
+        operation(bench.context, run, name, place, reason)
 
 
 def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:

@@ -1,4 +1,4 @@
-"""The operator's verbs on an S3 server: one winner of a manifest's key, and old ciphertext deleted
+"""The operator's commands on an S3 server: one winner of a manifest's key, and old ciphertext deleted
 for good.
 """
 

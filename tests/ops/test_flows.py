@@ -55,7 +55,7 @@ def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) 
 
 
 @pytest.mark.parametrize(
-    ("verb", "name", "good", "bad"),
+    ("command", "name", "good", "bad"),
     [
         ("ingest", "run", "first-bank-20261120-3f9c21aa-r2", "first-bank-20261120"),
         ("submit", "extract", "2026/cards-20261120.csv", "../../secrets.csv"),
@@ -65,9 +65,9 @@ def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) 
     ],
 )
 def test_a_free_field_takes_what_it_is_for_and_never_a_card_number(
-    verb: str, name: str, good: Any, bad: Any
+    command: str, name: str, good: Any, bad: Any
 ) -> None:
-    adapter = TypeAdapter(kind_of(parameters(entry_of(verb))[name]))
+    adapter = TypeAdapter(kind_of(parameters(entry_of(command))[name]))
 
     assert good == adapter.validate_python(good)
     with pytest.raises(ValidationError):
@@ -99,8 +99,8 @@ def test_a_reason_that_reaches_a_flow_all_the_same_is_redacted() -> None:
     assert "card [masked] again" == adapter.validate_python("card 4242424242424242 again")
 
 
-def entry_of(verb: str) -> Entry[...]:
-    return next(one for one in ENTRIES if one.name == verb)
+def entry_of(command: str) -> Entry[...]:
+    return next(one for one in ENTRIES if one.name == command)
 
 
 def parameters(entry: Entry[...]) -> dict[str, Parameter]:

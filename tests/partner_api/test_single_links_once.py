@@ -1,5 +1,5 @@
-"""One link for one cardholder is asked for once: whoever has one, or may have one, is refused, and
-rests at night.
+"""One link for one cardholder is requested once: whoever has one, or may have one, is refused, and
+held back at night.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def everybody(tmp_path: Path, card: dict[str, str | None]) -> Bench:
     return bench
 
 
-def resting(bench: Bench) -> list[tuple[str, list[str]]]:
+def held_back(bench: Bench) -> list[tuple[str, list[str]]]:
     """Return who is left out of the night, and why."""
     found = bench.ledger(bench.submit("bank-20261120.csv").manifest.run).filter(fate="suppressed")
     return list(found.select("cuid", "reasons").iter_rows())
@@ -212,7 +212,7 @@ def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybod
     bench = everybody(tmp_path, {CUID: "by-hand"})
     link_typed(bench.context, Linker(), {**TYPED, CUID: "by-hand"})
 
-    left_out = resting(bench)
+    left_out = held_back(bench)
 
     assert [("by-hand", ["|card.link.standing"])] == left_out
 
@@ -226,6 +226,6 @@ def test_a_card_of_whose_single_link_nobody_knows_the_end_rests_as_awaited(tmp_p
             {**TYPED, CUID: "by-hand"},
         )
 
-    left_out = resting(bench)
+    left_out = held_back(bench)
 
     assert [("by-hand", ["|card.link.awaiting"])] == left_out

@@ -1,5 +1,5 @@
 """An issuer whose extract repeats everybody, small enough to name who lives there, who is sent and
-who rests.
+who is held back.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Population:
         ledger = self.bench.ledger(done.manifest.run)
         return set(ledger.filter(fate="submitted")["cuid"])
 
-    def rested(self, done: Submitted) -> dict[str, str]:
+    def held_back(self, done: Submitted) -> dict[str, str]:
         """Return who was not sent, and why."""
         ledger = self.bench.ledger(done.manifest.run).filter(pl.col("fate") != "submitted")
         return {

@@ -84,7 +84,7 @@ def test_card_fields_are_corrected_at_the_source_only(column: str) -> None:
         (line("two", CITY, "Boston"), "it has no row number"),
         (line(0, CITY, "Boston"), "it has no row number"),
         (line(2, CITY, "x" * 501), "the correction has more than 500 characters"),
-        (line(2, CITY, "Boston").replace("3f9c21aa", "00000000"), "it is of another run"),
+        (line(2, CITY, "Boston").replace("3f9c21aa", "00000000"), "it belongs to another run"),
         (line(2, CITY, TEST_CARD), "something in it looks like a card number"),
         (line(2, CITY, "", cuid="4242 4242 4242 4242"), "something in it looks like a card number"),
         (
@@ -123,7 +123,7 @@ def test_no_refusal_shows_a_cell() -> None:
         (b"row,column\n1,x\n", "its header lacks correction"),
         (
             b"row,column,correction,pan\n1,x,y,z\n",
-            "its header has columns the template has not, or one twice",
+            "its header has columns that the template lacks, or one twice",
         ),
         (b"row,column,correction\n1,x,y,z\n", "line 2 has more fields than the header"),
         (b'row,column,correction\n1,x,"y"z\n', "the quotes of line 2 do not fit"),

@@ -70,7 +70,7 @@ def test_two_hundred_hostile_files_leave_the_good_one_beside_them_as_it_is(tmp_p
     assert 201 == files
     assert truth == settled(bench, run)
     assert 150 < len(breaks)
-    assert [] == [told for told in breaks if "error of ours" in told]
+    assert [] == [told for told in breaks if "our error" in told]
     assert MEMORY > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 
 
@@ -86,6 +86,6 @@ def test_ten_thousand_hostile_files_leave_the_good_one_beside_them_as_it_is(tmp_
 
         assert 501 == files
         assert truth == settled(bench, run)
-        assert [] == [told for told in breaks if "error of ours" in told]
+        assert [] == [told for told in breaks if "our error" in told]
 
     assert MEMORY > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -40,7 +40,7 @@ def workbook(member: str) -> bytes:
     ("content", "words"),
     [
         (b"", "it is empty"),
-        (b"hello,world\n1,2\n", "it has no header of a result"),
+        (b"hello,world\n1,2\n", "it does not have the header of a result"),
         (b"<html><body>Please <a>log in</a></body></html>", "it looks like a login page"),
         (
             b"<!DOCTYPE html><title>Session expired</title>" + b"x" * 200_000,
@@ -253,4 +253,4 @@ def test_a_file_that_the_store_does_not_give_out_is_a_break_and_read_each_time(
     assert 3 == first.reports[0].summary["rows"]["linked"]
     assert "its name is not a valid key" in first.breaks[0]
     assert ((), 1) == (second.breaks, second.open_files)
-    assert "it has no header of a result" in third.breaks[0]
+    assert "it does not have the header of a result" in third.breaks[0]

@@ -25,7 +25,7 @@ def committed(bench: Bench, nights: int = 3) -> list[Manifest]:
     ]
 
 
-def twin(bench: Bench, manifest: Manifest) -> Manifest:
+def with_same_cards(bench: Bench, manifest: Manifest) -> Manifest:
     """Return another run of the same cards, about to be committed."""
     again = manifest.model_copy(update={"run": f"{manifest.run}-r2"})
     for part in manifest.ledger:
@@ -75,7 +75,7 @@ def test_what_was_known_before_the_look_or_shares_no_card_stands_in_nobodys_way(
     mine = committed(bench, 2)[1]
     bench.submit(bench.drop(4, "bank-20261122.csv", seed=9))  # others' cards
 
-    append_commit(bench.store, "bank", twin(bench, mine), since)
+    append_commit(bench.store, "bank", with_same_cards(bench, mine), since)
 
     assert 4 == last_commit(bench.store, "bank")
 
@@ -88,7 +88,7 @@ def test_a_card_that_was_sent_since_the_look_stops_a_commit(
     mine = committed(bench, 2)[1]
 
     with pytest.raises(OvertakenError, match=f"has {cards} of its cards"):
-        append_commit(bench.store, "bank", twin(bench, mine), since)
+        append_commit(bench.store, "bank", with_same_cards(bench, mine), since)
 
     assert 2 == last_commit(bench.store, "bank")
 

@@ -1,5 +1,5 @@
-"""Between ordinary extracts no card is sent twice: a row whose card has or awaits a link rests, and
-that is said.
+"""Between ordinary extracts no card is sent twice: a row whose card has or awaits a link is held
+back, and that is reported.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_a_row_of_an_earlier_night_rests_while_its_card_awaits_a_link_and_while_
     place.answer()
     third = place.night()
 
-    found = [(place.sent(one), place.rested(one)) for one in (first, second, third)]
+    found = [(place.sent(one), place.held_back(one)) for one in (first, second, third)]
 
     awaited, standing = dict.fromkeys("ab", AWAITED), dict.fromkeys("abc", STANDING)
     assert [({"a", "b"}, {}), ({"c"}, awaited), (set(), standing)] == found
@@ -110,7 +110,7 @@ def test_a_changed_address_alone_sends_no_card_a_second_time(tmp_path: Path) -> 
     place = bank(tmp_path, "a")
     place.people["a"] |= {ADDRESS1: "2 Side St"}
 
-    assert {"a": STANDING} == place.rested(place.night())
+    assert {"a": STANDING} == place.held_back(place.night())
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_the_first_night_sends_everybody_and_the_second_only_the_newcomer(tmp_pa
     done = place.night()
 
     assert {"d"} == place.sent(done)
-    assert dict.fromkeys("abc", STANDING) == place.rested(done)
+    assert dict.fromkeys("abc", STANDING) == place.held_back(done)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_changed_card_is_sent_once_and_rests_again(tmp_path: Path) -> None:
     found = [place.sent(one) for one in (first, second, third)]
 
     assert [{"a"}, set(), set()] == found
-    assert [AWAITED, STANDING] == [place.rested(one)["a"] for one in (second, third)]
+    assert [AWAITED, STANDING] == [place.held_back(one)["a"] for one in (second, third)]
 
 
 def test_a_link_is_made_anew_from_the_day_on_that_the_setting_says(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_who_was_refused_goes_again_only_where_the_setting_says_so(
     done = place.night()
 
     assert sent == place.sent(done)
-    assert {"a": STANDING, "b": REFUSED} | dict.fromkeys(sent, "") == place.rested(
+    assert {"a": STANDING, "b": REFUSED} | dict.fromkeys(sent, "") == place.held_back(
         done
     ) | dict.fromkeys(sent, "")
 
@@ -130,7 +130,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
     place.people["b"] |= {ADDRESS1: "3 Side St"}  # now the issuer mends it too
     nights.append(place.night())
 
-    assert [{"b": STANDING}] * 3 == [place.rested(one) for one in nights]
+    assert [{"b": STANDING}] * 3 == [place.held_back(one) for one in nights]
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(
 
     nights = [place.night(), place.night(20)]
 
-    assert [{"a": STANDING, "b": STANDING}] * 2 == [place.rested(one) for one in nights]
+    assert [{"a": STANDING, "b": STANDING}] * 2 == [place.held_back(one) for one in nights]
 
 
 def correct(place: Population, run: str) -> None:

@@ -29,7 +29,7 @@ def test_a_plan_that_died_before_its_commit_is_made_anew_once_results_came(tmp_p
     place.settle("a", "b")
     place.bench.submit(place.drop())
     place.day += timedelta(days=1)
-    place.people["a"] |= {FIRST_NAME: "Augusta"}  # awaiting still, so it rests
+    place.people["a"] |= {FIRST_NAME: "Augusta"}  # awaiting still, so it is held back
     place.settle("c")
     extract = place.drop()
     with pytest.raises(PartialRunError):
@@ -69,7 +69,7 @@ def test_a_run_that_died_between_its_turn_and_its_manifest_is_finished_by_the_ne
     done = place.night()
 
     assert 1 == len(committed(place.bench) - died - {done.manifest.run})
-    assert (set(), AWAITED) == (place.sent(done), place.rested(done)["b"])
+    assert (set(), AWAITED) == (place.sent(done), place.held_back(done)["b"])
 
 
 def test_a_dry_run_tells_a_run_that_died_right_before_its_manifest_as_done(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_f
         overtaking.submit(second)
     done = place.bench.submit(second)
 
-    assert ({"c"}, AWAITED) == (place.sent(done), place.rested(done)["b"])
+    assert ({"c"}, AWAITED) == (place.sent(done), place.held_back(done)["b"])
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_a_night_that_comes_late_sends_its_newcomers_and_no_outdated_change(tmp_
 
     done = place.bench.submit(late)
 
-    assert (set(), {"a": STANDING}) == (place.sent(done), place.rested(done))
+    assert (set(), {"a": STANDING}) == (place.sent(done), place.held_back(done))
 
 
 def test_an_extract_that_is_committed_is_not_planned_again_when_more_is_known(

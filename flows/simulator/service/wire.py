@@ -172,7 +172,7 @@ class Envelope(BaseModel):
 
 
 class FlatRequest(Status):
-    """A credential request as GET .../credential_requests tells it: the status data beside the
+    """A credential request as GET .../credential_requests returns it: the status data beside the
     rest.
     """
 
