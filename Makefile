@@ -75,17 +75,17 @@ torture: .venv/test-ready
 # Ninety nights of a full portfolio with corrections, renewals, a key rotation, crashes and retention, recounted at the
 # end; a small size runs in `make test-all`: make quarter QUARTER='--nights 30 --rows 2000'
 quarter: .venv/test-ready
-	@$(BIN)/python -m tests.quarter $(QUARTER)
+	@$(BIN)/python -m tests.lives quarter $(QUARTER)
 
 # A year of nights of two issuers with files that repeat, change, break and come twice, recounted by an oracle of its own;
 # a small size runs in `make test-all`: make year YEAR='--nights 30'
 year: .venv/test-ready
-	@$(BIN)/python -m tests.year $(YEAR)
+	@$(BIN)/python -m tests.lives year $(YEAR)
 
 # Twenty nights against a portal with every bad habit, an operator acting by the worklist alone, and the number of
 # commands it took; a small size runs in `make test-all`: make twenty TWENTY='--nights 8'
 twenty: .venv/test-ready
-	@$(BIN)/python -m tests.twenty $(TWENTY)
+	@$(BIN)/python -m tests.lives twenty $(TWENTY)
 
 # The image built without a daemon and without pulling, run by podman as compose.yaml says, and a run taken through it
 # from drop to links; root, with buildah, podman, runc, debootstrap, iptables, netavark and aardvark-dns. Some minutes.

@@ -23,8 +23,8 @@ from flows.submissions.publisher import PartialRunError
 from schemas.portal import ADDRESS1, CUID, MONTH, YEAR
 from tests.builders import portal_rows
 from tests.clocked import ClockedStore
+from tests.lives.mortal import KilledError, MortalStore
 from tests.night import NOON, Bench, issuer, local_bench, portal_csv
-from tests.quarter.mortal import KilledError, MortalStore
 from tests.storms import FailingStore
 
 LINKS_END = date(2027, 1, 20)

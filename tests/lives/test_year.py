@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.year.deliveries import ODD
-from tests.year.life import Plan, Year, lived
-from tests.year.recount import Findings, recount
+from tests.lives.deliveries import ODD
+from tests.lives.findings import Findings
+from tests.lives.place import Place, Plan
+from tests.lives.year import Year, lived
+from tests.lives.year_recount import recount
 
 pytestmark = pytest.mark.slow  # a life takes its time in any size
 SMALL = Plan(nights=8, stride=9, rows=30, per_chunk=20, deaths=0.2)
@@ -20,7 +22,7 @@ UNGUARDED = "final_newline = false\n", '\n[resend]\nseen_before = "send"\n'
 
 @pytest.fixture(scope="module")
 def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Year]:
-    with lived(tmp_path_factory.mktemp("year") / "bank", SMALL) as done:
+    with lived(Place(tmp_path_factory.mktemp("year"), SMALL)) as done:
         yield done
 
 
@@ -82,7 +84,7 @@ def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(
 ) -> None:
     north = year.banks[0]
     first = north.sent[0]
-    without = replace(north, sent=[one for one in north.sent if one.card != first.card])
+    without = replace(north, sent=[sent for sent in north.sent if sent.card != first.card])
 
     found = recount(replace(year, banks=[without]))
 
@@ -102,7 +104,7 @@ def test_the_oracle_finds_a_file_that_nobody_took(year: Year) -> None:
 def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
     north = year.banks[0]
     taken = north.runs[min(north.runs)].manifest.source
-    drops = [one._replace(whole="cut") if one.name in taken.key else one for one in north.drops]
+    drops = [drop._replace(whole="cut") if drop.name in taken.key else drop for drop in north.drops]
 
     found = recount(replace(year, banks=[replace(north, drops=drops)]))
 
@@ -112,7 +114,7 @@ def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
 def test_the_oracle_finds_what_goes_through_where_the_guards_are_off(tmp_path: Path) -> None:
     source, more = UNGUARDED
 
-    with lived(tmp_path / "bank", SHORT, more, source) as unguarded:
+    with lived(Place(tmp_path, SHORT), more, source) as unguarded:
         found = recount(unguarded)
 
     assert found.twice
@@ -120,8 +122,7 @@ def test_the_oracle_finds_what_goes_through_where_the_guards_are_off(tmp_path: P
     assert [] == found.miscounted
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_another_year_goes_as_well(tmp_path: Path, seed: int) -> None:
-    with lived(tmp_path / "bank", SMALL._replace(nights=30, seed=seed)) as other:
+    with lived(Place(tmp_path, SMALL._replace(nights=30, seed=seed))) as other:
         assert {} == recount(other).wrong

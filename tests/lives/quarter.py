@@ -4,17 +4,14 @@ and retention.
 
 from __future__ import annotations
 
-import argparse
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import partial
 from io import BytesIO
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import polars as pl
 
@@ -30,8 +27,6 @@ from flows.resend.template import correction_template
 from flows.runs.keys import extracts, keys_of
 from flows.runs.outbox import outboxes
 from flows.runs.sealing import Opener
-from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.simulator.portal import Portal
 from flows.simulator.portal_key import PortalKey
 from schemas.actions import RESUBMIT
@@ -39,14 +34,14 @@ from schemas.breaks import RESULT_SHORT
 from schemas.manifest import Manifest
 from schemas.portal import CITY, POSTAL_CODE
 from tests import keys
+from tests.lives.partner import Keyring, Partner
+from tests.lives.place import FIRST, Place, Progress
+from tests.lives.town import Population, found_town
 from tests.night import BANK, Bench, issuer
-from tests.quarter.mortal import MortalStore, Reaper
-from tests.quarter.partner import Keyring, Partner
-from tests.quarter.town import Population, found
 
-FIRST = date(2026, 8, 24)
 WITHIN = 14  # days before its end a link is renewed by `renew`; a night does it later
 PATIENCE = 9  # days until rows without an answer are given up
+T = TypeVar("T")
 ROWS = pl.DataFrame(
     schema={
         **{"chunk": pl.UInt32, "position": pl.UInt32, "row": pl.UInt32},
@@ -54,138 +49,101 @@ ROWS = pl.DataFrame(
         "expires_on": pl.Date,
     }
 )
-T = TypeVar("T")
-P = TypeVar("P", bound=NamedTuple)
-
-
-def asked(name: str, default: P) -> P:
-    """Return the plan that a command line asks for: an option for each field."""
-    parser = argparse.ArgumentParser(prog=f"python -m tests.{name}")
-    for option, usual in default._asdict().items():
-        parser.add_argument(f"--{option.replace('_', '-')}", type=type(usual), default=usual)
-    return default._replace(**vars(parser.parse_args()))
-
-
-class Plan(NamedTuple):
-    """How long and how large: nights, days between them, people, rows a chunk, the share of steps
-    that are killed.
-    """
-
-    nights: int = 90
-    stride: int = 1
-    rows: int = 20_000
-    per_chunk: int = 1000
-    deaths: float = 0.15
-    seed: int = 1
 
 
 @dataclass
 class Quarter:
-    """What happened: the bench, the town, the partner, and what was purged when."""
+    """What happened: the place, the bench, the town, the partner, and what was purged when."""
 
-    plan: Plan
+    place: Place
     bench: Bench
-    store: MortalStore
     town: Population
     partner: Partner
-    reaper: Reaper
-    day: date = FIRST
-    hour: float = 0.0
     purged: list[tuple[date, PurgePlan]] = field(default_factory=list)
     # keys of extracts and results: what is not ours to delete
     dropped: set[str] = field(default_factory=set)
     given_up: set[str] = field(default_factory=set)  # chunks whose gaps were closed by hand
-    # looks at what a purge is about to delete
-    watch: Callable[[Quarter, PurgePlan], None] = lambda *_: None
+    # what was seen of runs before they were purged
+    gone: set[str] = field(default_factory=set)  # runs whose report went with their ledger
+    differing: list[str] = field(default_factory=list)
+    too_soon: list[str] = field(default_factory=list)
+
+    @property
+    def day(self) -> date:
+        """Today."""
+        return self.place.clock.day
 
     @property
     def did(self) -> Counter[str]:
         """What was done how often, and what was killed."""
-        return self.reaper.did
+        return self.place.reaper.did
 
-    def now(self) -> datetime:
-        """Return the moment by the quarter's clock."""
-        return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC) + timedelta(
-            hours=self.hour
-        )
+    def survive(self, step: str, work: Callable[[], T]) -> T:
+        """Do a step as often as it takes: it may be killed."""
+        return self.place.reaper.survive(step, work)
 
     def runs(self) -> list[Manifest]:
         """Return the committed runs."""
-        return list(StoredRuns(self.store, BANK).manifests())
-
-    def survive(self, what: str, work: Callable[[], T]) -> T:
-        """Do a step as often as it takes: it may be killed."""
-        return self.reaper.survive(what, work)
-
-    def wait(self) -> None:
-        """Let an hour go by."""
-        self.hour += 1
+        return list(self.bench.runs.manifests())
 
 
 @contextmanager
 def lived(
-    folder: Path,
-    plan: Plan,
+    place: Place,
     watch: Callable[[Quarter, PurgePlan], None],
-    on_progress: Callable[[str], None] = lambda _: None,
+    on_progress: Progress = lambda _: None,
 ) -> Iterator[Quarter]:
     """Live through the quarter and give it after its last night; `watch` looks on before anything
     is purged.
     """
-    (folder / "store").mkdir(parents=True)
+    plan = place.plan
     first, second = keys.sound(), keys.sound(copy=2)
     with GpgOpener([first.secret]) as opens_first, GpgOpener([second.secret]) as opens_second:
-        keyring = Keyring([opens_first])
+        keyring = Keyring(opens_first)
         portal = Portal(keyring, today=FIRST, fail_share=0.04, seed=plan.seed)
-        quarter = _begin(folder, plan, Partner(portal, keyring))
-        quarter.watch = watch
+        settings = issuer(
+            full_portfolio=True,
+            portfolio={"renew_within_days": WITHIN // 2},
+            retention={"chunks_days": 7, "ledger_days": 63},
+            portal={"rows_per_chunk": plan.per_chunk},
+        )
+        bench = Bench(place.store, settings, place.clock.now)
+        town = found_town(plan.rows, plan.nights * plan.stride, FIRST, plan.seed)
+        quarter = Quarter(place, bench, town, Partner(portal, keyring))
         for night in range(plan.nights):
             _night(quarter, night)
             if night == plan.nights // 2:
                 _rotate(quarter, second, opens_second)
-            _day(quarter, night)
+            _day(quarter, night, watch)
             on_progress(f"{quarter.day}: {dict(quarter.did)}")
         _answers(quarter)
         yield quarter
 
 
-def _begin(folder: Path, plan: Plan, partner: Partner) -> Quarter:
-    settings = issuer(
-        full_portfolio=True,
-        portfolio={"renew_within_days": WITHIN // 2},
-        retention={"chunks_days": 7, "ledger_days": 63},
-        portal={"rows_per_chunk": plan.per_chunk},
-    )
-    clock: list[Quarter] = []
-    store = MortalStore(folder / "store", lambda: clock[0].now())
-    bench = Bench(store, settings, lambda: clock[0].now())
-    days = plan.nights * plan.stride
-    population = found(plan.rows, days, FIRST, plan.seed)
-    reaper = Reaper(store, random.Random(plan.seed), plan.deaths, lambda: clock[0].wait())
-    clock.append(Quarter(plan, bench, store, population, partner, reaper))
-    return clock[0]
-
-
 def _night(quarter: Quarter, night: int) -> None:
     """Let the town live, drop its extract, and submit it."""
+    stride = quarter.place.plan.stride
+    quarter.place.clock.begin_night(night * stride)
     if night:
-        quarter.day, quarter.hour = quarter.day + timedelta(days=quarter.plan.stride), 1.5
-        quarter.town.live(quarter.day, quarter.plan.stride)
+        quarter.town.live(quarter.day, stride)
     extract = quarter.bench.drop_bytes(quarter.town.extract(), f"bank-{quarter.day:%Y%m%d}.csv")
     quarter.dropped.add(extracts(BANK) + extract)
     quarter.survive("submit", lambda: quarter.bench.submit(extract))
 
 
-def _day(quarter: Quarter, night: int) -> None:
+def _day(quarter: Quarter, night: int, watch: Callable[[Quarter, PurgePlan], None]) -> None:
     """Live through the working day after a night."""
-    quarter.hour = max(quarter.hour, 9)
+    quarter.place.clock.hour = max(quarter.place.clock.hour, 9)
     _answers(quarter)
     _resubmit_as_is(quarter)
     _give_up(quarter)
-    if night % max(1, 7 // quarter.plan.stride) == 0:
+    if night % max(1, 7 // quarter.place.plan.stride) == 0:
         _correct(quarter)
         quarter.survive("renew", lambda: renew(quarter.bench.context, WITHIN))
-        _purge(quarter)
+        due = plan_purge(quarter.bench.context, quarter.place.store)
+        watch(quarter, due)
+        quarter.survive("purge", lambda: purge(quarter.bench.context, quarter.place.store))
+        quarter.purged.append((quarter.day, due))
 
 
 def _answers(quarter: Quarter) -> None:
@@ -198,30 +156,26 @@ def _answers(quarter: Quarter) -> None:
 def _resubmit_as_is(quarter: Quarter) -> None:
     """Send again what the partner could not take just then."""
     wanted = RowSelection(actions=frozenset({RESUBMIT}))
-    for run in _lately(quarter, max(5, 2 * quarter.plan.stride), "error"):
+    for run in _lately(quarter, max(5, 2 * quarter.place.plan.stride), "error"):
         _resubmit(quarter, Request(run, wanted, "as it is"))
 
 
 def _correct(quarter: Quarter) -> None:
     """Fill in what is known by now of the rows that were refused, and send them again."""
-    for run in {*_lately(quarter, 21, "error"), *_lately(quarter, quarter.plan.stride, "rejected")}:
-        asked = pl.concat(correction_template(quarter.bench.context, run))
-        filled = asked.with_columns(
-            correction=pl.Series(
-                [_right(quarter, *cell) for cell in _cells(asked)], dtype=pl.String
-            )
-        )
+    refused = _lately(quarter, 21, "error")
+    rejected = _lately(quarter, quarter.place.plan.stride, "rejected")
+    for run in sorted({*refused, *rejected}):
+        template = pl.concat(correction_template(quarter.bench.context, run))
+        cells = template.select("cuid", "column").rows()
+        corrections = [_correction(quarter, *cell) for cell in cells]
+        filled = template.with_columns(correction=pl.Series(corrections, dtype=pl.String))
         if filled["correction"].count():
             name = f"{run}-{quarter.day:%Y%m%d}.csv"
             request = Request(run, RowSelection(), "corrected by the issuer", corrections=name)
             _resubmit(quarter, request, filled.write_csv().encode())
 
 
-def _cells(asked: pl.DataFrame) -> list[tuple[str, str]]:
-    return asked.select("cuid", "column").rows()
-
-
-def _right(quarter: Quarter, cuid: str, column: str) -> str | None:
+def _correction(quarter: Quarter, cuid: str, column: str) -> str | None:
     """Say what ought to stand in a cell: the city that was left out, another postal code of the
     same place.
     """
@@ -234,36 +188,29 @@ def _right(quarter: Quarter, cuid: str, column: str) -> str | None:
 
 
 def _resubmit(quarter: Quarter, request: Request, content: bytes | None = None) -> None:
+    send = partial(resubmit, quarter.bench.context, request, content=content)
     try:
-        quarter.survive(
-            "resubmit", lambda: resubmit(quarter.bench.context, request, content=content)
-        )
+        quarter.survive("resubmit", send)
     except NothingToSendError:
         quarter.did["nothing to resubmit"] += 1
 
 
 def _give_up(quarter: Quarter) -> None:
     """Send again, on a recorded word, what the partner never answered, and close the break."""
-    partner, context = quarter.partner, quarter.bench.context
+    partner = quarter.partner
     overdue = quarter.day - timedelta(days=PATIENCE)
-    for chunk in sorted(
-        one for one in partner.lost if partner.answered.get(one, date.max) <= overdue
-    ):
+    gaps = [chunk for chunk in partner.lost if partner.answered.get(chunk, date.max) <= overdue]
+    for chunk in sorted(gaps):
         partner.lost.remove(chunk)
-        run, number = chunk.partition(".")[0][:-6], int(chunk.partition(".")[0][-5:])
+        stem = chunk.partition(".")[0]
+        run = stem[:-6]
+        number = int(stem[-5:])
         rows = report_rows(quarter, run).filter(chunk=number, state="awaiting")["row"]
         word = "the partner lost them"
         _resubmit(quarter, Request(run, RowSelection(rows=frozenset(rows)), word, override=word))
-        close_break(context, run, RESULT_SHORT, f"chunk {number}", word)
+        close_break(quarter.bench.context, run, RESULT_SHORT, f"chunk {number}", word)
         quarter.given_up.add(chunk)
         quarter.did["breaks closed"] += 1
-
-
-def _purge(quarter: Quarter) -> None:
-    due = plan_purge(quarter.bench.context, quarter.store)
-    quarter.watch(quarter, due)
-    quarter.survive("purge", lambda: purge(quarter.bench.context, quarter.store))
-    quarter.purged.append((quarter.day, due))
 
 
 def _rotate(quarter: Quarter, key: PortalKey, opener: Opener) -> None:
@@ -273,26 +220,25 @@ def _rotate(quarter: Quarter, key: PortalKey, opener: Opener) -> None:
     portal = quarter.bench.issuer.portal.model_copy(update={"fingerprints": (key.fingerprint,)})
     quarter.bench.issuer = quarter.bench.issuer.model_copy(update={"portal": portal})
     quarter.bench.key = key
-    quarter.partner.keyring.openers = [opener]
+    quarter.partner.keyring.opener = opener
     waiting = {item.run for item in outboxes(quarter.bench.runs)}
     for run in sorted(waiting):
-        again = partial(
-            reseal, quarter.bench.context, quarter.store, run, (), "the portal has a new key"
-        )
-        quarter.did["chunks sealed anew"] += len(quarter.survive("reseal", again).chunks)
+        word = "the portal has a new key"
+        seal_anew = partial(reseal, quarter.bench.context, quarter.place.store, run, (), word)
+        quarter.did["chunks sealed anew"] += len(quarter.survive("reseal", seal_anew).chunks)
 
 
-def _lately(quarter: Quarter, days: int, what: str) -> list[str]:
+def _lately(quarter: Quarter, days: int, kind: str) -> list[str]:
     """Return the runs of the last days whose report counts rows of a kind."""
     since = quarter.day - timedelta(days=days)
-    recent = [one.run for one in quarter.runs() if one.as_of > since]
-    reports = {run: StoredRun.by_id(quarter.store, run).summary for run in recent}
-    return [run for run, report in reports.items() if report and report["rows"][what]]
+    recent = [run.run for run in quarter.runs() if run.as_of > since]
+    reports = {run: quarter.bench.stored(run).summary for run in recent}
+    return [run for run, report in reports.items() if report and report["rows"][kind]]
 
 
 def report_rows(quarter: Quarter, run: str) -> pl.DataFrame:
     """Return the reconciled rows of a run as its report has them."""
-    parts = [entry.key for entry in quarter.store.keys(keys_of(run).report("rows/"))]
+    parts = [entry.key for entry in quarter.place.store.keys(keys_of(run).report("rows/"))]
     frames = (
         pl.read_parquet(BytesIO(quarter.bench.content(key)), columns=ROWS.columns) for key in parts
     )

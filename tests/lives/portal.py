@@ -11,16 +11,16 @@ from __future__ import annotations
 import csv
 import io
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from flows.runs.sealing import Opener
 
 HOST = "https://links.example.com/c/"
-HEADER = ("cuid", "last_4", "url", "expiration_date", "error")
 MOST = 1000  # rows of an upload
 LIFE, SHORT_LIFE = 61, 9  # days of a link
 TEMPORARY = "the service is temporarily unavailable, try again later"
@@ -91,6 +91,7 @@ class Portal:
     day: date
     other: Portal | None = None  # of the other issuer
     received: list[tuple[date, Made]] = field(default_factory=list)  # every row of every upload
+    cards: set[str] = field(default_factory=set)  # of those rows
     coming: list[Letter] = field(default_factory=list)
     words: dict[str, Word] = field(default_factory=dict)
     # the day a row's answer came, needing no decision
@@ -106,29 +107,26 @@ class Portal:
 
     def upload(self, name: str, content: bytes) -> None:
         """Take a chunk (interface.md 2.6), and promise its answer."""
-        rows = list(
-            csv.DictReader(
-                io.StringIO(self.opener.open(content, 1 << 24).decode(), newline=""), strict=True
-            )
-        )
+        text = io.StringIO(self.opener.open(content, 1 << 24).decode(), newline="")
+        rows = list(csv.DictReader(text, strict=True))
         assert 1 <= len(rows) <= MOST
-        short = [{key.partition(".")[2]: value for key, value in row.items()} for row in rows]
-        made = [self._make(name, at, row) for at, row in enumerate(short, 1)]
-        self.errors += [one for one in made if one.error]
+        made = [self._make(name, position, row) for position, row in enumerate(rows, 1)]
+        self.errors += [row for row in made if row.error]
         self.answer(self, name, made)
 
-    def _make(self, chunk: str, at: int, row: dict[str, str]) -> Made:
-        card = row["pan"] + row["expiration_year"] + row["expiration_month"]
-        made = Made(chunk, at, row["cuid"], card)
-        first = card not in {one.card for _, one in self.received}
+    def _make(self, chunk: str, position: int, row: dict[str, str]) -> Made:
+        cell = {name.partition(".")[2]: value for name, value in row.items()}
+        card = cell["pan"] + cell["expiration_year"] + cell["expiration_month"]
+        code = cell["address.postal_code"]
+        made = Made(chunk, position, cell["cuid"], card)
+        fate = ""
+        if card not in self.cards:
+            fates = FATES | {"": 1 - sum(FATES.values())}
+            fate = self.chance.choices([*fates], [*fates.values()])[0]
+        self.cards.add(card)
         self.received.append((self.day, made))
-        fate = (
-            self.chance.choices([*FATES, ""], [*FATES.values(), 1 - sum(FATES.values())])[0]
-            if first
-            else ""
-        )
-        if fate == UNDELIVERABLE or self.wrong_code.get(card) == row["address.postal_code"]:
-            self.wrong_code[card] = row["address.postal_code"]
+        if fate == UNDELIVERABLE or self.wrong_code.get(card) == code:
+            self.wrong_code[card] = code
             return made.refused(UNDELIVERABLE)
         if fate == UNSUPPORTED or card in self.unsupported:
             self.unsupported.add(card)
@@ -155,35 +153,41 @@ class Portal:
         """Promise a result file of these rows in some days; without `plain` they need a decision
         first.
         """
-        letter = Letter(
-            self.day + timedelta(days=after),
-            name,
-            content or result(made),
-            tuple(made) if plain else (),
-            way,
-        )
+        day = self.day + timedelta(days=after)
+        rows = tuple(made) if plain else ()
+        letter = Letter(day, name, content or result(made), rows, way)
         self.coming.append(letter)
         return letter
 
     def bring(self) -> list[Letter]:
         """Return the result files of the day, some merged into one or under each other's names."""
-        due = [one for one in self.coming if one.day <= self.day]
-        self.coming = [one for one in self.coming if one.day > self.day]
-        merged = [one for one in due if one.way == "merged"]
-        if len(merged) > 1:
-            self.did["two in one file"] += 1
-            rest = b"".join(one.content.partition(b"\n")[2] for one in merged[1:])
-            rows = tuple(row for one in merged for row in one.plain)
-            due = [one for one in due if one.way != "merged"]
-            due.append(merged[0]._replace(content=merged[0].content + rest, plain=rows))
-        swapped = [at for at, one in enumerate(due) if one.way == "swapped"]
-        names = [due[at].name for at in swapped]
-        for at, name in zip(swapped, names[1:] + names[:1], strict=True):
-            due[at] = due[at]._replace(name=name)
-            self.did["under another chunk's name"] += len(names) > 1
-        for one in due:
-            self.book(one)
+        due = [letter for letter in self.coming if letter.day <= self.day]
+        self.coming = [letter for letter in self.coming if letter.day > self.day]
+        due = self._swapped(self._merged(due))
+        for letter in due:
+            self.book(letter)
         return due
+
+    def _merged(self, due: list[Letter]) -> list[Letter]:
+        merged = [letter for letter in due if letter.way == "merged"]
+        if len(merged) < 2:
+            return due
+        self.did["two in one file"] += 1
+        bodies = [letter.content.partition(b"\n")[2] for letter in merged[1:]]
+        content = b"".join([merged[0].content, *bodies])
+        rows = tuple(chain.from_iterable(letter.plain for letter in merged))
+        others = [letter for letter in due if letter.way != "merged"]
+        return [*others, merged[0]._replace(content=content, plain=rows)]
+
+    def _swapped(self, due: list[Letter]) -> list[Letter]:
+        swapped = [letter for letter in due if letter.way == "swapped"]
+        self.did["under another chunk's name"] += len(swapped) if len(swapped) > 1 else 0
+        names = deque(letter.name for letter in swapped)
+        names.rotate(-1)
+        return [
+            letter._replace(name=names.popleft()) if letter.way == "swapped" else letter
+            for letter in due
+        ]
 
     def book(self, letter: Letter) -> None:
         """Note the plain answers of a file that is brought."""
@@ -209,30 +213,38 @@ class Portal:
         are taken now.
         """
         last = {made.card: made.chunk for _, made in self.received}
-        refused = [
-            one
-            for one in self.errors
-            if last[one.card] == one.chunk and one.chunk.startswith(f"{run}-")
-        ]
-        for card in sorted({one.card for one in refused} & self.unsupported - self.never):
+        errors = [made for made in self.errors if last[made.card] == made.chunk]
+        refused = {made.card for made in errors if made.chunk.startswith(f"{run}-")}
+        for card in sorted(refused & self.unsupported - self.never):
             if self.chance.random() < GRANTED:
                 self.unsupported.remove(card)
             else:
                 self.never.add(card)
-        return any(one.card not in self.never for one in refused)
+        return not refused <= self.never
 
 
-def result(made: Sequence[Made], errors: Callable[[Made], str] = lambda one: spoken(one)) -> bytes:
-    """Return a result file (interface.md 2.7)."""
+class Cells(NamedTuple):
+    """A row of a result file (interface.md 2.7)."""
+
+    cuid: str = ""
+    last_4: str = ""
+    url: str = ""
+    expiration_date: str = ""
+    error: str = ""
+
+
+def cells(made: Made) -> Cells:
+    """Return the cells of a row with a link."""
+    return Cells(made.cuid, made.last_4, made.url, f"{made.ends}")
+
+
+def result(made: Sequence[Made], errors: Callable[[Made], str] = lambda row: spoken(row)) -> bytes:
+    """Return a result file."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADER)
-    writer.writerows(
-        ("", "", "", "", errors(one))
-        if one.error
-        else (one.cuid, one.last_4, one.url, f"{one.ends}", "")
-        for one in made
-    )
+    writer.writerow(Cells._fields)
+    for row in made:
+        writer.writerow(Cells(error=errors(row)) if row.error else cells(row))
     return out.getvalue().encode()
 
 

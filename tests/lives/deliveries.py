@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from io import BytesIO
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import polars as pl
@@ -32,6 +33,7 @@ ODD = {"renamed": 1, "changed": 2, "reordered": 1, "dropped again": 1, "second f
 ZIPPED = 0.15  # of the files
 BACK = 8  # files back that a copy or a change may reach
 
+Row = dict[str, str | None]
 # the last: where nothing in the file can prove it
 Whole = Literal["whole", "cut", "cut behind a record"]
 
@@ -58,12 +60,23 @@ class Drop(NamedTuple):
     """One file as it was dropped, and the truth about it."""
 
     night: int
-    issuer: str
     name: str
     content: bytes
     lines: tuple[Line, ...]
     kind: str
     whole: Whole = "whole"
+
+
+def people(count: int, as_of: date, seed: int) -> pl.DataFrame:
+    """Return sound rows of so many people, whose cards are good on a day."""
+    out = BytesIO()
+    write_sample(out, count, as_of=as_of, seed=seed)
+    return pl.read_csv(out.getvalue(), infer_schema=False)
+
+
+def as_csv(rows: Sequence[Row]) -> bytes:
+    """Return rows of the portal's columns as an extract."""
+    return pl.DataFrame(rows, dict.fromkeys(columns(), pl.String)).write_csv().encode()
 
 
 @dataclass
@@ -75,17 +88,15 @@ class People:
     version is a new number.
     """
 
-    everybody: list[dict[str, str | None]]
+    everybody: list[Row]
     count: int
 
     @classmethod
     def of(cls, count: int, last: date, seed: int) -> People:
         """Return so many people whose cards outlast a day, each with three cards."""
-        out = BytesIO()
-        write_sample(out, 3 * count, as_of=last, seed=seed)
-        return cls(pl.read_csv(out.getvalue(), infer_schema=False).to_dicts(), count)
+        return cls(people(3 * count, last, seed).to_dicts(), count)
 
-    def fields(self, line: Line) -> dict[str, str | None]:
+    def fields(self, line: Line) -> Row:
         """Return the row of a line."""
         row = dict(self.everybody[line.person])
         row[PAN] = self.everybody[line.person + line.version // 2 % 3 * self.count][PAN]
@@ -123,18 +134,20 @@ class Deliverer:
 
     def owed(self, night: int) -> list[Drop]:
         """Return whole what was cut the night before."""
-        drops = [one._replace(night=night) for one in self.late]
+        drops = [drop._replace(night=night) for drop in self.late]
         self.late.clear()
         return drops
 
     def tonight(self, night: int, day: date) -> list[Drop]:
         """Return the files of a night, in the order they are dropped."""
-        stem, drops = f"{self.issuer}-{day:%Y%m%d}", self.owed(night)
-        regular, odd = self._drawn("regular", REGULAR), self._drawn("odd", ODD)
+        stem = f"{self.issuer}-{day:%Y%m%d}"
+        drops = self.owed(night)
+        regular = self._drawn("regular", REGULAR)
+        odd = self._drawn("odd", ODD)
         if regular != "none":
-            delta = self._delta(night, f"{stem}.csv", "delta")
+            delta = self._file(night, f"{stem}.csv", self._lines(self.rows), "delta")
             drops.append(self._cut(delta, f"{stem}-whole.csv") if regular == "cut" else delta)
-        self.whole += [one for one in drops if one.whole == "whole"]
+        self.whole += [drop for drop in drops if drop.whole == "whole"]
         if self.whole and odd != "none":
             drops.append(self._odd(odd, night, stem))
             self.whole.append(drops[-1])
@@ -143,15 +156,16 @@ class Deliverer:
     def _drawn(self, deck: str, kinds: dict[str, int]) -> str:
         """Draw from a deck, so that a short year has every kind of night too."""
         if not self.decks[deck]:
-            cards = [kind for kind, count in kinds.items() for _ in range(count)]
+            cards = list(Counter(kinds).elements())
             self.decks[deck] = self.chance.sample(cards, len(cards))
         return self.decks[deck].pop()
 
     def _odd(self, kind: str, night: int, stem: str) -> Drop:
         """Return a file that repeats or changes one of the last ones."""
-        recent = [one for one in self.whole[-BACK:] if one.night < night or kind == "renamed"]
+        same_night = kind == "renamed"
+        recent = [drop for drop in self.whole[-BACK:] if drop.night < night or same_night]
         if kind == "second file" or not recent:
-            return self._delta(night, f"{stem}-second.csv", "second file")
+            return self._file(night, f"{stem}-second.csv", self._lines(self.rows), "second file")
         before = self.chance.choice(recent)._replace(night=night, kind=kind)
         if kind == "renamed":
             return before._replace(name=f"{stem}-copy.csv" + ".gz" * before.name.endswith(".gz"))
@@ -161,78 +175,66 @@ class Deliverer:
             lines = self.chance.sample(before.lines, len(before.lines))
             return self._file(night, f"{stem}-reordered.csv", lines, kind)
         kept = [line for line in before.lines if self.chance.random() > 0.2]
-        there = {line.person for line in kept}
-        more = [
-            line for line in self._lines(len(before.lines) // 5 + 1) if line.person not in there
-        ]
-        return self._file(night, before.name, [*kept, *more], kind)
-
-    def _delta(self, night: int, name: str, kind: str) -> Drop:
-        return self._file(night, name, self._lines(self.rows), kind)
+        persons = {line.person for line in kept}
+        more = self._lines(len(before.lines) // 5 + 1)
+        kept += [line for line in more if line.person not in persons]
+        return self._file(night, before.name, kept, kind)
 
     def _lines(self, count: int) -> list[Line]:
         """Return rows of a delta: new people, and people who stood in earlier files, each once."""
         fresh = max(1, round(count * NEW)) if self.known else count
         new = [*range(len(self.known), min(len(self.known) + fresh, self.people.count))]
         recent = self.known[-3 * self.rows :]
-        old = [
-            self.chance.choice(recent if self.chance.random() < RECENT else self.known)
-            for _ in range(count - len(new) if self.known else 0)
-        ]
+        old: list[int] = []
+        while self.known and len(old) < count - len(new):
+            among = recent if self.chance.random() < RECENT else self.known
+            old.append(self.chance.choice(among))
         self.known += new
         lines = [Line(person, fit=self.chance.random() >= UNFIT) for person in new]
-        lines += [
-            self._again(self.latest[person])
-            for person in dict.fromkeys(old)
-            if person in self.latest
-        ]
+        repeated = [person for person in dict.fromkeys(old) if person in self.latest]
+        lines += [self._changed(self.latest[person]) for person in repeated]
         self.latest |= {line.person: line for line in lines}
         return self.chance.sample(lines, len(lines))
 
-    def _again(self, line: Line) -> Line:
+    def _changed(self, line: Line) -> Line:
         """Return somebody's row as it comes again: put right if it was unfit, now and then
         changed.
         """
-        change = self.chance.choices(
-            [*CHANGES, ""], [*CHANGES.values(), 1 - sum(CHANGES.values())]
-        )[0]
+        kinds = CHANGES | {"": 1 - sum(CHANGES.values())}
+        change = self.chance.choices([*kinds], [*kinds.values()])[0]
         if change == "moved":
             return line._replace(address=line.address + 1, fit=True)
-        ahead = {"reissued": line.version | 1, "replaced": line.version // 2 * 2 + 2}.get(
-            change, line.version
-        )
-        return line._replace(version=min(ahead, 5), fit=True)
+        versions = {"reissued": line.version | 1, "replaced": line.version // 2 * 2 + 2}
+        return line._replace(version=min(versions.get(change, line.version), 5), fit=True)
 
     def _file(self, night: int, name: str, lines: Sequence[Line], kind: str) -> Drop:
-        lines = [
-            one for line in lines for one in (line, *[line] * (self.chance.random() < REPEATED))
-        ]
-        text = pl.DataFrame(
-            [self.people.fields(line) for line in lines], dict.fromkeys(columns(), pl.String)
-        ).write_csv()
-        content = (text + (f"TRL|{len(lines)}\n" if self.trailer else "")).encode()
+        lines = list(chain.from_iterable(self._repeated(line) for line in lines))
+        content = as_csv([self.people.fields(line) for line in lines])
+        if self.trailer:
+            content += b"TRL|%d\n" % len(lines)
         if name.endswith(".gz") or (kind != "changed" and self.chance.random() < ZIPPED):
-            content, name = gzip.compress(content, mtime=0), name.removesuffix(".gz") + ".gz"
-        return Drop(night, self.issuer, name, content, tuple(lines), kind)
+            content = gzip.compress(content, mtime=0)
+            name = name.removesuffix(".gz") + ".gz"
+        return Drop(night, name, content, tuple(lines), kind)
+
+    def _repeated(self, line: Line) -> list[Line]:
+        return [line] * (2 if self.chance.random() < REPEATED else 1)
 
     def _cut(self, drop: Drop, other: str) -> Drop:
         """Cut a file somewhere; the whole of it comes the next night, under the same or another
         name.
         """
-        zipped, content = drop.name.endswith(".gz"), drop.content
+        zipped = drop.name.endswith(".gz")
+        content = drop.content
         name = drop.name if self.chance.random() < 0.5 else other + ".gz" * zipped
         self.late.append(drop._replace(name=name, kind="whole after a cut"))
-        # of records, or anything where zipped
-        ends = [at for at, byte in enumerate(content) if byte == 0x0A][:-1]
-        at = self.chance.randrange(1, len(content))
+        end = self.chance.randrange(1, len(content))
         # where it is hardest to see: around the end of a record
         if self.chance.random() < 0.5 and not zipped:
-            at = self.chance.choice(ends) + self.chance.choice((-2, -1, 0, 1, 1))
-        hidden = not zipped and not self.trailer and content[at - 1] == 0x0A
-        lines = drop.lines[: content[:at].count(b"\n") - 1] if hidden else drop.lines
-        return drop._replace(
-            content=content[:at],
-            lines=lines,
-            kind="cut",
-            whole="cut behind a record" if hidden else "cut",
-        )
+            ends = [place for place, byte in enumerate(content) if byte == 0x0A][:-1]
+            end = self.chance.choice(ends) + self.chance.choice((-2, -1, 0, 1, 1))
+        content = content[:end]
+        if zipped or self.trailer or not content.endswith(b"\n"):
+            return drop._replace(content=content, kind="cut", whole="cut")
+        lines = drop.lines[: content.count(b"\n") - 1]
+        return drop._replace(content=content, lines=lines, kind="cut", whole="cut behind a record")

@@ -5,29 +5,18 @@ asks who is to act.
 from __future__ import annotations
 
 import csv
-import json
-import random
 import shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from click.testing import CliRunner
+from tests.lives.desk import CommandLine
+from tests.lives.portal import EXPLAINED, Letter, Portal
 
-from flows.cli.main import main
-from tests.twenty.portal import EXPLAINED, Letter, Portal
-
-FORESEEN = {
-    "submit": (0, 2, 3),
-    "report": (0, 3, 4),
-    "ingest": (0, 3, 4),
-    "mend": (0, 3, 4),
-    "resubmit": (0, 3),
-    "reconcile": (0, 3, 4),
-}
 PLACES = {"WHY": "ticket INC0012345, agreed with the partner"}
 PASSES = 12  # over the worklist of one day
 Line = dict[str, Any]
@@ -45,101 +34,108 @@ class Closed(NamedTuple):
 class Operator:
     """One operator at a command line, with the portal and the issuer at the telephone."""
 
-    folder: Path
-    chance: random.Random
-    day: date
+    command_line: CommandLine
     bring: Callable[[str, Letter], None]  # drops a downloaded result file
     correct: Callable[[str, list[dict[str, str]]], bool]  # the issuer fills in a template
     whole: Callable[[str], bool]  # whether an issuer has sent again what was cut
     remove: Callable[[str, str], None]  # takes a result file out of an issuer's folder
-    gave: Counter[str] = field(default_factory=Counter)  # commands, by verb
+    given: Counter[str] = field(default_factory=Counter)  # commands, by verb
     scheduled: Counter[str] = field(default_factory=Counter)  # those that no person gives
     closed: list[Closed] = field(default_factory=list)
-    odd: list[str] = field(default_factory=list)  # commands that ended as none should
     stuck: list[str] = field(default_factory=list)  # lines that stay on the list, done as they say
     # the day the issuer was asked about a run's rows
     asked: dict[str, date] = field(default_factory=dict)
 
+    @property
+    def folder(self) -> Path:
+        """Where the operator keeps files."""
+        return self.command_line.place.folder
+
+    @property
+    def day(self) -> date:
+        """Today."""
+        return self.command_line.place.clock.day
+
     def give(self, *words: str, by: Counter[str] | None = None) -> Line:
         """Give one command; return what it reports."""
-        counted = self.gave if by is None else by
+        counted = self.given if by is None else by
         counted[" ".join(words[: 2 if words[0] in ("outbox", "mend") else 1])] += 1
-        done = CliRunner().invoke(main, ["--config", str(self.folder), "--json", *words])
-        if done.exit_code not in FORESEEN.get(words[0], (0,)):
-            self.odd.append(
-                f"{self.day} {shlex.join(words)}: exit {done.exit_code}: {done.stdout}{done.stderr}"[
-                    :600
-                ]
-            )
-        told: Line = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-        return told
+        return self.command_line.give(*words, options=("--json",)).report
 
     def work(self, portal: Portal) -> list[Line]:
         """Work through the list until nothing more can be done today; return what is left on it."""
         waits: set[str] = set()
-        given = Counter[str]()
+        times = Counter[str]()
         left: list[Line] = []
         for _ in range(PASSES):
             left = self.give("worklist", portal.issuer)["worklist"]
-            todo = [one for one in left if _key(one) not in waits]
+            pending = [line for line in left if _key(line) not in waits]
+            if not pending:
+                break
             # runs whose rows were sent again in this pass: another line may mean the same rows
-            sent = set[str]()
-            for one in todo:
-                if "resubmit" in one["command"] and one["run"] in sent:
-                    continue
-                sent |= {one["run"]} if "resubmit" in one["command"] else set()
+            resent = set[str]()
+            for line in pending:
+                if "resubmit" in line["command"]:
+                    if line["run"] in resent:
+                        continue
+                    resent.add(line["run"])
                 # once may have been about other rows, by a decision in between
-                if given[_key(one)] > 1:
-                    self.stuck.append(f"{self.day}: {_key(one)}")
-                    waits.add(_key(one))
+                if times[_key(line)] > 1:
+                    self.stuck.append(f"{self.day}: {_key(line)}")
+                    waits.add(_key(line))
                     continue
-                moved = self._act(one, portal)
+                moved = self._act(line, portal)
                 if moved is None:  # a file came: the list is another one
                     break
-                given[_key(one)] += moved
-                waits |= set() if moved else {_key(one)}
-            if not todo:
-                break
+                times[_key(line)] += moved
+                if not moved:
+                    waits.add(_key(line))
         return left
 
     def _act(self, line: Line, portal: Portal) -> bool | None:
         """Do what a line says; False where only others can do something today, None where a result
         file came.
         """
-        kind, words = line["kind"], _filled(line["command"])
-        chunk = f"{line['run']}-{line['chunk']:05d}.csv.pgp" if line["chunk"] else ""
-        # the receiving side confirms in its own time
-        if kind in ("results awaited", "links to confirm"):
-            return False
-        if kind == "chunks to upload":
-            self._upload(words, portal)
-        elif kind == "results overdue" or kind.startswith("break "):
-            return self._decide(line, words, chunk, portal)
-        elif kind == "rows to correct":
-            return self._correct(line, words)
-        elif kind == "errors to ask about":
-            return self._ask(line, words, portal)
-        elif kind == "refused extracts":
-            return self._refused(line, words)
-        elif kind == "result files to look at":
-            self._look(words, portal)
-        elif kind.startswith("links end"):
-            self.give(*words)
-            return False  # the new links come later
-        else:
-            self.give(*words)
+        words = _filled(line["command"])
+        match line["kind"].split():
+            case ["results", "awaited"] | ["links", "to", "confirm"]:
+                return False  # the receiving side confirms in its own time
+            case ["chunks", "to", "upload"]:
+                self._upload(words, portal)
+            case ["results", "overdue"] | ["break", *_]:
+                return self._decide(line, words, portal)
+            case ["rows", "to", "correct"]:
+                return self._correct(line, words)
+            case ["errors", "to", "ask", "about"]:
+                return self._ask(line, words, portal)
+            case ["refused", "extracts"]:
+                return self._refused(line, words)
+            case ["result", "files", "to", "look", "at"]:
+                self.give(*words)
+                self.remove(portal.issuer, words[3])  # it fits nothing: taken away
+            case ["links", "end", *_]:
+                self.give(*words)
+                return False  # the new links come later
+            case _:
+                self.give(*words)
         return True
 
     def _upload(self, words: list[str], portal: Portal) -> None:
         folder = self.folder / "outbox"
-        told = self.give(*(str(folder) if one == "FOLDER" else one for one in words))
-        for one in told.get("chunks", ()):
-            portal.upload(one["name"], (folder / one["name"]).read_bytes())
-        if told.get("next"):
-            self.give(*_filled(told["next"]))
+        fetched = self.give(*(str(folder) if word == "FOLDER" else word for word in words))
+        for chunk in fetched.get("chunks", ()):
+            portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
+        self._go_on(fetched)
 
-    def _decide(self, line: Line, words: list[str], chunk: str, portal: Portal) -> bool | None:
+    def _go_on(self, report: Line) -> bool:
+        """Give the command that a report names as the next, if it names one."""
+        if report.get("next"):
+            self.give(*_filled(report["next"]))
+        return bool(report.get("next"))
+
+    def _decide(self, line: Line, words: list[str], portal: Portal) -> bool | None:
         """Ask the partner about a chunk, then wait, take what it sends, or decide as it says."""
+        chunk = f"{line['run']}-{line['chunk']:05d}.csv.pgp" if line["chunk"] else ""
         word = portal.asked_about(chunk)
         if word.until > portal.day:
             return False
@@ -147,20 +143,20 @@ class Operator:
             self.bring(portal.issuer, portal.again(chunk))
             self.give("ingest", portal.issuer)
             return None
-        at = words.index("--decision") + 1
-        if word.decision != words[at]:
-            offered = self.give("report", line["run"])["breaks"]
-            ways = {
-                way["decision"]
-                for one in offered
-                for way in one["decide"]
-                if line["kind"] == f"break {one['name']}"
-            }
-            words[at] = word.decision if word.decision in ways else words[at]
+        place = words.index("--decision") + 1
+        if word.decision != words[place] and word.decision in self._decisions(line):
+            words[place] = word.decision
         self.give(*words)
-        if words[at] != EXPLAINED:
-            self.closed.append(Closed(portal.day, chunk, words[at]))
+        if words[place] != EXPLAINED:
+            self.closed.append(Closed(portal.day, chunk, words[place]))
         return True
+
+    def _decisions(self, line: Line) -> set[str]:
+        """Return the decisions that the run's report offers for a line's break."""
+        breaks = self.give("report", line["run"])["breaks"]
+        own = [entry for entry in breaks if line["kind"] == f"break {entry['name']}"]
+        ways = chain.from_iterable(entry["decide"] for entry in own)
+        return {way["decision"] for way in ways}
 
     def _correct(self, line: Line, words: list[str]) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
@@ -169,7 +165,7 @@ class Operator:
         self.asked[line["run"]] = self.day
         file = self.folder / f"{line['run']}-{self.day:%m%d}.csv"
         file.unlink(missing_ok=True)
-        told = self.give(*(str(file) if one == "FILE" else one for one in words))
+        template = self.give(*(str(file) if word == "FILE" else word for word in words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         if not rows or not self.correct(line["issuer"], rows):
             return False
@@ -177,10 +173,7 @@ class Operator:
             writer = csv.DictWriter(out, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
-        tried = self.give(*_filled(told["next"]))
-        if tried.get("next"):
-            self.give(*_filled(tried["next"]))
-        return bool(tried.get("next"))
+        return self._go_on(self.give(*_filled(template["next"])))
 
     def _ask(self, line: Line, words: list[str], portal: Portal) -> bool:
         """Ask about the refused cards of a run; where the partner takes some now, do what the line
@@ -193,16 +186,8 @@ class Operator:
 
     def _refused(self, line: Line, words: list[str]) -> bool:
         """Ask the issuer about a refused extract; where it came again, do what is said next."""
-        told = self.give(*words)
-        if not told["next"] or not self.whole(line["issuer"]):
-            return False
-        self.give(*_filled(told["next"]))
-        return True
-
-    def _look(self, words: list[str], portal: Portal) -> None:
-        """Look at a result file that fits nothing, and take it away."""
-        self.give(*words)
-        self.remove(portal.issuer, words[3])
+        explained = self.give(*words)
+        return self.whole(line["issuer"]) and self._go_on(explained)
 
 
 def _key(line: Line) -> str:

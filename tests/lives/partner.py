@@ -4,12 +4,10 @@ with gaps.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from flows.errors import CardlinkError
 from flows.runs.keys import results
 from flows.runs.outbox import fetch, move, outboxes
 from flows.runs.sealing import Opener
@@ -42,16 +40,15 @@ class Coming(NamedTuple):
 
 @dataclass
 class Keyring:
-    """The keys the portal has at the moment."""
+    """The key the portal has at the moment, and what it opened, in order."""
 
-    openers: list[Opener]
+    opener: Opener
+    opened: list[bytes] = field(default_factory=list)
 
     def open(self, message: bytes, limit: int) -> bytes:
-        """Open a message with the first key that fits."""
-        for opener in self.openers[:-1]:
-            with suppress(CardlinkError):
-                return opener.open(message, limit)
-        return self.openers[-1].open(message, limit)
+        """Open a message and keep its content."""
+        self.opened.append(self.opener.open(message, limit))
+        return self.opened[-1]
 
 
 @dataclass

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import date
-from io import BytesIO
 
 import numpy as np
 import polars as pl
 
-from flows.simulator.extract import write_sample
 from schemas.portal import ADDRESS1, CITY, CUID, LAST_NAME, YEAR
+from tests.lives.deliveries import people
 
 # of the town, each day
 SHARES = {"moved": 0.004, "married": 0.001, "renewed": 0.002, "left": 0.002}
@@ -93,11 +92,8 @@ class Population:
             del self.bad_until[number]
 
 
-def found(rows: int, days: int, first: date, seed: int) -> Population:
+def found_town(rows: int, days: int, first: date, seed: int) -> Population:
     """Found a town of `rows` people, with enough people to come in `days` days."""
-    out = BytesIO()
-    write_sample(out, rows + int(rows * COMING * days * 2) + 50, as_of=first, seed=seed)
-    everybody = pl.read_csv(out.getvalue(), infer_schema=False)
-    return Population(
-        everybody, np.arange(everybody.height) < rows, np.random.default_rng(seed), rows
-    )
+    everybody = people(rows + int(rows * COMING * days * 2) + 50, first, seed)
+    living = np.arange(everybody.height) < rows
+    return Population(everybody, living, np.random.default_rng(seed), rows)
