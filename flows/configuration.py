@@ -136,51 +136,63 @@ def load_issuer(
 
     file = issuer_file(folder, name)
     with suppress(PermissionError):  # reading the file says so
-        if not file.is_file():
-            raise NoIssuerError(
-                issuer=redact(name),
-                folder=str(folder),
-                available=", ".join(issuers(folder)) or "none",
-            )
-    given, text = read_toml(file)
-    given |= _with_lookups({"columns": given.get("columns", {})}, folder)
-    issuer, found = None, list[str]()
+        _require_toml(file, folder, name)
+    content, text = read_toml(file)
+    content |= _with_lookups({"columns": content.get("columns", {})}, folder)
+    issuer: Issuer | None = None
+    mistakes: list[str] = []
     try:
-        issuer = Issuer.model_validate(given)
+        issuer = Issuer.model_validate(content)
     except ValidationError as invalid:
-        wrong = problems(invalid, given, text)
-        found += wrong.values()
+        wrong = problems(invalid, content, text)
+        mistakes += wrong.values()
         with suppress(ValidationError):
-            issuer = Issuer.model_validate(without(given, wrong))
+            issuer = Issuer.model_validate(without(content, wrong))
     if issuer is not None and issuer.issuer != name:
-        found.append(f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer')
+        mistakes.append(f'issuer = "{issuer.issuer}", but a TOML file is named after its issuer')
         issuer = None
-    error = ConfigurationError(file=str(file), problems=redact(". ".join(found)))
-    if issuer is None or (found and note is None):
+    error = ConfigurationError(file=str(file), problems=redact(". ".join(mistakes)))
+    if issuer is None or (mistakes and note is None):
         raise error
-    if found and note is not None:
+    if mistakes and note is not None:
         note(error)
     return issuer
 
 
-def _with_lookups(given: Any, folder: Path) -> Any:
+def _require_toml(file: Path, folder: Path, name: str) -> None:
+    """Raise NoIssuerError where an issuer has no TOML."""
+    if not file.is_file():
+        available = ", ".join(issuers(folder)) or "none"
+        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=available)
+
+
+def _with_lookups(value: Any, folder: Path) -> Any:
     """Return `[columns]` with the content of each lookup file in its place; ConfigurationError
     names a wrong line.
     """
-    if isinstance(given, list):
-        return [_with_lookups(one, folder) for one in given]
-    if not isinstance(given, dict):
-        return given
-    filled = {key: _with_lookups(value, folder) for key, value in given.items()}
-    if isinstance(name := given.get("lookup"), str):
-        filled["lookup"] = table = {}
-        text = read_file(folder / name, "a lookup of [columns]").decode("utf-8-sig", "replace")
-        for number, row in enumerate(csv.reader(text.splitlines()), 1):
-            if len(row) != 2 or row[0].strip() in table or "\ufffd" in "".join(row):
-                problem = f"line {number} is not a text and its replacement in UTF-8, or a text a second time"
-                raise ConfigurationError(file=str(folder / name), problems=problem)
-            table[row[0].strip()] = row[1].strip()
+    if isinstance(value, list):
+        return [_with_lookups(element, folder) for element in value]
+    if not isinstance(value, dict):
+        return value
+    filled = {key: _with_lookups(nested, folder) for key, nested in value.items()}
+    file_name = value.get("lookup")
+    if isinstance(file_name, str):
+        filled["lookup"] = _read_lookup(folder / file_name)
     return filled
+
+
+def _read_lookup(file: Path) -> dict[str, str]:
+    """Return the replacements of a lookup file by their texts; ConfigurationError."""
+    replacements: dict[str, str] = {}
+    content = read_file(file, "a lookup of [columns]").decode("utf-8-sig", "replace")
+    for number, row in enumerate(csv.reader(content.splitlines()), 1):
+        if len(row) != 2 or row[0].strip() in replacements or "\ufffd" in "".join(row):
+            problem = (
+                f"line {number} is not a text and its replacement in UTF-8, or a text a second time"
+            )
+            raise ConfigurationError(file=str(file), problems=problem)
+        replacements[row[0].strip()] = row[1].strip()
+    return replacements
 
 
 def read_file(path: Path, purpose: str | Option) -> bytes:

@@ -110,21 +110,26 @@ class BugError(CardlinkError):
     """An error of our own: nothing the operator did."""
 
     message = "Internal error in {place} ({kind})."
-    next_step = "Nothing was committed by this step; report it with the run id. Its text is withheld on purpose."
+    next_step = (
+        "Nothing was committed by this step; report it with the run id. "
+        "Its text is withheld on purpose."
+    )
 
 
 def kind_and_place(error: BaseException) -> str:
     """Return what may be shown of a foreign exception: its type and our last line on its way, never
     its text.
     """
-    ours = [
+    frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if "site-packages" not in frame.filename
     ]
-    return type(error).__name__ + (
-        f" at {PurePath(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
-    )
+    kind = type(error).__name__
+    if not frames:
+        return kind
+    last = frames[-1]
+    return f"{kind} at {PurePath(last.filename).name}:{last.lineno}"
 
 
 class LimitError(TryAgainError):
@@ -176,11 +181,12 @@ def guarded(run: Callable[P, T]) -> Callable[P, T]:
         try:
             return run(*args, **options)
         except CardlinkError as error:
-            ours = type(error)(**error.fields)  # a fresh one: no chain and no frames that hold rows
+            # a fresh one: no chain and no frames that hold rows
+            reported = type(error)(**error.fields)
         except BaseException as error:  # the boundary itself; stop signals and cancellations pass
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            ours = translated(run.__name__, error)
-        raise ours
+            reported = translated(run.__name__, error)
+        raise reported
 
     return inner

@@ -25,6 +25,7 @@ from flows.wiring import channels, shipped, work_pool
 
 if TYPE_CHECKING:
     from prefect.blocks.abstract import NotificationBlock
+    from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import AutomationCore
 
 
@@ -32,7 +33,10 @@ class NoServerError(OperatorError):
     """No Prefect server is named: Prefect would start one that ends with the command."""
 
     message = "PREFECT_API_URL names no Prefect server. Nothing was installed."
-    next_step = "Set it (http://127.0.0.1:4200/api for `prefect server start` here), then run {same_command} again."
+    next_step = (
+        "Set it (http://127.0.0.1:4200/api for `prefect server start` here), "
+        "then run {same_command} again."
+    )
 
 
 class DeployError(OperatorError):
@@ -46,22 +50,22 @@ def notifications(named: dict[str, str]) -> dict[str, NotificationBlock]:
     """Return a notification block for each configured channel, by its name on the server."""
     from prefect.blocks import notifications as blocks
 
-    found: dict[str, NotificationBlock] = {}
+    by_name: dict[str, NotificationBlock] = {}
     if url := named["webhook"]:
         text = {"subject": "{{subject}}", "text": "{{body}}"}
-        found["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(
+        by_name["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(
             name="cardlink", url=url, json_data=text
         )
     if url := named["slack"]:
-        found["cardlink-slack"] = blocks.SlackWebhook.model_validate({"url": url})
+        by_name["cardlink-slack"] = blocks.SlackWebhook.model_validate({"url": url})
     if key := named["pagerduty"]:
-        found["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate(
+        by_name["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate(
             {"integration_key": key, "api_key": key}
         )
     if (email := named["email"]) and (key := named["sendgrid"]):
         form = {"api_key": key, "sender_email": named["sender"] or email, "to_emails": [email]}
-        found["cardlink-email"] = blocks.SendgridEmail.model_validate(form)
-    return found
+        by_name["cardlink-email"] = blocks.SendgridEmail.model_validate(form)
+    return by_name
 
 
 def automations() -> list[dict[str, Any]]:
@@ -71,8 +75,8 @@ def automations() -> list[dict[str, Any]]:
     import yaml
 
     text = (shipped("deploy") / "automations.yaml").read_text("utf-8")
-    found: list[dict[str, Any]] = yaml.safe_load(text)["automations"]
-    return found
+    specs: list[dict[str, Any]] = yaml.safe_load(text)["automations"]
+    return specs
 
 
 def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
@@ -100,6 +104,27 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
         raise DeployError(command=arguments[0], subject=subject, code=done.returncode)
 
 
+def _save_blocks() -> dict[str, UUID]:
+    """Save the notification blocks, and return the id of each by its name."""
+    blocks: dict[str, UUID] = {}
+    for name, block in notifications(channels()).items():
+        # outside a running event loop it returns the id itself
+        saved: Any = block.save(name, overwrite=True)
+        blocks[name] = UUID(str(saved))
+    return blocks
+
+
+def _save_automations(client: SyncPrefectClient, blocks: list[UUID]) -> list[str]:
+    """Create or update every automation, and return their names."""
+    specs = [automation(spec, blocks) for spec in automations()]
+    for spec in specs:
+        if existing := client.read_automations_by_name(spec.name):
+            client.update_automation(existing[0].id, spec)
+        else:
+            client.create_automation(spec)
+    return [spec.name for spec in specs]
+
+
 @entry("install", form="it puts the forms on the server")
 def install(context: Context) -> Result:
     """Put deployments, alert channels and automations on the Prefect server that PREFECT_API_URL
@@ -113,23 +138,15 @@ def install(context: Context) -> Result:
 
     if not PREFECT_API_URL.value():  # of the environment, or of a profile of Prefect's
         raise NoServerError
-    folder, pool = context.folder, work_pool()
+    folder = context.folder
+    pool = work_pool()
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(pool)
         except ObjectNotFound:  # a pool of another kind than process is made by the operator
             _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
-        blocks: dict[str, UUID] = {}
-        for name, block in notifications(channels()).items():
-            # outside a running event loop it returns the id itself
-            saved: Any = block.save(name, overwrite=True)
-            blocks[name] = UUID(str(saved))
-        wanted = [automation(spec, list(blocks.values())) for spec in automations()]
-        for one in wanted:
-            if existing := client.read_automations_by_name(one.name):
-                client.update_automation(existing[0].id, one)
-            else:
-                client.create_automation(one)
+        blocks = _save_blocks()
+        names = _save_automations(client, list(blocks.values()))
 
     def deploy(issuer: str) -> list[str]:
         settings = load_issuer(folder, issuer)
@@ -151,12 +168,12 @@ def install(context: Context) -> Result:
     lines = [
         f"issuers: {', '.join(configured) or 'none'}",
         f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}",
-        f"automations: {', '.join(one.name for one in wanted)}",
+        f"automations: {', '.join(names)}",
     ]
     facts = {
         "issuers": configured,
         "channels": list(blocks),
-        "automations": [one.name for one in wanted],
+        "automations": names,
     }
     return Result(facts, lines).beside(unread)
 
@@ -174,6 +191,6 @@ def deploy_files(
     if folder.exists() and any(folder.iterdir()):
         raise FileThereError(path=str(folder))
     shutil.copytree(shipped("deploy"), folder, dirs_exist_ok=True)
-    written = sum(one.is_file() for one in folder.rglob("*"))
+    written = sum(path.is_file() for path in folder.rglob("*"))
     facts = {"folder": str(folder), "files": written}
     return Result(facts, [f"{folder}: {written} files; README.md says what each is"])

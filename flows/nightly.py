@@ -55,7 +55,28 @@ def submit(issuer: str, extract: str) -> Result:
 
 
 def _run_name() -> Any:
-    return f"night of {flow_run.get_parameters().get('issuer')}, {flow_run.get_scheduled_start_time():%a %d %b %H:%M}"
+    issuer = flow_run.get_parameters().get("issuer")
+    return f"night of {issuer}, {flow_run.get_scheduled_start_time():%a %d %b %H:%M}"
+
+
+def _sentence(done: list[Result], states: list[State[Any]]) -> str:
+    """Return what came of the night: of each submitted extract, then of each that failed."""
+    sentences = [result.sentence for result in done]
+    sentences += [str(state.message) for state in states if not state.is_completed()]
+    return "; ".join(sentences) or "no new extract"
+
+
+def _lines(done: list[Result]) -> list[str]:
+    """Return the lines of the submitted extracts' results, without their tables and links."""
+    lines: list[str] = []
+    for result in done:
+        lines += [part for part in result.shown if isinstance(part, str)]
+    return lines
+
+
+def _runs(done: list[Result]) -> list[Any]:
+    """Return the names of the runs; an extract that is empty has none."""
+    return [result.facts["runs"][0]["run"] for result in done if result.facts]
 
 
 @flow(
@@ -89,14 +110,10 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
     # a refused one does not stop the others
     states = [submit(issuer, name, return_state=True) for name in names]
     outcomes = [state.result(raise_on_failure=False) for state in states]
-    done = [one for one in outcomes if isinstance(one, Result)]
-    failed = [one for one in outcomes if not isinstance(one, Result)]
-    sentences = [one.sentence for one in done] + [
-        str(state.message) for state in states if not state.is_completed()
-    ]
-    sentence = "; ".join(sentences) or "no new extract"
-    lines = [part for one in done for part in one.shown if isinstance(part, str)]
-    keep(Result({}, [sentence, *lines, to_do(issuer)]), f"{issuer}-night")
+    done = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    failed = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
+    sentence = _sentence(done, states)
+    keep(Result({}, [sentence, *_lines(done), to_do(issuer)]), f"{issuer}-night")
     if failed:
         return Failed(message=sentence, data=failed[0])
-    return ended(sentence, [one.facts["runs"][0]["run"] for one in done if one.facts])
+    return ended(sentence, _runs(done))

@@ -68,24 +68,22 @@ def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServ
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 30
-        server_version, sys_version = "cardlink", ""
+        server_version = "cardlink"
+        sys_version = ""
 
         def do_GET(self) -> None:
-            given, _, key = unquote(urlsplit(self.path).path)[1:].partition("/")
-            allowed = hmac.compare_digest(given.encode(errors="replace"), token.encode())
-            found = SERVED.fullmatch(key) if allowed else None
+            sent_token, _, key = unquote(urlsplit(self.path).path)[1:].partition("/")
+            allowed = hmac.compare_digest(sent_token.encode(errors="replace"), token.encode())
+            page = SERVED.fullmatch(key) if allowed else None
             content = None
-            if found and found["issuer"] in issuers(folder):
+            if page and page["issuer"] in issuers(folder):
                 with suppress(CardlinkError):
-                    content = read(open_store(load_issuer(folder, found["issuer"]), folder), key)
-            kind = TYPES[found["type"]] if found and content is not None else "text/plain"
+                    content = read(open_store(load_issuer(folder, page["issuer"]), folder), key)
+            kind = TYPES[page["type"]] if page and content is not None else "text/plain"
             self.send_response(404 if content is None else 200)
             body = REFUSED.encode() if content is None else content
-            for name, value in {
-                **HEADERS,
-                "Content-Type": kind,
-                "Content-Length": str(len(body)),
-            }.items():
+            headers = {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}
+            for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)

@@ -32,9 +32,9 @@ def install_handlers() -> None:
     """
     _heard.phase = "starting"
     signal.signal(signal.SIGALRM, _leave)
-    for one in SIGNALS:
-        if signal.getsignal(one) != signal.SIG_IGN:
-            signal.signal(one, _stop)
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _stop)
 
 
 def enter(phase: Literal["working", "over"]) -> None:
@@ -54,8 +54,8 @@ def finish() -> None:
     look killed.
     """
     signal.alarm(0)
-    for one in SIGNALS:
-        signal.signal(one, signal.SIG_IGN)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
@@ -72,12 +72,13 @@ def uninterrupted() -> Iterator[None]:
         late.append(number)
         _receive(number)
 
-    before = {one: signal.signal(one, note) for one in SIGNALS}  # those of a Prefect flow too
+    # those of a Prefect flow too
+    before = {stop_signal: signal.signal(stop_signal, note) for stop_signal in SIGNALS}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for stop_signal, handler in before.items():
+            signal.signal(stop_signal, handler)
         for number in late[:1]:
             signal.raise_signal(number)
 

@@ -41,22 +41,27 @@ ALIVE = (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING)
 def look(issuer: str) -> list[str]:
     """Open and close alerts, emit each change once, write the metrics; return a line per change."""
     context = wire(config_folder(), issuer)
-    found = watch_step(context, failures(issuer))
-    for change in found:
+    changes = watch_step(context, failures(issuer))
+    for change in changes:
         notify(change)
         record_notified(context, change)
     write_metrics(context)
-    return [f"{'opened' if change.opened else 'closed'}: {change.alert.text}" for change in found]
+    return [f"{_verb(change)}: {change.alert.text}" for change in changes]
+
+
+def _verb(change: Change) -> str:
+    return "opened" if change.opened else "closed"
 
 
 def notify(change: Change) -> None:
     """Emit one change as an event; its id is derived from the change, so emitting it again is the
     same event.
     """
-    alert, kind = change.alert, KINDS[change.alert.kind]
+    alert = change.alert
+    kind = KINDS[alert.kind]
     resource = f"cardlink.alert.{alert.issuer}.{alert.kind}.{alert.subject}"
     emit_event(
-        event=f"cardlink.alert.{'opened' if change.opened else 'closed'}",
+        event=f"cardlink.alert.{_verb(change)}",
         resource={
             "prefect.resource.id": resource,
             "prefect.resource.name": kind.title,
@@ -73,20 +78,20 @@ def notify(change: Change) -> None:
 
 
 def _silent(client: SyncPrefectClient) -> set[UUID]:
-    since, ours = now() - SILENT, DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink"]))
+    """Return the live flow runs of cardlink's deployments that have sent no sign of life lately."""
+    since = now() - SILENT
+    deployments = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink"]))
     alive = FlowRunFilter.model_validate({"state": {"type": {"any_": ALIVE}}})
-    runs = client.read_flow_runs(flow_run_filter=alive, deployment_filter=ours)
+    runs = client.read_flow_runs(flow_run_filter=alive, deployment_filter=deployments)
 
     def heard(run: UUID) -> bool:
-        its, lately = (
-            EventResourceFilter(id=[f"prefect.flow-run.{run}"]),
-            EventOccurredFilter(since=since),
-        )
-        return bool(client.read_events(EventFilter(occurred=lately, resource=its), limit=1).events)
+        resource = EventResourceFilter(id=[f"prefect.flow-run.{run}"])
+        lately = EventOccurredFilter(since=since)
+        events = client.read_events(EventFilter(occurred=lately, resource=resource), limit=1)
+        return bool(events.events)
 
-    return {
-        one.id for one in runs if one.state and one.state.timestamp < since and not heard(one.id)
-    }
+    unchanged = [run.id for run in runs if run.state and run.state.timestamp < since]
+    return {run for run in unchanged if not heard(run)}
 
 
 def failures(issuer: str) -> list[Failure]:
@@ -96,7 +101,7 @@ def failures(issuer: str) -> list[Failure]:
     alert, and do not block the next.
     """
     tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", issuer]))
-    found = []
+    failed = []
     with get_client(sync_client=True) as client:
         if silent := _silent(client):
             time.sleep(PAUSE)
@@ -112,8 +117,8 @@ def failures(issuer: str) -> list[Failure]:
                 flow_run_filter=ended, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1
             )
             if last and last[0].state_type in BAD:
-                found.append((deployment.name, str(last[0].state_name)))
-    return found
+                failed.append((deployment.name, str(last[0].state_name)))
+    return failed
 
 
 @flow(

@@ -62,8 +62,8 @@ def effective_settings(folder: Path, issuer: Issuer) -> dict[str, dict[str, Any]
     """Return value and origin of every setting in effect; of secrets only that they are set."""
     from schemas.settings_in_effect import settings_in_effect
 
-    given, _ = read_toml(issuer_file(folder, issuer.issuer))
-    return settings_in_effect(issuer.model_dump(mode="json"), given, os.environ)
+    content, _ = read_toml(issuer_file(folder, issuer.issuer))
+    return settings_in_effect(issuer.model_dump(mode="json"), content, os.environ)
 
 
 def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
@@ -75,17 +75,23 @@ def kept_from_others(issuer: Issuer, folder: Path) -> list[str]:
     files += [
         Path(file) for name, file in os.environ.items() if re.fullmatch("CARDLINK_.*_FILE", name)
     ]
-    found = []
+    warnings = []
     for file in files:
         with suppress(OSError):  # what cannot be read at all is an error of its own
-            if not (status := file.stat()).st_mode & 0o004:
-                who = f"user {status.st_uid}" + (
-                    f" and group {status.st_gid}" if status.st_mode & 0o040 else ""
+            if readers := _only_readers(file.stat()):
+                warnings.append(
+                    f"{file}: only {readers} can read it; "
+                    "run this check as the nightly process's user too"
                 )
-                found.append(
-                    f"{file}: only {who} can read it; run this check as the nightly process's user too"
-                )
-    return found
+    return warnings
+
+
+def _only_readers(status: os.stat_result) -> str:
+    """Return who alone can read a file of this status, "" where everybody can."""
+    if status.st_mode & 0o004:
+        return ""
+    group = f" and group {status.st_gid}" if status.st_mode & 0o040 else ""
+    return f"user {status.st_uid}{group}"
 
 
 def _key_files(issuer: Issuer) -> tuple[str, ...]:
@@ -117,7 +123,8 @@ def report_link(context: IssuerContext, key: str) -> str:
     """
     from flows.runs.store import Presigner
 
-    alerts, store = context.issuer.alerts, context.adapters.store
+    alerts = context.issuer.alerts
+    store = context.adapters.store
     if base := alerts.report_url.rstrip("/") or reports_url():
         return f"{base}/{key}"
     return store.presigned(key, alerts.presigned_hours) if isinstance(store, Presigner) else ""
@@ -236,14 +243,15 @@ def actors() -> str:
     )
 
 
-def person(given: str, *, at_terminal: bool) -> str:
+def person(named: str, *, at_terminal: bool) -> str:
     """Return the name of the person who acts, "" for a schedule; at a terminal by default the user;
     ActorError.
     """
-    name = redact(given or (os.environ.get("CARDLINK_ACTOR") or _user() if at_terminal else ""))
-    if not re.fullmatch(actors(), name) and (
-        given or (at_terminal and os.environ.get("CARDLINK_ACTORS"))
-    ):
+    usual = (os.environ.get("CARDLINK_ACTOR") or _user()) if at_terminal and not named else ""
+    name = redact(named or usual)
+    accepted = re.fullmatch(actors(), name)
+    checked = named or (at_terminal and os.environ.get("CARDLINK_ACTORS"))
+    if checked and not accepted:
         raise ActorError(actor=name, rule=actors())
     return name
 
@@ -285,14 +293,13 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 def _opener() -> Iterator[Opener | None]:
     from flows.adapters.gpg_opener import GpgOpener
 
-    key_file, passphrase_file = (
-        os.environ.get("CARDLINK_PRIVATE_KEY_FILE"),
-        os.environ.get("CARDLINK_PASSPHRASE_FILE"),
-    )
+    key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
+    passphrase_file = os.environ.get("CARDLINK_PASSPHRASE_FILE")
     if not key_file:
         yield None
         return
-    key, passphrase = read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE"), None
+    key = read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")
+    passphrase: str | None = None
     if passphrase_file:
         passphrase = read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip()
     with GpgOpener([key], passphrase) as opener:
@@ -302,8 +309,6 @@ def _opener() -> Iterator[Opener | None]:
 def _opener_key() -> str:
     """Return a digest of the private key's file, never of its passphrase."""
     key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")
-    return (
-        hashlib.sha256(read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")).hexdigest()
-        if key_file
-        else ""
-    )
+    if not key_file:
+        return ""
+    return hashlib.sha256(read_file(Path(key_file), "CARDLINK_PRIVATE_KEY_FILE")).hexdigest()

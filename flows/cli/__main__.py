@@ -23,11 +23,13 @@ def run() -> None:
         # closed: else a file of a store could get its number, and what is printed
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDONLY)  # takes the lowest free number; writing to it fails
-            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  for the life of the process
-    # below it, libraries in Rust abort
-    if 0 <= (room := resource.getrlimit(resource.RLIMIT_AS)[0]) < ROOM:
+            stream = open(number, mode, closefd=False)  # noqa: SIM115  for the process's life
+            setattr(sys, name, stream)
+    room, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= room < ROOM:  # below it, libraries in Rust abort
         _refuse(
-            f"The limit of address space (ulimit -v) is {room >> 20} MB; raise it to {ROOM >> 20} MB or more.",
+            f"The limit of address space (ulimit -v) is {room >> 20} MB; "
+            f"raise it to {ROOM >> 20} MB or more.",
             2,
         )
     import ctypes  # here, since it takes time
@@ -39,7 +41,8 @@ def run() -> None:
         os.getcwd()  # noqa: PTH109  pathlib takes time
     except OSError:
         _refuse(
-            "The working directory was removed. Change to one that exists, and run the same command again.",
+            "The working directory was removed. "
+            "Change to one that exists, and run the same command again.",
             2,
         )
     from flows.cli.main import main  # here, since it takes time
@@ -67,7 +70,8 @@ def _try_threads() -> None:
 
 
 def _refuse(problem: str, code: int) -> None:
-    print(f"cardlink: {problem}", file=sys.stderr)  # noqa: T201  nothing that prints is imported yet
+    # nothing that prints is imported yet
+    print(f"cardlink: {problem}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
 
 

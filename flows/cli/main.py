@@ -39,7 +39,9 @@ with on_first_use():
     from flows.submissions import build
 
 GROUPS = {
-    "outbox": "List the chunks to upload, fetch them to a folder, and record what was done with them.",
+    "outbox": (
+        "List the chunks to upload, fetch them to a folder, and record what was done with them."
+    ),
     "mend": "Put right what went wrong: each verb has --dry-run, and records who, when and why.",
     "audit": "Prove that the audit trail is whole, and hand out the evidence of a run.",
     "job": "Follow a placement job at the partner.",
@@ -64,7 +66,8 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
     """
     # imported modules stay: scanning them takes a quarter of a short submit's CPU
     gc.set_threshold(200_000, 10, 10)
-    usual, folder = config_folder(), config or config_folder()
+    usual = config_folder()
+    folder = config or usual
     words = COMMAND_LINE  # of the commands that are to be pasted
     if folder.absolute() != usual.absolute():
         words = CommandLine(shlex.join([PROGRAM, "--config", str(folder.absolute())]))
@@ -104,63 +107,85 @@ class _Days(click.IntRange):
 def command_of(entry: Entry[...]) -> click.Command:
     """Return the command of an entry."""
     arguments = "\n".join(
-        f"{_metavar(one)}: {one.help}" for one in entry.parameters if one.argument
+        f"{_metavar(parameter)}: {parameter.help}"
+        for parameter in entry.parameters
+        if parameter.argument
     )
     return click.Command(
         entry.name.rpartition(" ")[2],
         callback=click.pass_context(partial(_run, entry)),
-        params=[_parameter(one) for one in entry.parameters],
+        params=[_parameter(parameter) for parameter in entry.parameters],
         help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
         short_help=entry.summary,
     )
 
 
-def _metavar(one: Parameter) -> str:
-    return one.field.metavar or one.name.upper()
+def _metavar(parameter: Parameter) -> str:
+    return parameter.field.metavar or parameter.name.upper()
 
 
-def _parameter(one: Parameter) -> click.Parameter:
-    needed, metavar = (
-        one.default is REQUIRED,
-        one.field.metavar or ("YYYY-MM-DD" if one.type is date else None),
-    )
-    shape: dict[str, Any] = {"required": True} if needed else {"default": one.default}
-    if one.argument:
-        name = f"{_metavar(one) if needed else f'[{_metavar(one)}]'}{'...' if one.many else ''}"
-        shape = {"nargs": -1, "required": needed} if one.many else shape
-        return click.Argument([one.name], type=_type(one), metavar=name, **shape)
-    if one.type is bool:
-        return click.Option([one.option, one.name], is_flag=True, help=one.help)
-    if one.type is date:
+def _parameter(parameter: Parameter) -> click.Parameter:
+    if parameter.argument:
+        return _argument(parameter)
+    if parameter.type is bool:
+        names = [parameter.option, parameter.name]
+        return click.Option(names, is_flag=True, help=parameter.help)
+    return _option(parameter)
+
+
+def _need(parameter: Parameter) -> dict[str, Any]:
+    """Return what tells click that a parameter is required, or what it is by default."""
+    if parameter.default is REQUIRED:
+        return {"required": True}
+    return {"default": parameter.default}
+
+
+def _argument(parameter: Parameter) -> click.Argument:
+    needed = parameter.default is REQUIRED
+    shape = _need(parameter)
+    metavar = _metavar(parameter) if needed else f"[{_metavar(parameter)}]"
+    if parameter.many:
+        shape = {"nargs": -1, "required": needed}
+        metavar += "..."
+    return click.Argument([parameter.name], type=_type(parameter), metavar=metavar, **shape)
+
+
+def _option(parameter: Parameter) -> click.Option:
+    shape = _need(parameter)
+    if parameter.type is date:
         shape["callback"] = lambda _context, _option, moment: moment and moment.date()
-    if one.field.days:
-        shape["default"] = f"{one.default}d"
-    elif one.many and not needed:
+    if parameter.field.days:
+        shape["default"] = f"{parameter.default}d"
+    elif parameter.many and parameter.default is not REQUIRED:
         shape = {"multiple": True}
-    shape["show_default"] = one.default not in (REQUIRED, "", None, ())
     return click.Option(
-        [one.option, one.name], type=_type(one), metavar=metavar, help=one.help, **shape
+        [parameter.option, parameter.name],
+        type=_type(parameter),
+        metavar=parameter.field.metavar or ("YYYY-MM-DD" if parameter.type is date else None),
+        help=parameter.help,
+        show_default=parameter.default not in (REQUIRED, "", None, ()),
+        **shape,
     )
 
 
-def _type(one: Parameter) -> click.ParamType[Any]:
-    said = one.field
-    if get_origin(one.type) is Literal:
-        return click.Choice(get_args(one.type))
-    if said.names and said.checked:
-        return click.Choice(said.names())
-    if said.least is not None:
-        whole = _Days if said.days else click.IntRange
-        limits: Any = said.least, said.most
-        return click.FloatRange(*limits) if one.type is float else whole(*limits)
-    if one.type is date:
+def _type(parameter: Parameter) -> click.ParamType[Any]:
+    field = parameter.field
+    if get_origin(parameter.type) is Literal:
+        return click.Choice(get_args(parameter.type))
+    if field.names and field.checked:
+        return click.Choice(field.names())
+    if field.least is not None:
+        whole = _Days if field.days else click.IntRange
+        limits: Any = field.least, field.most
+        return click.FloatRange(*limits) if parameter.type is float else whole(*limits)
+    if parameter.type is date:
         return click.DateTime(["%Y-%m-%d"])
-    if one.type is Path:
-        return click.Path(path_type=Path, file_okay=not said.folder, dir_okay=said.folder)
-    return click.INT if one.type is int else click.STRING
+    if parameter.type is Path:
+        return click.Path(path_type=Path, file_okay=not field.folder, dir_okay=field.folder)
+    return click.INT if parameter.type is int else click.STRING
 
 
-def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
+def _run(entry: Entry[...], invoked: click.Context, /, **options: Any) -> None:
     """Run a command, print its result, and turn errors into exit codes."""
     shared = invoked.obj
     UNPRINTED.clear()
@@ -170,18 +195,13 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
             begin_process()
             progress = partial(progress_line, verbose=shared["verbose"])
             terminal = Terminal(sys.stdin.isatty(), say, partial(say, err=True), ask)
-            result = entry.invoke(
-                Context(shared["config"], progress, terminal, local_files=True), given
-            )
+            context = Context(shared["config"], progress, terminal, local_files=True)
+            result = entry.invoke(context, options)
         finally:
             stopping.enter("over")
-    except BaseException as error:  # noqa: BLE001 - the boundary: a foreign text could hold a cell; panics are no Exception
-        ours = translated(entry.name, error)
-        stop = stopping.received() or ("SIGINT" if isinstance(error, KeyboardInterrupt) else "")
-        if stop and not isinstance(ours, TryAgainError):  # whatever it broke on its way out
-            ours = StoppedError(signal=stop)
-        facts = {"error": type(ours).__name__, "message": str(ours.text)}
-        result = Result(facts, [ours.text], exit_code=ours.exit_code)
+    # the boundary: a foreign text could hold a cell; panics are no Exception
+    except BaseException as error:  # noqa: BLE001
+        result = _result_of(error, entry.name)
     if "error" in result.facts and not shared["json"]:
         say(Sentence("cardlink: {error}", error=result.shown[0]), err=True)
     else:
@@ -194,7 +214,19 @@ def _run(entry: Entry[...], invoked: click.Context, /, **given: Any) -> None:
     sys.exit(result.exit_code)
 
 
-OFTEN, SELDOM = 0.2, 10.0  # seconds between two lines: on a terminal, and in a log
+def _result_of(error: BaseException, place: str) -> Result:
+    """Return the result that reports what ended a command: an error of ours, or a stop signal."""
+    reported = translated(place, error)
+    stop = stopping.received() or ("SIGINT" if isinstance(error, KeyboardInterrupt) else "")
+    if stop and not isinstance(reported, TryAgainError):  # whatever it broke on its way out
+        reported = StoppedError(signal=stop)
+    facts = {"error": type(reported).__name__, "message": str(reported.text)}
+    return Result(facts, [reported.text], exit_code=reported.exit_code)
+
+
+# seconds between two lines: on a terminal, and in a log
+OFTEN = 0.2
+SELDOM = 10.0
 UNPRINTED: list[str] = []  # why results could not be printed
 
 
@@ -264,8 +296,14 @@ def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Pr
     """Show the progress over one extract, on a terminal or if verbose; leave the terminal's line
     empty at the end.
     """
-    terminal, began, width = sys.stderr.isatty(), time.monotonic(), 0
-    pause = OFTEN if terminal else SELDOM if verbose else float("inf")
+    terminal = sys.stderr.isatty()
+    began = time.monotonic()
+    width = 0
+    pause = float("inf")
+    if terminal:
+        pause = OFTEN
+    elif verbose:
+        pause = SELDOM
     due = began + pause
 
     def show(progress: build.Progress) -> None:
