@@ -124,7 +124,9 @@ class ColumnGuesses:
         first = ranked[0]
         column = first.column
         others = [rival.column.spec for rival in _rivals(ranked)]
-        question = f"Is it {column.name or column.source}, or another?" if others else ""
+        question = ""
+        if others:
+            question = f"Is it {column.name or column.source}, or another?"
         if first.share < SURE:
             question = _unlike(first)
         if target == portal.CUID and len(set(column.present)) < 0.9 * len(column.values):
@@ -193,10 +195,12 @@ class ColumnGuesses:
         columns = [best.column, *(rival.column for rival in _rivals(ranked))]
         values = list(chain.from_iterable(self._formatted(column, whole) for column in columns))
         reason = "the one form that fits"
-        question = "" if best.share > SURE else _unlike(best)
+        question = ""
         if len(values) > 1:
             reason = "the likeliest of several forms"
             question = "How is it written, or is it another column?"
+        elif best.share <= SURE:
+            question = _unlike(best)
         self._take(best.column)
         others = tuple(dict.fromkeys(values[1:]))
         for target in (first, second):
@@ -204,10 +208,11 @@ class ColumnGuesses:
 
     def _formatted(self, column: Column, whole: str) -> list[str]:
         """Return a column with each format that it may be written in."""
+        step = Step()
         if whole == EXPIRY:
             step, forms = date_forms(column.present, self._today)
         else:
-            step, forms = Step(), name_forms(column.present)
+            forms = name_forms(column.present)
         return [f"{{ {column.source}{step.toml}, format = {toml(form)} }}" for form in forms]
 
     def _single(self, target: str) -> Guess | None:
@@ -235,8 +240,8 @@ class ColumnGuesses:
         """Return the street line, joined with a column of house numbers if there is one."""
         column = ranked[0].column
         guess = self._best(portal.ADDRESS1, ranked)
-        houses = self._ranked(HOUSE) if self._named else []
-        if not houses:
+        houses = self._ranked(HOUSE)
+        if not houses or not self._named:
             return guess
         house = houses[0].column
         self._free.remove(house)
@@ -270,7 +275,9 @@ class ColumnGuesses:
     def _is_primary(self) -> Guess:
         """Return a constant, with a question where a column seems to say it in other words."""
         unclear = [column for column in self._free if "primary" in words_of(column.name)]
-        question = f"Does {unclear[0].name} say it? Then write a `lookup`" if unclear else ""
+        question = ""
+        if unclear:
+            question = f"Does {unclear[0].name} say it? Then write a `lookup`"
         reason = "no column: a row has one address"
         return Guess(portal.IS_PRIMARY, '{ constant = "TRUE" }', reason, question)
 
@@ -285,7 +292,9 @@ class ColumnGuesses:
             reason = "no column: by the first character of the postal code"
             return Guess(portal.COUNTRY, value, reason)
         country = places.CANADA if canadian else places.US
-        question = "" if codes else "Are all cardholders in one country?"
+        question = ""
+        if not codes:
+            question = "Are all cardholders in one country?"
         reason = f"no column: all postal codes are of {country}"
         return Guess(portal.COUNTRY, f'{{ constant = "{country}" }}', reason, question)
 

@@ -1,7 +1,7 @@
 """What tells a portal column in an extract: words of its header, and the shape of its values."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import date
 from typing import Final, NamedTuple
 
@@ -91,10 +91,10 @@ def _matching(values: Sequence[str], target: str, today: date) -> int:
         return _cards(values)
     if target == EXPIRY:
         return _dates(values, today)
-    if target in (portal.SUBNATIONAL, portal.COUNTRY):
-        spellings = _STATES if target == portal.SUBNATIONAL else places.country_spellings().keys()
-        spelled = [" ".join(value.upper().replace(".", " ").split()) for value in values]
-        return sum(place in spellings for place in spelled)
+    if target == portal.SUBNATIONAL:
+        return _places(values, _STATES)
+    if target == portal.COUNTRY:
+        return _places(values, places.country_spellings())
     shape = SIGNS[target].values
     return sum(bool(re.fullmatch(shape, value, re.DOTALL)) for value in values)
 
@@ -103,6 +103,11 @@ def _cards(values: Sequence[str]) -> int:
     numbers = pl.lit(pl.Series([re.sub("[ -]", "", value) for value in values]))
     is_card = numbers.str.contains("^[2-6][0-9]{15}$") & expressions.luhn_holds(numbers)
     return int(pl.select(is_card).to_series().sum())
+
+
+def _places(values: Sequence[str], spellings: Container[str]) -> int:
+    spelled = [" ".join(value.upper().replace(".", " ").split()) for value in values]
+    return sum(place in spellings for place in spelled)
 
 
 def _dates(values: Sequence[str], today: date) -> int:

@@ -165,7 +165,9 @@ class _Inflater:
                     return
                 self._member = self._new_member()
             yield self._member.decompress(data)
-            data = self._member.unused_data if self._member.eof else b""
+            if not self._member.eof:
+                return
+            data = self._member.unused_data
 
 
 def _inflated(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:

@@ -24,8 +24,12 @@ class ExtractWaitsError(TryAgainError):
 
 def companions(source: SourceSettings) -> tuple[str, ...]:
     """Return the endings of the files beside an extract, which are never extracts themselves."""
-    sidecar = f".{source.sidecar}" if source.sidecar else None
-    return tuple(filter(None, (sidecar, source.done_marker)))
+    endings = []
+    if source.sidecar:
+        endings.append(f".{source.sidecar}")
+    if source.done_marker:
+        endings.append(source.done_marker)
+    return tuple(endings)
 
 
 def is_extract(name: str, source: SourceSettings) -> bool:

@@ -125,8 +125,10 @@ def _header(lines: Sequence[str], division: _Division, name: str) -> _Header:
 
 def _comment(above: Sequence[str], data: Sequence[str], header: _Header) -> str:
     """Return what the first line above header or data begins with, "" where data does too."""
+    if not above:
+        return ""
     marks = r"[#*!]" if header.names else r"[A-Za-z]{1,8}|[#*!]"
-    mark = re.match(marks, above[0]) if above else None
+    mark = re.match(marks, above[0])
     if mark is None or any(line.startswith(mark[0]) for line in data):
         return ""
     return mark[0]

@@ -97,7 +97,8 @@ class Records:
         if self._width is not None:
             return self._fault_of_width(line, self._width)
         fields = self._readable.match(self._delimiter + line)
-        assert fields is not None  # noqa: S101  for mypy: every text matches, since a field may be empty
+        # every text matches, since a field may be empty
+        assert fields is not None  # noqa: S101  tells mypy so
         unread = line[fields.end() - 1 :]
         if re.search(r"[\x00\x1a]", line) or unread.startswith("\r"):
             return CONTROL

@@ -30,13 +30,17 @@ class Step(NamedTuple):
         """The step as a key of a column's table, after others."""
         if self.pad:
             return f", pad = {self.pad}"
-        return f", slice = [1, {self.cut}]" if self.cut else ""
+        if self.cut:
+            return f", slice = [1, {self.cut}]"
+        return ""
 
     def apply(self, values: Sequence[str]) -> list[str]:
         """Return the values after it."""
         if self.pad:
             return [value.zfill(self.pad) for value in values]
-        return [value[: self.cut] for value in values] if self.cut else list(values)
+        if self.cut:
+            return [value[: self.cut] for value in values]
+        return list(values)
 
 
 class DateForms(NamedTuple):
@@ -101,10 +105,14 @@ def _name_orders(names: Sequence[Sequence[str]]) -> list[str]:
     """Return the likelier order of names as their words; both where it is not clear."""
     first = sum(words[0] in _COMMON for words in names)
     last = sum(words[-1] in _COMMON for words in names)
-    orders = ["FIRST LAST", "LAST FIRST"] if first >= last else ["LAST FIRST", "FIRST LAST"]
+    orders = ["FIRST LAST", "LAST FIRST"]
+    if first < last:
+        orders.reverse()
     is_clear = max(first, last) > max(2, 4 * min(first, last))
     long = sum(_is_long(words) for words in names)
-    return orders[:1] if is_clear and long <= 0.02 * len(names) else orders
+    if is_clear and long <= 0.02 * len(names):
+        return orders[:1]
+    return orders
 
 
 def _is_long(words: Sequence[str]) -> bool:

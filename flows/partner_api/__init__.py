@@ -1,6 +1,6 @@
-"""The partner's interface beyond the file: client, commands, single links, jobs, placements,
-transaction reports.
+"""The partner's interface beyond the file.
 
-Put here whatever exists only where the issuer has a table `[service]`. Keep out the file interface:
-a run needs nothing of this folder.
+Client, commands, single links, jobs, placements, transaction reports. Put here whatever exists only
+where the issuer has a table `[service]`. Keep out the file interface: a run needs nothing of this
+folder.
 """

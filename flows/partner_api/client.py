@@ -105,8 +105,9 @@ class ServiceClient:
         return _link(self._send(request), place)
 
     def job(self, job_id: str) -> JobRecord:
-        """Return the record of a job (2.2) with its pending requests, which need the hydration
-        header.
+        """Return the record of a job (2.2).
+
+        It has the job's pending requests, which need the hydration header.
         """
         path = _path(JOBS, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
@@ -136,8 +137,9 @@ class ServiceClient:
         return messages_of(self._send(Request("GET", path, f"GET {path}")).body).requests
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> JobRecord | None:
-        """Answer a credential request (2.5) by updating its job; return the updated job if the
-        response has it.
+        """Answer a credential request (2.5) by updating its job.
+
+        Return the updated job if the response has it.
         """
         header = {self._settings.envelope_header: envelope_id}
         return self._update(job_id, answers, header)

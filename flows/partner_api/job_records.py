@@ -73,8 +73,9 @@ def kept(body: bytes) -> list[Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        text = redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]
-        return [text] if body.strip() else []
+        if not body.strip():
+            return []
+        return [redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]]
     if isinstance(document, list):
         return list(map(_kept, document))
     return [_kept(document)] if document else []

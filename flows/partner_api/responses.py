@@ -49,7 +49,9 @@ def link_of(body: bytes) -> CardLink | None:
     """Return the link's record in a body (2.9), None if it has none."""
     record = object_of(body) or {}
     inner = record.get("card_link")
-    link = CardLink.model_validate(inner if isinstance(inner, dict) else record)
+    if isinstance(inner, dict):
+        record = inner
+    link = CardLink.model_validate(record)
     return link if link.id or link.url or link.cardholder_long_token else None
 
 

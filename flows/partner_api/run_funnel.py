@@ -66,13 +66,14 @@ def _standings(
 
 def _queries(runs: Sequence[StoredRun]) -> dict[str, Any]:
     """Return when the service was last queried, and of how many linked rows it was not."""
-    last: datetime | None = None
+    queried = []  # when each part was last
     unqueried = 0
     for run in runs:
         for part in run.committed().ledger:
-            seen = read_placements(run, part, ["seen"])["seen"].drop_nulls()
-            unqueried += linked_rows(run, part).height - len(seen)
-            newest = seen.max()
+            times = read_placements(run, part, ["seen"])["seen"].drop_nulls()
+            unqueried += linked_rows(run, part).height - len(times)
+            newest = times.max()
             if isinstance(newest, datetime):
-                last = max(last, newest) if last else newest
-    return {"seen": last.isoformat(timespec="seconds") if last else None, "unasked": unqueried}
+                queried.append(newest)
+    seen = max(queried).isoformat(timespec="seconds") if queried else None
+    return {"seen": seen, "unasked": unqueried}

@@ -113,9 +113,10 @@ class Watcher:
             standing.status or "(no status)",
             _percent("authentication", standing.auth_percent_complete),
             _percent("whole job", standing.percent_complete),
-            "" if left is None or standing.ended else f"{_minutes(left)} left",
-            standing.status_message or "",
         ]
+        if left is not None and not standing.ended:
+            parts.append(f"{_minutes(left)} left")
+        parts.append(standing.status_message or "")
         if standing.status == UPDATING:
             parts.append("(authenticated: the cardholder may leave)")
         self._terminal.say("  ".join(part for part in parts if part))

@@ -96,10 +96,15 @@ def _version(entry: Entry) -> str:
 
 def _keep(store: Store, key: str, entry: Entry) -> None:
     name = redact(entry.key.rpartition("/")[2])  # a report may be named after a card
-    is_readable = entry.size <= LIMIT
-    report = read_transactions(read(store, entry.key) if is_readable else b"", name)
-    problems = report.problems if is_readable else (TOO_LARGE,)
-    facts = {"name": report.name, "problems": json.dumps(problems), "version": _version(entry)}
+    if entry.size > LIMIT:
+        report = read_transactions(b"", name)._replace(problems=(TOO_LARGE,))
+    else:
+        report = read_transactions(read(store, entry.key), name)
+    facts = {
+        "name": report.name,
+        "problems": json.dumps(report.problems),
+        "version": _version(entry),
+    }
     store.replace(key, [parquet(report.rows, facts, compression="zstd")])
 
 

@@ -225,10 +225,9 @@ def _without_response(request: Request, kind: str, *, is_accepted: bool) -> Exce
 def connect(
     settings: ServiceSettings, transport: httpx.BaseTransport | None = None
 ) -> httpx.Client:
-    """Return the connection to a service, silent about addresses and headers; redirects are not
-    followed.
+    """Return the connection to a service, silent about addresses and headers.
 
-    A redirect would carry a card or a token to a place nobody named.
+    Redirects are not followed. A redirect would carry a card or a token to a place nobody named.
     """
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)  # they log addresses and headers
