@@ -83,8 +83,15 @@ def tables() -> dict[str, dict[str, Any]]:
     for name, node in schema["properties"].items():
         reference = "#/$defs/Cell" if name == "columns" else node.get("$ref", "")
         if reference:
-            by_name[name] = definitions[reference.rpartition("/")[2]]
+            by_name[name] = _with_whole_lines(definitions[reference.rpartition("/")[2]])
     return by_name
+
+
+def _with_whole_lines(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema with each paragraph of its description, from a docstring, on one line."""
+    paragraphs = schema.get("description", "").split("\n\n")
+    lines = [" ".join(paragraph.split()) for paragraph in paragraphs]
+    return {**schema, "description": "\n\n".join(lines)}
 
 
 @cache
