@@ -7,19 +7,19 @@ from __future__ import annotations
 import csv
 import shlex
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from flows.runs.keys import results
 from tests.lives.desk import CommandLine
-from tests.lives.portal import EXPLAINED, Letter, Portal
+from tests.lives.issuers import Bank, Line
+from tests.lives.portal import EXPLAINED, Portal
 
 PLACES = {"WHY": "ticket INC0012345, agreed with the partner"}
 PASSES = 12  # over the worklist of one day
-Line = dict[str, Any]
 
 
 class Closed(NamedTuple):
@@ -35,10 +35,6 @@ class Operator:
     """One operator at a command line, with the portal and the issuer at the telephone."""
 
     command_line: CommandLine
-    bring: Callable[[str, Letter], None]  # drops a downloaded result file
-    correct: Callable[[str, list[dict[str, str]]], bool]  # the issuer fills in a template
-    whole: Callable[[str], bool]  # whether an issuer has sent again what was cut
-    remove: Callable[[str, str], None]  # takes a result file out of an issuer's folder
     given: Counter[str] = field(default_factory=Counter)  # commands, by verb
     scheduled: Counter[str] = field(default_factory=Counter)  # those that no person gives
     closed: list[Closed] = field(default_factory=list)
@@ -62,37 +58,41 @@ class Operator:
         counted[" ".join(words[: 2 if words[0] in ("outbox", "mend") else 1])] += 1
         return self.command_line.give(*words, options=("--json",)).report
 
-    def work(self, portal: Portal) -> list[Line]:
+    def work(self, bank: Bank) -> list[Line]:
         """Work through the list until nothing more can be done today; return what is left on it."""
         waits: set[str] = set()
         times = Counter[str]()
         left: list[Line] = []
         for _ in range(PASSES):
-            left = self.give("worklist", portal.issuer)["worklist"]
+            left = self.give("worklist", bank.name)["worklist"]
             pending = [line for line in left if _key(line) not in waits]
             if not pending:
                 break
-            # runs whose rows were sent again in this pass: another line may mean the same rows
-            resent = set[str]()
-            for line in pending:
-                if "resubmit" in line["command"]:
-                    if line["run"] in resent:
-                        continue
-                    resent.add(line["run"])
-                # once may have been about other rows, by a decision in between
-                if times[_key(line)] > 1:
-                    self.stuck.append(f"{self.day}: {_key(line)}")
-                    waits.add(_key(line))
-                    continue
-                moved = self._act(line, portal)
-                if moved is None:  # a file came: the list is another one
-                    break
-                times[_key(line)] += moved
-                if not moved:
-                    waits.add(_key(line))
+            self._pass(bank, pending, times, waits)
         return left
 
-    def _act(self, line: Line, portal: Portal) -> bool | None:
+    def _pass(self, bank: Bank, pending: list[Line], times: Counter[str], waits: set[str]) -> None:
+        """Do every line once; those with which nothing can be done today wait."""
+        # runs whose rows were sent again in this pass: another line may mean the same rows
+        resent = set[str]()
+        for line in pending:
+            if "resubmit" in line["command"]:
+                if line["run"] in resent:
+                    continue
+                resent.add(line["run"])
+            # once may have been about other rows, by a decision in between
+            if times[_key(line)] > 1:
+                self.stuck.append(f"{self.day}: {_key(line)}")
+                waits.add(_key(line))
+                continue
+            moved = self._act(line, bank)
+            if moved is None:  # a file came: the list is another one
+                return
+            times[_key(line)] += moved
+            if not moved:
+                waits.add(_key(line))
+
+    def _act(self, line: Line, bank: Bank) -> bool | None:
         """Do what a line says; False where only others can do something today, None where a result
         file came.
         """
@@ -101,18 +101,22 @@ class Operator:
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
             case ["chunks", "to", "upload"]:
-                self._upload(words, portal)
+                self._upload(words, bank.portal)
             case ["results", "overdue"] | ["break", *_]:
-                return self._decide(line, words, portal)
+                return self._decide(line, words, bank)
             case ["rows", "to", "correct"]:
-                return self._correct(line, words)
+                return self._correct(line, words, bank)
             case ["errors", "to", "ask", "about"]:
-                return self._ask(line, words, portal)
+                return self._ask(line, words, bank.portal)
             case ["refused", "extracts"]:
-                return self._refused(line, words)
+                explained = self.give(*words)
+                # the issuer sends it again, and what is said next is done then
+                return not bank.owed and self._go_on(explained)
             case ["result", "files", "to", "look", "at"]:
                 self.give(*words)
-                self.remove(portal.issuer, words[3])  # it fits nothing: taken away
+                self.command_line.place.store.delete(
+                    results(bank.name) + words[3]
+                )  # it fits nothing: taken away
             case ["links", "end", *_]:
                 self.give(*words)
                 return False  # the new links come later
@@ -133,22 +137,22 @@ class Operator:
             self.give(*_filled(report["next"]))
         return bool(report.get("next"))
 
-    def _decide(self, line: Line, words: list[str], portal: Portal) -> bool | None:
+    def _decide(self, line: Line, words: list[str], bank: Bank) -> bool | None:
         """Ask the partner about a chunk, then wait, take what it sends, or decide as it says."""
         chunk = f"{line['run']}-{line['chunk']:05d}.csv.pgp" if line["chunk"] else ""
-        word = portal.asked_about(chunk)
-        if word.until > portal.day:
+        word = bank.portal.asked_about(chunk)
+        if word.until > self.day:
             return False
         if word.again is not None:
-            self.bring(portal.issuer, portal.again(chunk))
-            self.give("ingest", portal.issuer)
+            bank.bring(bank.portal.again(chunk))
+            self.give("ingest", bank.name)
             return None
         place = words.index("--decision") + 1
         if word.decision != words[place] and word.decision in self._decisions(line):
             words[place] = word.decision
         self.give(*words)
         if words[place] != EXPLAINED:
-            self.closed.append(Closed(portal.day, chunk, words[place]))
+            self.closed.append(Closed(self.day, chunk, words[place]))
         return True
 
     def _decisions(self, line: Line) -> set[str]:
@@ -158,7 +162,7 @@ class Operator:
         ways = chain.from_iterable(entry["decide"] for entry in own)
         return {way["decision"] for way in ways}
 
-    def _correct(self, line: Line, words: list[str]) -> bool:
+    def _correct(self, line: Line, words: list[str], bank: Bank) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
         if self.asked.get(line["run"]) == self.day:
             return False
@@ -167,7 +171,7 @@ class Operator:
         file.unlink(missing_ok=True)
         template = self.give(*(str(file) if word == "FILE" else word for word in words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
-        if not rows or not self.correct(line["issuer"], rows):
+        if not rows or not bank.fill_in(rows):
             return False
         with file.open("w", newline="") as out:
             writer = csv.DictWriter(out, list(rows[0]))
@@ -183,11 +187,6 @@ class Operator:
             return False
         self.give(*words)
         return True
-
-    def _refused(self, line: Line, words: list[str]) -> bool:
-        """Ask the issuer about a refused extract; where it came again, do what is said next."""
-        explained = self.give(*words)
-        return self.whole(line["issuer"]) and self._go_on(explained)
 
 
 def _key(line: Line) -> str:

@@ -167,18 +167,23 @@ class Deliverer:
         if kind == "second file" or not recent:
             return self._file(night, f"{stem}-second.csv", self._lines(self.rows), "second file")
         before = self.chance.choice(recent)._replace(night=night, kind=kind)
-        if kind == "renamed":
-            return before._replace(name=f"{stem}-copy.csv" + ".gz" * before.name.endswith(".gz"))
-        if kind == "dropped again":
-            return before
-        if kind == "reordered":
-            lines = self.chance.sample(before.lines, len(before.lines))
-            return self._file(night, f"{stem}-reordered.csv", lines, kind)
-        kept = [line for line in before.lines if self.chance.random() > 0.2]
+        match kind:
+            case "renamed":
+                suffix = ".csv.gz" if before.name.endswith(".gz") else ".csv"
+                return before._replace(name=f"{stem}-copy{suffix}")
+            case "dropped again":
+                return before
+            case "reordered":
+                lines = self.chance.sample(before.lines, len(before.lines))
+                return self._file(night, f"{stem}-reordered.csv", lines, kind)
+        return self._file(night, before.name, self._replaced(before.lines), kind)
+
+    def _replaced(self, lines: Sequence[Line]) -> list[Line]:
+        """Return rows of which some are left out, and some others added."""
+        kept = [line for line in lines if self.chance.random() > 0.2]
         persons = {line.person for line in kept}
-        more = self._lines(len(before.lines) // 5 + 1)
-        kept += [line for line in more if line.person not in persons]
-        return self._file(night, before.name, kept, kind)
+        more = self._lines(len(lines) // 5 + 1)
+        return [*kept, *(line for line in more if line.person not in persons)]
 
     def _lines(self, count: int) -> list[Line]:
         """Return rows of a delta: new people, and people who stood in earlier files, each once."""

@@ -27,14 +27,13 @@ from flows.resend.template import correction_template
 from flows.runs.keys import extracts, keys_of
 from flows.runs.outbox import outboxes
 from flows.runs.sealing import Opener
-from flows.simulator.portal import Portal
 from flows.simulator.portal_key import PortalKey
 from schemas.actions import RESUBMIT
 from schemas.breaks import RESULT_SHORT
 from schemas.manifest import Manifest
 from schemas.portal import CITY, POSTAL_CODE
 from tests import keys
-from tests.lives.partner import Keyring, Partner
+from tests.lives.partner import Partner, run_of
 from tests.lives.place import FIRST, Place, Progress
 from tests.lives.town import Population, found_town
 from tests.night import BANK, Bench, issuer
@@ -99,8 +98,6 @@ def lived(
     plan = place.plan
     first, second = keys.sound(), keys.sound(copy=2)
     with GpgOpener([first.secret]) as opens_first, GpgOpener([second.secret]) as opens_second:
-        keyring = Keyring(opens_first)
-        portal = Portal(keyring, today=FIRST, fail_share=0.04, seed=plan.seed)
         settings = issuer(
             full_portfolio=True,
             portfolio={"renew_within_days": WITHIN // 2},
@@ -109,7 +106,7 @@ def lived(
         )
         bench = Bench(place.store, settings, place.clock.now)
         town = found_town(plan.rows, plan.nights * plan.stride, FIRST, plan.seed)
-        quarter = Quarter(place, bench, town, Partner(portal, keyring))
+        quarter = Quarter(place, bench, town, Partner.of(bench, opens_first, plan.seed))
         for night in range(plan.nights):
             _night(quarter, night)
             if night == plan.nights // 2:
@@ -148,8 +145,8 @@ def _day(quarter: Quarter, night: int, watch: Callable[[Quarter, PurgePlan], Non
 
 def _answers(quarter: Quarter) -> None:
     """Carry to the partner what waits, bring back what there is, and take it up."""
-    quarter.partner.take(quarter.bench, quarter.day)
-    quarter.dropped |= quarter.partner.answer(quarter.bench, quarter.day)
+    quarter.partner.take()
+    quarter.dropped |= quarter.partner.answer()
     quarter.survive("ingest", quarter.bench.ingest)
 
 
@@ -202,9 +199,8 @@ def _give_up(quarter: Quarter) -> None:
     gaps = [chunk for chunk in partner.lost if partner.answered.get(chunk, date.max) <= overdue]
     for chunk in sorted(gaps):
         partner.lost.remove(chunk)
-        stem = chunk.partition(".")[0]
-        run = stem[:-6]
-        number = int(stem[-5:])
+        run = run_of(chunk)
+        number = int(chunk.removeprefix(f"{run}-").partition(".")[0])
         rows = report_rows(quarter, run).filter(chunk=number, state="awaiting")["row"]
         word = "the partner lost them"
         _resubmit(quarter, Request(run, RowSelection(rows=frozenset(rows)), word, override=word))

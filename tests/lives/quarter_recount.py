@@ -7,20 +7,20 @@ Nothing here reads what the pipeline counted. Of the store it reads chunk names 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import date, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from flows.operations.purge import PurgePlan
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import extracts, keys_of, results
-from flows.simulator.portal import Booked
 from schemas.manifest import Manifest
 from tests.lives import quarter as life
 from tests.lives.findings import Findings, resendings
-from tests.lives.partner import Received
+from tests.lives.partner import Received, run_of
 from tests.lives.place import Place, Progress
 from tests.lives.quarter import WITHIN, Quarter, report_rows
 from tests.night import BANK
@@ -61,18 +61,23 @@ def recount(quarter: Quarter) -> Findings:
     stored = {entry.key for entry in quarter.place.store.keys(f"{BANK}/")}
     foreign = {key for key in stored if key.startswith((extracts(BANK), results(BANK)))}
     findings.foreign += sorted(foreign ^ quarter.dropped)
-    lots = [lot for _, due in quarter.purged for lot in due.lots]
+    _count(quarter, runs, findings)
+    return findings
+
+
+def _count(quarter: Quarter, runs: list[Manifest], findings: Findings) -> None:
+    """Count what happened."""
+    lots = list(chain.from_iterable(due.lots for _, due in quarter.purged))
+    booked = quarter.partner.delivered.values()
     findings.count("purged", Counter(lot.record.part for lot in lots if not lot.resumed))
-    findings.figures["bytes purged"] = sum(lot.record.bytes for lot in lots)
-    findings.figures["runs whose report is purged"] = len(quarter.gone)
     findings.count("runs", Counter(_kind(run) for run in runs))
+    findings.count("delivered", Counter("linked" if row.url else "error" for row in booked))
+    findings.count("steps", quarter.did)
     for fate in FATES:
         findings.figures[f"rows: {fate}"] = sum(getattr(run.counts, fate) for run in runs)
     findings.figures["rows: received by the portal"] = len(quarter.partner.received)
-    booked = quarter.partner.delivered.values()
-    findings.count("delivered", Counter("linked" if row.url else "error" for row in booked))
-    findings.count("steps", quarter.did)
-    return findings
+    findings.figures["bytes purged"] = sum(lot.record.bytes for lot in lots)
+    findings.figures["runs whose report is purged"] = len(quarter.gone)
 
 
 def _kind(run: Manifest) -> str:
@@ -98,7 +103,7 @@ def _differing(quarter: Quarter, run: Manifest) -> list[str]:
         (names[chunk], position): StoredOutcomes(*outcome) for chunk, position, *outcome in rows
     }
     books = {
-        (received.chunk, received.row.row): _outcome(quarter, received)
+        received.position: _outcome(quarter, received)
         for received in quarter.partner.received
         if received.chunk in names.values()
     }
@@ -111,14 +116,10 @@ def _differing(quarter: Quarter, run: Manifest) -> list[str]:
     ]
 
 
-def _delivered(quarter: Quarter, received: Received) -> Booked | None:
-    return quarter.partner.delivered.get((received.chunk, received.row.row))
-
-
 def _outcome(quarter: Quarter, received: Received) -> StoredOutcomes:
     """Return what the books say of a row."""
     row = received.row
-    if _delivered(quarter, received) is None:
+    if received.position not in quarter.partner.delivered:
         return StoredOutcomes(row.cuid, row.last_4, "awaiting", None, None)
     state = "linked" if row.url else "error"
     return StoredOutcomes(row.cuid, row.last_4, state, row.url, row.expires)
@@ -143,8 +144,8 @@ def _cause(quarter: Quarter, runs: dict[str, Manifest], before: Received, after:
     """Say why a card was sent again: an error sent again, a word of the operator, an ending link,
     or a change.
     """
-    run = runs[_run(after.chunk)]
-    run_before = runs[_run(before.chunk)]
+    run = runs[after.run]
+    run_before = runs[before.run]
     expires = before.row.expires
     if run.selection is not None and run.selection.override:
         return "override"
@@ -165,34 +166,31 @@ def _extract_day(run: Manifest) -> date:
     return date.fromisoformat(day[1])
 
 
-def _run(chunk: str) -> str:
-    return chunk.partition(".")[0][:-6]
-
-
 def _judge_counts(quarter: Quarter, findings: Findings) -> None:
-    """Hold the rows sent and the reconciliation's cardholders against the books: each card once,
-    that has a link or waits for one by the last word on it.
-    """
+    """Hold the rows sent and the reconciliation's cardholders against the books."""
     submitted = sum(run.counts.submitted for run in quarter.runs())
     received = len(quarter.partner.received)
     if submitted != received:
         findings.unbalanced.append(f"{submitted} rows submitted, {received} received")
     facts = reconcile_runs(quarter.bench.context)
-    since = date.fromisoformat(facts["cardholders_since"])
-    runs = {run.run for run in quarter.runs() if run.as_of >= since} - quarter.gone
-    last: dict[tuple[str, str], str] = {}
-    for sent in quarter.partner.received:
-        if _run(sent.chunk) in runs:
-            outcome = _outcome(quarter, sent)
-            card = (outcome.cuid, outcome.last_4)
-            if outcome.state != "error" or card not in last:
-                last[card] = outcome.state
-    counted = Counter(last.values())
+    counted = _cardholders(quarter, date.fromisoformat(facts["cardholders_since"]))
     for state in ("linked", "awaiting"):
         reported = facts["cardholders"][state]
         if reported != counted[state]:
             numbers = f"{counted[state]} by the books, {reported} reported"
             findings.miscounted.append(f"cardholders {state}: {numbers}")
+
+
+def _cardholders(quarter: Quarter, since: date) -> Counter[str]:
+    """Count the cards of the runs since a day, each once, by the last word on it."""
+    runs = {run.run for run in quarter.runs() if run.as_of >= since} - quarter.gone
+    last: dict[tuple[str, str], str] = {}
+    for sent in quarter.partner.received:
+        outcome = _outcome(quarter, sent)
+        card = (outcome.cuid, outcome.last_4)
+        if sent.run in runs and (outcome.state != "error" or card not in last):
+            last[card] = outcome.state
+    return Counter(last.values())
 
 
 def _forgotten(quarter: Quarter) -> list[str]:
@@ -213,7 +211,7 @@ def _served(quarter: Quarter, last: Received | None) -> bool:
     """Return whether a last sending awaits its answer, was refused, or has a living link."""
     if last is None:
         return False
-    waits = _delivered(quarter, last) is None
+    waits = last.position not in quarter.partner.delivered
     return waits or last.row.url is None or (last.row.expires or quarter.day) > quarter.day
 
 
@@ -222,15 +220,17 @@ def _purged_too_soon(quarter: Quarter, due: PurgePlan) -> Iterator[str]:
     over.
     """
     partner = quarter.partner
+    chunks = defaultdict[str, list[str]](list)
     sent = Counter(received.chunk for received in partner.received)
+    for chunk in sent:
+        chunks[run_of(chunk)].append(chunk)
     answered = Counter(chunk for chunk, _ in partner.delivered)
+    waiting = {chunk for chunk in sent if answered[chunk] < sent[chunk]} - quarter.given_up
     for lot in due.lots:
-        chunks = [chunk for chunk in sent if _run(chunk) == lot.record.run]
-        open_chunks = {chunk for chunk in chunks if answered[chunk] < sent[chunk]}
-        waits = open_chunks - quarter.given_up
-        days = [partner.answered[chunk] for chunk in chunks if chunk in partner.answered]
-        last = max(days, default=keys_of(lot.record.run).run.day)
-        due_on = last + SETTLED[lot.record.part]
+        run = lot.record.run
+        days = [partner.answered[chunk] for chunk in chunks[run] if chunk in partner.answered]
+        due_on = max(days, default=keys_of(run).run.day) + SETTLED[lot.record.part]
+        waits = len(waiting.intersection(chunks[run]))
         if waits or due_on > quarter.day:
-            what = f"{lot.record.part} of {lot.record.run}"
-            yield f"{what}: {len(waits)} chunks without an answer, due on {due_on}"
+            what = f"{lot.record.part} of {run}"
+            yield f"{what}: {waits} chunks without an answer, due on {due_on}"

@@ -83,8 +83,9 @@ def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(
     year: Year, findings: Findings
 ) -> None:
     north = year.banks[0]
-    first = north.sent[0]
-    without = replace(north, sent=[sent for sent in north.sent if sent.card != first.card])
+    first = north.partner.received[0]
+    others = [sent for sent in north.partner.received if sent.card != first.card]
+    without = replace(north, partner=replace(north.partner, received=others))
 
     found = recount(replace(year, banks=[without]))
 

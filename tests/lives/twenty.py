@@ -7,83 +7,29 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from io import BytesIO
 
 import polars as pl
 
-from flows.runs.keys import deliveries, extracts, results
+from flows.runs.keys import deliveries, extracts
 from flows.runs.sealing import Opener
 from flows.runs.store import read
-from schemas.portal import CITY, CUID, POSTAL_CODE
-from tests.lives.clerk import Line, Operator
-from tests.lives.deliveries import People, Row, as_csv
+from schemas.portal import CUID
+from tests.lives.clerk import Operator
+from tests.lives.deliveries import People
 from tests.lives.desk import CommandLine
+from tests.lives.issuers import Bank
 from tests.lives.manners import deck
 from tests.lives.place import FIRST, Place, Progress
 from tests.lives.portal import Portal
 
 SETTLING = 24  # days after the last night until everything must be settled
-AGAIN = 0.2  # of the rows of a delta file stood in earlier ones
-UNFIT = 0.06  # of the new rows lack their city
-HOPELESS = 0.3  # of those can never be corrected
 ODD_CUID = 0.3  # of the cuids have an apostrophe
 UNCONFIRMED = 0.3  # of the deliveries are not confirmed the same day
 ISSUERS = ("north", "south")
-
-
-@dataclass
-class Bank:
-    """One issuer: its cardholders, what it delivered, its portal, and what it was delivered."""
-
-    name: str
-    portfolio: bool
-    everybody: list[Row]
-    portal: Portal
-    chance: random.Random
-    known: int = 0
-    owed: bytes = b""  # an extract that was cut: it comes whole the next night
-    # the cities that are missing, by cuid
-    unfit: dict[str, str | None] = field(default_factory=dict)
-    # what the receiving side has, by URL
-    delivered: dict[str, dict[str, str]] = field(default_factory=dict)
-    left: list[Line] = field(default_factory=list)  # of the last worklist
-    cancelled: set[str] = field(default_factory=set)  # chunks
-
-    def extract(self, rows: int) -> bytes:
-        """Return tonight's extract: new people and some of the known ones, or everybody."""
-        new = self.everybody[self.known : self.known + rows]
-        old = self.everybody[: self.known]
-        if not self.portfolio:
-            old = self.chance.sample(old, min(len(old), round(rows * AGAIN)))
-        self.known += len(new)
-        for row in new:
-            if self.chance.random() < UNFIT:
-                self.unfit[str(row[CUID])] = row[CITY]
-                row[CITY] = None
-        return as_csv([*new, *old])
-
-    def fill_in(self, template: list[dict[str, str]]) -> bool:
-        """Fill in what the issuer knows by now: a city that was missing, another postal code; False
-        where it is nothing.
-        """
-        by_cuid = {str(person[CUID]): person for person in self.everybody}
-        for row in template:
-            person = by_cuid[row["cuid"].removeprefix("'")]
-            luck = random.Random(row["cuid"]).random()
-            if row["column"] == CITY and row["cuid"] in self.unfit and luck >= HOPELESS:
-                row["correction"] = person[CITY] = self.unfit.pop(row["cuid"]) or ""
-            elif row["column"] == POSTAL_CODE:
-                row["correction"] = person[POSTAL_CODE] = _other_code(str(person[POSTAL_CODE]))
-        return any(row["correction"] for row in template)
-
-
-def _other_code(code: str) -> str:
-    """Return a postal code with another last digit."""
-    last = max(place for place, character in enumerate(code) if character.isdigit())
-    return f"{code[:last]}{(int(code[last]) + 1) % 10}{code[last + 1 :]}"
 
 
 @dataclass
@@ -113,10 +59,7 @@ def lived(place: Place, on_progress: Progress = lambda _: None) -> Iterator[Stor
             for bank in story.banks:
                 _morning(story, bank)
             for bank in story.banks:
-                if night < nights:
-                    _upset(story, bank, night)
-                bank.left = operator.work(bank.portal)
-                _deliver(story, bank, last=night >= nights)
+                _day(story, bank, night)
             lines = sum(len(bank.left) for bank in story.banks)
             on_progress(f"{place.clock.day}: {operator.given.total()} commands, {lines} left")
             if night > nights and all(_settled(bank) for bank in story.banks):
@@ -142,22 +85,11 @@ def _begin(place: Place, opener: Opener) -> Story:
         chance = random.Random(f"{plan.seed} {issuer}")
         portal = Portal(issuer, opener, chance, answer, FIRST)
         people = everybody[number * share : (number + 1) * share]
-        banks[issuer] = Bank(issuer, portfolio, people, portal, chance)
+        banks[issuer] = Bank(place, issuer, portfolio, people, portal, chance)
     north, south = banks.values()
     north.portal.other = south.portal
     south.portal.other = north.portal
-    operator = Operator(
-        CommandLine(place),
-        bring=lambda issuer, letter: _bring(place, issuer, letter.name, letter.content),
-        correct=lambda issuer, rows: banks[issuer].fill_in(rows),
-        whole=lambda issuer: not banks[issuer].owed,
-        remove=lambda issuer, name: place.store.delete(results(issuer) + name),
-    )
-    return Story(place, operator, [north, south])
-
-
-def _bring(place: Place, issuer: str, name: str, content: bytes) -> None:
-    place.store.replace(results(issuer) + name, [content])
+    return Story(place, Operator(CommandLine(place)), [north, south])
 
 
 def _night(story: Story, bank: Bank, night: int) -> None:
@@ -183,8 +115,17 @@ def _night(story: Story, bank: Bank, night: int) -> None:
 def _morning(story: Story, bank: Bank) -> None:
     """Bring what the portal has ready, and ingest it."""
     for letter in bank.portal.bring():
-        _bring(story.place, bank.name, letter.name, letter.content)
+        bank.bring(letter)
     story.operator.give("ingest", bank.name, by=story.operator.scheduled)
+
+
+def _day(story: Story, bank: Bank, night: int) -> None:
+    """Upset something, work through the worklist, and deliver links."""
+    last = night >= story.place.plan.nights
+    if not last:
+        _upset(story, bank, night)
+    bank.left = story.operator.work(bank)
+    _deliver(story, bank, last=last)
 
 
 def _upset(story: Story, bank: Bank, night: int) -> None:

@@ -19,8 +19,9 @@ from flows.runs.store import read
 from schemas.portal import CITY, CUID, MONTH, PAN, YEAR
 from schemas.reasons import CANCELLED_CHUNK
 from tests.lives.findings import Findings, resendings
+from tests.lives.issuers import Bank
 from tests.lives.portal import EXPLAINED, LINK, Made
-from tests.lives.twenty import Bank, Story, needs_others
+from tests.lives.twenty import Story, needs_others
 
 SOON = timedelta(days=15)  # a link that ends within these days may be replaced
 
@@ -49,9 +50,7 @@ def recount(story: Story) -> Findings:
 
 
 def _judge_links(story: Story, bank: Bank, findings: Findings) -> None:
-    """Hold what was delivered against the books, and everybody without a link against the
-    reasons.
-    """
+    """Hold what was delivered against the books."""
     portal, day = bank.portal, story.place.clock.day
     links = defaultdict[str, list[str]](list)
     for url, row in bank.delivered.items():
@@ -68,15 +67,22 @@ def _judge_links(story: Story, bank: Bank, findings: Findings) -> None:
     ]
     # only a later extract asks for another link where one lived its whole life
     ended = {link.card for link in portal.links.values() if link.ends < day}
+    _judge_others(story, bank, findings, ended | links.keys())
+
+
+def _judge_others(story: Story, bank: Bank, findings: Findings, linked: set[str]) -> None:
+    """Hold everybody without a link against the reasons."""
     reasons = _reasons(story, bank)
     for person in bank.everybody[: bank.known]:
         card, cuid = f"{person[PAN]}{person[YEAR]}{person[MONTH]}", str(person[CUID])
-        if card in links or card in ended:
-            continue
         reason = reasons.get(cuid)
+        if card in linked:
+            continue
         if not reason:
             findings.forgotten.append(f"{bank.name}: {cuid}")
-        elif not (card in portal.unsupported or person[CITY] is None or reason == CANCELLED_CHUNK):
+        elif not (
+            card in bank.portal.unsupported or person[CITY] is None or reason == CANCELLED_CHUNK
+        ):
             findings.hopeful.append(f"{bank.name}: {cuid}, {reason}")
 
 

@@ -11,34 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from io import BytesIO
 from typing import NamedTuple
-
-import polars as pl
 
 from flows.runs.keys import extracts
 from flows.runs.sealing import Opener
-from flows.simulator.portal import Portal
 from schemas.manifest import Manifest
-from schemas.portal import MONTH, PAN, YEAR
-from tests.lives.deliveries import Card, Deliverer, Drop, People
+from tests.lives.deliveries import Deliverer, Drop, People
 from tests.lives.desk import CommandLine, Desk, Output
-from tests.lives.partner import Keyring, Partner
+from tests.lives.partner import Partner
 from tests.lives.place import FIRST, Place, Progress
 from tests.night import Bench
 
 TRAILER = "trailer = '^TRL\\|([0-9]+)$'\n"
 HELD_BACK = re.compile(r"([\d,]+) of ([\d,]+) (?:rows |cards )?already have or await a link")
-
-
-class Sent(NamedTuple):
-    """One row as the partner opened it."""
-
-    night: int
-    run: str
-    chunk: str
-    position: int
-    card: Card
 
 
 class Run(NamedTuple):
@@ -53,18 +38,13 @@ class Run(NamedTuple):
 
 @dataclass
 class Bank:
-    """One issuer: who delivers, its partner, and everything that was dropped, committed, sent and
-    answered.
-    """
+    """One issuer: who delivers, its partner, and everything that was dropped and committed."""
 
     deliverer: Deliverer
     bench: Bench
     partner: Partner
     drops: list[Drop] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
-    sent: list[Sent] = field(default_factory=list)
-    # the night before which a row was answered
-    answered: dict[tuple[str, int], int] = field(default_factory=dict)
     dismissed: set[str] = field(default_factory=set)  # SHA-256 of files
     last_submit: Output | None = None  # after the last night
 
@@ -109,7 +89,7 @@ def lived(
                 _night(year, bank, night)
             place.clock.hour = max(place.clock.hour, 9)
             for bank in year.banks:
-                _day(year, bank, night)
+                _day(year, bank)
             on_progress(f"{place.clock.day}: {dict(place.reaper.did)}")
         for bank in year.banks:
             bank.last_submit = desk.command_line.give("submit", bank.name)
@@ -121,12 +101,10 @@ def _bank(year: Year, issuer: str, opener: Opener, source: str, more: str) -> Ba
     trailer = issuer == "south"
     plan = year.place.plan
     settings = year.place.configure(issuer, source=source + TRAILER * trailer, more=more)
-    keyring = Keyring(opener)
-    portal = Portal(keyring, today=FIRST, fail_share=0.04, seed=plan.seed)
     chance = random.Random(f"{plan.seed} {issuer}")
     deliverer = Deliverer(issuer, year.people, plan.rows, chance, trailer)
     bench = Bench(year.place.store, settings, year.place.clock.now)
-    return Bank(deliverer, bench, Partner(portal, keyring, delay=1))
+    return Bank(deliverer, bench, Partner.of(bench, opener, plan.seed, delay=1))
 
 
 def _night(year: Year, bank: Bank, night: int) -> None:
@@ -150,18 +128,8 @@ def _night(year: Year, bank: Bank, night: int) -> None:
     year.desk.dismissed.clear()
 
 
-def _day(year: Year, bank: Bank, night: int) -> None:
-    """Upload what waits, read what the portal opened, bring what it answers, and ingest it."""
-    books = bank.partner.portal.books
-    known = len(books)
-    bank.partner.keyring.opened.clear()
-    bank.partner.take(bank.bench, year.place.clock.day)
-    for upload, plain in zip(books[known:], bank.partner.keyring.opened, strict=True):
-        run = upload.name.partition(".")[0][:-6]
-        rows = pl.read_csv(BytesIO(plain), infer_schema=False)
-        cards = rows.select(PAN, pl.col(YEAR) + pl.col(MONTH)).rows()
-        for position, card in enumerate(cards, 1):
-            bank.sent.append(Sent(night, run, upload.name, position, Card(*card)))
-    bank.partner.answer(bank.bench, year.place.clock.day)
+def _day(year: Year, bank: Bank) -> None:
+    """Upload what waits, bring what the portal answers, and ingest it."""
+    bank.partner.take()
+    bank.partner.answer()
     year.desk.command_line.give("ingest", bank.name)
-    bank.answered |= dict.fromkeys(bank.partner.delivered.keys() - bank.answered.keys(), night + 1)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
+from datetime import date
 
 from flows.reports.across import reconcile_runs
 from schemas.ledger import DUPLICATE, REJECTED, SUBMITTED, SUPPRESSED
 from tests.lives.deliveries import Card, Drop, Line
 from tests.lives.findings import Findings, resendings
-from tests.lives.year import HELD_BACK, Bank, Run, Sent, Year
+from tests.lives.partner import Received
+from tests.lives.year import HELD_BACK, Bank, Run, Year
 
 ACTIVE = ("awaiting", "living")
 
@@ -34,18 +36,18 @@ class Recount:
 
     def __init__(self, year: Year, bank: Bank, findings: Findings) -> None:
         self._year, self._bank, self._findings = year, bank, findings
-        self._end = year.place.plan.nights + 1
+        self._end = year.day(year.place.plan.nights + 1)
         self._drops = {
             hashlib.sha256(drop.content).hexdigest(): drop for drop in reversed(bank.drops)
         }
         lines = set[Line]().union(*(drop.lines for drop in bank.drops))
         self._holders = {year.people.card(line): line for line in lines}
-        self._by_place = {(sent.chunk, sent.position): sent for sent in bank.sent}
-        self._attempts: dict[int, list[tuple[Line, Sent]]] = defaultdict(list)
-        for sent in bank.sent:
+        self._by_position = {sent.position: sent for sent in bank.partner.received}
+        self._attempts: dict[int, list[tuple[Line, Received]]] = defaultdict(list)
+        for sent in bank.partner.received:
             line = self._holders.get(sent.card)
             if line is None:
-                where = f"{bank.name}, night {sent.night}, {sent.run}"
+                where = f"{bank.name}, {sent.day}, {sent.run}"
                 findings.unfit.append(f"{where}: a card that no file held")
             else:
                 self._attempts[line.person].append((line, sent))
@@ -78,44 +80,56 @@ class Recount:
             heights = f"{ledger.height} of {len(drop.lines)} rows in the ledger"
             self._findings.lost.append(f"{self._where(run)}: {heights}")
             return
-        rows = ledger.select("fate", "chunk", "position").rows()
-        for line, (fate, chunk, position) in zip(drop.lines, rows, strict=True):
+        for line, (fate, chunk, position) in zip(
+            drop.lines, ledger.select("fate", "chunk", "position").rows(), strict=True
+        ):
             self._findings.figures[f"rows: {fate}"] += 1
+            sent = self._by_position.get((names.get(chunk, ""), position))
             whose = f"{self._where(run)}, {drop.kind}: {self._year.people.cuid(line)}"
-            sent = self._by_place.get((names.get(chunk, ""), position))
-            if fate == SUBMITTED and (sent is None or sent.card != self._card(line)):
-                self._findings.lost.append(f"{whose}: another card is at its place, or none")
-            elif fate == SUBMITTED and not line.fit:
-                self._findings.unfit.append(f"{whose}: sent, and unfit")
-            elif fate == REJECTED and line.fit:
-                self._findings.lost.append(f"{whose}: rejected, and fit")
-            elif fate == DUPLICATE and times[self._card(line)] < 2:
-                self._findings.lost.append(f"{whose}: a duplicate of nothing")
-            elif fate == SUPPRESSED and line.fit and not self._held(line, run):
-                self._findings.lost.append(f"{whose}: held, with {self._story(line)}")
+            if fate == SUBMITTED:
+                self._judge_sent(line, sent, whose)
+            elif fault := self._fault(line, fate, run, repeated=times[self._card(line)] > 1):
+                self._findings.lost.append(f"{whose}: {fault}")
+
+    def _fault(self, line: Line, fate: str, run: Run, *, repeated: bool) -> str:
+        """Return what is wrong with a row that was not sent, "" where it is right."""
+        if fate == REJECTED and line.fit:
+            return "rejected, and fit"
+        if fate == DUPLICATE and not repeated:
+            return "a duplicate of nothing"
+        if fate == SUPPRESSED and line.fit and not self._held(line, run):
+            return f"held, with {self._story(line)}"
+        return ""
+
+    def _judge_sent(self, line: Line, sent: Received | None, whose: str) -> None:
+        """Judge a row that the ledger calls submitted by what the portal opened at its place."""
+        if sent is None or sent.card != self._card(line):
+            self._findings.lost.append(f"{whose}: another card is at its place, or none")
+        elif not line.fit:
+            self._findings.unfit.append(f"{whose}: sent, and unfit")
 
     def _held(self, line: Line, run: Run) -> bool:
         """Return whether this card, or a later one of its holder, has a living link or awaits one
         on that night.
         """
+        day = self._year.day(run.night)
         earlier = [
             sent
             for holder, sent in self._attempts[line.person]
-            if sent.run != run.manifest.run and holder.version >= line.version
+            if sent.run != run.manifest.run and holder.version >= line.version and sent.day <= day
         ]
-        return any(
-            sent.night <= run.night and self._state(sent, run.night) in ACTIVE for sent in earlier
-        )
+        return any(self._state(sent, day) in ACTIVE for sent in earlier)
 
-    def _state(self, sent: Sent, night: int) -> str:
-        """Return what was known of a sent row on a night: awaiting, error, living or ended."""
-        place = (sent.chunk, sent.position)
-        if self._bank.answered.get(place, night + 1) > night:
+    def _state(self, sent: Received, day: date) -> str:
+        """Return what was known of a sent row on the night before a day: awaiting, error, living or
+        ended.
+        """
+        if self._bank.partner.came.get(sent.position, day) >= day:
             return "awaiting"
-        expires = self._bank.partner.delivered[place].expires
+        expires = self._bank.partner.delivered[sent.position].expires
         if expires is None:
             return "error"
-        return "living" if expires >= self._year.day(night) else "ended"
+        return "living" if expires >= day else "ended"
 
     def _judge_repeats(self) -> None:
         """Judge every sending of a card after its first, and count changed cards."""
@@ -124,22 +138,24 @@ class Recount:
             by_person = resendings((line.person, (line, sent)) for line, sent in attempts)
             for (line_before, before), (line, after) in by_person:
                 if line.version > line_before.version:
-                    figures[f"changed card sent: {self._state(before, after.night)}"] += 1
+                    figures[f"changed card sent: {self._state(before, after.day)}"] += 1
             by_card = resendings((sent.card, (line, sent)) for line, sent in attempts)
             for (line, before), (_, after) in by_card:
-                state = self._state(before, after.night)
+                state = self._state(before, after.day)
                 figures[f"sent again: {state}"] += 1
                 if state in ACTIVE:
                     whose = f"{self._bank.name}: {self._year.people.cuid(line)}"
-                    nights = f"nights {before.night} and {after.night}, {state}"
+                    days = f"{before.day} and {after.day}, {state}"
                     runs = f"{before.run}, {after.run}"
-                    self._findings.twice.append(f"{whose}: {nights}: {runs}")
+                    self._findings.twice.append(f"{whose}: {days}: {runs}")
 
     def _judge_active(self) -> None:
         """Hold the number of cards that are active in more than one run against that of the
         reconciliation.
         """
-        sendings = [sent for sent in self._bank.sent if self._state(sent, self._end) in ACTIVE]
+        sendings = [
+            sent for sent in self._bank.partner.received if self._state(sent, self._end) in ACTIVE
+        ]
         times = Counter(sent.card for sent in sendings)
         books = sum(number > 1 for number in times.values())
         reported = reconcile_runs(self._bank.bench.context)["active_twice"]
@@ -173,7 +189,9 @@ class Recount:
     def _judge_counts(self, run: Run) -> None:
         """Hold the counts of a run and of its report against the books."""
         counts = run.manifest.counts
-        sent = [sending for sending in self._bank.sent if sending.run == run.manifest.run]
+        sent = [
+            sending for sending in self._bank.partner.received if sending.run == run.manifest.run
+        ]
         states = Counter(self._state(sending, self._end) for sending in sent)
         expected = {
             "read": counts.submitted + counts.rejected + counts.duplicate + counts.suppressed,
@@ -201,7 +219,7 @@ class Recount:
 
     def _story(self, line: Line) -> str:
         attempts = [
-            f"card {holder.version} sent on night {sent.night}: {self._state(sent, self._end)}"
+            f"card {holder.version} sent on {sent.day}: {self._state(sent, self._end)}"
             for holder, sent in self._attempts[line.person]
         ]
         return f"card {line.version}; " + ("; ".join(attempts) or "never sent")
