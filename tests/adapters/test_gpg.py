@@ -46,7 +46,7 @@ def test_a_hung_or_killed_gpg_is_trouble_of_every_chunk_in_the_group(
     assert [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks] == sealed
 
 
-def test_a_gpg_that_hangs_from_the_start_is_passing_trouble(tmp_path: Path) -> None:
+def test_a_gpg_that_hangs_from_the_start_is_a_temporary_failure(tmp_path: Path) -> None:
     with pytest.raises(GpgHungError):
         # its child holds the pipe
         sealer_to(keys.sound(), gpg=gpg_that(tmp_path, "sleep 3000"), patience=0.3)

@@ -126,7 +126,7 @@ def test_a_store_that_stays_down_is_a_named_error_after_a_bounded_time(
 
 @pytest.mark.parametrize("operation", ["create", "open", "keys", "delete"])
 @pytest.mark.parametrize(("fault", "error"), OPERATORS)
-def test_what_only_an_operator_can_mend_is_said_at_once(
+def test_what_only_an_operator_can_put_right_is_reported_at_once(
     calm: S3Store,
     moto_server: servers.S3Server,
     fault: Fault,

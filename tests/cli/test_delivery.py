@@ -258,7 +258,9 @@ def test_the_number_may_be_in_a_line_before_the_data_and_must_be_there(bank: Pat
     assert [one["sequence"] for one in committed(bank)] == [7]
 
 
-def test_a_number_that_a_twin_committed_meanwhile_is_not_committed_twice(tmp_path: Path) -> None:
+def test_a_number_that_a_concurrent_process_committed_is_not_committed_twice(
+    tmp_path: Path,
+) -> None:
     bench = local_bench(tmp_path, source={"sequence": "-([0-9]{3})[.]csv$"})
     first = bench.submit(bench.drop(3, "a-20261119-001.csv")).manifest
     other = bench.submit(bench.drop(3, "b-20261120-002.csv", seed=1)).manifest

@@ -48,7 +48,7 @@ DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
         (BugError(place="read", kind="TypeError"), False),
     ],
 )
-def test_only_passing_trouble_is_tried_again(error: CardlinkError, again: bool) -> None:
+def test_only_a_temporary_failure_is_retried(error: CardlinkError, again: bool) -> None:
     state = asyncio.run(exception_to_failed_state(error))
 
     assert again == passing(cast("Task[..., Any]", submit), cast(TaskRun, None), state)
@@ -176,12 +176,12 @@ def test_a_form_that_can_look_first_does(entry: Entry[...], form: Form) -> None:
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda one: one.name)
-def test_every_parameter_of_a_verb_has_its_help(entry: Entry[...]) -> None:
+def test_every_parameter_of_a_command_has_its_help(entry: Entry[...]) -> None:
     assert entry.summary
     assert [one.name for one in entry.parameters if not one.help] == []
 
 
-def test_a_verb_of_a_few_lines_is_a_command_and_a_form() -> None:
+def test_an_entry_of_a_few_lines_is_a_command_and_a_form() -> None:
     @entry("praise", form=Form("praise", "praise of {issuer}"))
     def praise(
         context: Context, issuer: Issuer, *, times: Number = 2, dry_run: DryRun = False

@@ -206,7 +206,7 @@ def held_back(bench: Bench) -> list[tuple[str, list[str]]]:
     return list(found.select("cuid", "reasons").iter_rows())
 
 
-def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybody(
+def test_a_card_that_was_linked_by_hand_is_held_back_in_the_night_that_repeats_everybody(
     tmp_path: Path,
 ) -> None:
     bench = everybody(tmp_path, {CUID: "by-hand"})
@@ -217,7 +217,9 @@ def test_a_card_that_was_linked_by_hand_rests_in_the_night_that_repeats_everybod
     assert [("by-hand", ["|card.link.standing"])] == left_out
 
 
-def test_a_card_of_whose_single_link_nobody_knows_the_end_rests_as_awaited(tmp_path: Path) -> None:
+def test_a_card_of_whose_single_link_nobody_knows_the_end_is_held_back_as_awaited(
+    tmp_path: Path,
+) -> None:
     bench = everybody(tmp_path, {CUID: "by-hand"})
     with pytest.raises(AnswerLostError):
         link_typed(

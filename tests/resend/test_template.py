@@ -44,7 +44,7 @@ def test_the_partners_errors_name_the_column_their_code_speaks_of() -> None:
 @pytest.mark.parametrize(
     "reason", [f"{YEAR}|card.expiration.expired", "card.pan.unsupported", "|line.fields.too_few"]
 )
-def test_what_only_the_source_can_mend_says_so(reason: str) -> None:
+def test_what_only_the_source_can_correct_says_so(reason: str) -> None:
     assert lines(reason)[0]["accepted"].startswith("correct it at the source")
 
 

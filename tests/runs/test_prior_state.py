@@ -117,7 +117,7 @@ def asked(wanted: list[Card]) -> pl.DataFrame:
 
 @settings(deadline=None)
 @given(st.lists(tried, max_size=12), st.lists(cards, max_size=6), portfolios, st.integers(0, 12))
-def test_a_card_rests_exactly_where_the_plain_rule_says_so(
+def test_a_card_is_held_back_exactly_where_the_plain_rule_says_so(
     attempts: list[Tried], wanted: list[Card], portfolio: Portfolio, cut: int
 ) -> None:
     expected = [why_not(card, attempts, portfolio) for card in wanted]
@@ -146,7 +146,7 @@ def why_seen(card: Card, attempts: list[Tried]) -> str | None:
     st.integers(0, 12),
     st.sampled_from([(None,), (1, 2, 3)]),
 )
-def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_rest(
+def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_are_held_back(
     attempts: list[Tried], wanted: list[Card], cut: int, reissues: tuple[int | None, ...]
 ) -> None:
     def reissued(at: int, card: Card) -> Card:

@@ -44,7 +44,7 @@ def bank(folder: Path, *cuids: str, **settings: Any) -> Population:
     return place
 
 
-def test_a_row_of_an_earlier_night_rests_while_its_card_awaits_a_link_and_while_it_has_one(
+def test_a_row_of_an_earlier_night_is_held_back_while_its_card_has_or_awaits_a_link(
     tmp_path: Path,
 ) -> None:
     place = bank(tmp_path)

@@ -60,7 +60,7 @@ def test_each_kind_of_change_is_sent_where_the_setting_counts_it(
     assert [{"a"}, set()] == found
 
 
-def test_a_changed_card_is_sent_once_and_rests_again(tmp_path: Path) -> None:
+def test_a_changed_card_is_sent_once_and_held_back_again(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b")
     place.people["a"] |= {YEAR: "31"}
     first = place.night()
@@ -114,7 +114,7 @@ def test_who_was_refused_goes_again_once_mended(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_ago(
+def test_a_row_that_was_corrected_on_its_way_is_held_back_when_its_first_night_is_long_ago(
     tmp_path: Path,
 ) -> None:
     place = town(tmp_path)
@@ -134,7 +134,7 @@ def test_a_row_that_was_corrected_on_its_way_rests_when_its_first_night_is_long_
 
 
 @pytest.mark.slow
-def test_a_renewal_that_was_corrected_rests_when_the_first_night_is_long_ago(
+def test_a_renewal_that_was_corrected_is_held_back_when_the_first_night_is_long_ago(
     tmp_path: Path,
 ) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
@@ -193,7 +193,7 @@ def test_rows_of_a_cancelled_chunk_were_never_sent(tmp_path: Path) -> None:
     assert {"a", "b"} == place.sent(done)
 
 
-def test_every_row_is_counted_once_and_the_report_names_why_it_rests(tmp_path: Path) -> None:
+def test_every_row_is_counted_once_and_the_report_names_why_it_is_held_back(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b", "c")
     place.settle("d")
     done = place.night()

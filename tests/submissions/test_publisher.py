@@ -226,7 +226,7 @@ PLACES = [
         for number, error in enumerate(FOR_OPERATORS)
     ],
 )
-def test_what_only_an_operator_can_mend_ends_the_run_as_itself_and_a_rerun_completes_it(
+def test_what_only_an_operator_can_put_right_ends_the_run_as_itself_and_a_rerun_completes_it(
     tmp_path: Path, operation: str, part: str, error: CardlinkError
 ) -> None:
     bench, extract = of_chunks(tmp_path, 2)
