@@ -231,10 +231,10 @@ def refused_addresses() -> Iterator[Case]:
         "is no Canadian code", QUEBEC | {POSTAL_CODE: "GIR 4S9"}, "address.postal_code.format"
     )
     yield _refused(
-        "lies in another state", BOSTON | {POSTAL_CODE: "90012"}, "address.postal_code.mismatch"
+        "is in another state", BOSTON | {POSTAL_CODE: "90012"}, "address.postal_code.mismatch"
     )
     yield _refused(
-        "lies in another province",
+        "is in another province",
         QUEBEC | {POSTAL_CODE: "M5V 2T6"},
         "address.postal_code.mismatch",
     )

@@ -71,19 +71,19 @@ def history(folder: Path, run: str) -> list[tuple[str, str]]:
     return [(one["what"], one["facts"]["reason"]) for one in found if "reason" in one["facts"]]
 
 
-@pytest.mark.parametrize("verb", ["hold", "release", "cancel", "uploaded"])
+@pytest.mark.parametrize("command", ["hold", "release", "cancel", "uploaded"])
 def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would_be_refused(
-    bank: Bench, run: str, tmp_path: Path, verb: str
+    bank: Bench, run: str, tmp_path: Path, command: str
 ) -> None:
     cardlink(tmp_path, "outbox", "hold", run, "3", *WHY)
-    chunk, other = ("3", "1") if verb == "release" else ("1", "3")
-    why = () if verb == "uploaded" else WHY
+    chunk, other = ("3", "1") if command == "release" else ("1", "3")
+    why = () if command == "uploaded" else WHY
     before = bank.snapshot()
 
-    tried = cardlink(tmp_path, "outbox", verb, run, chunk, *why, "--dry-run")
-    refused = cardlink(tmp_path, "outbox", verb, run, other, *why, "--dry-run")
+    tried = cardlink(tmp_path, "outbox", command, run, chunk, *why, "--dry-run")
+    refused = cardlink(tmp_path, "outbox", command, run, other, *why, "--dry-run")
 
-    assert (tried.exit_code, refused.exit_code) == (0, 0 if verb == "cancel" else 2)
+    assert (tried.exit_code, refused.exit_code) == (0, 0 if command == "cancel" else 2)
     assert f"dry run, nothing was recorded: {run}: chunks {chunk} " in tried.stdout
     assert bank.snapshot() == before
 

@@ -52,10 +52,10 @@ def called(work: Callable[[], object]) -> list[FunctionType]:
     found = (
         one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__ in codes
     )
-    mendable = {
+    replaceable = {
         one for one in found if not one.__closure__ and not one.__module__.startswith(BOUNDARY)
     }
-    return sorted(mendable, key=lambda one: (one.__module__, one.__qualname__))
+    return sorted(replaceable, key=lambda one: (one.__module__, one.__qualname__))
 
 
 @contextmanager

@@ -90,11 +90,11 @@ class Desk:
         refusal offers.
         """
         held = HELD in refusal
-        verb = "submit" if held and self.chance.random() < OPENED else "dismiss"
-        words = _offered(refusal, verb)
+        command = "submit" if held and self.chance.random() < OPENED else "dismiss"
+        words = _offered(refusal, command)
         if not words:  # the issuer sends it again, it says; another night it must be gone
             if held or refusal in self.unsettled:
-                self.stuck.append(f"no line to {verb}: {refusal}")
+                self.stuck.append(f"no line to {command}: {refusal}")
             self.unsettled.add(refusal)
             return
         if "--reason" in words:
@@ -102,16 +102,16 @@ class Desk:
         output = self.command_line.give(*words)
         if output.code:
             self.stuck.append(f"{shlex.join(words)}: {output.text}")
-        elif verb == "dismiss":
+        elif command == "dismiss":
             self.dismissed.add(words[2].rpartition("/")[2])
-        self.settled[f"{'held' if held else 'refused'}, {verb}: exit {output.code}"] += 1
+        self.settled[f"{'held' if held else 'refused'}, {command}: exit {output.code}"] += 1
         yield output
 
 
-def _offered(refusal: str, verb: str) -> list[str]:
+def _offered(refusal: str, command: str) -> list[str]:
     """Return the first line that a refusal offers to dismiss the file, or to submit it opened."""
     for line in PASTE.findall(refusal):
         words = shlex.split(line)
-        if words[0] == verb and (verb == "dismiss" or "--open" in words):
+        if words[0] == command and (command == "dismiss" or "--open" in words):
             return words
     return []

@@ -17,7 +17,7 @@ from tests.lives.deliveries import people
 # of the town, each day
 SHARES = {"moved": 0.004, "married": 0.001, "renewed": 0.002, "left": 0.002}
 COMING = 0.003
-BAD = 0.05  # of those who come: their city is missing until the issuer mends it
+BAD = 0.05  # of those who come: their city is missing until the issuer corrects it
 MENDED_AFTER = 12  # days
 
 

@@ -315,10 +315,10 @@ def test_what_is_not_there_is_not_sealed_anew(night: tuple[Bench, str], dry_run:
 def test_rows_that_repeat_a_cuid_stand_in_the_chunks_they_stood_in(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 20})
     names = ("Ada", "Bea", "Cora", "Dora", "Eva")
-    twins = [
+    same_cuid = [
         {CUID: f"c-{at % 3}", "service_card.address.first_name": names[at % 5]} for at in range(9)
     ]
-    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*twins)))).manifest.run
+    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*same_cuid)))).manifest.run
     before = bench.chunks(run)
 
     again(rotated(bench), run)

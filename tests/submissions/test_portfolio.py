@@ -127,7 +127,7 @@ def test_a_row_that_was_corrected_on_its_way_is_held_back_when_its_first_night_i
     del place.people["a"]
 
     nights = [place.night(20), place.night()]
-    place.people["b"] |= {ADDRESS1: "3 Side St"}  # now the issuer mends it too
+    place.people["b"] |= {ADDRESS1: "3 Side St"}  # now the issuer corrects it too
     nights.append(place.night())
 
     assert [{"b": STANDING}] * 3 == [place.held_back(one) for one in nights]
