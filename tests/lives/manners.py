@@ -41,127 +41,127 @@ def name_of(chunk: str, more: str = "") -> str:
 
 
 def plainly(
-    portal: Portal, chunk: str, made: list[Made], *, after: int = 1, way: str = ""
+    portal: Portal, chunk: str, answers: list[Made], *, after: int = 1, way: str = ""
 ) -> Letter:
     """Answer in order, usually the next day; `way`: see Letter."""
-    return portal.send(name_of(chunk), made, after=after, way=way)
+    return portal.send(name_of(chunk), answers, after=after, way=way)
 
 
-def late(portal: Portal, chunk: str, made: list[Made]) -> None:
+def late(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Answer after four days, and say so."""
-    portal.words[chunk] = Word(until=plainly(portal, chunk, made, after=4).day)
+    portal.words[chunk] = Word(until=plainly(portal, chunk, answers, after=4).day)
 
 
-def never(portal: Portal, chunk: str, made: list[Made]) -> None:
+def never(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Lose the chunk."""
-    portal.words[chunk] = Word(spoils=tuple(made))
+    portal.words[chunk] = Word(spoils=tuple(answers))
 
 
-def holes(portal: Portal, chunk: str, made: list[Made]) -> None:
+def holes(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Leave out every third row, for good."""
-    plainly(portal, chunk, [row for row in made if row.position % 3])
-    portal.words[chunk] = Word(spoils=tuple(row for row in made if not row.position % 3))
+    plainly(portal, chunk, [row for row in answers if row.position % 3])
+    portal.words[chunk] = Word(spoils=tuple(row for row in answers if not row.position % 3))
 
 
-def half_now(portal: Portal, chunk: str, made: list[Made]) -> None:
+def half_now(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Answer half of the rows, and all of them where somebody asks."""
-    plainly(portal, chunk, made[::2])
-    letter = Letter(portal.day, name_of(chunk, "-all"), result(made), tuple(made))
+    plainly(portal, chunk, answers[::2])
+    letter = Letter(portal.day, name_of(chunk, "-all"), result(answers), tuple(answers))
     portal.words[chunk] = Word(again=letter)
 
 
-def two_halves(portal: Portal, chunk: str, made: list[Made]) -> None:
+def two_halves(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Answer in two files, the second three days after the first."""
-    portal.send(name_of(chunk, "-1of2"), made[::2])
-    last = portal.send(name_of(chunk, "-2of2"), made[1::2], after=4)
+    portal.send(name_of(chunk, "-1of2"), answers[::2])
+    last = portal.send(name_of(chunk, "-2of2"), answers[1::2], after=4)
     portal.words[chunk] = Word(until=last.day)
 
 
-def twice(portal: Portal, chunk: str, made: list[Made]) -> None:
+def twice(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Bring the same file under two names."""
-    plainly(portal, chunk, made)
-    portal.send(name_of(chunk, " (1)"), made, after=2)
+    plainly(portal, chunk, answers)
+    portal.send(name_of(chunk, " (1)"), answers, after=2)
 
 
-def renamed(portal: Portal, chunk: str, made: list[Made]) -> None:
+def renamed(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Bring the file under a name that says nothing."""
-    portal.send(f"download-{_mark(portal)}.csv", made)
+    portal.send(f"download-{_mark(portal)}.csv", answers)
 
 
-def shuffled(portal: Portal, chunk: str, made: list[Made]) -> None:
+def shuffled(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Bring the rows in another order."""
-    plainly(portal, chunk, portal.chance.sample(made, len(made)))
+    plainly(portal, chunk, portal.chance.sample(answers, len(answers)))
 
 
-def packed(portal: Portal, chunk: str, made: list[Made]) -> None:
+def packed(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Compress the file, with a byte order mark and Windows' ends of lines in it."""
-    content = gzip.compress(b"\xef\xbb\xbf" + result(made).replace(b"\n", b"\r\n"), mtime=0)
-    portal.send(name_of(chunk) + ".gz", made, content=content)
+    content = gzip.compress(b"\xef\xbb\xbf" + result(answers).replace(b"\n", b"\r\n"), mtime=0)
+    portal.send(name_of(chunk) + ".gz", answers, content=content)
 
 
-def strangers_row(portal: Portal, chunk: str, made: list[Made]) -> None:
+def strangers_row(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Put rows of cardholders into the file that nobody sent."""
-    portal.send(name_of(chunk), made, content=result([*made, *_strangers(portal, 2)]))
+    portal.send(name_of(chunk), answers, content=result([*answers, *_strangers(portal, 2)]))
     portal.words[chunk] = Word(EXPLAINED)
 
 
-def one_more(portal: Portal, chunk: str, made: list[Made]) -> None:
+def one_more(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Give a cardholder two links; the first counts."""
-    extra = [portal.linked(row) for row in _some(portal, made, 1)]
-    portal.send(name_of(chunk), made, content=result([*made, *extra]))
+    extra = [portal.linked(row) for row in _some(portal, answers, 1)]
+    portal.send(name_of(chunk), answers, content=result([*answers, *extra]))
     portal.void |= {row.url for row in extra}
     portal.words[chunk] = Word(EXPLAINED)
 
 
-def link_and_error(portal: Portal, chunk: str, made: list[Made]) -> None:
+def link_and_error(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Give some rows a link and an error; one of the two counts."""
-    disputed = _disputed(portal, chunk, made)
+    disputed = _disputed(portal, chunk, answers)
     error = f"Error: {TEMPORARY.replace(',', ';')}"
-    content = _broken(made, disputed, lambda row: cells(row)._replace(error=error))
-    portal.send(name_of(chunk), _without(made, disputed), content=content)
+    content = _broken(answers, disputed, lambda row: cells(row)._replace(error=error))
+    portal.send(name_of(chunk), _without(answers, disputed), content=content)
 
 
-def contradicted(portal: Portal, chunk: str, made: list[Made]) -> None:
+def contradicted(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Answer some rows with a link, and two days later with an error."""
-    disputed = _disputed(portal, chunk, made)
+    disputed = _disputed(portal, chunk, answers)
     errors = [row.refused(TEMPORARY) for row in disputed]
-    portal.send(name_of(chunk), _without(made, disputed), content=result(made))
+    portal.send(name_of(chunk), _without(answers, disputed), content=result(answers))
     portal.send(name_of(chunk, "-2"), errors, after=3, plain=False)
 
 
-def mute(portal: Portal, chunk: str, made: list[Made]) -> None:
+def mute(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Write errors that nobody can read, in a file in another order."""
-    lost = _some(portal, made, 3)
-    errors = [row.refused(TEMPORARY) for row in made if row in lost]
+    lost = _some(portal, answers, 3)
+    errors = [row.refused(TEMPORARY) for row in answers if row in lost]
     portal.void |= {row.url for row in lost}
     portal.errors += errors
     refused = {row.position: row for row in errors}
-    rows = [refused.get(row.position, row) for row in made]
+    rows = [refused.get(row.position, row) for row in answers]
     content = result(portal.chance.sample(rows, len(rows)), lambda _: "[object Object]")
     portal.send(name_of(chunk), [row for row in rows if not row.error], content=content)
     portal.words[chunk] = Word(LOST)
 
 
-def cut(portal: Portal, chunk: str, made: list[Made]) -> None:
+def cut(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Cut the file in the middle of a row; it is whole where somebody asks."""
-    content = result(made)
-    portal.send(name_of(chunk), made, content=content[: len(content) * 2 // 3], plain=False)
-    letter = Letter(portal.day, name_of(chunk, "-whole"), content, tuple(made))
+    content = result(answers)
+    portal.send(name_of(chunk), answers, content=content[: len(content) * 2 // 3], plain=False)
+    letter = Letter(portal.day, name_of(chunk, "-whole"), content, tuple(answers))
     portal.words[chunk] = Word(again=letter)
 
 
-def astray(portal: Portal, chunk: str, made: list[Made]) -> None:
+def astray(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Bring the file to the other issuer; it comes to the right one where somebody asks."""
-    letter = plainly(portal, chunk, made)
+    letter = plainly(portal, chunk, answers)
     if portal.other is not None:
         portal.coming.remove(letter)
         portal.other.coming.append(letter._replace(plain=()))
         portal.words[chunk] = Word(again=letter)
 
 
-def junk(portal: Portal, chunk: str, made: list[Made]) -> None:
+def junk(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Bring files that are no results beside the good one."""
-    plainly(portal, chunk, made)
+    plainly(portal, chunk, answers)
     mark = _mark(portal)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as out:
@@ -186,12 +186,12 @@ class Fault(NamedTuple):
     word: str = LOST
 
 
-def faulty(fault: Fault, portal: Portal, chunk: str, made: list[Made]) -> None:
+def faulty(fault: Fault, portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Bring a result in which some rows need a decision, by which their links are void."""
-    some = _some(portal, made, fault.rows)
+    some = _some(portal, answers, fault.rows)
     portal.void |= {row.url for row in some}
-    content = _broken(made, some, partial(fault.cells, portal))
-    portal.send(name_of(chunk), _without(made, some), content=content)
+    content = _broken(answers, some, partial(fault.cells, portal))
+    portal.send(name_of(chunk), _without(answers, some), content=content)
     portal.words[chunk] = Word(fault.word)
 
 
@@ -244,15 +244,15 @@ def deck() -> Way:
     """Return a way to answer that goes through all of WAYS before any comes again."""
     left: list[str] = []
 
-    def answer(portal: Portal, chunk: str, made: list[Made]) -> None:
+    def answer(portal: Portal, chunk: str, answers: list[Made]) -> None:
         if not left:
             left.extend(portal.chance.sample(DECK, len(DECK)))
         name = left.pop()
-        if name != "plainly" and sum(not row.error for row in made) < 3:
+        if name != "plainly" and sum(not row.error for row in answers) < 3:
             left.insert(0, name)  # too few links to go wrong with
             name = "plainly"
         portal.did[name] += 1
-        WAYS[name](portal, chunk, made)
+        WAYS[name](portal, chunk, answers)
 
     return answer
 
@@ -261,26 +261,26 @@ def _mark(portal: Portal) -> str:
     return f"{portal.chance.getrandbits(32):08x}"
 
 
-def _some(portal: Portal, made: Sequence[Made], count: int) -> list[Made]:
+def _some(portal: Portal, answers: Sequence[Made], count: int) -> list[Made]:
     """Return some of the rows with a link."""
-    return portal.chance.sample([row for row in made if row.url], count)
+    return portal.chance.sample([row for row in answers if row.url], count)
 
 
-def _without(made: Sequence[Made], some: Sequence[Made]) -> list[Made]:
-    return [row for row in made if row not in some]
+def _without(answers: Sequence[Made], some: Sequence[Made]) -> list[Made]:
+    return [row for row in answers if row not in some]
 
 
-def _broken(made: Sequence[Made], some: Sequence[Made], other: Callable[[Made], Cells]) -> bytes:
+def _broken(answers: Sequence[Made], some: Sequence[Made], other: Callable[[Made], Cells]) -> bytes:
     """Return the result of these rows, some of them with other cells."""
-    lines = result(made).splitlines()
+    lines = result(answers).splitlines()
     for row in some:
         lines[row.position] = ",".join(other(row)).encode()
     return b"\n".join([*lines, b""])
 
 
-def _disputed(portal: Portal, chunk: str, made: Sequence[Made]) -> list[Made]:
+def _disputed(portal: Portal, chunk: str, answers: Sequence[Made]) -> list[Made]:
     """Return some rows of which it is disputed whether their links count, and say which it is."""
-    some = _some(portal, made, 2)
+    some = _some(portal, answers, 2)
     word = portal.chance.choice((LINK, ERROR))
     portal.words[chunk] = Word(word)
     if word == ERROR:

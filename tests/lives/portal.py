@@ -110,40 +110,40 @@ class Portal:
         text = io.StringIO(self.opener.open(content, 1 << 24).decode(), newline="")
         rows = list(csv.DictReader(text, strict=True))
         assert 1 <= len(rows) <= MOST
-        made = [self._make(name, position, row) for position, row in enumerate(rows, 1)]
-        self.errors += [row for row in made if row.error]
-        self.answer(self, name, made)
+        answers = [self._make(name, position, row) for position, row in enumerate(rows, 1)]
+        self.errors += [row for row in answers if row.error]
+        self.answer(self, name, answers)
 
     def _make(self, chunk: str, position: int, row: dict[str, str]) -> Made:
         cell = {name.partition(".")[2]: value for name, value in row.items()}
         card = cell["pan"] + cell["expiration_year"] + cell["expiration_month"]
         code = cell["address.postal_code"]
-        made = Made(chunk, position, cell["cuid"], card)
+        answer = Made(chunk, position, cell["cuid"], card)
         fate = ""
         if card not in self.cards:
             fates = FATES | {"": 1 - sum(FATES.values())}
             fate = self.chance.choices([*fates], [*fates.values()])[0]
         self.cards.add(card)
-        self.received.append((self.day, made))
+        self.received.append((self.day, answer))
         if fate == UNDELIVERABLE or self.wrong_code.get(card) == code:
             self.wrong_code[card] = code
-            return made.refused(UNDELIVERABLE)
+            return answer.refused(UNDELIVERABLE)
         if fate == UNSUPPORTED or card in self.unsupported:
             self.unsupported.add(card)
-            return made.refused(UNSUPPORTED)
-        return made.refused(fate) if fate else self.linked(made)
+            return answer.refused(UNSUPPORTED)
+        return answer.refused(fate) if fate else self.linked(answer)
 
-    def linked(self, made: Made) -> Made:
+    def linked(self, answer: Made) -> Made:
         """Return the row with a new link."""
         url = f"{HOST}{self.chance.getrandbits(64):016x}"
         days = SHORT_LIFE if self.chance.random() < SHORT else LIFE
-        self.links[url] = made._replace(url=url, ends=self.day + timedelta(days=days), error="")
+        self.links[url] = answer._replace(url=url, ends=self.day + timedelta(days=days), error="")
         return self.links[url]
 
     def send(
         self,
         name: str,
-        made: Sequence[Made],
+        answers: Sequence[Made],
         *,
         after: int = 1,
         content: bytes = b"",
@@ -154,8 +154,8 @@ class Portal:
         first.
         """
         day = self.day + timedelta(days=after)
-        rows = tuple(made) if plain else ()
-        letter = Letter(day, name, content or result(made), rows, way)
+        rows = tuple(answers) if plain else ()
+        letter = Letter(day, name, content or result(answers), rows, way)
         self.coming.append(letter)
         return letter
 
@@ -191,14 +191,14 @@ class Portal:
 
     def book(self, letter: Letter) -> None:
         """Note the plain answers of a file that is brought."""
-        for made in letter.plain:
-            self.plain.setdefault((made.chunk, made.position), self.day)
+        for answer in letter.plain:
+            self.plain.setdefault((answer.chunk, answer.position), self.day)
 
     def asked_about(self, chunk: str) -> Word:
         """Say what became of a chunk; with the word the links that do not count are void."""
         word = self.words.get(chunk, Word())
         if word.until <= self.day and word.again is None:
-            self.void |= {made.url for made in word.spoils if made.url}
+            self.void |= {answer.url for answer in word.spoils if answer.url}
         return word
 
     def again(self, chunk: str) -> Letter:
@@ -212,9 +212,9 @@ class Portal:
         """Decide about the refused cards of a run when asked about them, each once; True where some
         are taken now.
         """
-        last = {made.card: made.chunk for _, made in self.received}
-        errors = [made for made in self.errors if last[made.card] == made.chunk]
-        refused = {made.card for made in errors if made.chunk.startswith(f"{run}-")}
+        last = {answer.card: answer.chunk for _, answer in self.received}
+        errors = [answer for answer in self.errors if last[answer.card] == answer.chunk]
+        refused = {answer.card for answer in errors if answer.chunk.startswith(f"{run}-")}
         for card in sorted(refused & self.unsupported - self.never):
             if self.chance.random() < GRANTED:
                 self.unsupported.remove(card)
@@ -233,24 +233,26 @@ class Cells(NamedTuple):
     error: str = ""
 
 
-def cells(made: Made) -> Cells:
+def cells(answer: Made) -> Cells:
     """Return the cells of a row with a link."""
-    return Cells(made.cuid, made.last_4, made.url, f"{made.ends}")
+    return Cells(answer.cuid, answer.last_4, answer.url, f"{answer.ends}")
 
 
-def result(made: Sequence[Made], errors: Callable[[Made], str] = lambda row: spoken(row)) -> bytes:
+def result(
+    answers: Sequence[Made], errors: Callable[[Made], str] = lambda row: spoken(row)
+) -> bytes:
     """Return a result file."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(Cells._fields)
-    for row in made:
+    for row in answers:
         writer.writerow(Cells(error=errors(row)) if row.error else cells(row))
     return out.getvalue().encode()
 
 
-def spoken(made: Made) -> str:
+def spoken(answer: Made) -> str:
     """Return an error as one of several programmers would have written it, apostrophes and all."""
-    cuid, text = made.cuid, made.error
+    cuid, text = answer.cuid, answer.error
     forms = (
         f'{{"cuid":"{cuid}","errors":[{{"message":"{text}"}}]}}',
         f"{{ cuid: '{cuid}', errors: [ '{text}' ] }}",
@@ -258,4 +260,4 @@ def spoken(made: Made) -> str:
         f"{{'cuid': '{cuid}', 'errors': ['{text}']}}",
         f"CardError: {text} (cardholder {cuid})",
     )
-    return forms[made.position % len(forms)]
+    return forms[answer.position % len(forms)]

@@ -152,9 +152,9 @@ def _answers(quarter: Quarter) -> None:
 
 def _resubmit_as_is(quarter: Quarter) -> None:
     """Send again what the partner could not take just then."""
-    wanted = RowSelection(actions=frozenset({RESUBMIT}))
+    selection = RowSelection(actions=frozenset({RESUBMIT}))
     for run in _lately(quarter, max(5, 2 * quarter.place.plan.stride), "error"):
-        _resubmit(quarter, Request(run, wanted, "as it is"))
+        _resubmit(quarter, Request(run, selection, "as it is"))
 
 
 def _correct(quarter: Quarter) -> None:

@@ -74,11 +74,11 @@ def test_the_oracle_finds_a_cardholder_who_got_nothing_and_a_report_without_book
     sendings = [sent for sent in quarter.partner.received if sent.row.cuid != last.row.cuid]
     without = replace(quarter, partner=replace(quarter.partner, received=sendings))
 
-    found = recount(without)
+    recounted = recount(without)
 
-    assert last.row.cuid in found.forgotten
-    assert found.differing
-    assert found.unbalanced
+    assert last.row.cuid in recounted.forgotten
+    assert recounted.differing
+    assert recounted.unbalanced
 
 
 def test_the_oracle_finds_a_card_sent_again_for_no_reason(quarter: Quarter) -> None:
@@ -88,6 +88,6 @@ def test_the_oracle_finds_a_card_sent_again_for_no_reason(quarter: Quarter) -> N
 
 
 def test_the_oracle_finds_a_file_of_others_that_is_gone(quarter: Quarter) -> None:
-    found = recount(replace(quarter, dropped=quarter.dropped | {"bank/extracts/gone.csv"}))
+    recounted = recount(replace(quarter, dropped=quarter.dropped | {"bank/extracts/gone.csv"}))
 
-    assert ["bank/extracts/gone.csv"] == found.foreign
+    assert ["bank/extracts/gone.csv"] == recounted.foreign

@@ -90,9 +90,9 @@ def test_the_oracle_finds_a_link_that_does_not_count_and_one_too_many(story: Sto
     extra = north.banks[0].portal.linked(north.banks[0].portal.links[one])
     north.banks[0].delivered[extra.url] = first
 
-    found = recount(north)
+    recounted = recount(north)
 
-    assert len(found.misdelivered) == len(found.doubled) == 1
+    assert len(recounted.misdelivered) == len(recounted.doubled) == 1
 
 
 def test_the_oracle_finds_a_break_that_is_left(story: Story) -> None:

@@ -87,9 +87,9 @@ def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(
     others = [sent for sent in north.partner.received if sent.card != first.card]
     without = replace(north, partner=replace(north.partner, received=others))
 
-    found = recount(replace(year, banks=[without]))
+    recounted = recount(replace(year, banks=[without]))
 
-    assert len(found.lost) > len(findings.lost)
+    assert len(recounted.lost) > len(findings.lost)
 
 
 def test_the_oracle_finds_a_file_that_nobody_took(year: Year) -> None:
@@ -97,9 +97,9 @@ def test_the_oracle_finds_a_file_that_nobody_took(year: Year) -> None:
     whole = next(drop for drop in north.drops if drop.whole == "whole")
     strange = whole._replace(content=b"never seen")
 
-    found = recount(replace(year, banks=[replace(north, drops=[*north.drops, strange])]))
+    recounted = recount(replace(year, banks=[replace(north, drops=[*north.drops, strange])]))
 
-    assert f"north, night {strange.night}, {strange.kind}: {strange.name}" in found.left
+    assert f"north, night {strange.night}, {strange.kind}: {strange.name}" in recounted.left
 
 
 def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
@@ -107,20 +107,20 @@ def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
     taken = north.runs[min(north.runs)].manifest.source
     drops = [drop._replace(whole="cut") if drop.name in taken.key else drop for drop in north.drops]
 
-    found = recount(replace(year, banks=[replace(north, drops=drops)]))
+    recounted = recount(replace(year, banks=[replace(north, drops=drops)]))
 
-    assert found.cut
+    assert recounted.cut
 
 
 def test_the_oracle_finds_what_goes_through_where_the_guards_are_off(tmp_path: Path) -> None:
     source, more = UNGUARDED
 
     with lived(Place(tmp_path, SHORT), more, source) as unguarded:
-        found = recount(unguarded)
+        recounted = recount(unguarded)
 
-    assert found.twice
-    assert found.cut
-    assert [] == found.miscounted
+    assert recounted.twice
+    assert recounted.cut
+    assert [] == recounted.miscounted
 
 
 @pytest.mark.parametrize("seed", range(2, 8))

@@ -102,7 +102,7 @@ def _judge_repeats(story: Story, bank: Bank, findings: Findings) -> None:
     for closed in sorted(story.operator.closed):
         if closed.decision not in (LINK, EXPLAINED):
             decided.setdefault(closed.chunk, closed.day)
-    sendings = ((made.card, (day, made)) for day, made in bank.portal.received)
+    sendings = ((answer.card, (day, answer)) for day, answer in bank.portal.received)
     for (_, before), (day, _) in resendings(sendings):
         if not _caused(bank, before, day, decided):
             whose = f"{bank.name}: {before.cuid} of {before.chunk}"
