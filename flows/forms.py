@@ -52,7 +52,7 @@ LINES = 20  # of a result are logged; its artifact has them all
 LONGEST = 200  # characters of a flow run's name
 NONE = "none"  # what a list of names offers for an optional field
 Facts = dict[str, Any]
-AGAIN = 5.0  # seconds until Prefect is sent again what it did not accept
+RESEND_PAUSE = 5.0  # seconds until Prefect is sent again what it did not accept
 GRACE = 30.0  # seconds after the work for what it has not taken yet
 
 
@@ -102,7 +102,7 @@ class _Witness(NamedTuple):
 _WITNESS: ContextVar[_Witness] = ContextVar("witness")
 
 
-def report(what: Callable[..., object], *args: object, **options: object) -> Future[bool]:
+def report(send: Callable[..., object], *args: object, **options: object) -> Future[bool]:
     """Report something to Prefect beside the work, in order: nothing waits for it, and it raises
     nothing.
 
@@ -114,10 +114,10 @@ def report(what: Callable[..., object], *args: object, **options: object) -> Fut
     def attempt() -> bool:
         while True:
             try:
-                what(*args, **options)
+                send(*args, **options)
             except Exception as error:  # noqa: BLE001 - whatever it is, the work goes on
                 refused = isinstance(error, HTTPStatusError) and error.response.status_code < 500
-                if refused or witness.over.wait(AGAIN):
+                if refused or witness.over.wait(RESEND_PAUSE):
                     return False
             else:
                 return True
@@ -134,7 +134,8 @@ def witnessed() -> Iterator[None]:
     if _WITNESS.get(None):
         yield
         return
-    token = _WITNESS.set(witness := _Witness(ThreadPoolExecutor(1, "witness"), [], Event()))
+    witness = _Witness(ThreadPoolExecutor(1, "witness"), [], Event())
+    token = _WITNESS.set(witness)
     try:
         yield
     finally:
@@ -142,7 +143,7 @@ def witnessed() -> Iterator[None]:
         done, late = wait(witness.reports, GRACE)
         witness.over.set()
         witness.thread.shutdown(wait=False, cancel_futures=True)
-        if dropped := len(late) + sum(not one.result() for one in done):
+        if dropped := len(late) + sum(not sent.result() for sent in done):
             get_run_logger().warning(
                 "%d updates to Prefect were dropped: its server did not accept them", dropped
             )
@@ -153,8 +154,10 @@ def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
     """Show the progress of a pass as a bar: the share of the bytes read, with rows a second and
     time left.
     """
-    began, bars, sent = time.monotonic(), list[UUID](), list[Future[bool]]()
-    now = dict[str, Any]()
+    began = time.monotonic()
+    bars: list[UUID] = []
+    sent: list[Future[bool]] = []
+    now: dict[str, Any] = {}
 
     def show() -> None:
         if bars:
@@ -173,7 +176,7 @@ def progress_bar(name: str) -> Iterator[Callable[[Progress], None]]:
         report(show)
 
 
-def here() -> Context:
+def flow_context() -> Context:
     """Return the context of a verb in a flow."""
     return Context(config_folder(), progress_bar)
 
@@ -218,7 +221,9 @@ def ended(sentence: str, data: T) -> State[T]:
 def to_do(issuer: str) -> Table:
     """Return the outbox of an issuer: the to-do list for uploads."""
     return next(
-        part for part in outbox_list(here(), issuer).shown if isinstance(part, Table) and part.key
+        part
+        for part in outbox_list(flow_context(), issuer).shown
+        if isinstance(part, Table) and part.key
     )
 
 
@@ -226,71 +231,112 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     """Return the flow of a form's name: of the entry with that form, or of those it selects
     from.
     """
-    formed = [
-        (one, one.form) for one in among if isinstance(one.form, Form) and one.form.name == name
-    ]
-    entries, built = [one for one, _ in formed], formed[0][1]
+    entries: list[Entry[...]] = []
+    forms: list[Form] = []
+    for entry in among:
+        if isinstance(entry.form, Form) and entry.form.name == name:
+            entries.append(entry)
+            forms.append(entry.form)
+    built = forms[0]
     fields = _fields(built, entries)
     signature = inspect.Signature(fields, return_annotation=Facts)
 
     def fill(*args: Any, **options: Any) -> Any:
         bound = signature.bind(*args, **options)
         bound.apply_defaults()
-        picked, given = _filled_in(built, entries, bound.arguments)
-        result = _task(built, picked)(given)
+        picked, arguments = _filled_in(built, entries, bound.arguments)
+        result = _task(built, picked)(arguments)
         if isinstance(result, State):  # of the task, which failed
             return Failed(message=result.message, data=result.result(raise_on_failure=False))
         if result.outbox:
             result = result._replace(shown=(*result.shown, to_do(result.outbox)))
-        subject = next(
-            (str(given[name]) for name in ("run", "issuer", "extract") if given.get(name)), "all"
-        )
-        show(result, f"{subject}-{name}")
+        show(result, f"{_subject(arguments)}-{name}")
         return ended(result.sentence, result.facts)
 
     fill.__name__ = name
     fill.__doc__ = _doc(built, entries, fields)
     fill.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` reads
-    made = flow(
+    decorated = flow(
         name=name,
         flow_run_name=built.run_name,
         persist_result=False,
         log_prints=False,
         timeout_seconds=built.hours and built.hours * 3600,
     )(failing(name)(fill))
-    return cast("Flow[..., Facts]", made)  # what a state of success holds
+    return cast("Flow[..., Facts]", decorated)  # what a state of success holds
+
+
+def _subject(arguments: Mapping[str, Any]) -> str:
+    """Return what a form was about: a run, an issuer, an extract, or "all"."""
+    for name in ("run", "issuer", "extract"):
+        if arguments.get(name):
+            return str(arguments[name])
+    return "all"
 
 
 def _fields(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Parameter]:
     """Return the parameters of a form, required ones first; a choice takes the place of the
     parameters it sets.
     """
-    covered = {
-        name for choice in built.choices for sets in choice.sets.values() for name in sets
-    } | set(built.without)
-    declared = [{one.name: one for one in entry.parameters} for entry in entries]
+    covered = _covered(built)
     fields: dict[str, inspect.Parameter] = {}
-    for one in (one for names in declared for one in names.values() if one.name not in covered):
-        default = one.default
-        if one.name in built.needs or (one.name, built.actor) == ("actor", "required"):
-            default = REQUIRED
-        elif one.name == "dry_run":
-            default = True  # a form does a dry run first
-        elif default is REQUIRED and one.field.names and len(only := one.field.names()) == 1:
-            default = only[0]
-        elif default is REQUIRED and not all(one.name in names for names in declared):
-            default = NONE if one.field.names else ""
-        elif one.many:
-            default = None
-        fields.setdefault(one.name, _field(one.name, kind_of(one, default), default))
+    for entry in entries:
+        for parameter in entry.parameters:
+            if parameter.name in covered:
+                continue
+            default = _default(built, entries, parameter)
+            field = _field(parameter.name, kind_of(parameter, default), default)
+            fields.setdefault(parameter.name, field)
     if built.picks:
-        labels = tuple(one.label for one in entries)
+        labels = tuple(entry.label for entry in entries)
         fields[built.picks] = _field(built.picks, Literal[labels], REQUIRED)
     for choice in built.choices:
-        fields[choice.name] = _field(
-            choice.name, Literal[tuple(choice.sets)], next(iter(choice.sets))
-        )
+        kind: Any = Literal[tuple(choice.sets)]
+        fields[choice.name] = _field(choice.name, kind, next(iter(choice.sets)))
     return sorted(fields.values(), key=lambda field: field.default is not REQUIRED)
+
+
+def _covered(built: Form) -> set[str]:
+    """Return the parameters that are no fields of a form: what its choices set, and `without`."""
+    covered = set(built.without)
+    for choice in built.choices:
+        for settings in choice.sets.values():
+            covered.update(settings)
+    return covered
+
+
+def _default(built: Form, entries: Sequence[Entry[...]], parameter: Parameter) -> Any:
+    """Return what a form's field holds at first; REQUIRED where it has to be filled in."""
+    if parameter.name in built.needs:
+        return REQUIRED
+    if parameter.name == "actor" and built.actor == "required":
+        return REQUIRED
+    if parameter.name == "dry_run":
+        return True  # a form does a dry run first
+    if parameter.default is REQUIRED:
+        return _default_of_required(entries, parameter)
+    return None if parameter.many else parameter.default
+
+
+def _default_of_required(entries: Sequence[Entry[...]], parameter: Parameter) -> Any:
+    """Return the default of a field that a command needs: its only name, or nothing where
+    another command of the form does without it.
+    """
+    names = _names(parameter)
+    if len(names) == 1:
+        return names[0]
+    if not all(_takes(entry, parameter.name) for entry in entries):
+        return NONE if parameter.field.names else ""
+    return None if parameter.many else REQUIRED
+
+
+def _names(parameter: Parameter) -> list[str]:
+    """Return the names that a field offers; none where it takes any text."""
+    return list(parameter.field.names()) if parameter.field.names else []
+
+
+def _takes(entry: Entry[...], name: str) -> bool:
+    return any(parameter.name == name for parameter in entry.parameters)
 
 
 def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
@@ -299,53 +345,69 @@ def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
     )
 
 
-def kind_of(one: Parameter, default: Any = REQUIRED) -> Any:
+def kind_of(parameter: Parameter, default: Any = REQUIRED) -> Any:
     """Return the type of a form's field, with everything the form checks."""
-    kind: Any = one.type
-    said = one.field
-    if said.names and (offered := [*([NONE] if default == NONE else []), *said.names()]):
-        kind = StrEnum.__call__(one.name, [(name, name) for name in offered])
-    elif said.pattern:
-        pattern = f"^({said.pattern})?$" if default == "" else f"^{said.pattern}$"
-        kind = Annotated[str, Field(pattern=pattern, max_length=said.longest)]
-    elif said.words:  # Prefect's server checks the pattern before it stores the text
+    kind: Any = parameter.type
+    field = parameter.field
+    if offered := _offered(parameter, default):
+        kind = StrEnum.__call__(parameter.name, [(name, name) for name in offered])
+    elif field.pattern:
+        pattern = f"^({field.pattern})?$" if default == "" else f"^{field.pattern}$"
+        kind = Annotated[str, Field(pattern=pattern, max_length=field.longest)]
+    elif field.words:  # Prefect's server checks the pattern before it stores the text
         shape: dict[str, Any] = {"pattern": rf"^(?![\s\S]*(?:{CARD}))"}
         kind = Annotated[
-            str, Field(max_length=said.longest, json_schema_extra=shape), AfterValidator(redact)
+            str, Field(max_length=field.longest, json_schema_extra=shape), AfterValidator(redact)
         ]
-    elif said.least is not None:
-        kind = Annotated[one.type, Field(ge=said.least, le=said.most)]
-    if one.many:
+    elif field.least is not None:
+        kind = Annotated[parameter.type, Field(ge=field.least, le=field.most)]
+    if parameter.many:
         kind = list[kind]
     return kind | None if default is None else kind
 
 
+def _offered(parameter: Parameter, default: Any) -> list[str]:
+    """Return the names that a field offers, with NONE first where that is its default."""
+    if parameter.field.names and default == NONE:
+        return [NONE, *_names(parameter)]
+    return _names(parameter)
+
+
 def _filled_in(
-    built: Form, entries: Sequence[Entry[...]], given: Mapping[str, Any]
+    built: Form, entries: Sequence[Entry[...]], values: Mapping[str, Any]
 ) -> tuple[Entry[...], dict[str, Any]]:
     """Return the entry a form was filled in for, and its parameters."""
-    picked = next(one for one in entries if not built.picks or one.label == given[built.picks])
-    options: dict[str, Any] = {}
+    picked = next(
+        entry for entry in entries if not built.picks or entry.label == values[built.picks]
+    )
+    arguments: dict[str, Any] = {}
     for choice in built.choices:
-        options |= choice.sets[given[choice.name]]
-    for one in picked.parameters:
-        value, names = given.get(one.name), one.field.names
-        if value is not None and one.many:
-            options[one.name] = tuple(value)
-        elif value is not None and names:
-            options[one.name] = "" if value == NONE and NONE not in names() else str(value)
-        elif value is not None:
-            options[one.name] = value
-        if one.default is REQUIRED and not options.get(one.name):
-            raise FieldEmptyError(label=picked.label, field=one.name, form=built.name)
-    return picked, options
+        arguments |= choice.sets[values[choice.name]]
+    for parameter in picked.parameters:
+        value = values.get(parameter.name)
+        if value is not None:
+            arguments[parameter.name] = _argument(parameter, value)
+        if parameter.default is REQUIRED and not arguments.get(parameter.name):
+            raise FieldEmptyError(label=picked.label, field=parameter.name, form=built.name)
+    return picked, arguments
+
+
+def _argument(parameter: Parameter, value: Any) -> Any:
+    """Return a field's value as the command takes it."""
+    if parameter.many:
+        return tuple(value)
+    if not parameter.field.names:
+        return value
+    if value == NONE and NONE not in _names(parameter):
+        return ""
+    return str(value)
 
 
 def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Any]:
     """Return what runs the verb: a task with retries, if the form has any."""
 
-    def run(given: dict[str, Any]) -> Result:
-        return picked.invoke(here(), given)
+    def run(arguments: dict[str, Any]) -> Result:
+        return picked.invoke(flow_context(), arguments)
 
     if not built.retries:
         return run
@@ -362,8 +424,10 @@ def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Any]:
 
 def _doc(built: Form, entries: Sequence[Entry[...]], fields: Sequence[inspect.Parameter]) -> str:
     """Return the docstring from which Prefect takes a form's help texts."""
-    verbs = " ".join(f"{one.label.capitalize()}: {one.summary}" for one in entries)
-    helps = {one.name: one.help for entry in entries for one in entry.parameters}
+    verbs = " ".join(f"{entry.label.capitalize()}: {entry.summary}" for entry in entries)
+    helps: dict[str, str] = {}
+    for entry in entries:
+        helps |= {parameter.name: parameter.help for parameter in entry.parameters}
     helps |= {choice.name: choice.help for choice in built.choices} | {built.picks: verbs}
     summary = verbs if built.picks else entries[0].summary
     return f"{summary}\n\nArgs:\n" + "\n".join(

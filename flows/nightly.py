@@ -17,7 +17,7 @@ from flows.commands.submit import LONGEST
 from flows.commands.submit import submit as submit_verb
 from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
-from flows.forms import IssuerName, ended, failing, here, keep, passing, show, to_do
+from flows.forms import IssuerName, ended, failing, flow_context, keep, passing, show, to_do
 from flows.runs.business_date import day_off, local_day
 from flows.submissions.extract_states import pending_extracts
 from flows.wiring import config_folder, wire
@@ -45,7 +45,7 @@ def submit(issuer: str, extract: str) -> Result:
     it is empty.
     """
     try:
-        done = submit_verb(here(), issuer, extract=extract)
+        done = submit_verb(flow_context(), issuer, extract=extract)
     except EmptyExtractError:
         if wire(config_folder(), issuer).issuer.alerts.empty_extract == "alert":
             raise
