@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flows.commands import (
+    audit,
+    backfill,
+    check,
     delivery,
+    init,
     outbox,
     overview,
+    purge,
     remediation,
-    resend,
+    renewal,
+    resubmission,
     results,
-    retention,
     settings,
     submit,
     trace,
@@ -33,16 +38,21 @@ from flows.steps import (
 )
 
 ENTRIES = entries_of(
+    init,
     settings,
+    check,
     submit,
     outbox,
     results,
     overview,
     delivery,
     trace,
-    resend,
+    resubmission,
+    renewal,
+    backfill,
     remediation,
-    retention,
+    purge,
+    audit,
     partner,
 )
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]
@@ -61,7 +71,7 @@ class FormChoice(NamedTuple):
 
 
 class FormField(NamedTuple):
-    """The field that stands for an option, and what is chosen or filled in there, if it is known."""
+    """The field that stands for an option, and its value, if that is known."""
 
     form: str
     name: str

@@ -16,14 +16,16 @@ from typing import Any
 
 
 class _Whole(SourceFileLoader):
-    """Load a module together with those it imports: two threads must not meet one that is half
-    loaded.
+    """Load a module together with those it imports.
+
+    Two threads must not meet one that is half loaded.
     """
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        for one in [one for one in vars(module).values() if isinstance(one, ModuleType)]:
-            vars(one)  # any attribute loads it
+        modules = [value for value in vars(module).values() if isinstance(value, ModuleType)]
+        for imported in modules:
+            vars(imported)  # any attribute loads it
 
 
 class _Lazy(PathFinder):
@@ -37,9 +39,7 @@ class _Lazy(PathFinder):
 
 @contextmanager
 def on_first_use() -> Iterator[None]:
-    """Load the modules that this block imports (`from package import module`) when something of
-    them is used.
-    """
+    """Load what this block imports (`from package import module`) when something of it is used."""
     sys.meta_path.insert(0, _Lazy)
     try:
         yield

@@ -1,5 +1,6 @@
-"""The outbox: the chunks a person uploads, as a to-do list. List them, fetch them, record what was
-done with them.
+"""The outbox: the chunks a person uploads, as a to-do list.
+
+List them, fetch them, record what was done with them.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +27,7 @@ with on_first_use():
     from flows.runs import chunks as sealed
     from flows.runs import outbox, stored_run, stored_runs
 
+COLUMNS = ("chunk", "state", "since", "rows", "bytes")
 OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action")
 DONE: dict[sealed.Move, str] = {
     "uploaded": "marked as uploaded; their results are expected from now on",
@@ -39,46 +42,38 @@ Chunks = Annotated[
 
 @entry("outbox list", form="every form that sends shows the outbox")
 def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """List the chunks without a result: what to upload, what is held, what is uploaded and since
-    when.
+    """List the chunks without a result: what to upload, what is held or uploaded, since when.
 
     Args:
         issuer: Whose chunks.
         run: Only this run's chunks, those with a result too.
     """
-    adapters, moment = edges(load_issuer(context.folder, issuer), context.folder), now()
+    adapters = edges(load_issuer(context.folder, issuer), context.folder)
     if run:
-        found = stored_run.StoredRun.by_id(adapters.store, run).outbox
+        chunks = stored_run.StoredRun.by_id(adapters.store, run).outbox
     else:
-        found = list(outbox.outboxes(stored_runs.StoredRuns(adapters.store, issuer)))
-    facts = {"issuer": issuer, "chunks": [_facts(item) for item in found]}
-    waiting = [item for item in found if item.state == "waiting"]
-    title = f"{issuer}: {len(waiting):,} chunks to upload, {len(found):,} without a result"
-    head = ("chunk", "state", "since", "rows", "bytes")
-    rows = [
-        (
-            one.chunk.name,
-            one.state,
-            ages.duration(moment - one.since),
-            one.chunk.rows,
-            one.chunk.bytes,
-        )
-        for one in found
-    ]
-    sums = [(*row, one.chunk.sha256) for row, one in zip(rows[: lists.SHOWN], found, strict=False)]
-    everything = Table((*head, "sha256"), sums, f"{issuer}-outbox", title, False)
-    if not found:
-        return Result(
-            facts, [f"{issuer}: no chunk is waiting for an upload or a result", everything]
-        )
-    table = Table(
-        (*head, "reason"), [(*row, item.reason) for row, item in zip(rows, found, strict=True)]
-    )
+        chunks = list(outbox.outboxes(stored_runs.StoredRuns(adapters.store, issuer)))
+    facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
+    waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
+    title = f"{issuer}: {len(waiting):,} chunks to upload, {len(chunks):,} without a result"
+    moment = now()
+    sums = [(*_row(chunk, moment), chunk.chunk.sha256) for chunk in chunks[: lists.SHOWN]]
+    head = (*COLUMNS, "sha256")
+    everything = Table(head, sums, f"{issuer}-outbox", title, on_terminal=False)
+    if not chunks:
+        line = f"{issuer}: no chunk is waiting for an upload or a result"
+        return Result(facts, [line, everything])
+    rows = [(*_row(chunk, moment), chunk.reason) for chunk in chunks]
+    next_step = Step("ingest", issuer)
     if waiting:
         next_step = Step("outbox fetch", waiting[0].run, to=FOLDER)
-    else:
-        next_step = Step("ingest", issuer)
-    return Result(facts, [table, everything], next_step)
+    return Result(facts, [Table((*COLUMNS, "reason"), rows), everything], next_step)
+
+
+def _row(chunk: sealed.OutboxChunk, moment: datetime) -> tuple[object, ...]:
+    """Return the cells of COLUMNS."""
+    since = ages.duration(moment - chunk.since)
+    return chunk.chunk.name, chunk.state, since, chunk.chunk.rows, chunk.chunk.bytes
 
 
 @entry("outbox fetch", form="it writes to a folder on the machine the chunks are uploaded from")
@@ -98,12 +93,12 @@ def fetch(
         part.replace(to / name)
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
-    done = outbox.fetch(context.context_of(run).adapters, run, write, chunks)
-    facts = {"run": run, "folder": str(to), "chunks": [_facts(item) for item in done]}
-    if not done:
+    fetched = outbox.fetch(context.context_of(run).adapters, run, write, chunks)
+    facts = {"run": run, "folder": str(to), "chunks": [_facts(chunk) for chunk in fetched]}
+    if not fetched:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
     lines = [
-        f"{len(done):,} chunks copied to {to}",
+        f"{len(fetched):,} chunks copied to {to}",
         f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
@@ -130,9 +125,7 @@ def hold(
 def release(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for their upload
-    again.
-    """
+    """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for upload again."""
     return _move(context, run, "released", chunks, reason, dry_run)
 
 
@@ -145,40 +138,48 @@ def cancel(
 
 
 def _move(
-    context: Context, run: str, what: sealed.Move, chunks: Sequence[int], reason: str, dry_run: bool
+    context: Context, run: str, move: sealed.Move, chunks: Sequence[int], reason: str, dry_run: bool
 ) -> Result:
     """Record what was done with chunks of a run, or show what would be recorded."""
     issuer_context = context.context_of(run, dry_run=dry_run)
     issuer = issuer_context.issuer.issuer
-    done = outbox.move(issuer_context.adapters, run, what, chunks, reason)
-    moved = [_facts(item) for item in done]
-    title = f"{run}: {'dry run, what would be' if dry_run else 'what was'} recorded"
-    table = artifact(
-        [{"chunk": item.chunk.name, "rows": item.chunk.rows, "state": item.state} for item in done],
-        f"{run}-{what}",
-        title,
-    )
-    line = f"{run}: {numbered([item.chunk.number for item in done])} {DONE[what]}"
-    return Result(
-        {"issuer": issuer, "run": run, "move": what, "dry_run": dry_run, "chunks": moved},
-        [f"dry run, nothing was recorded: {line}" if dry_run else line, table],
-        Step("outbox list", issuer),
-        outbox="" if dry_run else issuer,
-    )
+    moved = outbox.move(issuer_context.adapters, run, move, chunks, reason)
+    facts = {
+        "issuer": issuer,
+        "run": run,
+        "move": move,
+        "dry_run": dry_run,
+        "chunks": [_facts(chunk) for chunk in moved],
+    }
+    records = [
+        {"chunk": chunk.chunk.name, "rows": chunk.chunk.rows, "state": chunk.state}
+        for chunk in moved
+    ]
+    line = f"{run}: {numbered([chunk.chunk.number for chunk in moved])} {DONE[move]}"
+    title = f"{run}: what was recorded"
+    if dry_run:
+        line = f"dry run, nothing was recorded: {line}"
+        title = f"{run}: dry run, what would be recorded"
+    table = artifact(records, f"{run}-{move}", title)
+    changed = "" if dry_run else issuer
+    return Result(facts, [line, table], Step("outbox list", issuer), outbox=changed)
 
 
 def numbered(numbers: Sequence[int]) -> str:
     """Name chunks by number, at most ten of them."""
+    if not numbers:
+        return "no chunks"
+    first = ", ".join(map(str, numbers[:10]))
     more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
-    return f"chunks {', '.join(map(str, numbers[:10]))}{more}" if numbers else "no chunks"
+    return f"chunks {first}{more}"
 
 
-def _facts(item: sealed.OutboxChunk) -> dict[str, Any]:
-    times = {"since": item.since.isoformat(), "clock": item.clock.isoformat()}
+def _facts(chunk: sealed.OutboxChunk) -> dict[str, Any]:
     return {
-        "run": item.run,
-        **item.chunk.model_dump(),
-        "state": item.state,
-        **times,
-        "reason": item.reason,
+        "run": chunk.run,
+        **chunk.chunk.model_dump(),
+        "state": chunk.state,
+        "since": chunk.since.isoformat(),
+        "clock": chunk.clock.isoformat(),
+        "reason": chunk.reason,
     }

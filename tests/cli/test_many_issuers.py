@@ -11,8 +11,8 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.overview import extracts, reconcile, status, worklist
+from flows.commands.purge import purge
 from flows.commands.result import Result
-from flows.commands.retention import purge
 from flows.commands.trace import trace
 from flows.configuration import FileUnreadableError
 from flows.errors import CardlinkError, GateError

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.commands.context import Context
-from flows.commands.retention import purge
+from flows.commands.purge import purge
 from flows.commands.trace import trace
 from flows.reports.cardholder_trace import CardGivenError
 from schemas.expressions import PUBLISHED

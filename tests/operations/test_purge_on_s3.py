@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from flows.adapters.s3 import S3Store
-from flows.commands.retention import facts
+from flows.commands.purge import facts
 from flows.operations.purge import plan_purge, purge
 from flows.runs.stored_runs import StoredRuns
 from tests import servers

@@ -1,0 +1,251 @@
+"""Before a night: check that all that is set works, and every row of an extract."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.parameters import Day, ExtractName, Issuer
+from flows.commands.result import Part, Result, Table
+from flows.commands.sent_runs import would_send
+from flows.configuration import FileThereError, load_issuer
+from flows.errors import CardlinkError
+from flows.steps import Sentence, Step, Text
+from flows.wiring import effective_settings, kept_from_others, wire
+
+with on_first_use():
+    from flows.extracts import errors
+    from flows.reports import lists
+    from flows.runs import context as contexts
+    from flows.runs import frames as stored_frames
+    from flows.runs import probe
+    from flows.submissions import rehearsal, row_scope, submit
+    from schemas import portal, reference
+    from schemas import tables as reports
+
+WORST = (0, 75, 3, 2, 4, 1)  # exit codes: the last of those found is the command's
+NO_FORM = "the dry run of `rerun` checks an extract; settings are checked where they are edited"
+
+
+class Finding(NamedTuple):
+    """What a check found of one part: what is fine, or an error's text, name and exit code."""
+
+    part: str
+    text: Text
+    error: str = ""
+    exit_code: int = 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The finding as plain facts."""
+        return {**self._asdict(), "text": str(self.text)}
+
+    @property
+    def line(self) -> Sentence:
+        """The finding as a terminal shows it."""
+        verdict = "WRONG" if self.error else "ok"
+        template = "{part:<10}{verdict:<7}{text}"
+        return Sentence(template, part=self.part, verdict=verdict, text=self.text)
+
+
+def _wrong(part: str, error: CardlinkError) -> Finding:
+    return Finding(part, error.text, type(error).__name__, error.exit_code)
+
+
+class _Rows(NamedTuple):
+    """What a check found of an extract: its findings, its facts if it could be read, its rows."""
+
+    findings: list[Finding]
+    facts: dict[str, Any] | None
+    shown: list[Part]
+
+
+@entry("check", form=NO_FORM)
+def check(
+    context: Context,
+    issuer: Issuer,
+    extract: ExtractName = "",
+    *,
+    business_date: Day = None,
+    rejects: Path | None = None,
+) -> Result:
+    """Check settings, keys and store, and with EXTRACT its mapping and every row.
+
+    All that is wrong is shown at once. Nothing is sent. The exit code is that of the worst finding.
+
+    Args:
+        issuer: Whose settings.
+        extract: An extract below the issuer's extracts.
+        business_date: The business date, if the extract's name does not say it.
+        rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes,
+            no card numbers.
+    """
+    if rejects is not None and rejects.exists():
+        raise FileThereError(path=str(rejects))
+    findings = list[Finding]()
+    wired = _wired(context.folder, issuer, findings)
+    fingerprints, warnings = _check_keys(wired, findings)
+    _check_store(wired, findings)
+    warnings += kept_from_others(wired.issuer, context.folder)
+    inspection = row_scope.Inspection()
+    rows = _Rows([], None, [])
+    if extract:
+        rows = _check_rows(wired, submit.Request(extract, business_date), inspection)
+    findings += rows.findings
+    if rejects is not None:
+        findings.append(_write(rejects, inspection))
+    columns = _columns(wired, inspection)
+    facts: dict[str, Any] = {
+        "issuer": issuer,
+        "store": wired.issuer.root,
+        "fingerprints": fingerprints,
+        "warnings": warnings,
+        "columns": columns.records,
+        "settings": effective_settings(context.folder, wired.issuer),
+        "checks": [finding.facts for finding in findings],
+    }
+    if rows.facts is not None:
+        facts["extract"] = rows.facts
+    shown: list[Part] = [finding.line for finding in findings]
+    shown += [f"{'warning':<17}{warning}" for warning in warnings]
+    if columns.rows:
+        shown += ["", columns]
+    shown += rows.shown
+    code = max((finding.exit_code for finding in findings), key=WORST.index)
+    return Result(facts, shown, _next_step(issuer, code, rows.facts), code)
+
+
+def _next_step(issuer: str, code: int, extract: dict[str, Any] | None) -> Step | None:
+    """Return the submit of what was checked, where nothing is wrong and it is not done yet."""
+    if code or (extract and extract["already"]):
+        return None
+    return Step("submit", issuer, dry_run=not extract)
+
+
+@contextmanager
+def _part(findings: list[Finding], part: str) -> Iterator[None]:
+    """Make a finding of an error, so that the check goes on."""
+    try:
+        yield
+    except CardlinkError as error:
+        findings.append(_wrong(part, error))
+
+
+def _wired(folder: Path, name: str, findings: list[Finding]) -> contexts.IssuerContext:
+    """Return the context of an issuer, without what is wrong in its settings, if that can be."""
+    issuer = load_issuer(folder, name, lambda error: findings.append(_wrong("settings", error)))
+    text = "what follows is checked without these keys" if findings else f"{folder / name}.toml"
+    findings.append(Finding("settings", text))
+    with _part(findings, "settings"):
+        return wire(folder, name, issuer)
+    without_template = issuer.portal.model_copy(update={"template": None})
+    return wire(folder, name, issuer.model_copy(update={"portal": without_template}))
+
+
+def _check_keys(
+    context: contexts.IssuerContext, findings: list[Finding]
+) -> tuple[list[str], list[str]]:
+    """Check the portal's keys and our own; return the fingerprints, and warnings about them."""
+    fingerprints = list[str]()
+    warnings = list[str]()
+    with _part(findings, "key"), context.sealer() as sealer:
+        fingerprints += sealer.fingerprints
+        warnings += [warning.text for warning in sealer.warnings]
+        for fingerprint in fingerprints:
+            findings.append(Finding("key", f"{fingerprint}: the trial seal is as expected"))
+    with _part(findings, "own key"), context.opener() as opener:
+        if opener:
+            findings.append(Finding("own key", "it can open what is PGP-encrypted to us"))
+    return fingerprints, warnings
+
+
+def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    root, issuer = context.issuer.root, context.issuer.issuer
+    with _part(findings, "store"):
+        probe.race(context.adapters.store, f"{issuer}/probe/")
+        text = f"{root}: of concurrent writes to a key, only one succeeds"
+        findings.append(Finding("store", text))
+
+
+def _check_rows(
+    context: contexts.IssuerContext, request: submit.Request, inspection: row_scope.Inspection
+) -> _Rows:
+    """Check the mapping and the rows of an extract: first the mapping, then the file."""
+    of_file = list[Finding]()
+    facts: dict[str, Any] | None = None
+    shown = list[Part]()
+    with _part(of_file, "file"):
+        checked = rehearsal.rehearse(context, request, inspection)
+        facts = checked.facts
+        shown = would_send(checked)[1:]
+        if checked.already or not inspection.errors:
+            of_file.append(Finding("file", checked.verdict))
+            inspection.errors = []
+    of_mapping = list[Finding]()
+    wrong_in_file = list[Finding]()
+    for error in inspection.errors:
+        if isinstance(error, errors.MappingError):
+            of_mapping.append(_wrong("mapping", error))
+        else:
+            wrong_in_file.append(_wrong("file", error))
+    of_mapping = of_mapping or [Finding("mapping", _mapped(inspection))]
+    return _Rows([*of_mapping, *wrong_in_file, *of_file], facts, shown)
+
+
+def _mapped(inspection: row_scope.Inspection) -> str:
+    """Say how much of the portal's columns a mapping without errors fills."""
+    if inspection.sample.empty:
+        return "not checked: no row could be read"
+    filled = [name for name in portal.columns() if inspection.sample.look(name)[0] > 0]
+    return f"{len(filled)} of the portal's columns have content"
+
+
+def _write(path: Path, inspection: row_scope.Inspection) -> Finding:
+    """Write the rows that would not be sent, as rejects.csv of a run has them."""
+    frames = [lists.unsent(records, cells) for records, cells in inspection.unsent]
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.writelines(stored_frames.csv_pieces(frames, reports.Refusals.dtypes()))
+    except OSError as error:
+        problem = f"{path} cannot be written: {error.strerror}"
+        return Finding("rejects", problem, type(error).__name__, 2)
+    lines = sum(frame.height for frame in frames)
+    return Finding("rejects", f"{path}: {lines:,} lines, one per row and reason")
+
+
+def _columns(context: contexts.IssuerContext, inspection: row_scope.Inspection) -> Table:
+    """Show of each of the portal's columns its source, how much is filled, shapes and verdicts."""
+    sources = _sources(context)
+    rows = []
+    if not inspection.sample.empty:
+        for name in portal.columns():
+            filled, shapes = inspection.sample.look(name)
+            share = f"{int(filled * 1000) / 10:g} %"
+            source = sources.get(name, "")[:60]
+            rows.append((name, source, share, "  ".join(shapes), _verdicts(name, inspection)))
+    return Table(("column", "from", "filled", "shapes", "verdicts"), rows)
+
+
+def _sources(context: contexts.IssuerContext) -> dict[str, str]:
+    """Return what each column is mapped from, as the TOML says it."""
+    set_keys = context.issuer.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, include={"columns"}
+    )
+    mapped = {name: reference.toml(spec) for name, spec in set_keys["columns"].items()}
+    return mapped or dict.fromkeys(portal.columns(), "its own name")
+
+
+def _verdicts(name: str, inspection: row_scope.Inspection) -> str:
+    """Return how many cells of a column broke which rule."""
+    texts = []
+    for (column, code, severity), cells in inspection.verdicts.items():
+        if column == name:
+            _, _, kind = code.rpartition(".")
+            texts.append(f"{cells:,} {kind} ({severity})")
+    return ", ".join(texts)

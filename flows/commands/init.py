@@ -1,0 +1,152 @@
+"""A first TOML for an issuer, guessed from an extract where there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, BinaryIO, NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context, Terminal
+from flows.commands.entry import entry
+from flows.commands.parameters import Field
+from flows.commands.result import Part, Result
+from flows.commands.sent_runs import would_send
+from flows.commands.settings import write_schema
+from flows.configuration import FileThereError, FileUnreadableError, issuer_file, load_issuer
+from flows.errors import CardlinkError
+from flows.steps import Option, Step
+from flows.wiring import now, wire
+
+with on_first_use():
+    from flows.extracts import draft as drafts
+    from flows.submissions import rehearsal, submit
+
+TOML = """\
+#:schema ./cardlink.schema.json
+# {issuer}: where its extracts are, how its columns map, its portal settings and limits.
+issuer = "{issuer}"
+root = "{root}" # s3://bucket/prefix or a directory; extracts are in <root>/{issuer}/extracts/
+test = {test} # true: test cards only
+time_zone = "UTC" # of the business date, if an extract's name does not say it
+
+{tables}
+[limits]
+max_reject_rate = 0.05 # share of refused rows above which nothing is committed
+max_row_jump = 0.5 # distance from the median of the last runs above which nothing is committed
+max_error_rate = 0.05 # share of the partner's errors above which a finished night is worth a look
+
+[portal]
+key_file = "portal.asc" # the portal's public key, beside this file
+fingerprints = ["{zeros}"] # its full fingerprint, compared by a person
+allowed_hosts = ["links.example.com"] # the hosts a card link may point to
+# template = "template.csv" # the blank template downloaded from the portal: header names and order
+"""
+NO_TABLES = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n"
+
+
+class _Trial(NamedTuple):
+    """What came of checking every row of an extract with the new settings."""
+
+    shown: list[Part]
+    exit_code: int
+    facts: dict[str, object]
+
+
+@entry("init", form="it writes a file on the operator's machine")
+def init(
+    context: Context,
+    issuer: str,
+    *,
+    extract: Annotated[Path | None, Field("--from")] = None,
+    root: str = "store",
+    yes: bool = False,
+) -> Result:
+    """Write a first TOML for an issuer; with an extract, guess its format and check every row.
+
+    On a terminal, what is in doubt is asked. Each guess is written with its reason, each doubt with
+    its question.
+
+    Args:
+        issuer: Its name, in lower case with hyphens.
+        extract: An extract to guess `[source]` and `[columns]` from.
+        root: s3://bucket/prefix or a directory.
+        yes: Ask nothing: take the best guess.
+    """
+    file = issuer_file(context.folder, issuer)
+    if file.exists():
+        raise FileThereError(path=str(file))
+    if extract is None:
+        _write(context.folder, issuer, root, NO_TABLES, test=False)
+        facts: dict[str, object] = {"file": str(file), "doubts": []}
+        return Result(facts, [_written(file)], Step("check", issuer))
+    draft = _draft(extract)
+    if context.terminal.attended and not yes:
+        draft = _answered(draft, context.terminal)
+    doubts = [f"{doubt.key}: {doubt.question}" for doubt in draft.doubts]
+    _write(context.folder, issuer, root, draft.toml, test=draft.test)
+    trial = _try(context.folder, issuer, extract.resolve())
+    facts = {"file": str(file), "doubts": doubts, "extract": trial.facts}
+    in_doubt = [f"in doubt: {doubt}" for doubt in doubts]
+    shown = [_written(file), *in_doubt, "", *trial.shown]
+    return Result(facts, shown, Step("check", issuer), trial.exit_code)
+
+
+def _written(file: Path) -> str:
+    return f"{file} written; edit its [portal]"
+
+
+def _draft(extract: Path) -> drafts.Draft:
+    with _open(extract) as stream:
+        return drafts.first_draft(stream, extract.name, now().date())
+
+
+def _open(extract: Path) -> BinaryIO:
+    try:
+        return extract.open("rb")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    option = Option("--from", of="init")
+    raise FileUnreadableError(file=str(extract), purpose=option, reason=reason)
+
+
+def _answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
+    """Ask each doubt; the number of a value is the answer."""
+    while draft.doubts:
+        doubt = draft.doubts[0]
+        values = [doubt.value, *doubt.others]
+        terminal.say(f"{doubt.key}: {doubt.question}")
+        for number, value in enumerate(values, 1):
+            terminal.say(f"  {number}  {value or '(none)'}")
+        typed = terminal.ask("Number", default="1", show_default=True)
+        if typed.isdecimal() and 1 <= int(typed) <= len(values):
+            draft = draft.answered(doubt, values[int(typed) - 1])
+    return draft
+
+
+def _write(folder: Path, issuer: str, root: str, tables: str, *, test: bool) -> None:
+    """Write the TOML, and the schema it names; a TOML that cannot be loaded is removed again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = TOML.format(
+        issuer=issuer, root=root, zeros="0" * 40, tables=tables, test=str(test).lower()
+    )
+    file = issuer_file(folder, issuer)
+    file.write_text(text, "utf-8")
+    try:
+        load_issuer(folder, issuer)
+    except BaseException:
+        file.unlink()
+        raise
+    write_schema(folder)
+
+
+def _try(folder: Path, issuer: str, extract: Path) -> _Trial:
+    """Check every row of a file with the settings just written."""
+    settings = load_issuer(folder, issuer).model_copy(update={"root": str(extract.parent)})
+    context = wire(folder, issuer, settings)
+    try:
+        with context.adapters.store.open(extract.name) as stored:
+            entry = stored.entry
+        checked = rehearsal.rehearse(context, submit.Request(entry.key), entry=entry)
+    except CardlinkError as error:
+        return _Trial([error.text], error.exit_code, {"refused": str(error.text)})
+    return _Trial(would_send(checked), 3 if checked.refused else 0, checked.facts)

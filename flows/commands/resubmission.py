@@ -1,0 +1,219 @@
+"""Send rows of a run again: as they are, or with corrections that somebody filled in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import DRY_OR_SEND, Choice, Form
+from flows.commands.parameters import (
+    ExtractName,
+    Field,
+    Number,
+    Reason,
+    ReasonCode,
+    RunName,
+)
+from flows.commands.result import Part, Result, Table
+from flows.commands.sent_runs import outcome, run_facts, submitted
+from flows.commands.submit import LONGEST
+from flows.configuration import FileThereError
+from flows.steps import WHY, Sentence, Step
+from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
+
+with on_first_use():
+    from flows.resend import resubmission, resubmission_run, selection
+    from flows.resend import template as templates
+    from flows.runs import context as contexts
+    from flows.runs import frames as stored_frames
+    from flows.runs import keys
+    from flows.submissions import rehearsal
+    from flows.submissions import submit as submissions
+    from schemas import corrections as tables
+
+LISTED = 20  # rows that stay, shown one by one
+BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
+WHICH = Choice(
+    "which",
+    "Which of its rows.",
+    {
+        "partner errors": {"errors": True},
+        "errors to resubmit as is": {"action": (RESUBMIT,)},
+        "our rejects": {"rejects": True},
+        "no answer": {"missing": True},
+        "as codes or corrections say": {},
+    },
+)
+RESEND = Form(
+    "resubmit",
+    "resubmit {run}: {mode}",
+    hours=LONGEST,
+    needs=("reason",),
+    without=("row",),
+    choices=(WHICH, DRY_OR_SEND),
+)
+Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
+
+
+@entry("resubmit", form=RESEND, second="override", when="override_reason")
+def resubmit(
+    context: Context,
+    run: RunName,
+    *,
+    errors: bool = False,
+    codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
+    action: Sequence[Action] = (),
+    missing: bool = False,
+    rejects: bool = False,
+    row: Sequence[Number] = (),
+    corrections: Annotated[ExtractName, Field(metavar="FILE")] = "",
+    extract: ExtractName = "",
+    reason: Reason = "",
+    override_reason: Annotated[Reason, Field("--override", "REASON")] = "",
+    dry_run: bool = False,
+) -> Result:
+    """Send rows of RUN again as a new run, read from its extract or from a corrected file.
+
+    Args:
+        run: The run whose rows are sent again; rows with a link or awaiting their result stay.
+        errors: Rows refused by the partner.
+        codes: Rows refused for these reasons, ours or the partner's, or a first part of one:
+            address.postal_code.
+        action: Rows by the action their reason asks for.
+        missing: Rows without a result.
+        rejects: Rows we refused.
+        row: A row of RUN, by its number.
+        corrections: A filled-in correction template, by its name below the issuer's corrections; on
+            the command line also a local file.
+        extract: A corrected extract below the issuer's extracts, whose rows replace rows by number
+            or cuid; not together with a template.
+        reason: Why; kept with the new run. Required to send.
+        override_reason: Why cards that are linked or awaiting are sent a second time; recorded.
+            Without it they stay.
+        dry_run: Show how many rows would be sent and why the others stay; write nothing.
+    """
+    issuer_context = context.context_of(run)
+    rows = selection.RowSelection(
+        errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row)
+    )
+    request = resubmission.Request(run, rows, reason, override_reason, corrections, extract)
+    template = Path(corrections)
+    content = None
+    stored_request = request
+    if corrections and context.local_files and template.is_file():
+        content = template.read_bytes()
+        stored_request = request._replace(corrections=template.name)
+    if dry_run:
+        resend_plan, checked = resubmission_run.rehearse_resubmit(
+            issuer_context, stored_request, content
+        )
+        return _rehearsed(issuer_context.issuer.issuer, request, resend_plan, checked)
+    with context.progress(run) as progress:
+        done = resubmission_run.resubmit(issuer_context, stored_request, progress, content)
+    return _resubmitted(issuer_context, run, done)
+
+
+def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Submitted) -> Result:
+    """Show the run that sends rows of another one again."""
+    issuer = context.issuer.issuer
+    counts = done.manifest.counts
+    shown = submitted(context, done, f"{counts.submitted:,} rows of {run} are sent again")
+    facts = {"issuer": issuer, "of": run, **run_facts(done)}
+    headline = ""
+    if not done.already:
+        headline = f"rows of {run} again: {outcome([(counts, len(done.manifest.chunks))])}"
+    return Result(facts, shown, Step("outbox list", issuer), outbox=issuer, headline=headline)
+
+
+@entry("corrections", form="it writes a file on the machine of the person who fills it in")
+def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Result:
+    """Write the refused rows of RUN, ours and the partner's, as a template to fill in.
+
+    It holds no card numbers.
+
+    Args:
+        to: The file (default: RUN-corrections.csv).
+    """
+    path = to or Path(f"{run}-corrections.csv")
+    if path.exists():
+        raise FileThereError(path=str(path))
+    issuer_context = context.context_of(run)
+    issuer = issuer_context.issuer
+    frames = list(templates.correction_template(issuer_context, run))
+    pieces = stored_frames.csv_pieces(frames, tables.Template.dtypes())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.writelines([BOM, *pieces])
+    lines = sum(frame.height for frame in frames)
+    shown = [
+        f"{path}: {lines:,} lines, one per row and reason",
+        "fill in the column correction; (empty) clears a field; "
+        "add a line to correct another column of a row",
+        f"to use it in the Prefect form, put it in {issuer.root}/{keys.corrections(issuer.issuer)}",
+    ]
+    facts = {"run": run, "file": str(path), "lines": lines}
+    next_step = Step("resubmit", run, corrections=path, reason=WHY, dry_run=True)
+    return Result(facts, shown, next_step if lines else None)
+
+
+def _rehearsed(
+    issuer: str,
+    request: resubmission.Request,
+    resend_plan: resubmission.ResendPlan,
+    checked: rehearsal.Checked,
+) -> Result:
+    """Show which rows would be sent again, and why the others stay."""
+    rows = checked.counts.submitted
+    earlier = resend_plan.already.run if resend_plan.already else None
+    each = resend_plan.rows.select("row", "origin", "state", "reason", "why", "where")
+    facts = {
+        "issuer": issuer,
+        "of": request.run,
+        "dry_run": True,
+        "rows": rows,
+        "refused": resend_plan.refused.height,
+        "chunks": checked.chunks,
+        "overridden": _overridden(resend_plan),
+        "left": resend_plan.left,
+        "each": each.to_dicts(),
+        "strangers": resend_plan.source.strangers.to_list(),
+        "already": earlier,
+    }
+    line = f"dry run, nothing was written: {rows:,} rows of {request.run} would be sent again"
+    if earlier is not None:
+        line = f"dry run: run {earlier} has these rows and this reason; nothing would be sent"
+    fates = resend_plan.fates.rows() if earlier is None else []
+    title = f"Dry run: the rows selected of {request.run}"
+    table = Table(("rows", "reason", "count"), fates, f"{request.run}-again", title)
+    shown = [line, table, *_remarks(resend_plan, checked)]
+    next_step = resubmission_run.resubmit_step(request) if rows else None
+    return Result(facts, shown, next_step, 3 if checked.refused else 0)
+
+
+def _remarks(resend_plan: resubmission.ResendPlan, checked: rehearsal.Checked) -> Iterator[Part]:
+    """Yield what would stop a resubmission, and which rows stay."""
+    if checked.refused:
+        yield Sentence("refused: {error}", error=checked.refused)
+    overridden = _overridden(resend_plan)
+    if overridden:
+        which = f"{overridden:,} of them are linked or awaiting"
+        yield f"{which}: the override sends them a second time"
+    staying = resend_plan.rows.drop_nulls("why")
+    if staying.height:
+        listed = staying.head(LISTED).select("origin", "state", "why", "where").fill_null("")
+        yield ""
+        yield Table(("row", "state", "why it stays", "in run"), listed.rows())
+    if staying.height > LISTED:
+        yield f"and {staying.height - LISTED:,} more"
+    strangers = len(resend_plan.source.strangers)
+    if strangers:
+        yield f"{strangers:,} rows of the corrected extract replace no selected row"
+
+
+def _overridden(resend_plan: resubmission.ResendPlan) -> int:
+    """Return how many linked or awaiting rows would be sent a second time."""
+    return resend_plan.outgoing.filter("over").height
