@@ -10,41 +10,23 @@ is the last thing in the file, is refused, and is shorter than a record or opens
 closes.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
-from enum import IntEnum
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, Readable, as_utf8, line_blocks, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.header import header_names, is_sep_line
+from flows.extracts.line_kinds import Kind, Kinds, LineKinds
 from flows.extracts.parsing import Parser
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from schemas.issuer import SourceSettings
 
-Kinds = npt.NDArray[np.uint8]
-
 PEEKED = 20  # lines after the header that are read before its names are shown in an error
-
-
-class Kind(IntEnum):
-    """What a physical line is; RECORD and REFUSED begin a row and have a row number."""
-
-    RECORD = 0
-    REFUSED = 1
-    CONTINUES = 2  # the record of an earlier line
-    BLANK = 3
-    COMMENT = 4
-    REPEATED_HEADER = 5
-    TRAILER = 6
-    HEADER = 7
 
 
 class Block(NamedTuple):
@@ -55,13 +37,6 @@ class Block(NamedTuple):
 
     rows: pl.DataFrame
     refused: pl.DataFrame
-
-
-class Fault(NamedTuple):
-    """A refused line: its place in the block, from 0, and its reason code."""
-
-    place: int
-    code: str
 
 
 class Extract:
@@ -98,7 +73,7 @@ class Extract:
         self._total: HashTotal | None = None
         if settings.hash_total is not None and not proven:
             self._total = HashTotal(settings, self.header, name)
-        self._grammar = grammar.Records(settings, len(self.header))
+        self._line_kinds = LineKinds(settings, self._header_line, len(self.header))
         self._parser = Parser(settings, self.header)
         self._check_header_fits()
 
@@ -186,8 +161,8 @@ class Extract:
         if self._settings.format == "fixed" or not self._data:
             return
         lines = pl.read_lines(self._data, n_rows=PEEKED).to_series()
-        kinds = self._kinds(lines, quoted=True, last=False)
-        is_open = self._join(lines, kinds, last=False) < len(kinds)
+        kinds = self._line_kinds.of(lines, quoted=True, last=False)
+        is_open = self._line_kinds.join(lines, kinds, last=False) < len(kinds)
         refused = np.flatnonzero(kinds == Kind.REFUSED)
         if not is_open and refused.size and not (kinds == Kind.RECORD).any():
             problem = self._problem_of_header(lines[int(refused[0])])
@@ -195,7 +170,7 @@ class Extract:
 
     def _problem_of_header(self, line: str) -> str:
         """Return what is wrong with the header where no line after it is a record, by the first."""
-        code = self._grammar.fault(line)
+        code = self._line_kinds.fault(line)
         if code in (grammar.TOO_FEW, grammar.TOO_MANY):
             columns = len(self.header)
             problem = f"it has {columns} columns, and none of the lines after it has as many"
@@ -221,17 +196,19 @@ class Extract:
         """
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
-        kinds = self._kinds(lines, quoted, last)
+        kinds = self._line_kinds.of(lines, quoted, last)
         unread = b""
         if quoted:
-            complete = self._join(lines, kinds, last)
+            complete = self._line_kinds.join(lines, kinds, last)
             if complete < len(kinds):
                 # what is after the last newline counts as a line here
                 unread = b"\n".join(data.split(b"\n")[complete - len(kinds) - 1 :])
             lines = lines.head(complete)
             kinds = kinds[:complete]
         self._check_trailer(lines, kinds)
-        faults = self._faults(lines, kinds)
+        faults = self._line_kinds.faults(lines, kinds)
+        if (kinds <= Kind.REFUSED).any():
+            self._cut = self._line_kinds.cut_off(lines, kinds, faults, self.lines + 1)
         numbers = self._number(kinds)
         is_record = kinds == Kind.RECORD
         has_record = is_record[kinds <= Kind.REFUSED]
@@ -248,79 +225,6 @@ class Extract:
         if self._total is not None:
             self._total.add(rows)
         return Block(rows, refused), unread
-
-    def _kinds(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
-        """Return the kind of each line by itself."""
-        settings = self._settings
-        holds = self._grammar.holds(lines, quoted).to_numpy()
-        kinds: Kinds = np.where(holds, Kind.RECORD, Kind.REFUSED).astype(np.uint8)
-        if self._header_line:
-            kinds[(lines == self._header_line).to_numpy()] = Kind.REPEATED_HEADER
-        if settings.comment is not None:
-            kinds[lines.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
-        if settings.trailer is not None:
-            kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
-        for place in np.flatnonzero(kinds == Kind.REFUSED).tolist():
-            line = lines[place]
-            # Ctrl-Z, the end of file in DOS
-            ends_dos = last and place == len(kinds) - 1 and line == "\x1a"
-            if ends_dos or not line.strip():
-                kinds[place] = Kind.BLANK
-        return kinds
-
-    def _join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
-        """Mark the records that span lines; return how many lines need nothing of the next block.
-
-        A record ends at the first line that closes its quotes, so each opening line has one
-        candidate, and a stray quote never consumes the file.
-        """
-        odd = _with_odd_quotes(lines, kinds)
-        end = -1  # of the last record that was joined
-        for first, closing in pairwise(odd):
-            if first <= end or closing - first >= grammar.LONGEST_RECORD:
-                continue
-            if self._grammar.joins(lines[first : closing + 1].to_list()):
-                kinds[first] = Kind.RECORD
-                kinds[first + 1 : closing + 1] = Kind.CONTINUES
-                end = closing
-        is_open = not last and bool(odd) and odd[-1] > end
-        if is_open and len(kinds) - odd[-1] < grammar.LONGEST_RECORD:
-            return odd[-1]
-        return len(kinds)
-
-    def _faults(self, lines: pl.Series, kinds: Kinds) -> list[Fault]:
-        """Return the refused lines; note whether the last record so far seems to be cut off."""
-        refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
-        faults = [Fault(place, self._grammar.fault(lines[place])) for place in refused]
-        if (kinds <= Kind.REFUSED).any():
-            is_whole = (kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)
-            last_whole = np.flatnonzero(is_whole).max(initial=-1)
-            tail = [fault for fault in faults if fault.place > last_whole]
-            self._cut = self._cut_off(tail, lines)
-        return faults
-
-    def _cut_off(self, tail: list[Fault], lines: pl.Series) -> str:
-        """Return why the last record seems to be cut off, "" where it does not.
-
-        `tail`: the refused lines after the last whole one.
-        """
-        for fault in tail[-grammar.LONGEST_RECORD :]:
-            if fault.code == grammar.UNTERMINATED and self._stays_open(lines[fault.place :]):
-                return f"its last record, line {self.lines + fault.place + 1}, ends inside quotes"
-        if not tail or tail[-1].code not in (grammar.TOO_FEW, grammar.TOO_SHORT):
-            return ""
-        place = tail[-1].place
-        line = lines[place]
-        if self._settings.format == "fixed":
-            size = f"{len(line)} instead of {self._settings.width} characters"
-        else:
-            fields = re.sub('"[^"]*"', "", line).count(self._settings.delimiter) + 1
-            size = f"{fields} instead of {len(self.header)} fields"
-        return f"its last record, line {self.lines + place + 1}, has {size}"
-
-    def _stays_open(self, lines: pl.Series) -> bool:
-        """Return whether the quotes that the first of these lines opens are not closed by any."""
-        return self._grammar.fault("\n".join(lines)) == grammar.UNTERMINATED
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each line that begins a row; count all lines."""
@@ -387,9 +291,3 @@ class Extract:
 
     def _ends_in_newline(self) -> bool:
         return not self._open and self._data.rstrip(b"\x1a")[-1:] in (b"", b"\n")
-
-
-def _with_odd_quotes(lines: pl.Series, kinds: Kinds) -> list[int]:
-    """Return the places of refused lines that open or close a field across lines."""
-    refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
-    return [place for place in refused if lines[place].count('"') % 2]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from flows.errors import ExtractError
 from flows.extracts.errors import HeaderError
-from flows.extracts.reader import Block, Extract, Kind
+from flows.extracts.line_kinds import Kind
+from flows.extracts.reader import Block, Extract
 from schemas.issuer import SourceSettings
 from tests.extracts import damaged
 

@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from flows.errors import ExtractError
+from flows.extracts.line_kinds import Kind
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.reader import Extract, Kind
+from flows.extracts.reader import Extract
 from schemas import portal
 from schemas.issuer import SourceSettings
 from tests.night import issuer

@@ -1,0 +1,125 @@
+"""What each physical line of an extract is, by the grammar and the settings: of a record or not."""
+
+import re
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from flows.extracts import grammar
+from schemas.issuer import SourceSettings
+
+Kinds = npt.NDArray[np.uint8]
+
+
+class Kind(IntEnum):
+    """What a physical line is; RECORD and REFUSED begin a row and have a row number."""
+
+    RECORD = 0
+    REFUSED = 1
+    CONTINUES = 2  # the record of an earlier line
+    BLANK = 3
+    COMMENT = 4
+    REPEATED_HEADER = 5
+    TRAILER = 6
+    HEADER = 7
+
+
+class Fault(NamedTuple):
+    """A refused line: its place in the block, from 0, and its reason code."""
+
+    place: int
+    code: str
+
+
+class LineKinds:
+    """Says what the lines of an extract are that has `fields` fields under a header line."""
+
+    def __init__(self, settings: SourceSettings, header: str, fields: int) -> None:
+        self._settings = settings
+        self._header = header
+        self._fields = fields
+        self._grammar = grammar.Records(settings, fields)
+
+    def of(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
+        """Return the kind of each line by itself."""
+        settings = self._settings
+        holds = self._grammar.holds(lines, quoted).to_numpy()
+        kinds: Kinds = np.where(holds, Kind.RECORD, Kind.REFUSED).astype(np.uint8)
+        if self._header:
+            kinds[(lines == self._header).to_numpy()] = Kind.REPEATED_HEADER
+        if settings.comment is not None:
+            kinds[lines.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
+        if settings.trailer is not None:
+            kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
+        for place in np.flatnonzero(kinds == Kind.REFUSED).tolist():
+            line = lines[place]
+            # Ctrl-Z, the end of file in DOS
+            ends_dos = last and place == len(kinds) - 1 and line == "\x1a"
+            if ends_dos or not line.strip():
+                kinds[place] = Kind.BLANK
+        return kinds
+
+    def join(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
+        """Mark the records that span lines; return how many lines need nothing of the next block.
+
+        A record ends at the first line that closes its quotes, so each opening line has one
+        candidate, and a stray quote never consumes the file.
+        """
+        odd = _with_odd_quotes(lines, kinds)
+        end = -1  # of the last record that was joined
+        for first, closing in pairwise(odd):
+            if first <= end or closing - first >= grammar.LONGEST_RECORD:
+                continue
+            if self._grammar.joins(lines[first : closing + 1].to_list()):
+                kinds[first] = Kind.RECORD
+                kinds[first + 1 : closing + 1] = Kind.CONTINUES
+                end = closing
+        is_open = not last and bool(odd) and odd[-1] > end
+        if is_open and len(kinds) - odd[-1] < grammar.LONGEST_RECORD:
+            return odd[-1]
+        return len(kinds)
+
+    def faults(self, lines: pl.Series, kinds: Kinds) -> list[Fault]:
+        """Return the refused lines, each with its reason code."""
+        refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
+        return [Fault(place, self.fault(lines[place])) for place in refused]
+
+    def fault(self, line: str) -> str:
+        """Return the reason code of a refused line."""
+        return self._grammar.fault(line)
+
+    def cut_off(self, lines: pl.Series, kinds: Kinds, faults: list[Fault], first: int) -> str:
+        """Return why the last record of these lines seems to be cut off, "" where it does not.
+
+        `first`: the number of the first line.
+        """
+        is_whole = (kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)
+        last_whole = np.flatnonzero(is_whole).max(initial=-1)
+        tail = [fault for fault in faults if fault.place > last_whole]
+        for fault in tail[-grammar.LONGEST_RECORD :]:
+            if fault.code == grammar.UNTERMINATED and self._stays_open(lines[fault.place :]):
+                return f"its last record, line {first + fault.place}, ends inside quotes"
+        if not tail or tail[-1].code not in (grammar.TOO_FEW, grammar.TOO_SHORT):
+            return ""
+        place = tail[-1].place
+        line = lines[place]
+        if self._settings.format == "fixed":
+            size = f"{len(line)} instead of {self._settings.width} characters"
+        else:
+            fields = re.sub('"[^"]*"', "", line).count(self._settings.delimiter) + 1
+            size = f"{fields} instead of {self._fields} fields"
+        return f"its last record, line {first + place}, has {size}"
+
+    def _stays_open(self, lines: pl.Series) -> bool:
+        """Return whether the quotes that the first of these lines opens are not closed by any."""
+        return self.fault("\n".join(lines)) == grammar.UNTERMINATED
+
+
+def _with_odd_quotes(lines: pl.Series, kinds: Kinds) -> list[int]:
+    """Return the places of refused lines that open or close a field across lines."""
+    refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
+    return [place for place in refused if lines[place].count('"') % 2]
