@@ -6,43 +6,33 @@ Results on stdout, everything else on stderr: prompts, and the progress of a pas
 from __future__ import annotations
 
 import gc
-import json
-import os
 import shlex
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from datetime import date
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import click
 
 from flows import install, stopping
-from flows.commands import on_first_use
+from flows.cli.parameters import click_parameter, metavar_of
+from flows.cli.terminal import UNPRINTED, ask, print_result, progress_line, say
 from flows.commands.context import Context, Terminal
 from flows.commands.entry import Entry, entries_of
 from flows.commands.result import Result
-from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import TryAgainError, translated
-from flows.redaction import redacted, shown
 from flows.registry import ENTRIES
 from flows.simulator import commands as practice
 from flows.simulator import demo
-from flows.steps import COMMAND_LINE, PROGRAM, CommandLine, Sentence, Text, Words, in_words
+from flows.steps import COMMAND_LINE, PROGRAM, CommandLine, Sentence
 from flows.wiring import begin_process, config_folder
-
-with on_first_use():
-    from flows.submissions import build
 
 GROUPS = {
     "outbox": (
         "List the chunks to upload, fetch them to a folder, and record what was done with them."
     ),
-    "mend": "Put right what went wrong: each verb has --dry-run, and records who, when and why.",
+    "mend": "Put right what went wrong: each command has --dry-run, and records who, when and why.",
     "audit": "Prove that the audit trail is whole, and hand out the evidence of a run.",
     "job": "Follow a placement job at the partner.",
 }
@@ -92,97 +82,20 @@ class StoppedError(TryAgainError):
     next_step = stopping.NEXT_STEP
 
 
-class _Days(click.IntRange):
-    """A number of days, with or without a d."""
-
-    name = "number of days, such as 14d"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, context: click.Context | None
-    ) -> Any:
-        days: Any = str(value).removesuffix("d")
-        return super().convert(days, param, context)
-
-
 def command_of(entry: Entry[...]) -> click.Command:
     """Return the command of an entry."""
     arguments = "\n".join(
-        f"{_metavar(parameter)}: {parameter.help}"
+        f"{metavar_of(parameter)}: {parameter.help}"
         for parameter in entry.parameters
         if parameter.argument
     )
     return click.Command(
         entry.name.rpartition(" ")[2],
         callback=click.pass_context(partial(_run, entry)),
-        params=[_parameter(parameter) for parameter in entry.parameters],
+        params=[click_parameter(parameter) for parameter in entry.parameters],
         help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
         short_help=entry.summary,
     )
-
-
-def _metavar(parameter: Parameter) -> str:
-    return parameter.field.metavar or parameter.name.upper()
-
-
-def _parameter(parameter: Parameter) -> click.Parameter:
-    if parameter.argument:
-        return _argument(parameter)
-    if parameter.type is bool:
-        names = [parameter.option, parameter.name]
-        return click.Option(names, is_flag=True, help=parameter.help)
-    return _option(parameter)
-
-
-def _need(parameter: Parameter) -> dict[str, Any]:
-    """Return what tells click that a parameter is required, or what it is by default."""
-    if parameter.default is REQUIRED:
-        return {"required": True}
-    return {"default": parameter.default}
-
-
-def _argument(parameter: Parameter) -> click.Argument:
-    needed = parameter.default is REQUIRED
-    shape = _need(parameter)
-    metavar = _metavar(parameter) if needed else f"[{_metavar(parameter)}]"
-    if parameter.many:
-        shape = {"nargs": -1, "required": needed}
-        metavar += "..."
-    return click.Argument([parameter.name], type=_type(parameter), metavar=metavar, **shape)
-
-
-def _option(parameter: Parameter) -> click.Option:
-    shape = _need(parameter)
-    if parameter.type is date:
-        shape["callback"] = lambda _context, _option, moment: moment and moment.date()
-    if parameter.field.days:
-        shape["default"] = f"{parameter.default}d"
-    elif parameter.many and parameter.default is not REQUIRED:
-        shape = {"multiple": True}
-    return click.Option(
-        [parameter.option, parameter.name],
-        type=_type(parameter),
-        metavar=parameter.field.metavar or ("YYYY-MM-DD" if parameter.type is date else None),
-        help=parameter.help,
-        show_default=parameter.default not in (REQUIRED, "", None, ()),
-        **shape,
-    )
-
-
-def _type(parameter: Parameter) -> click.ParamType[Any]:
-    field = parameter.field
-    if get_origin(parameter.type) is Literal:
-        return click.Choice(get_args(parameter.type))
-    if field.names and field.checked:
-        return click.Choice(field.names())
-    if field.least is not None:
-        whole = _Days if field.days else click.IntRange
-        limits: Any = field.least, field.most
-        return click.FloatRange(*limits) if parameter.type is float else whole(*limits)
-    if parameter.type is date:
-        return click.DateTime(["%Y-%m-%d"])
-    if parameter.type is Path:
-        return click.Path(path_type=Path, file_okay=not field.folder, dir_okay=field.folder)
-    return click.INT if parameter.type is int else click.STRING
 
 
 def _run(entry: Entry[...], invoked: click.Context, /, **options: Any) -> None:
@@ -207,11 +120,17 @@ def _run(entry: Entry[...], invoked: click.Context, /, **options: Any) -> None:
     else:
         print_result(result, as_json=shared["json"])
     if UNPRINTED and not result.exit_code:
-        done = "Done, but the" if entry.changes else "The"
-        say(f"cardlink: {done} output could not be printed ({UNPRINTED[0]}).", err=True)
-        # who left a pipe saw enough
-        sys.exit(0 if entry.changes or "pipe" in UNPRINTED[0] else stopping.EXIT_CODE)
+        _exit_unprinted(entry, UNPRINTED[0])
     sys.exit(result.exit_code)
+
+
+def _exit_unprinted(entry: Entry[...], reason: str) -> None:
+    """Exit where a command is done, and its output could not be printed."""
+    done = "Done, but the" if entry.changes else "The"
+    say(f"cardlink: {done} output could not be printed ({reason}).", err=True)
+    if entry.changes or "pipe" in reason:  # who left a pipe saw enough
+        sys.exit(0)
+    sys.exit(stopping.EXIT_CODE)
 
 
 def _result_of(error: BaseException, place: str) -> Result:
@@ -222,108 +141,6 @@ def _result_of(error: BaseException, place: str) -> Result:
         reported = StoppedError(signal=stop)
     facts = {"error": type(reported).__name__, "message": str(reported.text)}
     return Result(facts, [reported.text], exit_code=reported.exit_code)
-
-
-# seconds between two lines: on a terminal, and in a log
-OFTEN = 0.2
-SELDOM = 10.0
-UNPRINTED: list[str] = []  # why results could not be printed
-
-
-def say(text: Text, *, err: bool = False) -> None:
-    """Print a text as `shown`: it may repeat what the partner or an issuer wrote; its commands can
-    be pasted.
-    """
-    _print(shown(in_words(text, own_words())), err=err)
-
-
-def own_words() -> Words:
-    """Return the words of this command line: its commands name the folder of the TOML files, where
-    this one was given another than usual.
-    """
-    invoked = click.get_current_context(silent=True)
-    return invoked.find_root().obj["words"] if invoked else COMMAND_LINE
-
-
-def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text; where that fails the command goes on without, since its work matters more."""
-    try:
-        click.echo(text, err=err, nl=nl)
-    except OSError as error:
-        # also for what Python prints at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)
-        UNPRINTED.extend([] if err else [str(error.strerror)])
-
-
-def ask(
-    label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False
-) -> str:
-    """Return what is typed, unseen if it is secret; KeyboardInterrupt on Ctrl-C and at the input's
-    end.
-    """
-    # polars makes reads resume after Ctrl-C: a prompt could not be left
-    signal.siginterrupt(signal.SIGINT, True)
-    try:
-        typed: str = click.prompt(
-            shown(label), default, hide_input=secret, show_default=show_default, err=True
-        )
-    except click.Abort:
-        pass
-    else:
-        # a terminal in another encoding gives half surrogates
-        return typed.encode("utf-8", "replace").decode()
-    raise KeyboardInterrupt
-
-
-def print_result(result: Result, *, as_json: bool) -> None:
-    """Print a result as text, its next step on stderr, or as one JSON object."""
-    if as_json:
-        line = in_words(result.next_step, own_words()) if result.next_step else ""
-        facts = {**result.facts, "next": line, "exit_code": result.exit_code}
-        _print(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
-        return
-    for line in result.lines_in(own_words()):
-        say(line)
-    if result.next_step is None:
-        return
-    say(Sentence("next: {step:bare}", step=result.next_step), err=True)
-    if placeholders := result.next_step.placeholders:
-        say(f"      Replace {' and '.join(placeholders)} first.", err=True)
-
-
-@contextmanager
-def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Progress], None]]:
-    """Show the progress over one extract, on a terminal or if verbose; leave the terminal's line
-    empty at the end.
-    """
-    terminal = sys.stderr.isatty()
-    began = time.monotonic()
-    width = 0
-    pause = float("inf")
-    if terminal:
-        pause = OFTEN
-    elif verbose:
-        pause = SELDOM
-    due = began + pause
-
-    def show(progress: build.Progress) -> None:
-        nonlocal due, width
-        now = time.monotonic()
-        if now < due:
-            return
-        due = now + pause
-        line = f"{extract}: {build.describe_pace(progress.rows, progress.share, now - began)}"
-        if terminal:
-            _print(f"\r{line:<{width}}", err=True, nl=False)
-            width = len(line)
-        else:
-            say(line, err=True)
-
-    try:
-        yield show
-    finally:
-        if width:
-            _print("\r" + " " * width + "\r", err=True, nl=False)
 
 
 COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flows.cli.main import ask, main
+from flows.cli.main import main
+from flows.cli.terminal import ask
 from flows.commands.context import Terminal
 from flows.partner_api.terminal import Watcher
 from flows.redaction import shown

@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import sys
-from flows.cli import main as terminal
+from flows.cli import terminal
 from flows.submissions.build import Progress
 terminal.OFTEN = terminal.SELDOM = 0.0
 with terminal.progress_line("bank.csv", verbose=sys.argv[1] == "-v") as line:

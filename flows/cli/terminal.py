@@ -1,0 +1,130 @@
+"""What a command shows at a terminal, and what is typed there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from flows.commands import on_first_use
+from flows.commands.result import Result
+from flows.redaction import redacted, shown
+from flows.steps import COMMAND_LINE, Sentence, Text, Words, in_words
+
+with on_first_use():
+    from flows.submissions import build
+
+# seconds between two lines: on a terminal, and in a log
+OFTEN = 0.2
+SELDOM = 10.0
+UNPRINTED: list[str] = []  # why results could not be printed
+
+
+def say(text: Text, *, err: bool = False) -> None:
+    """Print a text as `shown`, with commands that can be pasted.
+
+    It may repeat what the partner or an issuer wrote.
+    """
+    _print(shown(in_words(text, own_words())), err=err)
+
+
+def own_words() -> Words:
+    """Return the words of this command line.
+
+    Its commands name the folder of the TOML files, where this one was given another than usual.
+    """
+    invoked = click.get_current_context(silent=True)
+    if invoked is None:
+        return COMMAND_LINE
+    words: Words = invoked.find_root().obj["words"]
+    return words
+
+
+def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text; where that fails the command goes on without, since its work matters more."""
+    try:
+        click.echo(text, err=err, nl=nl)
+    except OSError as error:
+        # also for what Python prints at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if err else 1)
+        UNPRINTED.extend([] if err else [str(error.strerror)])
+
+
+def ask(
+    label: str, *, secret: bool = False, default: str | None = None, show_default: bool = False
+) -> str:
+    """Return what is typed, unseen if it is secret.
+
+    KeyboardInterrupt on Ctrl-C and at the input's end.
+    """
+    # polars makes reads resume after Ctrl-C: a prompt could not be left
+    signal.siginterrupt(signal.SIGINT, True)
+    try:
+        typed: str = click.prompt(
+            shown(label), default, hide_input=secret, show_default=show_default, err=True
+        )
+    except click.Abort:
+        pass
+    else:
+        # a terminal in another encoding gives half surrogates
+        return typed.encode("utf-8", "replace").decode()
+    raise KeyboardInterrupt
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    """Print a result as text, its next step on stderr, or as one JSON object."""
+    if as_json:
+        line = in_words(result.next_step, own_words()) if result.next_step else ""
+        facts = {**result.facts, "next": line, "exit_code": result.exit_code}
+        _print(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
+        return
+    for line in result.lines_in(own_words()):
+        say(line)
+    if result.next_step is None:
+        return
+    say(Sentence("next: {step:bare}", step=result.next_step), err=True)
+    placeholders = result.next_step.placeholders
+    if placeholders:
+        say(f"      Replace {' and '.join(placeholders)} first.", err=True)
+
+
+@contextmanager
+def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Progress], None]]:
+    """Show the progress over one extract, on a terminal or if verbose.
+
+    At the end the terminal's line is left empty.
+    """
+    terminal = sys.stderr.isatty()
+    began = time.monotonic()
+    width = 0
+    pause = float("inf")
+    if terminal:
+        pause = OFTEN
+    elif verbose:
+        pause = SELDOM
+    due = began + pause
+
+    def show(progress: build.Progress) -> None:
+        nonlocal due, width
+        now = time.monotonic()
+        if now < due:
+            return
+        due = now + pause
+        line = f"{extract}: {build.describe_pace(progress.rows, progress.share, now - began)}"
+        if terminal:
+            _print(f"\r{line:<{width}}", err=True, nl=False)
+            width = len(line)
+        else:
+            say(line, err=True)
+
+    try:
+        yield show
+    finally:
+        if width:
+            _print("\r" + " " * width + "\r", err=True, nl=False)
