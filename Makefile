@@ -32,10 +32,11 @@ claims: .venv/test-ready
 test-all: check
 	@$(PYTEST) -m '' --hypothesis-profile thorough
 
-# Everything but the tests: lint, format, types, import direction.
+# Everything but the tests: lint, format, shape of statements, types, import direction.
 check: .venv/test-ready
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/python -m tests.shape
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
