@@ -234,8 +234,10 @@ Text = str | Sentence
 def joined(*texts: Text) -> Sentence:
     """Return texts as one sentence; those with values must name them differently."""
     sentences = [Sentence(text) if isinstance(text, str) else text for text in texts if text]
-    values = {name: value for each in sentences for name, value in each.values.items()}
-    return Sentence(" ".join(each.template for each in sentences), **values)
+    values: dict[str, Any] = {}
+    for sentence in sentences:
+        values |= sentence.values
+    return Sentence(" ".join(sentence.template for sentence in sentences), **values)
 
 
 def in_words(text: object, words: Words = COMMAND_LINE) -> str:

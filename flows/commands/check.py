@@ -166,7 +166,8 @@ def _check_keys(
 
 
 def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    root, issuer = context.issuer.root, context.issuer.issuer
+    root = context.issuer.root
+    issuer = context.issuer.issuer
     with _part(findings, "store"):
         probe.race(context.adapters.store, f"{issuer}/probe/")
         text = f"{root}: of concurrent writes to a key, only one succeeds"

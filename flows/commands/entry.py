@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec
 
@@ -145,4 +146,5 @@ def entry(
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:
     """Return the entries of modules in the order they are written."""
-    return [value for module in modules for value in vars(module).values() if type(value) is Entry]
+    values = chain.from_iterable(vars(module).values() for module in modules)
+    return [value for value in values if type(value) is Entry]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
+from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
 from flows.commands import on_first_use
@@ -75,7 +76,7 @@ def reconcile(
         return [_Overview(facts, [*_across(facts, survey, issuer_context), place, ""])]
 
     overviews, unread = context.each(issuer, of_issuer)
-    shown = [part for overview in overviews for part in overview.shown]
+    shown = list(chain.from_iterable(overview.shown for overview in overviews))
     facts = [overview.facts for overview in overviews]
     codes = [verdicts.ACROSS_RUNS[across_runs["verdict"]].exit_code for across_runs in facts]
     worth_a_look = [known["issuer"] for known, code in zip(facts, codes, strict=True) if code]

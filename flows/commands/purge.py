@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.commands import on_first_use
@@ -48,7 +49,7 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
         return [_Purged(facts(name, plan), [*_shown(name, plan, participle), ""])]
 
     purged, unread = context.each(issuer, of_issuer)
-    shown = [part for each in purged for part in each.shown]
+    shown = list(chain.from_iterable(each.shown for each in purged))
     is_due = dry_run and any(each.facts["lots"] for each in purged)
     result = Result(
         {"dry_run": dry_run, "issuers": [each.facts for each in purged]},

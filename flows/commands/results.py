@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from flows.commands import on_first_use
@@ -85,7 +86,7 @@ def ingested(
 def history(context: Context, run: RunName) -> Result:
     """Show the audit trail of RUN: who did what, when, from its first plan to its last result."""
     events = run_history.history(context.context_of(run).adapters.store, run)
-    lines = [line for event in events for line in _event_lines(event)]
+    lines = list(chain.from_iterable(map(_event_lines, events)))
     return Result({"run": run, "history": [event._asdict() for event in events]}, lines)
 
 
@@ -185,15 +186,14 @@ def _breaks(run: str, summary: Mapping[str, Any]) -> Iterator[Part]:
 
 def _way(run: str, open_break: Mapping[str, Any], way: Mapping[str, str]) -> Sentence:
     """Return the line of a decision about a break."""
-    name, place = open_break["name"], open_break["place"]
-    step = summaries.close_step(run, name, place, way["decision"])
+    step = summaries.close_step(run, open_break["name"], open_break["place"], way["decision"])
     return Sentence("  {step:bare}  # {effect}", step=step, effect=way["effect"])
 
 
 def break_lines(run_break: Mapping[str, Any], action: str) -> list[str]:
     """Return the lines of a break: its name, rows and place; what to do, or who closed it."""
-    name, rows, place = run_break["name"], run_break["rows"], run_break["place"]
-    return ["", f"{name} ({rows:,} rows) {place}", f"  {action}"]
+    where = f"{run_break['name']} ({run_break['rows']:,} rows) {run_break['place']}"
+    return ["", where, f"  {action}"]
 
 
 def _files(context: contexts.IssuerContext, run: str) -> Iterator[Part]:

@@ -45,9 +45,9 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         return [_Known(known, cardholder.card_statuses(known.attempts, today))]
 
     known, unread = context.each(issuer, of_issuer)
-    attempts = [attempt for each in known for attempt in each.trace.attempts]
-    purged = [run for each in known for run in each.trace.purged]
-    cards = [card for each in known for card in each.cards]
+    attempts = list(chain.from_iterable(each.trace.attempts for each in known))
+    purged = list(chain.from_iterable(each.trace.purged for each in known))
+    cards = list(chain.from_iterable(each.cards for each in known))
     facts = {
         "cuid": cuid,
         "attempts": [attempt._asdict() for attempt in attempts],
