@@ -19,7 +19,7 @@ PLACED_TYPES = {
     "place": pl.UInt32,  # its chunk
     "spot": pl.UInt32,  # its sent row; null: one more than was sent
     "how": pl.String,
-    "exact": pl.Boolean,  # False: other last four digits than were sent
+    "exact": pl.Boolean,  # False: other last four digits than were sent, or a place not trusted
 }
 PLACED = list(PLACED_TYPES)
 _NO_PLACES = pl.DataFrame(schema=PLACED_TYPES)

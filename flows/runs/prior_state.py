@@ -1,7 +1,8 @@
 """What other runs know of an issuer's cards.
 
-Rows of an extract whose card was seen before are not sent. About 40 bytes a card, so that a
-portfolio of ten million cards fits in memory during the pass.
+Rows of an extract whose card has or awaits a link are not sent, nor those that were refused and
+are unchanged. About 40 bytes a card, so that a portfolio of ten million cards fits in memory
+during the pass.
 
 Prior state is read at every submit and never kept, and the plan holds the digest of what was read:
 a run whose plan is out of date is planned again, never continued.

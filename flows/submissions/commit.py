@@ -36,8 +36,8 @@ from schemas.manifest import Manifest
 def commit_run(context: IssuerContext, job: Job, manifest: Manifest) -> bool:
     """Commit a run that was built: its link in the commit chain, then its manifest.
 
-    False where a concurrent process wrote the manifest. Raises OvertakenError where a later commit
-    sends any of its cards, AbandonedError where an operator abandoned it first.
+    False where a concurrent process wrote the manifest. Raises OvertakenError where a commit since
+    the run was planned sends any of its cards, AbandonedError where an operator abandoned it first.
     """
     store = context.adapters.store
     append_commit(store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)

@@ -229,7 +229,7 @@ def _judged(context: IssuerContext, history: _History, extract: ExtractState) ->
     own_runs = [run for run in runs if run.plan.source.key == extract.key]
     own_run = _last_id(own_runs)
     committed = _last_committed(own_runs)
-    abandoned = _last_if_ended(own_runs)
+    ended = _last_if_ended(own_runs)  # abandoned: one that is committed is decided above it
     is_dismissed = dismissal(context, extract.key, extract.dismissals) is not None
     is_stored = extract.entry is not None
     repeated = _last_committed(runs) or _last_if_ended(runs)
@@ -237,7 +237,7 @@ def _judged(context: IssuerContext, history: _History, extract: ExtractState) ->
     holds_changed = context.issuer.source.same_name == "hold"
     decisions = (
         _Decision(bool(committed), "committed", committed),
-        _Decision(bool(abandoned), "abandoned", own_run),
+        _Decision(bool(ended), "abandoned", own_run),
         _Decision(is_dismissed, "dismissed", own_run),
         _Decision(is_stored and bool(repeated), "repeated", own_run, repeated),
         _Decision(is_stored and holds_changed and bool(changed), "held", own_run, changed),

@@ -216,7 +216,7 @@ def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) ->
 
     with pytest.raises(CorrectionsNotFoundError):
         read_corrections(bench.context, "mine.csv")
-    with pytest.raises(CorrectionsUnreadableError, match="too large"):
+    with pytest.raises(CorrectionsUnreadableError, match="the limit is 67,108,864"):
         read_corrections(bench.context, "large.csv")
 
 
