@@ -70,7 +70,7 @@ def _lines(done: list[Result]) -> list[str]:
     """Return the lines of the submitted extracts' results, without their tables and links."""
     lines: list[str] = []
     for result in done:
-        lines += [part for part in result.shown if isinstance(part, str)]
+        lines += result.texts
     return lines
 
 

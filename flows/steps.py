@@ -89,7 +89,8 @@ class Step:
     def line(self, program: str = PROGRAM) -> str:
         """Return it as a line to paste into a shell; `program` is how the line begins."""
         options = dict(self.options)
-        if folder := options.pop("config", None):
+        folder = options.pop("config", None)
+        if folder:
             program = f"{PROGRAM} --config {_word(folder)}"
         words = [_word(value) for value in self.arguments]
         for name, values in options.items():
@@ -275,7 +276,9 @@ def _is_set(option: tuple[str, Values]) -> bool:
 def _each(values: Values) -> Sequence[Value]:
     if values is None:
         return ()
-    return values if isinstance(values, list | tuple) else [values]  # type: ignore[list-item]
+    if isinstance(values, list | tuple):
+        return values
+    return [values]  # type: ignore[list-item]  # no other sequence is a value of an option
 
 
 def _filled(values: Values, fields: Mapping[str, Any]) -> Any:

@@ -1,9 +1,9 @@
 """Where `deploy/requirements*.txt` come from: what the images install, in the versions of
 constraints.txt, with hashes.
 
-`python -m tests.lock` writes them anew, after constraints.txt has changed; it asks the package index that pip is
-configured for. Only names, versions and hashes are kept, so that the image builds from any mirror
-of the same files.
+`python -m tests.lock` writes them anew, after constraints.txt has changed; it asks the package
+index that pip is configured for. Only names, versions and hashes are kept, so that the image builds from
+any mirror of the same files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ MACHINES: Final = ("x86_64", "aarch64")
 # up to that of the image's Debian
 GLIBC: Final = ("2014", "_2_17", "_2_28", "_2_31", "_2_34", "_2_36")
 HEAD: Final = """\
-# What {image} installs: the versions of constraints.txt with the hashes of their files, for {machines}.
+# What {image} installs: the versions of constraints.txt with the hashes of their files, \
+for {machines}.
 # Written by `python -m tests.lock`; used with `pip install --require-hashes --no-deps`.
 """
 # what redis needs on Pythons before 3.11.3, which Debian 12 has and we do not run

@@ -65,7 +65,8 @@ def shoot(
         frame = Path(home) / "frame.html"
         scheme = "dark" if dark else "light"
         frame.write_text(
-            f'<!doctype html><meta name="color-scheme" content="{scheme}"><style>body{{margin:0;overflow:hidden}}'
+            f'<!doctype html><meta name="color-scheme" content="{scheme}">'
+            "<style>body{margin:0;overflow:hidden}"
             f"iframe{{border:0;width:{width}px;height:{height}px}}</style>"
             f'<iframe src="{page.resolve().as_uri()}"></iframe>'
         )

@@ -256,8 +256,12 @@ def test_practice_without_its_s3_server_says_what_to_install(
 def test_make_shell_has_cardlink_on_its_path() -> None:
     done = subprocess.run(
         ["make", "--silent", "--old-file=.venv/run-ready", "shell"],
-        cwd=ROOT, input="echo $PATH", env={**os.environ, "SHELL": "/bin/sh"}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        input="echo $PATH",
+        env={**os.environ, "SHELL": "/bin/sh"},
+        capture_output=True,
+        text=True,
+    )
 
     assert done.stdout.startswith(f"{ROOT}/.venv/bin:")
 

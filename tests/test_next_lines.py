@@ -161,8 +161,9 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     (issuers / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     (issuers / "portal.asc").write_bytes(keys.sound().public)
     (tmp_path / "secret.asc").write_bytes(keys.sound().secret)
-    started = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -c 'from flows.cli.__main__ import run; run()' \"$@\"\n"
-    (tmp_path / "bin" / "cardlink").write_text(started)
+    code = "from flows.cli.__main__ import run; run()"
+    started = shlex.join([sys.executable, "-c", code])
+    (tmp_path / "bin" / "cardlink").write_text(f'#!/bin/sh\nexec {started} "$@"\n')
     (tmp_path / "bin" / "cardlink").chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     pasted = list[str]()

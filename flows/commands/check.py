@@ -86,8 +86,7 @@ def check(
         rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes,
             no card numbers.
     """
-    if rejects is not None and rejects.exists():
-        raise FileThereError(path=str(rejects))
+    _refuse_existing(rejects)
     findings = list[Finding]()
     wired = _wired(context.folder, issuer, findings)
     fingerprints, warnings = _check_keys(wired, findings)
@@ -98,8 +97,7 @@ def check(
     if extract:
         rows = _check_rows(wired, submit.Request(extract, business_date), inspection)
     findings += rows.findings
-    if rejects is not None:
-        findings.append(_write(rejects, inspection))
+    findings += _written(rejects, inspection)
     columns = _columns(wired, inspection)
     facts: dict[str, Any] = {
         "issuer": issuer,
@@ -119,6 +117,11 @@ def check(
     shown += rows.shown
     code = max((finding.exit_code for finding in findings), key=WORST.index)
     return Result(facts, shown, _next_step(issuer, code, rows.facts), code)
+
+
+def _refuse_existing(file: Path | None) -> None:
+    if file is not None and file.exists():
+        raise FileThereError(path=str(file))
 
 
 def _next_step(issuer: str, code: int, extract: dict[str, Any] | None) -> Step | None:
@@ -166,11 +169,9 @@ def _check_keys(
 
 
 def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    root = context.issuer.root
-    issuer = context.issuer.issuer
     with _part(findings, "store"):
-        probe.race(context.adapters.store, f"{issuer}/probe/")
-        text = f"{root}: of concurrent writes to a key, only one succeeds"
+        probe.race(context.adapters.store, f"{context.issuer.issuer}/probe/")
+        text = f"{context.issuer.root}: of concurrent writes to a key, only one succeeds"
         findings.append(Finding("store", text))
 
 
@@ -205,6 +206,10 @@ def _mapped(inspection: row_scope.Inspection) -> str:
         return "not checked: no row could be read"
     filled = [name for name in portal.columns() if inspection.sample.look(name)[0] > 0]
     return f"{len(filled)} of the portal's columns have content"
+
+
+def _written(path: Path | None, inspection: row_scope.Inspection) -> list[Finding]:
+    return [] if path is None else [_write(path, inspection)]
 
 
 def _write(path: Path, inspection: row_scope.Inspection) -> Finding:

@@ -82,6 +82,7 @@ class Context(NamedTuple):
                 results += act(name)
             except CardlinkError as error:
                 unread[name] = error
-            except Exception as error:  # noqa: BLE001 - a document that nobody foresaw, of this issuer alone
+            # a document that nobody foresaw, of this issuer alone
+            except Exception as error:  # noqa: BLE001
                 unread[name] = BugError(place=name, kind=kind_and_place(error))
         return results, unread

@@ -95,7 +95,12 @@ class Result(NamedTuple):
         """What came of it, in one sentence."""
         if self.headline:
             return self.headline
-        return next((str(text) for text in self.shown if isinstance(text, Text) and text), "")
+        return next(iter(self.texts), "")
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts among what is shown, without empty lines."""
+        return [str(part) for part in self.shown if isinstance(part, Text) and part]
 
     @property
     def markdown(self) -> str:
@@ -106,8 +111,8 @@ class Result(NamedTuple):
                 texts.append(_link_markdown(part))
             elif isinstance(part, Table):
                 texts += [part.markdown] if part.rows else []
-            elif (text := str(part).strip()) not in ("", self.sentence):
-                texts.append(escaped(text))
+            elif str(part).strip() not in ("", self.sentence):
+                texts.append(escaped(str(part).strip()))
         return "\n\n".join(texts)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,16 +66,23 @@ def _command(
     entry: Entry[...], context: Context, actor: str, values: Mapping[str, Any], act: settings.Act
 ) -> four_eyes.Command:
     """Return the command as it is requested: its line, and the files it must be run with."""
-    files = [str(values[name]) for name in FILES if values.get(name)]
+    files = _set(values, FILES)
     if act == "gates" and not files:
         files = [""]  # without a name, a gate is opened for every extract
-    digests = []
-    if context.local_files:
-        local_files = [Path(file) for file in files if Path(file).is_file()]
-        digests = [identity.digest(file.read_bytes()) for file in local_files]
-    reasons = [str(values[name]) for name in REASONS if values.get(name)]
-    reason = reasons[0] if reasons else ""
+    digests = _digests(files) if context.local_files else []
+    reason = next(iter(_set(values, REASONS)), "")
     return four_eyes.Command(act, entry.step(values).line(), files, digests, actor, reason)
+
+
+def _set(values: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Return the values of these parameters that are set."""
+    return [str(values[name]) for name in names if values.get(name)]
+
+
+def _digests(files: Sequence[str]) -> list[str]:
+    """Return the digests of those files that are on this machine."""
+    paths = [Path(file) for file in files]
+    return [identity.digest(path.read_bytes()) for path in paths if path.is_file()]
 
 
 def _rehearsed(entry: Entry[...], context: Context, values: Mapping[str, Any]) -> Result:

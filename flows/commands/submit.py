@@ -144,12 +144,20 @@ def _submitted(
     for run in done:
         shown += submitted(context, run)
     shown += [*_refusals(refused), *waiting]
+    return Result(
+        facts,
+        shown,
+        Step("outbox list", issuer),
+        max((error.exit_code for error in refused), default=0),
+        outbox=issuer,
+        headline=_headline(done, refused),
+    )
+
+
+def _headline(done: Sequence[submission.Submitted], refused: Sequence[CardlinkError]) -> str:
+    """Say in one sentence what came of the runs that were committed now, "" for none."""
     new = [run.manifest for run in done if not run.already]
-    headline = ""
-    if new:
-        headline = outcome([(run.counts, len(run.chunks)) for run in new], refused)
-    code = max((error.exit_code for error in refused), default=0)
-    return Result(facts, shown, Step("outbox list", issuer), code, issuer, headline)
+    return outcome([(run.counts, len(run.chunks)) for run in new], refused) if new else ""
 
 
 def _rehearsed(
@@ -167,9 +175,7 @@ def _rehearsed(
         shown += would_send(extract)
     shown += _refusals(errors)
     shown = shown or [f"{issuer}: no new extract to submit"]
-    codes = [error.exit_code for error in errors]
-    codes += [3 for extract in checked if extract.refused]
-    code = max(codes, default=0)
+    code = _exit_code(checked, errors)
     sendable = [extract for extract in checked if not extract.already and not extract.refused]
     next_step = Step("submit", issuer) if sendable and not code else None
     return Result(
@@ -179,6 +185,12 @@ def _rehearsed(
         code,
         headline=f"dry run: {_verdict(checked, sendable)}",
     )
+
+
+def _exit_code(checked: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]) -> int:
+    codes = [error.exit_code for error in errors]
+    codes += [3 for extract in checked if extract.refused]
+    return max(codes, default=0)
 
 
 def _verdict(checked: Sequence[rehearsal.Checked], sendable: Sequence[rehearsal.Checked]) -> str:

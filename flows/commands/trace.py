@@ -11,7 +11,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.result import Result
 from flows.configuration import load_issuer
-from flows.steps import Sentence, Text
+from flows.steps import Sentence, Step, Text
 from flows.wiring import edges, now
 
 with on_first_use():
@@ -54,10 +54,15 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         "stands": [card.facts for card in cards],
         "purged": purged,
     }
+    lines = list(_lines(attempts, cards, purged))
+    return Result(facts, lines, _next_step(cards)).beside(unread)
+
+
+def _next_step(cards: Sequence[cardholder.CardStatus]) -> Step | None:
+    """Return the first command that is advised for a card."""
     advised = [card.then for card in cards if isinstance(card.then, Sentence)]
     steps = chain.from_iterable(sentence.steps for sentence in advised)
-    lines = list(_lines(attempts, cards, purged))
-    return Result(facts, lines, next(steps, None)).beside(unread)
+    return next(steps, None)
 
 
 def _lines(

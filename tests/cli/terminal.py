@@ -15,7 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-_STARTER = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from flows.cli.__main__ import run; run()"
+_STARTER = (
+    "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "from flows.cli.__main__ import run; run()"
+)
 CTRL_C = "\x03"
 PATIENCE = 300.0  # seconds for a prompt to come on a machine with other work
 

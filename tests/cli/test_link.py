@@ -86,7 +86,8 @@ def left_over(bench: Bench) -> str:
         bench.drop_bytes(portal_csv(portal_rows({PHONE: "6175550100"})))
     ).manifest.run
     bench.drop_result(
-        b'cuid,last_4,url,expiration_date,error\n,,,,"{""cuid"": ""c-1"", ""errors"": [""busy""]}"\n'
+        b"cuid,last_4,url,expiration_date,error\n"
+        b',,,,"{""cuid"": ""c-1"", ""errors"": [""busy""]}"\n'
     )
     bench.ingest()
     return run
@@ -171,7 +172,10 @@ class Echoing(BaseHTTPRequestHandler):
             sent.get("card", {}),
             next((one for one in sent.values() if isinstance(one, dict) and "password" in one), {}),
         )
-        words = f"wrong: {card.get('cvv')!r} for {card.get('pan')} by {who.get('password')} \x1b[2J\u202e"
+        words = (
+            f"wrong: {card.get('cvv')!r} for {card.get('pan')} by {who.get('password')} "
+            "\x1b[2J\u202e"
+        )
         answer = json.dumps(
             {"errors": [{"property": "cvv", "message": words, "value": card.get("cvv")}]}
             if link

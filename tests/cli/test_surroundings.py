@@ -46,8 +46,14 @@ jump = timedelta(hours=int(os.environ["HOURS"]))
 wiring.now = lambda: real() + (jump if next(asked) > int(os.environ["AFTER"]) else timedelta())
 run()
 """
-HIDDEN = "mount --bind . /mnt; mount --bind {root} /media; cd /mnt; export PYTHONPATH=/media CARDLINK_CONFIG=/mnt; "
-ANOTHER = "setpriv --reuid 10001 --regid 10001 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search "
+HIDDEN = (
+    "mount --bind . /mnt; mount --bind {root} /media; cd /mnt; "
+    "export PYTHONPATH=/media CARDLINK_CONFIG=/mnt; "
+)
+ANOTHER = (
+    "setpriv --reuid 10001 --regid 10001 --clear-groups "
+    "--inh-caps +dac_read_search --ambient-caps +dac_read_search "
+)
 slow = pytest.mark.slow
 
 
@@ -78,7 +84,8 @@ def limited(kind: str, limit: str, value: int) -> str:
         pytest.skip(f"needs the right to make a control group of {kind}")
     group = root / f"cardlink-{os.getpid()}"
     return (
-        f"mkdir {group}; echo {value} > {group}/{kind}.{limit}; (echo $BASHPID > {group}/cgroup.procs; exec SUBMIT); "
+        f"mkdir {group}; echo {value} > {group}/{kind}.{limit}; "
+        f"(echo $BASHPID > {group}/cgroup.procs; exec SUBMIT); "
         f"code=$?; until rmdir {group}; do sleep 0.1; done; exit $code"
     )
 
@@ -161,10 +168,27 @@ def test_a_command_that_a_limit_stops_names_it_in_one_sentence_and_the_next_one_
     [
         (HIDDEN + "mount -t tmpfs -o ro t /dev/shm; SUBMIT", 0, ""),
         ("mkdir t; mount -t tmpfs -o size=16k t t; TMPDIR=$PWD/t SUBMIT", 0, ""),
-        (HIDDEN + "mount -t tmpfs -o ro t /dev/shm; mount -t tmpfs -o ro t /tmp; SUBMIT", 75, "48 MB are free"),
-        (HIDDEN + "for one in /dev/shm /tmp; do mount -t tmpfs -o size=4k t $one; done; SUBMIT", 75, "48 MB are free"),
-        ("mkdir store/bank/runs; mount -t tmpfs -o size=16k t store/bank/runs; SUBMIT", 2, "no room left for"),
-        ("mkdir -p store/bank/runs; mount -t tmpfs -o ro t store/bank/runs; SUBMIT", 2, r"denied \(EROFS\)"),
+        (
+            HIDDEN + "mount -t tmpfs -o ro t /dev/shm; mount -t tmpfs -o ro t /tmp; SUBMIT",
+            75,
+            "48 MB are free",
+        ),
+        (
+            HIDDEN
+            + "for one in /dev/shm /tmp; do mount -t tmpfs -o size=4k t $one; done; SUBMIT",
+            75,
+            "48 MB are free",
+        ),
+        (
+            "mkdir store/bank/runs; mount -t tmpfs -o size=16k t store/bank/runs; SUBMIT",
+            2,
+            "no room left for",
+        ),
+        (
+            "mkdir -p store/bank/runs; mount -t tmpfs -o ro t store/bank/runs; SUBMIT",
+            2,
+            r"denied \(EROFS\)",
+        ),
     ],
 )  # fmt: skip
 def test_a_full_or_read_only_disk_is_named_and_the_next_command_does_the_work(
@@ -278,7 +302,10 @@ def test_a_store_that_vanishes_is_named_and_once_it_is_back_the_next_command_doe
     tmp_path: Path, there: str, back: str
 ) -> None:
     configured(tmp_path, CHUNKS)
-    gone = f"until compgen -G 'store/bank/{there}' >/dev/null || ! kill -0 $run; do :; done; mv store away; {back}"
+    gone = (
+        f"until compgen -G 'store/bank/{there}' >/dev/null || ! kill -0 $run; do :; done; "
+        f"mv store away; {back}"
+    )
 
     stopped = told(
         tmp_path,

@@ -264,10 +264,28 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
     }
 
     assert reads == {
-        "init", "check", "outbox list", "outbox fetch", "history", "report", "worklist", "status", "extracts",
-        "trace", "corrections", "audit verify", "audit export", "job follow", "sample", "simulate", "practice",
-        "settings", "demo", "install", "deploy-files",
-    }  # fmt: skip
+        "init",
+        "check",
+        "outbox list",
+        "outbox fetch",
+        "history",
+        "report",
+        "worklist",
+        "status",
+        "extracts",
+        "trace",
+        "corrections",
+        "audit verify",
+        "audit export",
+        "job follow",
+        "sample",
+        "simulate",
+        "practice",
+        "settings",
+        "demo",
+        "install",
+        "deploy-files",
+    }
     assert by_hand >= {
         "submit",
         "outbox release",

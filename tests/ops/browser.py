@@ -42,7 +42,8 @@ LARGEST = 1 << 26  # bytes of a message: a picture of a long page
 
 # The visible element whose own text is this, the last one laid out: dialogs and menus come after
 # the page.
-FIND = """(text) => [...document.querySelectorAll('button, a, label, span, div, li, p, h1, h2, h3, h4')].filter(
+FIND = """(text) => [
+  ...document.querySelectorAll('button, a, label, span, div, li, p, h1, h2, h3, h4')].filter(
   one => one.offsetParent !== null && one.innerText && one.innerText.trim() === text).pop()"""
 
 # The field that stands with a label: the first one in the smallest box around both.
@@ -112,7 +113,10 @@ class Page:
     def choose(self, label: str, value: str) -> None:
         """Choose a value in the list of that label."""
         self.wait(f"({FIELD})({json.dumps(label)})")
-        chosen = f"(one => {{ one.value = {json.dumps(value)}; one.dispatchEvent(new Event('change')) }})"
+        chosen = (
+            f"(one => {{ one.value = {json.dumps(value)}; "
+            "one.dispatchEvent(new Event('change')) })"
+        )
         self.js(f"{chosen}(({FIELD})({json.dumps(label)}))")
 
     def size(self, width: int, height: int) -> None:

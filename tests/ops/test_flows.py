@@ -29,7 +29,8 @@ from flows.commands.parameters import DryRun, Issuer, Number
 from flows.commands.result import Result
 from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import BugError, CardlinkError
-from flows.forms import kind_of, passing
+from flows.form_fields import NONE, kind_of
+from flows.forms import passing
 from flows.nightly import submit
 from flows.registry import ENTRIES
 from flows.runs.store import StoreBusyError, StoreDeniedError
@@ -154,7 +155,7 @@ def test_names_choices_and_defaults_of_a_form_are_those_of_its_command(
         every = all(name in parameters(one) for one in ENTRIES if one.form is form)
         assert typed[name].required == (default is REQUIRED)
         assert fields[name].default in (
-            (default or None, default) if every else (default or None, "", forms.NONE)
+            (default or None, default) if every else (default or None, "", NONE)
         )
     named = {"required": REQUIRED, "optional": "", "none": None}[form.actor]
     assert named == (fields["actor"].default if "actor" in fields else None)

@@ -220,7 +220,10 @@ def test_installing_again_changes_nothing_but_what_is_no_longer_as_deploy_says(
 
 def test_the_night_completes_and_its_name_can_be_read(night: Night) -> None:
     assert night.ended.state == "Completed"
-    name = rf"night of sample-bank, \w{{3}} \d\d \w{{3}} \d\d:\d\d: {READ} read, {SENT} sent in 2 chunks; .*upload 2"
+    name = (
+        r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: "
+        rf"{READ} read, {SENT} sent in 2 chunks; .*upload 2"
+    )
     assert re.fullmatch(name, night.ended.name)
 
 
@@ -617,7 +620,8 @@ def test_the_link_on_the_page_of_the_ingest_opens_the_report(page: Page, story: 
     page.see(f"The report of {story.run}")
 
     url = page.js(
-        f"[...document.querySelectorAll('a')].find(one => one.innerText.includes('The report of {story.run}')).href"
+        "[...document.querySelectorAll('a')]"
+        f".find(one => one.innerText.includes('The report of {story.run}')).href"
     )
     page.go(str(url))
 

@@ -81,9 +81,7 @@ def allowed(part: str, named: set[str]) -> list[str]:
     return sorted(name for name in named if not re.fullmatch(PARTS[part].variables, name))
 
 
-def test_the_server_and_the_installer_may_have_nothing_that_opens_data_or_the_partners_service() -> (
-    None
-):
+def test_server_and_installer_have_nothing_that_opens_data_or_the_partners_service() -> None:
     samples = (
         "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY CARDLINK_PRIVATE_KEY_FILE CARDLINK_PASSPHRASE_FILE"
     )
@@ -160,9 +158,7 @@ def kubernetes(kind: str) -> list[dict[str, Any]]:
     return [one for one in found if one["kind"] == kind]
 
 
-def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_and_the_clusters_token_the_worker_alone() -> (
-    None
-):
+def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_the_token_the_worker_alone() -> None:
     [worker] = kubernetes("Deployment")
     pod = worker["spec"]["template"]["spec"]
     template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
@@ -178,9 +174,7 @@ def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_and_the_clusters_to
     assert [] == allowed("worker", set(template["variables"]["properties"]["env"]["default"]))
 
 
-def test_in_kubernetes_pods_reach_names_prefect_and_what_their_kind_needs_and_nobody_reaches_them() -> (
-    None
-):
+def test_in_kubernetes_pods_reach_what_their_kind_needs_and_nobody_reaches_them() -> None:
     policies = {one["metadata"]["name"]: one["spec"] for one in kubernetes("NetworkPolicy")}
     [worker] = kubernetes("Deployment")
     template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
@@ -295,7 +289,7 @@ def needed(names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", lock.FILES)
-def test_what_an_image_installs_is_pinned_as_the_constraints_say_with_hashes_and_is_all_that_is_needed(
+def test_what_an_image_installs_is_pinned_with_hashes_and_is_all_that_is_needed(
     name: str,
 ) -> None:
     text = (DEPLOY / name).read_text()
