@@ -6,6 +6,7 @@ times, our run ids, digests and UUIDs are none, whatever digits they have.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 MOST_DIGITS = 19
 FEWEST_DIGITS = 13
@@ -35,8 +36,6 @@ _IDENTIFIER = re.compile(
     r"(?![0-9A-Za-z])",
     re.IGNORECASE,
 )
-# a UUID may have none
-_NO_LETTERS = re.compile(r"(?<![0-9A-Za-z])([0-9]{16})([0-9]{16})(?![0-9A-Za-z])")
 # What a foreign text may say with many digits: dates, times and our run ids.
 _KNOWN_SHAPE = re.compile(
     r"(?<![0-9])(?:(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]"
@@ -76,31 +75,21 @@ def long_number_spans(text: str) -> Iterator[tuple[int, int]]:
             yield chain.span()
 
 
-def blank_without_card(text: str) -> str:
-    """Return a text with x in the place of 32 digits neither half of which is a card number."""
-    return _NO_LETTERS.sub(_blank_without_card, text)
+def numbers_alone(text: str) -> Iterator[str]:
+    """Yield every card number of 16 digits that is one or more whole groups of a text's digits.
 
-
-def holds_card(text: str, last_4: str | None) -> bool:
-    """Return whether a text has a card number, or anywhere one with these last four digits.
-
-    The latter is also looked for within identifiers, and with separators left out.
+    Between the groups is anything but letters.
     """
-    others = blank_identifiers(text)
-    if last_4 and any(card.endswith(last_4) for card in _own_candidates(text, others)):
-        return True
-    for _, groups in _chains(others):
-        if _any_branded([group[0] for group in groups]) or _any_branded(_joined(groups)):
-            return True
-    return False
+    for _, groups in _chains(text):
+        for first in range(len(groups)):
+            digits = accumulate(group[0] for group in groups[first : first + _USUAL_DIGITS])
+            yield from _branded(number for number in digits if len(number) == _USUAL_DIGITS)
 
 
-def _own_candidates(text: str, others: str) -> Iterator[str]:
-    """Yield what may be the cardholder's own number, within identifiers and in the `others`."""
-    yield from _windows(_GROUP.findall(re.sub(r"[^0-9A-Za-z]", "", others)))
-    for identifier in _IDENTIFIER.finditer(text):
-        runs = _GROUP.findall(identifier[0].replace("-", ""))
-        yield from _branded([run for run in runs if len(run) < 18])
+def numbers_within(text: str) -> Iterator[str]:
+    """Yield every card number of 16 digits in a text, also as a part of more digits."""
+    for _, groups in _chains(text):
+        yield from _branded(["".join(group[0] for group in groups)])
 
 
 def _chains(text: str) -> Iterator[tuple[re.Match[str], list[re.Match[str]]]]:
@@ -166,10 +155,6 @@ def _branded(runs: Iterable[str]) -> Iterator[str]:
 
 def _any_branded(runs: Iterable[str]) -> bool:
     return next(_branded(runs), None) is not None
-
-
-def _blank_without_card(number: re.Match[str]) -> str:
-    return number[0] if _any_branded(number.groups()) else _blank(number)
 
 
 def _blank(identifier: re.Match[str]) -> str:

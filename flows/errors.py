@@ -173,7 +173,8 @@ def guarded(run: Callable[P, T]) -> Callable[P, T]:
     """Let only our errors out of a flow or task: a foreign one becomes a BugError without its text
     and chain.
 
-    A foreign text can hold cells of an extract, and Prefect stores the texts of exceptions.
+    A foreign text can hold cells of an extract, and Prefect stores the texts of exceptions. Ours is
+    raised outside the `except`, so that Python does not keep the foreign one as its `__context__`.
     """
 
     @wraps(run)

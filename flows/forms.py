@@ -1,5 +1,8 @@
 """The Prefect flow of each entry that has a form; its fields are in `flows.form_fields`.
 
+All are made in this one file, so that Prefect imports the same file whichever of them it starts. A
+test makes a flow of entries of its own with `form(name, among)`, without a server.
+
 A flow runs the command, retries after a TryAgainError if its form says so, and shows the result as
 log lines, artifacts and the sentence of its last state. An error of ours ends it as failed with its
 sentence, in the form's words. Prefect only observes the work: updates are sent by a separate
@@ -68,11 +71,16 @@ def failing(name: str) -> Callable[[Callable[P, T]], Callable[P, T | State[Any]]
             except CardlinkError as error:
                 if isinstance(error, TryAgainError) and task_run.get_id():
                     raise
-                return Failed(message=error.sentence.in_words(FormWords(name)), data=error)
+                return failed(error, name)
 
         return inner
 
     return around
+
+
+def failed(error: CardlinkError, name: str) -> State[Any]:
+    """Return the state of a flow or task of the form `name` that an error ended."""
+    return Failed(message=error.sentence.in_words(FormWords(name)), data=error)
 
 
 def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -248,6 +256,8 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
         if result.outbox:
             result = result._replace(shown=(*result.shown, to_do(result.outbox)))
         show(result, f"{_subject(arguments)}-{name}")
+        if result.failure is not None:
+            return failed(result.failure, name)
         return ended(result.sentence, result.facts)
 
     fill.__name__ = name
@@ -275,7 +285,10 @@ def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Any]:
     """Return what runs the command: a task with retries, if the form has any."""
 
     def run(arguments: dict[str, Any]) -> Result:
-        return picked.invoke(flow_context(), arguments)
+        result = picked.invoke(flow_context(), arguments)
+        if isinstance(result.failure, TryAgainError):
+            raise result.failure
+        return result
 
     if not built.retries:
         return run
@@ -300,6 +313,7 @@ ingest = form("ingest")
 worklist = form("worklist")
 deliver = form("deliver")
 reconciliation = form("reconciliation")
+programme = form("programme")
 resubmit = form("resubmit")
 renew = form("renew")
 backfill = form("backfill")
@@ -308,4 +322,5 @@ mend = form("mend")
 placements = form("placements")
 purge = form("purge")
 dismiss = form("dismiss")
+links = form("links")
 audit = form("audit")

@@ -13,13 +13,13 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from flows.commands.result import Result
-from flows.commands.submit import LONGEST
+from flows.commands.submit import LONGEST, RERUN
 from flows.commands.submit import submit as submit_verb
 from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
 from flows.forms import IssuerName, ended, failing, flow_context, keep, passing, show, to_do
 from flows.runs.business_date import day_off, local_day
-from flows.submissions.extract_states import pending_extracts
+from flows.submissions.extract_states import extracts_to_submit
 from flows.wiring import config_folder, wire
 
 
@@ -27,7 +27,7 @@ from flows.wiring import config_folder, wire
 @guarded
 def find(issuer: str) -> list[str]:
     """Return the extracts that are not submitted yet, oldest first."""
-    return [entry.key for entry in pending_extracts(wire(config_folder(), issuer), remember=True)]
+    return [entry.key for entry in extracts_to_submit(wire(config_folder(), issuer), remember=True)]
 
 
 @task(
@@ -35,8 +35,8 @@ def find(issuer: str) -> list[str]:
     task_run_name="submit {extract}",
     persist_result=False,
     cache_policy=NO_CACHE,
-    retries=3,
-    retry_delay_seconds=[10, 60, 300],
+    retries=len(RERUN.retries),
+    retry_delay_seconds=list[float](RERUN.retries),
     retry_condition_fn=passing,
 )
 @failing("nightly")

@@ -1,9 +1,9 @@
 """The page server: `python -m flows.pages` serves the reports of every issuer to browsers that know
 its token.
 
-It serves files of `report/` and `reconciliation/`, from whatever store they are in; never a chunk,
-a link or a list of links. CARDLINK_REPORTS_URL is its address with the token, as a browser reaches
-it.
+It serves files of `report/`, `reconciliation/` and `programme/`, from whatever store they are in;
+never a chunk, a link or a list of links. CARDLINK_REPORTS_URL is its address with the token, as a
+browser reaches it.
 """
 
 import argparse
@@ -29,7 +29,8 @@ TYPES = {
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 SERVED = re.compile(
-    rf"(?P<issuer>[a-z0-9-]+)/(?:runs/[a-z0-9-]+/report|reconciliation)/"
+    rf"(?:programme|(?P<issuer>[a-z0-9-]+)/"
+    rf"(?:runs/[a-z0-9-]+/report|reconciliation(?:/period-[a-z0-9-]+)?|programme))/"
     rf"(?!links)[a-z0-9_-]+\.(?P<type>{'|'.join(TYPES)})"
 )
 REFUSED = (
@@ -75,13 +76,14 @@ def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServ
             sent_token, _, key = unquote(urlsplit(self.path).path)[1:].partition("/")
             allowed = hmac.compare_digest(sent_token.encode(errors="replace"), token.encode())
             page = SERVED.fullmatch(key) if allowed else None
-            content = None
-            if page and page["issuer"] in issuers(folder):
-                with suppress(CardlinkError):
-                    content = read(open_store(load_issuer(folder, page["issuer"]), folder), key)
-            kind = TYPES[page["type"]] if page and content is not None else "text/plain"
-            self.send_response(404 if content is None else 200)
-            body = REFUSED.encode() if content is None else content
+            content = _content(folder, page) if page else None
+            if page is None or content is None:
+                self._respond(404, "text/plain", REFUSED.encode())
+            else:
+                self._respond(200, TYPES[page["type"]], content)
+
+        def _respond(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
             headers = {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -92,6 +94,15 @@ def page_server(folder: Path, address: str, host: str = "") -> ThreadingHTTPServ
             """Log nothing: a request holds the token."""
 
     return ThreadingHTTPServer((host or url.hostname, url.port), Handler)
+
+
+def _content(folder: Path, page: re.Match[str]) -> bytes | None:
+    """Return a page of an issuer; one of all issuers from the first root that has it."""
+    names = [name for name in issuers(folder) if page["issuer"] in (None, name)]
+    for name in names:
+        with suppress(CardlinkError):
+            return read(open_store(load_issuer(folder, name), folder), page.string)
+    return None
 
 
 def main() -> None:

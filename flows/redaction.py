@@ -13,13 +13,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from flows.card_numbers import (
-    blank_identifiers,
-    blank_without_card,
-    card_spans,
-    holds_card,
-    long_number_spans,
-)
+from flows.card_numbers import blank_identifiers, card_spans, long_number_spans
 from flows.errors import CardlinkError
 from flows.spellings import Span, readings
 
@@ -72,7 +66,9 @@ _HEX_RUN = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{32}")
 _LONG_NUMBER = re.compile(r"[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){12}")
 
 _SHORTEST_SECRET = 3
+_LONGEST_CVV = 4
 _SECRETS: list[str] = []
+_LINKS: set[str] = set()  # that are printed as they are
 
 
 def redact(text: str, *, foreign: bool = False) -> str:
@@ -103,18 +99,28 @@ def shown(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in safe)
 
 
-def shows_card(url: str, last_4: str | None) -> bool:
-    """Return whether a URL contains a CVV, its hash or a card number, in any spelling.
+def shows_secret(text: str) -> bool:
+    """Return whether a text has a CVV that it names, the hash of any, or a secret, in any spelling.
 
-    `last_4` is of whom the URL is for. Within identifiers in hexadecimal, which have many digits by
-    chance, only the cardholder's own number counts, and not within a longer run of digits: by
-    chance, one of eleven million such links would hold it there. One of three million has no letter
-    at all: it counts where one of its halves is a card number.
+    A secret as short as a CVV may be in any identifier by chance, and does not count.
     """
-    url = blank_without_card(url)
-    if redact(url) != url:
+    return any(_has_secret(reading.text) for reading in readings(text))
+
+
+def _has_secret(text: str) -> bool:
+    long_secrets = (secret for secret in _SECRETS if len(secret) > _LONGEST_CVV)
+    if any(_pattern(secret).search(text) for secret in long_secrets):
         return True
-    return any(holds_card(reading.text, last_4) for reading in readings(url))
+    return next(_cvv_spans(text), None) is not None
+
+
+def spare(link: str) -> None:
+    """Print a link as it is from now on, whatever digits its key has.
+
+    It was judged to be a link (`flows.results.links`), which shows no card. Only for a command that
+    is asked for links.
+    """
+    _LINKS.add(link)
 
 
 def redacted(fact: Any) -> Any:
@@ -192,9 +198,21 @@ class Redaction(logging.Filter):
 
 def _sensitive_spans(text: str, foreign: bool) -> Iterator[Span]:
     """Yield where a text has something to mask, in any of its readings."""
+    links = list(_link_spans(text))
     for reading in readings(text):
         for span in _spans_in(reading.text, foreign):
-            yield reading.original_span(span)
+            start, stop = reading.original_span(span)
+            if not any(first <= start and stop <= last for first, last in links):
+                yield start, stop
+
+
+def _link_spans(text: str) -> Iterator[Span]:
+    """Yield where a text has a link that is printed as it is."""
+    for link in _LINKS:
+        start = text.find(link)
+        while start >= 0:
+            yield start, start + len(link)
+            start = text.find(link, start + 1)
 
 
 def _spans_in(text: str, foreign: bool) -> Iterator[Span]:
@@ -211,7 +229,7 @@ def _spans_in(text: str, foreign: bool) -> Iterator[Span]:
 def _secret_spans(text: str) -> Iterator[Span]:
     for secret in _SECRETS:
         # a CVV may be in an identifier by chance
-        searched = blank_identifiers(text) if len(secret) <= 4 else text
+        searched = blank_identifiers(text) if len(secret) <= _LONGEST_CVV else text
         for echo in _pattern(secret).finditer(searched):
             yield echo.span()
 

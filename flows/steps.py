@@ -15,11 +15,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from string import Formatter
 from typing import Any, Final, Protocol
 
 PROGRAM: Final = "cardlink"
+GROUPS: Final = ("audit", "mend", "outbox")  # first words of commands of two
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ FOLDER = Placeholder("FOLDER")
 
 @dataclass(frozen=True)
 class Slot:
-    """A value of a step in a class or a table, filled in from the field of that name."""
+    """A value of a step in a class or a table, filled in from the field of that name.
+
+    An argument may be filled with several values.
+    """
 
     field: str
 
@@ -82,7 +87,8 @@ class Step:
 
     def filled(self, fields: Mapping[str, Any]) -> "Step":
         """Return it with its slots filled."""
-        arguments = [_filled(value, fields) for value in self.arguments]
+        filled = (_filled(value, fields) for value in self.arguments)
+        arguments = chain.from_iterable(map(_each, filled))
         options = {name: _filled(value, fields) for name, value in self.options}
         return Step(self.entry, *arguments, **options)
 
@@ -266,6 +272,29 @@ class _InWords(Formatter):
 def option_name(name: str) -> str:
     """Return an option as it is typed, from its name in a `Step`."""
     return f"--{name.rstrip('_').replace('_', '-')}"
+
+
+def parsed_line(line: str) -> Step:
+    """Return the step that a line of `Step.line` came from.
+
+    >>> print(parsed_line("cardlink outbox release bank-20261120-01234567 2 --reason 'ticket 7'"))
+    cardlink outbox release bank-20261120-01234567 2 --reason 'ticket 7'
+    """
+    words = shlex.split(line)[1:]
+    name = words.pop(0)
+    if name in GROUPS:
+        name = f"{name} {words.pop(0)}"
+    typed_options = [place for place, word in enumerate(words) if word.startswith("--")]
+    first = typed_options[0] if typed_options else len(words)
+    options: dict[str, Any] = {}
+    for place in typed_options:
+        option = words[place].removeprefix("--").replace("-", "_")
+        value = words[place + 1] if place + 1 < len(words) else "--"
+        if value.startswith("--"):
+            options[option] = True
+        else:
+            options[option] = [*options.get(option, []), value]
+    return Step(name, *words[:first], **options)
 
 
 def _is_set(option: tuple[str, Values]) -> bool:

@@ -1,5 +1,6 @@
 """Stop signals: the first raises KeyboardInterrupt in the main thread, once; a stop that hangs is
-cut short.
+cut short after GRACE seconds. Later signals are ignored, so that an impatient second Ctrl-C does
+not interrupt what the first one tidies up.
 
 The entry point listens before anything that takes time is imported, so this imports nothing that
 does.

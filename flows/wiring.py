@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
@@ -26,6 +26,8 @@ from flows.redaction import redact
 from flows.steps import Option, Sentence
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
     from flows.runs.adapters import Adapters
@@ -103,13 +105,28 @@ def open_store(issuer: Issuer, folder: Path, profile: str | None = None) -> S3St
     """Open an issuer's `s3://bucket/prefix`, or directory (a relative one from the folder of the
     TOML).
     """
-    if urlsplit(issuer.root).scheme == "s3":
+    if _is_s3(issuer):
         from flows.adapters import s3
 
         return s3.connect(issuer.root, threads=PUBLISHERS, profile=profile, settings=issuer.store)
     from flows.adapters.local import LocalStore
 
-    return LocalStore(folder / Path(issuer.root).expanduser())
+    return LocalStore(_directory(issuer, folder))
+
+
+def root_of(issuer: Issuer, folder: Path) -> str:
+    """Return an issuer's root, the same for all issuers that share it."""
+    if _is_s3(issuer):
+        return issuer.root.rstrip("/")
+    return str(_directory(issuer, folder).resolve())
+
+
+def _is_s3(issuer: Issuer) -> bool:
+    return urlsplit(issuer.root).scheme == "s3"
+
+
+def _directory(issuer: Issuer, folder: Path) -> Path:
+    return folder / Path(issuer.root).expanduser()
 
 
 def reports_url() -> str:
@@ -175,7 +192,14 @@ def wire(
         )
     adapters = edges(issuer, folder)
     context = IssuerContext(
-        issuer, adapters, header, lambda: _sealer(issuer, folder), _opener, _funnel, _opener_key
+        issuer=issuer,
+        adapters=adapters,
+        header=header,
+        sealer=lambda: _sealer(issuer, folder),
+        opener=_opener,
+        funnel=_funnel,
+        opener_key=_opener_key,
+        ends=partial(_ends, adapters),
     )
     return overlaid(context) if dry_run else context
 
@@ -184,6 +208,12 @@ def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
     from flows.partner_api.run_funnel import run_funnel
 
     return run_funnel(run, today)
+
+
+def _ends(adapters: Adapters, runs: Sequence[StoredRun]) -> pl.DataFrame:
+    from flows.partner_api.link_ends import link_ends
+
+    return link_ends(runs, adapters.connections)
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:
@@ -195,7 +225,7 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     from flows.runs.probe import race
 
     begin_process()  # here, because every flow calls this
-    connections = PUBLISHERS // 2 if urlsplit(issuer.root).scheme == "s3" else LOCAL_CONNECTIONS
+    connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
     return Adapters(
         audited(open_store(issuer, folder), actor(), now), now, actor(), race, connections
     )

@@ -1,4 +1,4 @@
-"""The four actions of a reason, as reports, filters and documents show them; and the gates an
+"""The five actions of a reason, as reports, filters and documents show them; and the gates an
 operator may open.
 """
 
@@ -6,6 +6,7 @@ from typing import Literal
 
 FIX = "fix at source"  # the issuer corrects the row
 RESUBMIT = "resubmit as is"  # the row is correct
+RENEW = "renew"  # the card needs a new link
 NOTHING = "nothing"
 ASK = "ask the partner"
 

@@ -58,8 +58,9 @@ ERROR = _decision(
     "The rows are errors without a link; errors.csv has the partner's reason.",
     "row.result.lost",
 )
-UNUSABLE = (LOST, EXPLAINED)
-CONTRADICTED = (LINK, ERROR, LOST)
+# those that a kind of break offers, the one that can do least harm first
+UNUSABLE = (EXPLAINED, LOST)
+CONTRADICTED = (ERROR, LOST, LINK)
 
 
 class BreakKind(NamedTuple):
@@ -220,6 +221,40 @@ URL_NOT_ALLOWED = _kind(
     question="The host of the link is not agreed: is it yours?",
     decisions=UNUSABLE,
 )
+LINK_FORM = _kind(
+    "LINK_FORM",
+    "A link is not of the form of the partner's links.",
+    Sentence(
+        "Do not send this link. {check} shows the form it has: ask the partner whether their links "
+        "have changed. If so, confirm that form with {link_form}, and ingest again.",
+        check=CommandName("check"),
+        link_form=CommandName("link-form"),
+    ),
+    question="The link is not of the form of your other links: is it yours, and whole?",
+    decisions=UNUSABLE,
+)
+LINK_CUT = _kind(
+    "LINK_CUT",
+    "A link is cut: its result file ends within it, or it is too short.",
+    (
+        "Download the file again from the portal: the row counts as soon as its whole link comes. "
+        "If it is as short there, ask the partner, then decide."
+    ),
+    question="The link is cut: what is the whole link?",
+    decisions=UNUSABLE,
+)
+LINK_SHOWS_CARD = _kind(
+    "LINK_SHOWS_CARD",
+    "A link contains what looks like the number of its own card, or a CVV.",
+    (
+        "Do not send or copy this link, and remove the result file once its rows are decided; ask "
+        "the partner, then decide."
+    ),
+    question="The link seems to contain the card's number or CVV: why?",
+    decisions=UNUSABLE,
+)
+# of a URL that is not a link; whether it is may change with the allowed hosts, confirmed forms
+NO_LINK: Final = (URL_NOT_ALLOWED, LINK_FORM, LINK_CUT, LINK_SHOWS_CARD)
 LINK_EXPIRED = _kind(
     "LINK_EXPIRED",
     "A link had already expired when its result arrived.",

@@ -65,19 +65,19 @@ def outlives_its_link(as_of: date, settings: RuleSettings) -> pl.Expr:
 
 
 def hash_without(mistake: str) -> pl.Expr:
-    """Return whether the CVV hash was not got wrong in this way, one of `schemas.cvv`."""
+    """Return whether the CVV hash does not have this mistake, one of `schemas.cvv`."""
     return cvv.mistake(pl.col(CVV_HASH)).ne_missing(pl.lit(mistake))
 
 
 def hash_of_a_cvv() -> pl.Expr:
     """Return whether the CVV hash is that of any CVV."""
-    return pl.col(CVV_HASH).is_in(cvv.hashes().implode())
+    return pl.col(CVV_HASH).is_in(cvv.all_hashes().implode())
 
 
 def hash_of_its_cvv() -> pl.Expr:
     """Return whether the CVV hash is that of the CVV beside it."""
     beside = pl.when(pl.col(CVV_HASH).is_not_null()).then(CVV)
-    return cvv.hash_of(beside) == pl.col(CVV_HASH)
+    return cvv.hash_of_each(beside) == pl.col(CVV_HASH)
 
 
 def subnational_of_its_country() -> pl.Expr:

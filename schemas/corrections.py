@@ -6,11 +6,17 @@ It contains no card number: card fields are corrected at the source only.
 import pandera.polars as pa
 import polars as pl
 
+from flows.steps import Option, Sentence
 from schemas.portal import CVV, CVV_HASH, MONTH, PAN, YEAR, columns
 from schemas.tables import Table
 
 AT_SOURCE = frozenset({PAN, YEAR, MONTH, CVV, CVV_HASH})
-SOURCE_ONLY = "correct it at the source"
+SOURCE_ONLY = Sentence(
+    "correct it at the source, not here: its row is sent when it comes with a later extract, or "
+    "from a corrected extract in the issuer's corrections, with {option}",
+    option=Option("--extract", of="resubmit"),
+)
+_BY_SUBJECT = {name.rpartition(".")[2]: name for name in columns()}
 
 # Extra columns of a corrected extract: the row it replaces, and of which run. The reader renames a
 # header `row` to `row_`, because its frames have a `row` of their own.
@@ -57,8 +63,9 @@ WRONG = {
     "length": "has the wrong length",
     "exists": "already exists",
     "unsupported": "is not supported",
-    "renewed": "has a newer link",
     "absent": "is not in the extract",
+    "gone": "is in an extract that is gone",
+    "none": "is in no extract",
     "before_link": "ends before a link would",
     "lost": "has no usable result",
     "unreadable": "was refused without a readable reason",
@@ -68,6 +75,18 @@ WRONG = {
     "invisible": "contains characters that cannot be seen",
     "garbled": "lost characters, or has a wrong encoding",
 }
+
+
+def column_of(code: str) -> str | None:
+    """Return the portal's column that a reason code is about, None where it names none."""
+    _, _, subject_and_kind = code.partition(".")
+    subject = subject_and_kind.partition(".")[0]
+    return YEAR if subject == "expiration" else _BY_SUBJECT.get(subject)
+
+
+def is_at_source(code: str) -> bool:
+    """Return whether what a reason code is about can be corrected at the source only."""
+    return code.startswith("line.") or column_of(code) in AT_SOURCE
 
 
 class Template(Table):

@@ -2,6 +2,10 @@
 
 There are only 11,000 CVVs, so every hash can be looked up in milliseconds: protect a hash like the
 CVV itself.
+
+`replace_cvvs` turns the CVVs of rows into hashes, `hash_of_each` is the expression for a column,
+`hash_text` hashes one text, and `all_hashes` are those of every CVV. `mistake` names what is wrong
+with a hash, and `mistaken` makes such a hash.
 """
 
 from base64 import b64encode, urlsafe_b64encode
@@ -18,31 +22,32 @@ from schemas.portal import CVV, CVV_HASH
 CVVS = [f"{n:03d}" for n in range(1_000)] + [f"{n:04d}" for n in range(10_000)]
 
 
-def hash_cvv(rows: pl.DataFrame) -> pl.DataFrame:
+def replace_cvvs(rows: pl.DataFrame) -> pl.DataFrame:
     """Return `rows` with cvv_hash made from cvv where it is absent, and cvv emptied (2.6)."""
     return rows.with_columns(
-        pl.coalesce(CVV_HASH, hash_of(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV)
+        pl.coalesce(CVV_HASH, hash_of_each(pl.col(CVV))), pl.lit(None, pl.String).alias(CVV)
     )
 
 
-def hash_of(cvv: pl.Expr) -> pl.Expr:
-    """Return the hash of each CVV, null where a text is not a CVV."""
+def hash_of_each(cvv: pl.Expr) -> pl.Expr:
+    """Return the expression of the hash of each CVV, null where a text is not a CVV."""
     number = (
         pl.when(cvv.str.contains(CVV_SHAPE)).then(cvv).str.to_integer(dtype=pl.UInt32, strict=False)
     )
-    return pl.lit(hashes()).gather(
+    return pl.lit(all_hashes()).gather(
         number + pl.when(cvv.str.len_bytes() == 4).then(1_000).otherwise(0)
     )
 
 
 def mistake(cvv_hash: pl.Expr) -> pl.Expr:
-    """Return the mistake in each hash (of `_wrong_texts` or `_writings`), null if right or
-    unknown.
+    """Return the expression of the mistake in each hash, null if right or unknown.
+
+    Mistakes are those of `_wrong_texts` and `_writings`.
     """
     return cvv_hash.map_batches(_mistakes_of, return_dtype=pl.String, is_elementwise=True)
 
 
-def hashed(text: str) -> str:
+def hash_text(text: str) -> str:
     """Return base64(sha256(text)), which is the CVV hash if the text is a CVV."""
     return _right_writing(text.encode())
 
@@ -57,7 +62,7 @@ def mistaken(kind: str, cvv: str = "007") -> str:
     Raises KeyError where there is no such kind.
     """
     if kind == "unknown":
-        return hashed(f"salt{cvv}")
+        return hash_text(f"salt{cvv}")
     texts = _wrong_texts(cvv)
     if kind in texts:
         return _right_writing(texts[kind][0])
@@ -72,13 +77,13 @@ def _mistakes_of(cells: pl.Series) -> pl.Series:
 
 @cache
 def _right() -> frozenset[str]:
-    return frozenset(hashes())
+    return frozenset(all_hashes())
 
 
 @cache
-def hashes() -> pl.Series:
+def all_hashes() -> pl.Series:
     """Return the hash of every CVV, in the order of CVVS."""
-    return pl.Series([hashed(cvv) for cvv in CVVS])
+    return pl.Series([hash_text(cvv) for cvv in CVVS])
 
 
 @cache

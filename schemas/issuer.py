@@ -262,6 +262,9 @@ class Limits(Settings):
     max_error_rate: float = setting(
         0.05, "share of partner errors above which a finished run needs a look", ge=0, le=1
     )
+    lost_after_days: int = setting(
+        7, "days after its upload from which a chunk without any result can be given up", ge=0
+    )
 
 
 class Issuer(Settings):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FACTS = 1  # version of the JSON objects that are no Document: events, alerts, summaries
+FACTS = 2  # version of the JSON objects that are no Document: events, alerts, summaries
 
 
 def version(number: int) -> Any:

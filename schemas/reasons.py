@@ -6,12 +6,12 @@ below. Of the partner's errors the kind decides the action, and the property the
 `deploy/REASONS.md` is the page of them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from flows.steps import RUN, Sentence, Step, Text
+from flows.steps import ISSUER, RUN, Sentence, Step, Text
 from schemas import portal, rules
-from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
+from schemas.actions import ASK, FIX, NOTHING, RENEW, RESUBMIT
 from schemas.rule import SEVERITY_SETTINGS, Rule
 
 
@@ -39,6 +39,18 @@ class Reason(NamedTuple):
 
 
 CANCELLED_CHUNK = "row.chunk.cancelled"
+# Why the row of a card that was seen before is suppressed.
+STANDING = "card.link.standing"  # has a link that does not expire soon
+AWAITED = "card.link.awaiting"  # sent, and not answered yet
+REFUSED = "card.link.refused"  # refused by the partner and unchanged since
+LINK_ENDED = "card.link.expired"  # had a link, which ended
+SEEN = frozenset({STANDING, AWAITED})
+# Why a link that ends soon or has ended is not renewed.
+ABSENT = "card.extract.absent"  # its card is not in the latest extract of a full portfolio
+UNFIT = "card.extract.refused"  # its card's newest row was refused by us
+GONE = "card.extract.gone"  # the extract with its card's newest row is not stored any more
+TYPED_IN = "card.extract.none"  # its card was in no extract: its fields were typed in
+DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
 _QUOTED = "a field in double quotes, with quotes inside it"
 _FIELDS = "as many fields as the header has"
 _LENGTH = "a line as long as the fields' positions need"
@@ -57,6 +69,7 @@ LINES = (  # a line that is no record
 )
 _SENT = "a card without a link, or one that changed or whose link ends soon"
 _ABSENT = "a card that is in the latest extract, in a row that can be sent"
+_NAMED_AGAIN = "the extract put back as it was, or these cardholders in a new extract"
 ROWS = (  # a row among others, of this extract or of earlier runs
     Reason("row.content.repeated", "not sent: duplicate", NOTHING, "each row once"),
     Reason("card.pan.repeated", "not sent: duplicate", NOTHING, "each card of a cardholder once"),
@@ -70,13 +83,25 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         "rows that the issuer's [filter] lets through",
     ),
     Reason("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
-    Reason("card.link.standing", "not sent: suppressed", NOTHING, _SENT),
-    Reason("card.link.awaiting", "not sent: suppressed", NOTHING, _SENT),
-    Reason("card.link.refused", "not sent: suppressed", FIX, _SENT),
-    Reason("card.link.renewed", "not renewed", NOTHING, _SENT),
-    Reason("card.extract.absent", "not renewed", NOTHING, _ABSENT),
-    Reason("card.extract.refused", "not renewed", FIX, _ABSENT),
-    Reason("card.expiration.before_link", "not renewed", NOTHING, "a card that outlives its link"),
+    Reason(STANDING, "not sent: suppressed", NOTHING, _SENT),
+    Reason(AWAITED, "not sent: suppressed", NOTHING, _SENT),
+    Reason(REFUSED, "not sent: suppressed", FIX, _SENT),
+    Reason(
+        LINK_ENDED,
+        "linked until its link ended",
+        RENEW,
+        Sentence("{renew}", renew=Step("renew", ISSUER)),
+    ),
+    Reason(ABSENT, "not renewed", NOTHING, _ABSENT),
+    Reason(UNFIT, "not renewed", FIX, "the card in a later extract, in a row that can be sent"),
+    Reason(GONE, "not renewed", FIX, _NAMED_AGAIN),
+    Reason(
+        TYPED_IN,
+        "not renewed",
+        RENEW,
+        Sentence("another single link: {link}", link=Step("link", ISSUER, prompt=True)),
+    ),
+    Reason(DYING, "not renewed", NOTHING, "a card that outlives its link"),
     Reason("row.result.lost", "error, by an operator's decision", RESUBMIT),
     Reason("row.link.expired", "error, by an operator's decision", RESUBMIT),
     Reason(
@@ -106,6 +131,14 @@ def _entries() -> Iterator[Reason | Rule]:
 
 ACTIONS = {entry.code.rpartition(".")[2]: entry.action for entry in _entries()} | PARTNER
 HINTS = {portal.subject(name): column.accepts for name, column in portal.COLUMNS.items()}
+
+
+def seen_rows(reasons: Mapping[str, int]) -> int:
+    """Return how many rows are suppressed because their card has or awaits a link.
+
+    `reasons`: rows by code.
+    """
+    return sum(reasons.get(code, 0) for code in SEEN)
 
 
 def reason(code: str) -> Reason:

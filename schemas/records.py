@@ -109,6 +109,18 @@ class Dismissal(Record):
     size: int
 
 
+class FormDecision(Record):
+    """One record of the chain `link-forms/`: the links of the partner have this form, or that was
+    taken back.
+
+    `links`: how many that were received until then have it.
+    """
+
+    what: Literal["confirmed", "taken back"]
+    form: str  # `schemas.link_form.LinkForm`, as it is shown
+    links: int
+
+
 class Reseal(Record):
     """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the
     earlier ones.

@@ -1,10 +1,13 @@
 """The result file that the portal returns (interface.md 2.7): columns, their spellings, rows."""
 
+from datetime import timedelta
+
 import pandera.polars as pa
 import polars as pl
 
 from schemas.tables import Table
 
+LIFE = timedelta(days=62)  # of a link whose end the result does not tell (interface.md 8)
 CUID = "cuid"
 LAST_4 = "last_4"
 URL = "url"

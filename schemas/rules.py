@@ -128,7 +128,8 @@ def _text_rules() -> Iterator[Rule]:
                 screen=number_screen.get(column, LONG_NUMBER),
             )
         if column in (CUSTOMER_KEY, EMAIL, PHONE):
-            continue  # the last two have a form of their own
+            # the key is reserved, so nobody reads it; the others have a rule for their whole shape
+            continue
         yield Rule(
             f"{entity}.invisible",
             column,
@@ -174,7 +175,7 @@ RULES: tuple[Rule, ...] = (
     *_text_rules(),
     *_required_rules(),
     Rule("cardholder.cuid.placeholder", CUID, no_placeholder(CUID), example={CUID: "NULL"}),
-    # it would put a card number in the ledger
+    # always rejects: the cuid is stored in the ledger, where a card number must never be
     Rule(
         "cardholder.cuid.card_number",
         CUID,
@@ -182,7 +183,7 @@ RULES: tuple[Rule, ...] = (
         example={CUID: "4111111111111111"},
         screen=LONG_NUMBER,
     ),
-    # sent as is
+    # only the edges of a cuid are trimmed, so a control character inside it is refused here
     Rule("cardholder.cuid.format", CUID, lacks(CUID, r"\p{Cc}"), example={CUID: "C-1\u0085C-2"}),
     Rule("card.pan.format", PAN, matches(PAN, PAN_SHAPE), example={PAN: "424242424242424"}),
     Rule(
@@ -249,7 +250,7 @@ RULES: tuple[Rule, ...] = (
         "card.cvv_hash.mismatch",
         CVV_HASH,
         hash_of_its_cvv(),
-        example={CVV: "123", CVV_HASH: cvv.hashed("007")},
+        example={CVV: "123", CVV_HASH: cvv.hash_text("007")},
         hint="the hash of the CVV beside it, or only one of the two",
     ),
     Rule(

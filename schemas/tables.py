@@ -88,7 +88,7 @@ class Questions(Table):
 
 
 class Work(Table):
-    """worklist.csv: what is to be done about all runs, what is due first at the top."""
+    """worklist.csv: each thing to do about all runs, what is due first at the top."""
 
     due: pl.String
     kind: pl.String
@@ -98,4 +98,6 @@ class Work(Table):
     rows: pl.UInt32
     age: pl.String
     who: pl.String = pa.Field(isin=("issuer", "partner", "operator"))
-    command: pl.String
+    matter: pl.String  # what is the matter, in a sentence
+    first: pl.String  # the first step
+    decisions: pl.String  # those that can follow, each with its command

@@ -105,9 +105,20 @@ def facts(
 
 
 def funnel(sites: int = 3, kind: str = "USER_DATA_FAILURE") -> dict[str, Any]:
-    """Return the funnel of a thousand cardholders of each stage, and of each merchant site."""
-    rows: list[tuple[int, str | None, str | None]] = [(stage, None, None) for stage in range(6)]
-    rows += [(3, kind, f"site-{at}.example.com") for at in range(sites)]
-    counted = [(stage, False, failed, site, 0, 1000) for stage, failed, site in rows]
+    """Return the funnel of a thousand cardholders of each stage, and of each merchant site; of one
+    more thousand the service refused everything.
+    """
+    known = ("result files", *["service"] * 3)
+    refused = ("result files", *["service.answer.refused.403"] * 3)
+    counted = [(stage, False, None, None, *known, 0, 1000) for stage in range(6)]
+    counted += [(3, False, kind, f"site-{at}.example.com", *known, 0, 1000) for at in range(sites)]
+    counted.append((2, False, None, None, *refused, 0, 1000))
     told = report_funnel.facts(pl.DataFrame(counted, report_funnel.CELLS, orient="row"))
-    return {**told, "seen": NOW.isoformat(), "unasked": 7}
+    unanswered = [{"cause": "service.answer.refused.403", "links": 1000}]
+    return {**told, "seen": NOW.isoformat(), "unasked": 7, "unanswered": unanswered}
+
+
+def people(across: dict[str, Any]) -> dict[str, int]:
+    """Return how many cardholders stand where, of the facts across runs."""
+    counts = across["cardholders"]["people"]
+    return {state: number for state, number in counts.items() if number}

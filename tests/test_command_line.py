@@ -218,6 +218,18 @@ def test_one_extract_that_is_refused_leaves_the_others_and_the_exit_code_says_so
     assert "refused: bank/extracts/a-20261119.csv" in done.stdout
 
 
+def test_the_next_step_of_extracts_names_a_refused_one_that_is_still_there(bank: Path) -> None:
+    drop(bank, b"", "a-20261119.csv")
+    cardlink(bank, "submit", "bank")
+    drop(bank, GOOD, "a-20261119.csv")
+    drop(bank, b"", "b-20261120.csv")
+    cardlink(bank, "submit", "bank")
+
+    facts = json.loads(cardlink(bank, "--json", "extracts", "bank").stdout)
+
+    assert "dismiss bank b-20261120.csv" in facts["next"]
+
+
 def test_a_new_run_that_would_send_cards_twice_is_refused_until_the_old_chunks_are_cancelled(
     bank: Path,
 ) -> None:

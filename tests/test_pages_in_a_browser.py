@@ -6,14 +6,17 @@ import html
 import json
 import re
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.reports.page import run_page
+from flows.reports.programme_report import programme_of, programme_page
 from tests.builders import quick
 from tests.facts import facts, funnel
+from tests.reports.test_programme import NOW, TODAY, attempt, issuer, run
 from tests.screenshots import browser, print_pdf, shoot
 
 CHROMIUM = browser()
@@ -35,8 +38,14 @@ onload = () => {{
 </script>"""
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
+@pytest.fixture(params=["run", "programme"])
+def page(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    content = {"run": page_of_a_run, "programme": page_of_the_programme}[request.param]()
+    (tmp_path / "page.html").write_text(content)
+    return tmp_path / "page.html"
+
+
+def page_of_a_run() -> str:
     from schemas.breaks import break_of
 
     breaks = frozenset(
@@ -44,8 +53,18 @@ def page(tmp_path: Path) -> Path:
     )
     summary, chunks = facts(30, missing=12, rejected=1234567, breaks=breaks)
     shown = {**summary, "funnel": funnel(60, "A_TERMINATION_TYPE_OF_FORTY_CHARACTERS_X")}
-    (tmp_path / "page.html").write_text(run_page(shown, chunks))
-    return tmp_path / "page.html"
+    return run_page(shown, chunks)
+
+
+def page_of_the_programme() -> str:
+    rejected = run(TODAY, {"3.5": 12}, submit=[("cardholder.name_on_card.unprintable", 1234567)])
+    weeks = [attempt(str(back), "linked", TODAY - timedelta(weeks=back)) for back in range(30)]
+    names = ["a-bank", LONG[:60], "second-national-bank-of-the-north", *(f"b{n}" for n in range(9))]
+    issuers = [
+        issuer(*weeks, name=name, placed={"0": True, "20": False}, runs=(rejected,))
+        for name in names
+    ]
+    return programme_page(programme_of(issuers, NOW, 12, ["torn"]).facts)
 
 
 def look(page: Path, width: int) -> dict[str, Any]:

@@ -11,6 +11,10 @@ commits, events, the audit trail) and on the record of the probe.
 Retries are ours alone (botocore tries once), because only then do we know whether the response to a
 write was lost. A 412 after a lost response is read and compared. Pins are ETags, because listings
 carry no version id.
+
+The file is long, and one subject: every method is a call or two of S3 with the same bucket, prefix,
+headers, retries and errors. What has a subject of its own is elsewhere: reading an open object in
+`s3_source.py`, the meaning of S3's errors in `s3_errors.py`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ ROOM = 1700 << 20
 def run() -> None:
     """Be the command; at exit, skip the final garbage collection."""
     stopping.install_handlers()
-    atexit.register(gc.freeze)
+    atexit.register(gc.freeze)  # what is left ends with the process: no last search for garbage
     atexit.register(stopping.finish)
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         # closed: else a file of a store could get its number, and what is printed

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
+from flows.commands.link_forms import form_lines, form_records
 from flows.commands.parameters import Day, ExtractName, Issuer
 from flows.commands.result import Part, Result, Table
 from flows.commands.sent_runs import would_send
@@ -21,6 +22,7 @@ from flows.wiring import effective_settings, kept_from_others, wire
 
 with on_first_use():
     from flows.extracts import errors
+    from flows.reports import link_forms as reported
     from flows.reports import lists
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
@@ -75,7 +77,8 @@ def check(
     business_date: Day = None,
     rejects: Path | None = None,
 ) -> Result:
-    """Check settings, keys and store, and with EXTRACT its mapping and every row.
+    """Check settings, keys and store, show the form of the partner's links, and with EXTRACT check
+    its mapping and every row.
 
     All that is wrong is shown at once. Nothing is sent. The exit code is that of the worst finding.
 
@@ -90,7 +93,7 @@ def check(
     findings = list[Finding]()
     wired = _wired(context.folder, issuer, findings)
     fingerprints, warnings = _check_keys(wired, findings)
-    _check_store(wired, findings)
+    links = _check_store(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     inspection = row_scope.Inspection()
     rows = _Rows([], None, [])
@@ -106,6 +109,7 @@ def check(
         "warnings": warnings,
         "columns": columns.records,
         "settings": effective_settings(context.folder, wired.issuer),
+        "links": links,
         "checks": [finding.facts for finding in findings],
     }
     if rows.facts is not None:
@@ -168,11 +172,17 @@ def _check_keys(
     return fingerprints, warnings
 
 
-def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> list[dict[str, Any]]:
+    """Check the store, and show the forms of the links in it; return these."""
+    issuer = context.issuer.issuer
     with _part(findings, "store"):
-        probe.race(context.adapters.store, f"{context.issuer.issuer}/probe/")
+        probe.race(context.adapters.store, f"{issuer}/probe/")
         text = f"{context.issuer.root}: of concurrent writes to a key, only one succeeds"
         findings.append(Finding("store", text))
+        forms = reported.link_forms(context)
+        findings += [Finding("links", line) for line in form_lines(issuer, forms)]
+        return form_records(forms)
+    return []
 
 
 def _check_rows(

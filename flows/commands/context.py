@@ -65,6 +65,16 @@ class Context(NamedTuple):
         """
         return wire(self.folder, keys.keys_of(run).run.issuer, dry_run=dry_run)
 
+    def issuer_of(self, target: str) -> str:
+        """Return the issuer that a target is, "" where it is a run.
+
+        UnknownRunError where it is neither.
+        """
+        if keys.RunId.parse(target) is None and target in issuers(self.folder):
+            return target
+        keys.keys_of(target)
+        return ""
+
     def each(
         self, issuer: str, act: Callable[[str], list[T]]
     ) -> tuple[list[T], dict[str, CardlinkError]]:

@@ -40,7 +40,7 @@ class Entry(Generic[P]):
     """A command: its name on the command line, its function, and its form or why it has none.
 
     `second` is the act that may need a second person; `when` the parameter that makes the command
-    one, if it is not always.
+    one, or the parameter and its value, if it is not always.
     """
 
     name: str
@@ -68,7 +68,9 @@ class Entry(Generic[P]):
         """Return whether it would do, with these values, what may need a second person."""
         if values.get("dry_run"):
             return False
-        return not self.when or bool(values.get(self.when))
+        name, _, needed = self.when.partition("=")
+        value = values.get(name)
+        return not name or (value == needed if needed else bool(value))
 
     def run_with(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run its function with these values of its parameters, whoever acts."""

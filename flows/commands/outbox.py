@@ -9,6 +9,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,22 +17,24 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName
+from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName, Target
 from flows.commands.result import Result, Table, artifact
 from flows.configuration import load_issuer
 from flows.steps import FOLDER, Step
-from flows.wiring import edges, now
+from flows.wiring import edges, now, wire
 
 with on_first_use():
     from flows.reports import ages, lists
     from flows.runs import chunks as sealed
+    from flows.runs import errors as run_errors
     from flows.runs import outbox, stored_run, stored_runs
 
 COLUMNS = ("chunk", "state", "since", "rows", "bytes")
-OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action")
+# a form reads no folder of the machine on which files are uploaded
+OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action", without=("fetched",))
 DONE: dict[sealed.Move, str] = {
     "uploaded": "marked as uploaded; their results are expected from now on",
-    "held": "held back",
+    "held": "put on hold",
     "released": "waiting for upload again",
     "cancelled": "cancelled; they will not be sent",
 }
@@ -42,7 +45,7 @@ Chunks = Annotated[
 
 @entry("outbox list", form="every form that sends shows the outbox")
 def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """List the chunks without a result: what to upload, what is held or uploaded, since when.
+    """List the chunks without a result: what to upload, what is on hold or uploaded, since when.
 
     Args:
         issuer: Whose chunks.
@@ -78,9 +81,12 @@ def _row(chunk: sealed.OutboxChunk, moment: datetime) -> tuple[object, ...]:
 
 @entry("outbox fetch", form="it writes to a folder on the machine the chunks are uploaded from")
 def fetch(
-    context: Context, run: RunName, chunks: Chunks = (), *, to: Annotated[Path, Field(folder=True)]
+    context: Context, run: Target, chunks: Chunks = (), *, to: Annotated[Path, Field(folder=True)]
 ) -> Result:
-    """Copy waiting chunks of RUN to a folder, with their SHA-256 sums.
+    """Copy waiting chunks of RUN, or of all runs of an issuer, to a folder, with their SHA-256
+    sums.
+
+    Of an issuer, chunks sealed to a key that is no longer pinned are left out.
 
     Args:
         to: The folder to write to.
@@ -93,7 +99,17 @@ def fetch(
         part.replace(to / name)
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fetched = outbox.fetch(context.context_of(run).adapters, run, write, chunks)
+    issuer = context.issuer_of(run)
+    if issuer:
+        _refuse_numbers(issuer, chunks)
+        issuer_context = wire(context.folder, issuer)
+        pinned = issuer_context.issuer.portal.fingerprints
+        runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
+        by_run: dict[str, Sequence[int]] = {**outbox.waiting_by_run(runs, pinned)}
+    else:
+        issuer_context = context.context_of(run)
+        by_run = {run: chunks}
+    fetched = outbox.fetch_from(issuer_context.adapters, by_run, write)
     facts = {"run": run, "folder": str(to), "chunks": [_facts(chunk) for chunk in fetched]}
     if not fetched:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
@@ -102,15 +118,58 @@ def fetch(
         f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
-    return Result(facts, lines, Step("outbox uploaded", run, *chunks))
+    fetched_from = to if issuer else None
+    return Result(facts, lines, Step("outbox uploaded", run, *chunks, fetched=fetched_from))
+
+
+def _refuse_numbers(issuer: str, chunks: Sequence[int]) -> None:
+    """Raise NotFoundError where chunks of an issuer are named by number."""
+    if chunks:
+        listed = Step("outbox list", issuer)
+        missing = "chunk of that number: name its run"
+        raise run_errors.NotFoundError(place=issuer, what=missing, command=listed)
 
 
 @entry("outbox uploaded", form=OUTBOX)
 def uploaded(
-    context: Context, run: RunName, chunks: Chunks = (), *, dry_run: DryRun = False
+    context: Context,
+    run: Target,
+    chunks: Chunks = (),
+    *,
+    fetched: Annotated[Path | None, Field(folder=True)] = None,
+    dry_run: DryRun = False,
 ) -> Result:
-    """Record that waiting chunks of RUN are uploaded to the portal."""
-    return _move(context, run, "uploaded", chunks, "", dry_run)
+    """Record that waiting chunks of RUN are uploaded to the portal; or those of all runs of an
+    issuer that a fetch copied to a folder.
+
+    Args:
+        fetched: The folder that the chunks were fetched to: just those that its SHA256SUMS names.
+    """
+    issuer = context.issuer_of(run)
+    if not issuer:
+        return _move(context, run, "uploaded", chunks, "", dry_run)
+    _refuse_numbers(issuer, chunks)
+    if fetched is None:
+        fetch_step = Step("outbox fetch", issuer, to=FOLDER)
+        missing = "folder of a fetch: name it"
+        raise run_errors.NotFoundError(place=issuer, what=missing, command=fetch_step)
+    sums = (fetched / outbox.SUMS).read_text("utf-8")
+    runs = stored_runs.StoredRuns(wire(context.folder, issuer).adapters.store, issuer)
+    by_run = outbox.fetched_by_run(runs, sums)
+    moved = [
+        _move(context, run_id, "uploaded", numbers, "", dry_run)
+        for run_id, numbers in by_run.items()
+    ]
+    return _all_moved(issuer, moved, dry_run)
+
+
+def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
+    """Show what was recorded for the chunks of several runs."""
+    shown = list(chain.from_iterable(each.shown for each in moved))
+    facts = {"issuer": issuer, "dry_run": dry_run, "runs": [each.facts for each in moved]}
+    lines = shown or [f"{issuer}: none of these chunks waits for its upload"]
+    changed = "" if dry_run else issuer
+    return Result(facts, lines, Step("outbox list", issuer), outbox=changed)
 
 
 @entry("outbox hold", form=OUTBOX)
@@ -125,7 +184,7 @@ def hold(
 def release(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Let chunks of RUN that are held, or marked as uploaded by mistake, wait for upload again."""
+    """Let chunks of RUN on hold, or marked as uploaded by mistake, wait for upload again."""
     return _move(context, run, "released", chunks, reason, dry_run)
 
 
@@ -133,7 +192,7 @@ def release(
 def cancel(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Cancel waiting or held chunks of RUN, for good: a cancelled chunk is never sent."""
+    """Cancel chunks of RUN that wait or are on hold, for good: a cancelled chunk is never sent."""
     return _move(context, run, "cancelled", chunks, reason, dry_run)
 
 

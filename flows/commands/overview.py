@@ -8,17 +8,19 @@ from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
 from flows.commands import on_first_use
+from flows.commands.cardholders import standing_table
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field
-from flows.commands.result import Link, Part, Result, Table, artifact
+from flows.commands.result import Link, Part, Result, Table
 from flows.commands.results import READ_ONLY, TOP
 from flows.configuration import load_issuer
 from flows.steps import Sentence, Step
 from flows.wiring import now, open_store, report_link, wire
 
 with on_first_use():
+    from flows.operations import undecided_work
     from flows.reports import across, advice, hours, verdicts
     from flows.reports import survey as surveys
     from flows.reports import worklist as worklists
@@ -26,7 +28,19 @@ with on_first_use():
     from flows.runs import keys, run_status, stored_run, stored_runs
     from flows.submissions import extract_states, plan
 
-WORK = ("kind", "run", "chunk", "rows", "age", "who", "command")
+WORK = (
+    "due",
+    "kind",
+    "issuer",
+    "run",
+    "runs",
+    "rows",
+    "age",
+    "who",
+    "matter",
+    "first",
+    "decisions",
+)
 LONGEST = 50  # lines of the worklist on a terminal
 ARTIFACT = 1000  # and in Prefect
 
@@ -38,11 +52,11 @@ class _Overview(NamedTuple):
     shown: list[Part]
 
 
-class _Task(NamedTuple):
-    """A line of the worklist, and its command as it is shown."""
+class _Conversation(NamedTuple):
+    """A line of the worklist, and the issuer whose it is."""
 
-    work: worklists.Work
-    command: Step | Link
+    line: worklists.Line
+    context: contexts.IssuerContext
 
 
 class _Extract(NamedTuple):
@@ -62,6 +76,8 @@ def reconcile(
 ) -> Result:
     """Report across runs: open and overdue chunks, errors over time, cardholders without a link.
 
+    Of a period, the files are in a folder of their own: those of all runs stay as they are.
+
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
         from_date: First business date (default: the first there is).
@@ -70,9 +86,10 @@ def reconcile(
 
     def of_issuer(name: str) -> list[_Overview]:
         issuer_context = wire(context.folder, name)
-        survey = surveys.survey(issuer_context, from_date, to_date)
+        beside = undecided_work.undecided
+        survey = surveys.survey(issuer_context, from_date, to_date, beside)
         facts = across.report_across(issuer_context, survey, from_date, to_date)
-        place = f"files: {issuer_context.issuer.root}/{keys.reconciliation(name)}"
+        place = f"files: {issuer_context.issuer.root}/{keys.period(name, from_date, to_date)}"
         return [_Overview(facts, [*_across(facts, survey, issuer_context), place, ""])]
 
     overviews, unread = context.each(issuer, of_issuer)
@@ -92,21 +109,23 @@ def _across(
 ) -> Iterator[Part]:
     """Yield the report across runs: rows, cardholders, what is outstanding, and what is to do."""
     name = facts["issuer"]
-    yield f"{name}: {len(facts['runs']):,} runs, {facts['verdict']}"
+    yield f"{name}: {facts['cardholders']['sentence']}"
+    yield f"{len(facts['runs']):,} runs, {facts['verdict']}"
     yield ""
     yield Table(("rows", "count"), list(facts["rows"].items()))
     yield ""
-    yield Table(("cardholders by last state", "count"), list(facts["cardholders"].items()))
-    yield artifact(facts["worklist"], f"{name}-worklist", f"{name}: what is to be done, due first")
+    yield standing_table(facts["cardholders"])
+    moment = survey.terms.now
+    lines = worklists.lines(survey.work)
+    yield _everything([_Conversation(line, context) for line in lines], moment, name)
     if facts["hours"]["links"]:
         yield ""
         yield hours.hours_line(facts["hours"])
     yield from _outstanding(facts["outstanding"])
-    tasks = _tasks(context, survey.work)
-    if tasks:
+    for line in lines[:TOP]:
         yield ""
-        yield _to_do(tasks[:TOP], survey.terms.now)
-    if len(tasks) > TOP:
+        yield from _conversation(line, moment)
+    if len(lines) > TOP:
         yield Sentence("and more: {worklist:bare}", worklist=Step("worklist", name))
     yield ""
     for number, sentence in enumerate(advice.across_advice(facts), start=1):
@@ -125,53 +144,82 @@ def _outstanding(outstanding: Mapping[str, Any]) -> Iterator[Part]:
 
 @entry("worklist", form=Form("worklist", "worklist {issuer}", actor="none"))
 def worklist(context: Context, issuer: str = "") -> Result:
-    """List what is to be done about all runs, due first: who acts, and the command to paste.
+    """List what is to be done about all runs, due first: what is the matter, who acts, the first
+    step, and the decisions that can follow.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
     """
 
-    def of_issuer(name: str) -> list[_Task]:
+    def of_issuer(name: str) -> list[_Conversation]:
         issuer_context = wire(context.folder, name)
-        return _tasks(issuer_context, surveys.survey(issuer_context).work)
+        work = surveys.survey(issuer_context, beside=undecided_work.undecided).work
+        return [_Conversation(line, issuer_context) for line in worklists.lines(work)]
 
-    tasks, unread = context.each(issuer, of_issuer)
-    tasks.sort(key=lambda task: task.work.order)
+    conversations, unread = context.each(issuer, of_issuer)
+    conversations.sort(key=lambda conversation: conversation.line.order)
+    lines = [conversation.line for conversation in conversations]
     moment = now()
-    lines = [task.work.facts(moment) for task in tasks]
-    title = f"{issuer or 'all issuers'}: {len(tasks):,} things to do"
-    shown: list[Part] = [
-        _to_do(tasks[:LONGEST], moment) if tasks else "nothing to do",
-        artifact(lines[:ARTIFACT], f"{issuer or 'all'}-worklist", title),
-    ]
-    if len(tasks) > LONGEST:
-        more = len(tasks) - LONGEST
+    shown: list[Part] = []
+    for line in lines[:LONGEST]:
+        shown += [*_conversation(line, moment), ""]
+    everything = _everything(conversations, moment, issuer)
+    shown = [*(shown[:-1] or ["nothing to do"]), everything]
+    if len(lines) > LONGEST:
         template = "and {more:,} more: worklist.csv of {reconcile}"
+        more = len(lines) - LONGEST
         shown.append(Sentence(template, more=more, reconcile=Step("reconcile")))
-    next_step = tasks[0].work.command if tasks else None
-    return Result({"worklist": lines}, shown, next_step).beside(unread)
+    facts = [_line_facts(line, moment) for line in lines]
+    next_step = lines[0].first if lines else None
+    result = Result({"worklist": facts}, shown, next_step, headline=everything.title)
+    return result.beside(unread)
 
 
-def _tasks(context: contexts.IssuerContext, work: Sequence[worklists.Work]) -> list[_Task]:
-    """Return the lines of an issuer's worklist; a report is a link where its address is known."""
-    return [_Task(line, _with_address(context, line)) for line in work]
+def _line_facts(line: worklists.Line, moment: datetime) -> dict[str, Any]:
+    """Return a line as plain facts, with each thing to do in it."""
+    facts = line.facts(moment)
+    facts["each"] = [
+        {"chunk": single.works[0].chunk, **single.facts(moment)}
+        for single in worklists.each(line.works)
+    ]
+    return facts
 
 
-def _with_address(context: contexts.IssuerContext, line: worklists.Work) -> Step | Link:
-    step = line.command
+def _conversation(line: worklists.Line, moment: datetime) -> Iterator[Part]:
+    """Yield a line as a person reads it: the matter, the first step, then the decisions."""
+    facts = line.facts(moment)
+    about = ", ".join(filter(None, [facts["issuer"], facts["run"]]))
+    head = f"due {facts['due'][:16]}, open for {facts['age']}, {facts['who']} acts"
+    yield f"{facts['kind']} ({about}; {head})"
+    yield f"   {line.sentence}"
+    yield Sentence("   first: {step:bare}", step=line.first)
+    for choice in line.choices:
+        template = "   or {name}: {step:bare}"
+        yield Sentence(template, name=choice.name, step=choice.command)
+
+
+def _everything(conversations: Sequence[_Conversation], moment: datetime, issuer: str) -> Table:
+    """Return the worklist as a table of its own in Prefect."""
+    rows = [_row(conversation, moment) for conversation in conversations[:ARTIFACT]]
+    title = f"{issuer or 'all issuers'}: {len(conversations):,} things to do"
+    return Table(WORK, rows, f"{issuer or 'all'}-worklist", title, on_terminal=False)
+
+
+def _row(conversation: _Conversation, moment: datetime) -> list[object]:
+    """Return the cells of WORK; the report is a link where its address is known."""
+    line = conversation.line
+    facts = line.facts(moment)
+    decisions = "; ".join(map(str, line.choices))
+    cells = [facts[name] for name in WORK[:-2]]
+    return [*cells, _with_address(conversation.context, line), decisions]
+
+
+def _with_address(context: contexts.IssuerContext, line: worklists.Line) -> Step | Link:
+    step = line.first
     if step.entry != "report":
         return step
     url = report_link(context, keys.keys_of(line.run).report("report.html"))
     return Link(url, step) if url else step
-
-
-def _to_do(tasks: Sequence[_Task], moment: datetime) -> Table:
-    rows = []
-    for task in tasks:
-        facts = task.work.facts(moment)
-        cells = [facts[name] or "" for name in WORK if name != "command"]
-        rows.append([facts["due"][:16], *cells, task.command])
-    return Table(("due", *WORK), rows)
 
 
 @entry("status", form=READ_ONLY)
@@ -201,7 +249,10 @@ def extracts(context: Context, issuer: str = "") -> Result:
     """
     listed, unread = context.each(issuer, lambda name: _extracts(wire(context.folder, name)))
     facts = [extract.facts for extract in listed]
-    refused = [extract.facts["key"] for extract in listed if extract.is_refused]
+    # only what is still there can be dismissed; other content of its name may be committed by now
+    refused = [
+        extract.facts["key"] for extract in listed if extract.is_refused and extract.facts["entry"]
+    ]
     next_step = plan.dismiss_step(refused[0]) if refused else None
     below = f"{issuer}/extracts/"
     rows = [
@@ -224,7 +275,7 @@ def _refusal(
     context: contexts.IssuerContext, extract: extract_states.ExtractState
 ) -> run_status.Refusal | None:
     """Return what refused the last run of an extract that still needs one, or is gone."""
-    is_open = extract.state in extract_states.WAITING or extract.entry is None
+    is_open = extract.state in extract_states.UNSUBMITTED or extract.entry is None
     if not extract.run or not is_open:
         return None
     return stored_run.StoredRun.by_id(context.adapters.store, extract.run).refusal

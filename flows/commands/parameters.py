@@ -41,6 +41,10 @@ Issuer = Annotated[
 RunName = Annotated[
     str, Field(pattern=r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?", help="The run's id.")
 ]
+Target = Annotated[
+    str,
+    Field(pattern=r"[a-z0-9][a-z0-9-]*", help="The run's id; or an issuer: all of its runs."),
+]
 ExtractName = Annotated[str, Field(pattern=r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
 Reason = Annotated[
     str, Field(words=True, help="Why; kept in the audit trail. Never a card number.")

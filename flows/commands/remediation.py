@@ -13,13 +13,22 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.outbox import Chunks, numbered
-from flows.commands.parameters import DryRun, ExtractName, Field, Issuer, Number, Reason, RunName
+from flows.commands.parameters import (
+    DryRun,
+    ExtractName,
+    Field,
+    Issuer,
+    Number,
+    Reason,
+    RunName,
+    Target,
+)
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
 from flows.steps import EXTRACT, WHY, Sentence, Step, Text
 from flows.wiring import cleaner, wire
-from schemas.breaks import DECISIONS, KINDS
+from schemas.breaks import DECISIONS, KINDS, LOST
 
 with on_first_use():
     from flows.operations import break_decisions, manual_attribution, remediation
@@ -27,7 +36,8 @@ with on_first_use():
     from flows.runs import context as contexts
     from flows.runs import keys as stored_keys
 
-MEND = Form("mend", "mend: {verb} {run}", picks="verb")
+# a form closes breaks of one run, whose report the operator has open
+MEND = Form("mend", "mend: {verb} {run}", picks="verb", without=("rows",))
 ONE_FILE = "it names a row of a result file, which the operator has open"
 Break = Annotated[
     str,
@@ -86,7 +96,7 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
 def reseal(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Seal waiting and held chunks of RUN again, to the keys now in the settings."""
+    """Seal chunks of RUN that wait or are on hold again, to the keys now in the settings."""
     issuer_context = context.context_of(run)
     deleting = cleaner(issuer_context.issuer, context.folder)
     resealed = reseals.reseal(issuer_context, deleting, run, chunks, reason, dry_run=dry_run)
@@ -95,7 +105,7 @@ def reseal(
         numbers = numbered(resealed.chunks)
         line = f"{run}: {numbers} sealed again to {keys}; every row matches the ledger"
     else:
-        line = f"{run}: every chunk that is waiting or held is already sealed to {keys}"
+        line = f"{run}: every chunk that waits or is on hold is already sealed to {keys}"
     lines = [line]
     if resealed.retired or resealed.left:
         deleted = f"{resealed.retired:,} old objects deleted"
@@ -166,25 +176,59 @@ def withdraw(
     return _decided(issuer_context, decided, line, dry_run)
 
 
-@entry("mend close", form=MEND)
+@entry("mend close", form=MEND, second="lost", when=f"decision={LOST}")
 def close(
     context: Context,
-    run: RunName,
+    run: Target,
     break_name: Break,
     place: Place = "",
     *,
     decision: Decision = "explained",
+    rows: Annotated[int, Field(least=0)] = 0,
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Close breaks of RUN by a decision about their rows; `lost` also gives up a chunk that has no
-    result at all.
+    """Close breaks of RUN, or of all runs of an issuer, by a decision about their rows; `lost` also
+    gives up a chunk that has no result at all.
+
+    Args:
+        rows: For an issuer, how many rows its open breaks of this kind have, as the worklist says;
+            if there are others by now, nothing is closed.
     """
+    issuer = context.issuer_of(run)
+    if issuer:
+        return _close_in_all_runs(context, issuer, break_name, decision, rows, reason, dry_run)
     issuer_context = context.context_of(run, dry_run=dry_run)
     settled = break_decisions.close_break(issuer_context, run, break_name, place, reason, decision)
     effect = DECISIONS[decision].effect
     state = Sentence("closed as {decision}. {effect}", decision=decision, effect=effect)
     return _settled(issuer_context, run, settled, state, reason, dry_run)
+
+
+def _close_in_all_runs(
+    context: Context,
+    issuer: str,
+    break_name: str,
+    decision: str,
+    rows: int,
+    reason: str,
+    dry_run: bool,
+) -> Result:
+    """Close the breaks of a kind in all runs of an issuer."""
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
+    effect = DECISIONS[decision].effect
+    state = Sentence("closed as {decision}. {effect}", decision=decision, effect=effect)
+    lines: list[Text] = []
+    runs: list[dict[str, Any]] = []
+    for run in break_decisions.runs_to_close(issuer_context, break_name, rows):
+        settled = break_decisions.close_break(issuer_context, run, break_name, "", reason, decision)
+        breaks = _break_facts(settled)
+        runs.append({"run": run, "breaks": breaks})
+        count = sum(known["rows"] for known in breaks)
+        line = f"{run}: {break_name} ({count:,} rows)"
+        lines.append(Sentence("{line}: {state}", line=line, state=state))
+    facts = {"issuer": issuer, "runs": runs, "reason": redact(reason)}
+    return _remediated(facts, lines, Step("worklist", issuer), dry_run)
 
 
 @entry("mend reopen", form=MEND)
@@ -239,17 +283,26 @@ def _settled(
 ) -> Result:
     """Show breaks that were closed or reopened, and the report of the run after that."""
     lines: list[Text] = []
-    breaks: list[dict[str, Any]] = []
     for run_break in settled.breaks:
         place = f"{run_break.name} ({run_break.rows:,} rows) {run_break.place}"
         lines.append(Sentence("{place}: {state}", place=place, state=state))
-        breaks.append({"name": run_break.name, "rows": run_break.rows, "place": run_break.place})
-    facts: dict[str, Any] = {"run": run, "breaks": breaks, "reason": redact(reason)}
+    facts: dict[str, Any] = {
+        "run": run,
+        "breaks": _break_facts(settled),
+        "reason": redact(reason),
+    }
     if dry_run:
         return _remediated(facts, lines, Step("report", run), dry_run)
     report = report_of(context, settled.report.summary)
     facts |= {"dry_run": False, "report": report.facts}
     return Result(facts, [*lines, "", *report.shown], report.next_step, report.exit_code)
+
+
+def _break_facts(settled: break_decisions.Settled) -> list[dict[str, Any]]:
+    return [
+        {"name": run_break.name, "rows": run_break.rows, "place": run_break.place}
+        for run_break in settled.breaks
+    ]
 
 
 def _decided(

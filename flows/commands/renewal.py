@@ -1,7 +1,8 @@
-"""Renew the links that are about to expire."""
+"""Renew the links that are about to expire, or have expired."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
@@ -9,18 +10,21 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import DRY_OR_SEND, Form
 from flows.commands.parameters import Field, Issuer
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Part, Result, Table, counted
 from flows.commands.sent_runs import run_facts, submitted
 from flows.commands.submit import LONGEST
-from flows.steps import Step
+from flows.steps import Sentence, Step
 from flows.wiring import wire
 
 with on_first_use():
     from flows.reports import lists
     from flows.resend import renewal
     from flows.runs import context as contexts
+    from flows.submissions import rehearsal
+    from schemas import reasons
 
 RENEW = Form("renew", "renew {issuer}: {mode}", LONGEST, choices=(DRY_OR_SEND,), actor="optional")
+STUCK = 2  # exit code where links are due and none could be renewed
 
 
 @entry("renew", form=RENEW)
@@ -31,7 +35,10 @@ def renew(
     within_days: Annotated[int, Field("--within", "DAYS", days=True, least=0, most=365)] = 14,
     dry_run: bool = False,
 ) -> Result:
-    """Renew links about to expire, for cardholders who are still in the latest extract.
+    """Renew links about to expire, each from the newest extract that has its card.
+
+    A full portfolio's cardholders must still be in its latest extract. There is one run for each
+    extract. Exit code 2 where links are due and none could be renewed.
 
     Args:
         issuer: Whose cardholders.
@@ -42,47 +49,96 @@ def renew(
     if dry_run:
         return _rehearse(issuer_context, within_days)
     with context.progress(f"renewal of {issuer}") as progress:
-        due, done = renewal.renew(issuer_context, within_days, progress)
-    if done is None:
-        shown: list[Part] = [f"{issuer}: nothing to renew", _left_out(issuer, due)]
-        return Result(_due_facts(issuer, due), shown)
-    line = f"{done.manifest.counts.submitted:,} links that expire by {due.until} are renewed"
-    facts = _due_facts(issuer, due) | run_facts(done)
-    shown = [*submitted(issuer_context, done, line), _left_out(issuer, due)]
-    return Result(facts, shown, Step("outbox list", issuer), outbox=issuer)
+        renewed = renewal.renew(issuer_context, within_days, progress)
+    return _renewed(issuer_context, renewed)
+
+
+def _renewed(context: contexts.IssuerContext, renewed: renewal.Renewed) -> Result:
+    """Show the runs that renew links, and who is left out."""
+    issuer = context.issuer.issuer
+    plan = renewed.plan
+    left_out = [*_stuck(plan), _left_out(issuer, plan)]
+    runs = [run_facts(run) for run in renewed.runs]
+    facts = _facts(issuer, plan) | {"runs": runs}
+    if not renewed.runs:
+        code = STUCK if plan.stuck else 0
+        return Result(facts, [f"{issuer}: nothing to renew", *left_out], exit_code=code)
+    links = sum(run.manifest.counts.submitted for run in renewed.runs)
+    headline = f"{issuer}: {links:,} links that expire by {plan.until} are renewed"
+    if len(runs) > 1:
+        headline += f", in {len(runs)} runs"
+    shown: list[Part] = [headline]
+    for run in renewed.runs:
+        renewed_links = f"{run.manifest.counts.submitted:,} links are renewed"
+        shown += submitted(context, run, renewed_links)
+    shown += [error.text for error in renewed.errors]
+    code = max((error.exit_code for error in renewed.errors), default=0)
+    next_step = Step("outbox list", issuer)
+    return Result(facts, [*shown, *left_out], next_step, code, outbox=issuer)
 
 
 def _rehearse(context: contexts.IssuerContext, within_days: int) -> Result:
     """Show whose links would be renewed."""
     issuer = context.issuer.issuer
-    due, checked = renewal.rehearse_renew(context, within_days)
-    rows = checked.counts.submitted
-    line = (
-        f"{issuer}: {rows:,} links that expire by {due.until} would be renewed, from {due.of.run}"
-    )
-    facts = _due_facts(issuer, due) | {
-        "counts": checked.counts.model_dump(),
-        "chunks": checked.chunks,
-    }
-    next_step = Step("renew", issuer, within=f"{within_days}d") if rows else None
-    return Result(facts, [line, _left_out(issuer, due)], next_step)
+    plan, runs = renewal.rehearse_renew(context, within_days)
+    links = sum(run.counts.submitted for run in runs)
+    line = f"{issuer}: {links:,} links that expire by {plan.until} would be renewed"
+    facts = _facts(issuer, plan) | {"runs": _would_be(plan, runs)}
+    refused = [Sentence("refused: {error}", error=run.refused) for run in runs if run.refused]
+    shown: list[Part] = [line, *refused, *_stuck(plan), _sources(plan), _left_out(issuer, plan)]
+    next_step = Step("renew", issuer, within=f"{within_days}d") if links else None
+    is_stuck = bool(plan.stuck) and not runs
+    code = STUCK if is_stuck else 0
+    return Result(facts, shown, next_step, 3 if refused else code)
 
 
-def _due_facts(issuer: str, due: renewal.RenewalPlan) -> dict[str, Any]:
+def _facts(issuer: str, plan: renewal.RenewalPlan) -> dict[str, Any]:
     return {
         "issuer": issuer,
-        "of": due.of.run,
-        "until": due.until.isoformat(),
-        "rows": due.rows.height,
-        "left_out": due.left_out,
+        "until": plan.until.isoformat(),
+        "rows": plan.due,
+        "left_out": dict(plan.left_out),
+        "gone": dict(plan.gone),
     }
 
 
-def _left_out(issuer: str, due: renewal.RenewalPlan) -> Table:
-    cards = [("due", due.rows.height, ""), *lists.reason_rows(due.left_out)]
-    title = (
-        f"{due.rows.height:,} links that expire by {due.until} are due, from {due.of.run}; "
-        "the others are left out"
-    )
+def _would_be(plan: renewal.RenewalPlan, runs: Sequence[rehearsal.Checked]) -> list[dict[str, Any]]:
+    """Return the facts of the runs that a renewal would make."""
+    return [
+        {
+            "of": source.of.run,
+            "extract": source.stored.identity.key,
+            "counts": run.counts.model_dump(),
+            "chunks": run.chunks,
+        }
+        for source, run in zip(plan.sources, runs, strict=True)
+    ]
+
+
+def _sources(plan: renewal.RenewalPlan) -> Table:
+    rows = [
+        (source.stored.identity.key, source.of.run, source.cards.height) for source in plan.sources
+    ]
+    return Table(("from", "of run", "cards"), rows, on_terminal=bool(rows))
+
+
+def _stuck(plan: renewal.RenewalPlan) -> Iterator[Part]:
+    """Yield what has to be done about cards that are due and cannot be renewed."""
+    for extract, cards in plan.gone.items():
+        yield (
+            f"{counted(cards, 'card')} of {extract}: the extract, or a template that corrected "
+            "it, is gone or has changed; put it back, or ask the issuer to name these cardholders "
+            "again"
+        )
+    typed_in = plan.left_out.get(reasons.TYPED_IN, 0)
+    if typed_in:
+        hint = reasons.reason(reasons.TYPED_IN).hint
+        template = "{cards} never in an extract: {hint}"
+        yield Sentence(template, cards=counted(typed_in, "card"), hint=hint)
+
+
+def _left_out(issuer: str, plan: renewal.RenewalPlan) -> Table:
+    cards = [("due", plan.due, ""), *lists.reason_rows(plan.left_out)]
+    title = f"{plan.due:,} links that expire by {plan.until} are due; the others are left out"
     head = ("links", "cards", "what to do")
     return Table(head, cards, f"{issuer}-renewal", title, on_terminal=len(cards) > 1)

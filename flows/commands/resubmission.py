@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -18,16 +18,19 @@ from flows.commands.parameters import (
     Reason,
     ReasonCode,
     RunName,
+    Target,
 )
 from flows.commands.result import Part, Result, Table
 from flows.commands.sent_runs import outcome, run_facts, submitted
 from flows.commands.submit import LONGEST
 from flows.configuration import FileThereError
+from flows.errors import CardlinkError
 from flows.steps import WHY, Sentence, Step
+from flows.wiring import wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 with on_first_use():
-    from flows.resend import resubmission, resubmission_run, selection
+    from flows.resend import resubmission, resubmission_run, selected_runs, selection
     from flows.resend import template as templates
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
@@ -63,7 +66,7 @@ Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), check
 @entry("resubmit", form=RESEND, second="override", when="override_reason")
 def resubmit(
     context: Context,
-    run: RunName,
+    run: Target,
     *,
     errors: bool = False,
     codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
@@ -80,7 +83,9 @@ def resubmit(
     """Send rows of RUN again as a new run, read from its extract or from a corrected file.
 
     Args:
-        run: The run whose rows are sent again; rows with a link or awaiting their result stay.
+        run: The run whose rows are sent again; rows with a link or awaiting their result stay. Or
+            an issuer: all runs that decided last that a card has no link, selected by errors,
+            codes, actions or rejects, each as a new run.
         errors: Rows refused by the partner.
         codes: Rows refused for these reasons, ours or the partner's, or a first part of one:
             address.postal_code.
@@ -90,17 +95,21 @@ def resubmit(
         row: A row of RUN, by its number.
         corrections: A filled-in correction template, by its name below the issuer's corrections; on
             the command line also a local file.
-        extract: A corrected extract below the issuer's extracts, whose rows replace rows by number
-            or cuid; not together with a template.
+        extract: A corrected extract below the issuer's corrections, whose rows replace rows by
+            number or cuid; not together with a template.
         reason: Why; kept with the new run. Required to send.
         override_reason: Why cards that are linked or awaiting are sent a second time; recorded.
             Without it they stay.
         dry_run: Show how many rows would be sent and why the others stay; write nothing.
     """
-    issuer_context = context.context_of(run)
     rows = selection.RowSelection(
         errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row)
     )
+    issuer = context.issuer_of(run)
+    if issuer:
+        own = (missing, row, corrections, extract, override_reason)
+        return _in_all_runs(context, issuer, rows, reason, dry_run=dry_run, of_one_run=any(own))
+    issuer_context = context.context_of(run)
     request = resubmission.Request(run, rows, reason, override_reason, corrections, extract)
     template = Path(corrections)
     content = None
@@ -116,6 +125,51 @@ def resubmit(
     with context.progress(run) as progress:
         done = resubmission_run.resubmit(issuer_context, stored_request, progress, content)
     return _resubmitted(issuer_context, run, done)
+
+
+def _in_all_runs(
+    context: Context,
+    issuer: str,
+    rows: selection.RowSelection,
+    reason: str,
+    *,
+    dry_run: bool,
+    of_one_run: bool,
+) -> Result:
+    """Send the selected rows of all runs that decided last about their cards, newest run first.
+
+    A run of which nothing can be sent, or whose extract is gone, does not stop the others.
+    """
+    if of_one_run:
+        raise selected_runs.OneRunError(issuer=issuer)
+    issuer_context = wire(context.folder, issuer)
+    shown: list[Part] = []
+    facts: list[dict[str, Any]] = []
+    refused: dict[str, CardlinkError] = {}
+    for run in selected_runs.runs_to_resend(issuer_context, rows):
+        request = resubmission.Request(run, rows, reason)
+        try:
+            if dry_run:
+                planned = resubmission_run.rehearse_resubmit(issuer_context, request)
+                result = _rehearsed(issuer, request, *planned)
+            else:
+                with context.progress(run) as progress:
+                    done = resubmission_run.resubmit(issuer_context, request, progress)
+                result = _resubmitted(issuer_context, run, done)
+        except CardlinkError as error:
+            refused[run] = error
+            continue
+        shown += [*result.shown, ""]
+        facts.append(result.facts)
+    lines = [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
+    shown += lines
+    next_step = Step("outbox list", issuer)
+    if dry_run:
+        next_step = selected_runs.resubmit_step(issuer, rows)
+    code = max((error.exit_code for error in refused.values()), default=0)
+    everything = {"issuer": issuer, "dry_run": dry_run, "runs": facts, "refused": sorted(refused)}
+    nothing = f"{issuer}: no run decided last about such rows"
+    return Result(everything, shown or [nothing], next_step, code, outbox="" if dry_run else issuer)
 
 
 def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Submitted) -> Result:

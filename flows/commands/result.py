@@ -68,6 +68,7 @@ class Result(NamedTuple):
     changed.
 
     `headline`: what came of it in one sentence, where the first line shown does not say it.
+    `failure`: the error that a flow ends with, after it has shown everything.
     """
 
     facts: dict[str, Any]
@@ -76,6 +77,7 @@ class Result(NamedTuple):
     exit_code: int = 0
     outbox: str = ""
     headline: str = ""
+    failure: CardlinkError | None = None
 
     def beside(self, unread: Mapping[str, CardlinkError]) -> Self:
         """Return it with a row for each issuer that could not be read, and with the exit code of

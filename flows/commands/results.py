@@ -115,7 +115,8 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
     run = summary["run"]
     verdict = summary["verdict"]
     shown: list[Part] = [
-        f"{run}: {run_status.headline(verdict, summary['rows']['awaiting'])}",
+        f"{run}: {summary['open']['result']['sentence']}",
+        run_status.headline(verdict, summary["rows"]["awaiting"]),
         "",
         Table(("rows", "count"), list(summary["rows"].items())),
         "",
@@ -133,7 +134,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
         for state, number in summary["rows"].items()
         if number and state != "read"
     ]
-    headline = f"{run}: {verdict}, {', '.join(counts)}"
+    headline = f"{run}: {summary['open']['result']['sentence']} {verdict}, {', '.join(counts)}"
     exit_code = verdicts.OF_A_RUN[verdict].exit_code
     return Result(summary, shown, next_step, exit_code, headline=headline)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flows.commands.entry import Entry
 
 WAITING = 3  # exit code where a second person is needed
-FILES = ("extract", "corrections", "key")  # parameters that name a file
+FILES = ("extract", "corrections", "key", "answers")  # parameters that name a file
 REASONS = ("override_reason", "override", "reason")
 
 
@@ -56,8 +56,9 @@ def _issuers_that_need_two(
 ) -> list[str]:
     """Return the issuers whose settings want a second person for the act; of a run, its own."""
     target = values.get("target")
-    run = keys.RunId.parse(str(values.get("run") or target))
-    name = run.issuer if run else values.get("issuer") or target or ""
+    named = str(values.get("run") or target or "")
+    run = keys.RunId.parse(named)
+    name = run.issuer if run else values.get("issuer") or named
     issuers, _ = context.each(name, lambda issuer: [load_issuer(context.folder, issuer)])
     return [issuer.issuer for issuer in issuers if act in issuer.four_eyes.acts]
 

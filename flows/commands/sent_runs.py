@@ -11,7 +11,7 @@ from flows.commands.result import Part, Table, counted
 with on_first_use():
     from flows.reports import lists
     from flows.runs import context as contexts
-    from flows.runs import keys, prior_state
+    from flows.runs import keys
     from flows.submissions import rehearsal, submit
     from schemas import manifest, reasons
 
@@ -65,17 +65,21 @@ def submitted(
     tables = _tables(context.issuer.root, done.manifest)
     if done.already:
         return [f"{run}: already committed, nothing to do", *done.remarks, *tables]
-    lines = _lines(context.issuer.root, done.manifest, headline)
+    lines = _lines(context, done.manifest, headline)
     return [*done.remarks, *lines, *tables]
 
 
-def _lines(root: str, run: manifest.Manifest, headline: str) -> Iterator[str]:
+def _lines(context: contexts.IssuerContext, run: manifest.Manifest, headline: str) -> Iterator[str]:
     """Yield what came of a run that was committed now, and where its files are."""
+    root = context.issuer.root
     run_keys = keys.keys_of(run.run)
     counts = run.counts
-    seen = prior_state.seen_rows(run.reasons)
+    seen = reasons.seen_rows(run.reasons)
     if seen:
-        yield f"{seen:,} of {counts.read:,} rows {SEEN}: {root}/{run_keys.report('held.csv')}"
+        line = f"{seen:,} of {counts.read:,} rows {SEEN}"
+        if not context.issuer.full_portfolio:  # which has no list of them
+            line += f": {root}/{run_keys.report('held.csv')}"
+        yield line
     fates = ", ".join(f"{getattr(counts, fate):,} {fate}" for fate in FATES)
     yield f"{run.run}: {headline or fates}"
     yield f"{counted(len(run.chunks), 'chunk')} to upload: {root}/{run_keys.chunks}"

@@ -11,6 +11,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.result import Result
 from flows.configuration import load_issuer
+from flows.redaction import spare
 from flows.steps import Sentence, Step, Text
 from flows.wiring import edges, now
 
@@ -46,6 +47,8 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
 
     known, unread = context.each(issuer, of_issuer)
     attempts = list(chain.from_iterable(each.trace.attempts for each in known))
+    for link in filter(None, (attempt.url for attempt in attempts)):
+        spare(link)
     purged = list(chain.from_iterable(each.trace.purged for each in known))
     cards = list(chain.from_iterable(each.cards for each in known))
     facts = {

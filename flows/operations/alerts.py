@@ -19,7 +19,7 @@ from flows.runs.keys import RunId
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.drift import departures
-from flows.submissions.extract_states import WAITING, ExtractState, extract_states
+from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_states
 from schemas.manifest import Manifest
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
@@ -207,7 +207,7 @@ def _incomplete_extracts(
     return [
         extract
         for extract in extracts
-        if extract.state in WAITING and extract.waits and _came_by(extract, came_by)
+        if extract.state in UNSUBMITTED and extract.waits and _came_by(extract, came_by)
     ]
 
 
@@ -251,7 +251,7 @@ def _runs_waiting(extracts: Sequence[ExtractState]) -> set[str]:
     return {
         extract.run
         for extract in extracts
-        if extract.state in (*WAITING, "gone")
+        if extract.state in (*UNSUBMITTED, "gone")
         or (extract.state == "replaced" and extract.key not in committed)
     }
 

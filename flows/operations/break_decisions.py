@@ -3,9 +3,11 @@
 Each closing is a record, create-only, with who, when and why; the report is rebuilt after it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from flows.errors import OperatorError
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.reconciled import Findings, find_breaks
 from flows.runs.chains import add_record
@@ -14,11 +16,25 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.outbox import select_chunks
 from flows.runs.stored_run import StoredRun
-from flows.steps import Step
+from flows.runs.stored_runs import StoredRuns
+from flows.steps import CommandName, Sentence, Step
 from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break
 from schemas.records import Closing
 
 B = TypeVar("B", Break, Closing)
+
+
+class TooEarlyError(OperatorError):
+    """A chunk without any result is given up before `lost_after_days` are over."""
+
+    message = (
+        "Chunk {number} of {run} was uploaded on {since}: its result may still come. Nothing was "
+        "decided."
+    )
+    next_step = Sentence(
+        "Download it again and ask the partner; it can be given up from {day} on ([limits] "
+        "lost_after_days)."
+    )
 
 
 class Settled(NamedTuple):
@@ -29,13 +45,20 @@ class Settled(NamedTuple):
 
 
 def close_break(
-    context: IssuerContext, run: str, name: str, place: str, reason: str, decision: str = EXPLAINED
+    context: IssuerContext,
+    run: str,
+    name: str,
+    place: str,
+    reason: str,
+    decision: str = EXPLAINED,
+    rows: Collection[int] = (),
 ) -> Settled:
     """Close the open breaks of a kind in a run by a decision.
 
-    All of them, or those at a place, with or without row numbers. A chunk that was uploaded and has
-    no result at all can be given up as RESULT_SHORT. Raises UnknownRunError, NotFoundError (also
-    for a notice, or a decision that is not offered), ChunkStateError, NoReasonError.
+    All of them, or those at a place, with or without row numbers; of `rows`, only for those. A
+    chunk that was uploaded and has no result at all can be given up as RESULT_SHORT. Raises
+    UnknownRunError, NotFoundError (also for a notice, or a decision that is not offered),
+    ChunkStateError, TooEarlyError, NoReasonError.
     """
     signed = context.adapters.signed(reason)
     stored = StoredRun.by_id(context.adapters.store, run)
@@ -45,7 +68,33 @@ def close_break(
         findings = _with_unanswered_chunk(context, run, findings, place)
     chosen = _chosen(run, "open", findings.breaks, name, place)
     covered = {open_break: _covered_rows(findings, open_break, decision) for open_break in chosen}
+    if rows:
+        covered = _only(covered, rows)
     return _record(context, stored, "closed", covered, signed, decision)
+
+
+class OtherRowsError(OperatorError):
+    """The open breaks of a kind have other rows than those that were decided about."""
+
+    message = "{issuer} has {count} rows in open breaks {name}, not {rows}. Nothing was closed."
+    next_step = Sentence("{worklist} shows them as they are now.", worklist=CommandName("worklist"))
+
+
+def runs_to_close(context: IssuerContext, name: str, rows: int) -> list[str]:
+    """Return the runs of an issuer with open breaks of a kind, which have just so many rows.
+
+    OtherRowsError where they have more or fewer: the decision was made about others.
+    """
+    open_rows: dict[str, int] = {}
+    for run in StoredRuns(context.adapters.store, context.issuer.issuer).committed():
+        for known in (run.summary or {}).get("breaks", ()):
+            if known["name"] == name and not known["notice"]:
+                open_rows[run.id] = open_rows.get(run.id, 0) + known["rows"]
+    count = sum(open_rows.values())
+    if count != rows:
+        issuer = context.issuer.issuer
+        raise OtherRowsError(issuer=issuer, name=name, count=count, rows=rows)
+    return sorted(open_rows)
 
 
 def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason: str) -> Settled:
@@ -68,7 +117,8 @@ def _with_unanswered_chunk(
 ) -> Findings:
     """Return as the only break that an uploaded chunk has no result at all, where it is that.
 
-    It is none before somebody gives the chunk up. Raises ChunkStateError where it is not uploaded.
+    It is none before somebody gives the chunk up. Raises ChunkStateError where it is not uploaded,
+    TooEarlyError before an answer was waited for long enough.
     """
     is_break = any((known.name, known.place) == (RESULT_SHORT, place) for known in findings.breaks)
     chunk = chunk_of(place)
@@ -76,7 +126,11 @@ def _with_unanswered_chunk(
     if is_break or not unanswered:
         return findings
     outbox = StoredRun.by_id(context.adapters.store, run).outbox
-    select_chunks(outbox, run, {"uploaded"}, "given up", [chunk])
+    [uploaded] = select_chunks(outbox, run, {"uploaded"}, "given up", [chunk])
+    wait = timedelta(days=context.issuer.limits.lost_after_days)
+    if context.adapters.now() < uploaded.clock + wait:
+        day = f"{uploaded.clock + wait:%Y-%m-%d}"
+        raise TooEarlyError(number=chunk, run=run, since=f"{uploaded.clock:%Y-%m-%d}", day=day)
     return findings._replace(breaks=(Break(RESULT_SHORT, unanswered, place, "", run),))
 
 
@@ -105,6 +159,18 @@ def _covered_rows(findings: Findings, open_break: Break, decision: str) -> tuple
             return ()
         rows = findings.unanswered.filter(chunk=chunk)["row"]
     return tuple(sorted(set(rows)))
+
+
+def _only(
+    covered: Mapping[Break, tuple[int, ...]], rows: Collection[int]
+) -> dict[Break, tuple[int, ...]]:
+    """Return the breaks with just those of their rows, and without the breaks that have none."""
+    only: dict[Break, tuple[int, ...]] = {}
+    for open_break, own in covered.items():
+        kept = tuple(row for row in own if row in rows)
+        if kept:
+            only[open_break._replace(rows=len(kept))] = kept
+    return only
 
 
 def _record(

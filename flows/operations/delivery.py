@@ -11,21 +11,20 @@ where they no longer live, and what it withdrew is delivered again where it does
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import date
 from io import BytesIO
-from itertools import chain
 from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.book import read_book
+from flows.book.standing import GIVEN_UP, HAS_LINK, LEFT
 from flows.errors import TryAgainError
-from flows.operations.link_changes import CARD, CHANGED, WITHDRAWN, delta, living, replayed
+from flows.operations.link_changes import CHANGED, ISSUE, WITHDRAWN, delta, replayed
 from flows.redaction import redact
 from flows.reports.links import link_files
-from flows.runs.attempts import LIFE, is_current
 from flows.runs.business_date import local_day
+from flows.runs.cards import CARD
 from flows.runs.chains import add_next, last_record
-from flows.runs.commits import commits_since
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
@@ -33,7 +32,6 @@ from flows.runs.keys import deliveries, link
 from flows.runs.single_links import prompted_links
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
 from flows.steps import Step
@@ -41,7 +39,16 @@ from schemas.records import Confirmed, Delivery
 from schemas.settings import CHANGES
 from schemas.tables import parquet
 
-REPORTED = [*CARD, "state", "url", "expires_on"]
+_LINK = pl.Schema(
+    {
+        "run": pl.String(),
+        "row": pl.UInt32(),
+        "cuid": pl.String(),
+        "url": pl.String(),
+        "expires_on": pl.Date(),
+    }
+)
+STOPPED = [LEFT.name, GIVEN_UP.name]  # states in which a card needs no link
 PARQUET = "links.parquet"
 RECEIVED = "received"
 CONFIRMED = "confirmed.json"
@@ -74,15 +81,15 @@ class Delivered(NamedTuple):
 class _Books(NamedTuple):
     """What was delivered so far.
 
-    `records` are the deliveries by number (0: none), `base` is the last confirmed one. `held` are
-    the links that the receiving side has, `unconfirmed` the changes that it may have applied
+    `records` are the deliveries by number (0: none), `base` is the last confirmed one. `delivered`
+    are the links that the receiving side has, `unconfirmed` the changes that it may have applied
     without confirming them. `doubts` are receipts that name other bytes.
     """
 
     records: Sequence[Delivery | None]
     base: int
     doubts: tuple[str, ...]
-    held: pl.DataFrame
+    delivered: pl.DataFrame
     unconfirmed: pl.DataFrame
 
 
@@ -94,9 +101,11 @@ def deliver(context: IssuerContext) -> Delivered:
     now = context.adapters.now()
     today = local_day(now, context.issuer.time_zone)
     books = _books(context)
-    reported = _reported(context, today)
-    alive = living(reported, today)
-    changes = delta(alive, books.held, books.unconfirmed, reported, today)
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    cards = book.cards(today)
+    alive = _living_links(context, cards)
+    stopped = cards.filter(pl.col("standing").is_in(STOPPED))
+    changes = delta(alive, books.delivered, books.unconfirmed, book.sent, stopped, today)
     if changes.is_empty():
         return Delivered(doubts=books.doubts)
     contents = _link_files(context, changes)
@@ -159,34 +168,35 @@ def _link_files(context: IssuerContext, changes: pl.DataFrame) -> dict[str, byte
     return {name: b"".join(pieces) for name, pieces in files}
 
 
-def _reported(context: IssuerContext, today: date) -> pl.DataFrame:
-    """Return the rows of all reports that still matter and the links typed in.
+def _living_links(context: IssuerContext, cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the links that can be opened, one a card: ISSUE, url, expires_on, until.
 
-    Columns: REPORTED, `until`, and the `turn` of the run's commit; a link typed in comes last.
+    It is that of the card's newest issue where that has one, else the one that lasts longest.
     """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    commits = commits_since(store, issuer)
-    turns = {manifest.run: turn for turn, manifest in enumerate(commits)}
-    runs = StoredRuns(store, issuer)
-    ids = [run for run in runs.ids if str(run) not in runs.without_ledger]
-    frames = concurrently(
-        lambda run: _reported_rows(runs.run(run), turns.get(str(run), -1), today), ids
+    linked = cards.filter(pl.col("standing") == HAS_LINK.name)
+    best_first = linked.sort("current", "until", descending=True)
+    of_card = best_first.unique(CARD, keep="first", maintain_order=True)
+    runs = of_card["run"].unique().to_list()
+    frames = concurrently(lambda run: _links_of(context, run), runs)
+    urls = pl.concat([pl.DataFrame(schema=_LINK), *frames])
+    row = ["run", "row", "cuid"]  # those typed in have no row
+    cards = of_card.drop("expires_on")
+    living = cards.join(urls, on=row, nulls_equal=True, maintain_order="left")
+    return living.select(*ISSUE, "url", "expires_on", "until").unique(
+        ["cuid", "url"], keep="first", maintain_order=True
     )
-    last_turn = pl.lit(len(turns), pl.Int64).alias("turn")
-    until = pl.col("expires_on").alias("until")
-    typed_in = prompted_links(store, issuer).select(*REPORTED, until, last_turn)
-    return pl.concat([typed_in, *chain.from_iterable(frames)])
 
 
-def _reported_rows(run: StoredRun, turn: int, today: date) -> list[pl.DataFrame]:
-    """Return the reconciled rows of a run; none where it is not reported, or matters no more."""
-    if run.manifest is None or run.summary is None or not is_current(run, today):
-        return []
-    until = pl.col("expires_on").fill_null(run.manifest.as_of + LIFE)
-    return [
-        part.with_columns(until=until, turn=pl.lit(turn, pl.Int64)) for part in run.rows(REPORTED)
-    ]
+def _links_of(context: IssuerContext, run: str) -> pl.DataFrame:
+    """Return the links of a run's report (_LINK); of "" those whose fields were typed in."""
+    store = context.adapters.store
+    if not run:
+        links = prompted_links(store, context.issuer.issuer)
+    else:
+        links = pl.concat(
+            StoredRun.by_id(store, run).rows(list(_LINK)[1:], pl.col("url").is_not_null())
+        )
+    return links.select(pl.lit(run).alias("run"), *list(_LINK)[1:]).cast(_LINK)
 
 
 def _books(context: IssuerContext) -> _Books:
@@ -198,12 +208,12 @@ def _books(context: IssuerContext) -> _Books:
     records = [None, *concurrently(lambda key: read_document(store, key, Delivery), keys)]
     base, doubts = _last_confirmed(context, records)
     confirmed = _confirmed_numbers(records, base)
-    held = replayed(_changes(store, issuer, confirmed)).filter(pl.col("change") != WITHDRAWN)
+    delivered = replayed(_changes(store, issuer, confirmed)).filter(pl.col("change") != WITHDRAWN)
     # a superseded delivery counts too: it may have been finished after the one that supersedes it
     first_superseded = confirmed[-2] + 1 if base else 1
     superseded = replayed(_changes(store, issuer, range(first_superseded, base + 1)))
     later = _changes(store, issuer, range(base + 1, newest + 1))
-    return _Books(records, base, doubts, held, pl.concat([superseded, *later]))
+    return _Books(records, base, doubts, delivered, pl.concat([superseded, *later]))
 
 
 def _confirmed_numbers(records: Sequence[Delivery | None], base: int) -> list[int]:

@@ -21,7 +21,7 @@ from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, corrections, extracts
-from flows.steps import Option, Sentence
+from flows.steps import Option, Sentence, Step, parsed_line
 from schemas.records import Approval
 from schemas.settings import Act
 
@@ -52,6 +52,14 @@ class Command(NamedTuple):
     local: Sequence[str]
     actor: str
     reason: str
+
+
+class OpenRequest(NamedTuple):
+    """A request that another person can carry out: its number, its record, and its command."""
+
+    number: str
+    record: Approval
+    step: Step
 
 
 def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
@@ -103,6 +111,20 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
         given_back = used.model_copy(update={"what": "given back"})
         add_next(adapters.store, place, len(history) + 2, given_back)
         raise
+
+
+def open_requests(context: IssuerContext) -> list[OpenRequest]:
+    """Return the requests that nobody has carried out and that have not expired."""
+    adapters = context.adapters
+    prefix = approvals(context.issuer.issuer)
+    still_open: list[OpenRequest] = []
+    for folder in adapters.store.keys(prefix, shallow=True):
+        history = list(records(adapters.store, folder.key, Approval))
+        is_open = history and history[-1].what != "carried out"
+        if is_open and adapters.now() < history[0].until:
+            number = folder.key.removeprefix(prefix).rstrip("/")
+            still_open.append(OpenRequest(number, history[0], parsed_line(history[0].line)))
+    return still_open
 
 
 def _place(context: IssuerContext, number: str) -> str:

@@ -16,7 +16,7 @@ from flows.runs.versions import read_events
 from flows.submissions.dismissals import dismissals
 from schemas.records import PARTS, Abandoned, Closing
 
-_ENVELOPE = ("at", "what", "by")  # of an event; the others are its facts
+_ENVELOPE = ("at", "what", "by", "format")  # of an event; the others are its facts
 
 
 class HistoryEvent(NamedTuple):

@@ -8,15 +8,15 @@ from datetime import date
 
 import polars as pl
 
-from schemas.ledger import LINKED
 from schemas.settings import CHANGES
 
-CARD = ["cuid", "last_4", "expiration"]
+ISSUE = ["cuid", "last_4", "expiration"]  # of a card (`flows.runs.cards`)
+CARD = ["cuid", "last_4"]
 LINK = ["cuid", "url"]
 WITHDRAWN = "withdrawn"
 CHANGED = pl.Schema(  # links.parquet: the rows of links.csv
     {
-        **dict.fromkeys((*CARD, "url", *CHANGES), pl.String()),
+        **dict.fromkeys((*ISSUE, "url", *CHANGES), pl.String()),
         "expires_on": pl.Date(),
         "until": pl.Date(),
     }
@@ -29,46 +29,45 @@ def replayed(changes: Iterable[pl.DataFrame]) -> pl.DataFrame:
     return ordered.unique(LINK, keep="last", maintain_order=True)
 
 
-def living(reported: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the links that can be opened, one a card.
-
-    It is the one that lasts longest, of equal ones the latest run's.
-    """
-    usable = reported.filter((pl.col("state") == LINKED) & (pl.col("until") >= today))
-    ordered = usable.sort("until", "turn", "url", descending=True)
-    one_a_card = ordered.unique(CARD, keep="first", maintain_order=True)
-    return one_a_card.unique(LINK, keep="first", maintain_order=True)
-
-
 def delta(
     alive: pl.DataFrame,
-    held: pl.DataFrame,
+    delivered: pl.DataFrame,
     pending: pl.DataFrame,
     reported: pl.DataFrame,
+    stopped: pl.DataFrame,
     today: date,
 ) -> pl.DataFrame:
-    """Return what turns `held`, with or without `pending`, into `alive` (CHANGED).
+    """Return what turns `delivered`, with or without `pending`, into `alive` (CHANGED).
 
-    Links withdrawn come first, then new ones. `reported`: the rows of all reports that still
-    matter.
+    Links withdrawn come first, then new ones. `reported`: every card that was sent (ISSUE).
+    `stopped`: the cards that need no link any more (CARD), and their `standing`, which says why.
     """
     takes_back = pl.col("change") == WITHDRAWN
-    perhaps_held = pl.concat([held, pending.filter(~takes_back)]).unique(LINK, keep="first")
-    gone = perhaps_held.join(alive, on=LINK, how="anti")
-    surely_held = held.join(pending.filter(takes_back), on=LINK, how="anti")
-    fresh = alive.join(surely_held, on=LINK, how="anti")
-    both = [_withdrawn(gone, alive, reported, today), _added(fresh, gone)]
+    perhaps_delivered = pl.concat([delivered, pending.filter(~takes_back)]).unique(
+        LINK, keep="first"
+    )
+    gone = perhaps_delivered.join(alive, on=LINK, how="anti")
+    surely_delivered = delivered.join(pending.filter(takes_back), on=LINK, how="anti")
+    fresh = alive.join(surely_delivered, on=LINK, how="anti")
+    both = [_withdrawn(gone, alive, reported, stopped, today), _added(fresh, gone)]
     return pl.concat([rows.select(*CHANGED).sort("cuid", "last_4", "url") for rows in both])
 
 
 def _withdrawn(
-    gone: pl.DataFrame, alive: pl.DataFrame, reported: pl.DataFrame, today: date
+    gone: pl.DataFrame,
+    alive: pl.DataFrame,
+    reported: pl.DataFrame,
+    stopped: pl.DataFrame,
+    today: date,
 ) -> pl.DataFrame:
     """Return the links that may no longer be used, and why."""
     marked = _marked(_marked(gone, alive, "alive"), reported, "reported")
+    of_card = stopped.select(*CARD, pl.col("standing").cast(pl.String)).unique(CARD)
+    marked = marked.join(of_card, on=CARD, how="left", maintain_order="left")
     why = (
         pl.when("alive").then(pl.lit("replaced"))
         .when(pl.col("until") < today).then(pl.lit("expired"))
+        .when(pl.col("standing").is_not_null()).then("standing")
         .when("reported").then(pl.lit("contradicted"))
         .otherwise(pl.lit("no longer reported"))
     )  # fmt: skip
@@ -85,6 +84,6 @@ def _added(fresh: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
 
 
 def _marked(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Add whether the card of each row is among the others."""
-    cards = others.select(CARD).unique().with_columns(pl.lit(value=True).alias(name))
-    return rows.join(cards, on=CARD, how="left").with_columns(pl.col(name).fill_null(value=False))
+    """Add whether each row's issue of a card is among the others."""
+    issues = others.select(ISSUE).unique().with_columns(pl.lit(value=True).alias(name))
+    return rows.join(issues, on=ISSUE, how="left").with_columns(pl.col(name).fill_null(value=False))

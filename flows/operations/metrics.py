@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple, get_args
 
 from flows.operations.alert_history import open_alerts
+from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.chunks import OPEN, OutboxChunk, State
 from flows.runs.context import IssuerContext
@@ -15,7 +16,7 @@ from flows.runs.outbox import outboxes
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import read_facts
-from flows.submissions.extract_states import pending_extracts
+from flows.submissions.extract_states import extracts_to_submit
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -69,8 +70,9 @@ def _gauges(context: IssuerContext) -> list[Gauge]:
     ages = _oldest_chunks(chunks, context.adapters.now())
     alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
     link_hours, in_time = _link_hours(store, issuer)
+    reached, unknown = _funnel(store, issuer)
     committed, took = _last_run(runs)
-    waiting = len(pending_extracts(context, remember=True))
+    waiting = len(extracts_to_submit(context, remember=True))
     gauge = partial(_gauge, issuer)
     return [
         gauge("rows", "Rows of all runs by fate.", fates, "fate"),
@@ -83,6 +85,8 @@ def _gauges(context: IssuerContext) -> list[Gauge]:
         gauge("last_run_seconds", "Time from plan to commit of the newest run.", took),
         gauge("link_hours", "Hours from an extract's drop to its links.", link_hours, "kind"),
         gauge("links_in_time_ratio", "Share of links within the agreed hours.", in_time),
+        gauge("cardholders_reached", "Cardholders who reached a stage.", reached, "stage"),
+        gauge("cardholders_unknown", "Cardholders of whom nobody knows.", unknown, "stage"),
     ]
 
 
@@ -117,6 +121,21 @@ def _link_hours(store: Store, issuer: str) -> tuple[_Values, _Values]:
     if not hours or not hours["links"]:
         return {}, {}
     return {name: hours[name] for name in ("median", "slowest")}, {"": hours["share"]}
+
+
+def _funnel(store: Store, issuer: str) -> tuple[_Values, _Values]:
+    """Return how many cardholders reached each stage, and of how many that is not known.
+
+    A stage of which nothing is known has no number.
+    """
+    funnel = stored_funnel(store, issuer) or {"stages": []}
+    reached: dict[str, float] = {}
+    unknown: dict[str, float] = {}
+    for line in funnel["stages"]:
+        unknown[line["stage"]] = sum(cause["cardholders"] for cause in line["unknown"])
+        if line["cardholders"] is not None:
+            reached[line["stage"]] = line["cardholders"]
+    return reached, unknown
 
 
 def _last_run(runs: StoredRuns) -> tuple[_Values, _Values]:

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from flows.book.kept import keep_up_to_date
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
     KEPT,
@@ -129,6 +130,8 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         deleted.append(unit)
     concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
     concurrently(cleaner.discard, plan.leftovers)
+    if deleted:
+        keep_up_to_date(context)
     return plan._replace(lots=tuple(deleted))
 
 

@@ -7,7 +7,7 @@ result rows attributed by hand in `manual_attribution.py`.
 from flows.errors import OperatorError
 from flows.runs.adapters import Adapters
 from flows.runs.chains import add_record
-from flows.runs.claim import ClaimHolder, claimed, end, held
+from flows.runs.claim import ClaimHolder, claimed, end, holder_of
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
@@ -61,7 +61,7 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     signed_reason = adapters.signed(reason)["reason"]
     stored_run.planned()
     claims = stored_run.keys.claims
-    holder = held(adapters.store, claims, adapters.now())
+    holder = holder_of(adapters.store, claims, adapters.now())
     if holder is None:
         raise NotFoundError(place=run, what="claim to take over", command=Step("history", run))
     record_event(

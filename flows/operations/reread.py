@@ -9,8 +9,8 @@ from flows.errors import OperatorError
 from flows.extracts.opening import open_extract
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selected_run import reopen_source
+from flows.runs.cards import CONTENT_FINGERPRINTS, add_fingerprints
 from flows.runs.context import IssuerContext
-from flows.runs.prior_state import check_values
 from flows.runs.stored_run import StoredRun
 from flows.steps import CommandName, Sentence
 from flows.submissions.row_scope import RowScope, SelectedRows
@@ -18,8 +18,7 @@ from flows.submissions.scan import Scan
 from schemas.ledger import SUBMITTED
 from schemas.portal import CUID
 
-CHECKS = ["name_check", "address_check"]
-SAME = ["cuid", "last_4", "expiration", *CHECKS]
+SAME = ["cuid", "last_4", "expiration", *CONTENT_FINGERPRINTS]
 RECORD = ["row", "origin", "fate", "chunk", "position", *SAME]
 FIRST = 5  # row numbers named
 
@@ -96,7 +95,7 @@ def _split(rows: pl.DataFrame, sizes: pl.DataFrame) -> _Split:
 def _checked(run: str, rows: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     """Return rows with their chunk and position in the ledger; RowsDifferError."""
     recorded = sent.select("row", "chunk", "position", pl.col(SAME).name.prefix("ledger "))
-    reread = check_values(rows.drop(CHECKS)).with_columns(cuid=CUID)
+    reread = add_fingerprints(rows.drop(CONTENT_FINGERPRINTS)).with_columns(cuid=CUID)
     beside = reread.join(recorded, on="row")
     differing = beside.filter(pl.any_horizontal(_differs(name) for name in SAME))
     if differing.height:
@@ -105,10 +104,10 @@ def _checked(run: str, rows: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
 
 
 def _differs(name: str) -> pl.Expr:
-    """Return whether a column differs from the ledger's; older ledgers lack the checks."""
+    """Return whether a column differs from the ledger's; older ledgers lack the fingerprints."""
     recorded = pl.col(f"ledger {name}")
     differs = pl.col(name).ne_missing(recorded)
-    if name in CHECKS:
+    if name in CONTENT_FINGERPRINTS:
         return differs & recorded.is_not_null()
     return differs
 

@@ -59,7 +59,7 @@ def reseal(
     *,
     dry_run: bool = False,
 ) -> Resealed:
-    """Reseal waiting and held chunks: these, or all that are sealed to other keys than now set.
+    """Reseal chunks that wait or are on hold: these, or all sealed to other keys than now set.
 
     Every row is first read again and compared with the ledger; a dry run stops after that. Raises
     UnknownRunError, ChunkStateError, SettingsChangedError, SourceGoneError, RowsDifferError,
@@ -119,7 +119,7 @@ def _seal(
 ) -> None:
     """Publish new ciphertext under its own prefix, and commit it.
 
-    It is committed if the chunks are still waiting or held.
+    It is committed if the chunks still wait or are on hold.
     """
     generation = _next_generation(run)
     place = run.keys.sealed(generation)

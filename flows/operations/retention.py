@@ -15,7 +15,7 @@ import polars as pl
 from flows.results.decisions import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import OutboxChunk
-from flows.runs.claim import held
+from flows.runs.claim import holder_of
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunKeys
 from flows.runs.single_links import ANSWER, answer_key
@@ -38,7 +38,7 @@ _LEDGER_NAMES = (
     r"outcomes/[0-9a-f]{24}\.parquet",
     r"seals/\d{5}-\d{3}\.json",
     r"claims/\d{6}\.json",
-    r"selection\.parquet",
+    r"(selection|book)\.parquet",
     r"single/\d+-\d+(-answer)?\.json",
     rf"placements/{_PART}\.parquet",
     r"placements/claims/\d{6}\.json",
@@ -173,7 +173,7 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
         if run.end.newer:
             return state._replace(open=(*state.open, "written by a newer cardlink"))
         return state
-    holder = held(run.store, run.keys.claims, context.adapters.now())
+    holder = holder_of(run.store, run.keys.claims, context.adapters.now())
     claim = (f"claimed by {holder.holder}",) if holder else ()
     if isinstance(run.end, Abandoned):
         return RunState(run.end.at, claim, end="abandoned")

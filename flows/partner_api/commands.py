@@ -16,11 +16,11 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer, Number, Reason, RunName
-from flows.commands.result import Result, Table
+from flows.commands.result import Part, Result
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
-from flows.errors import OperatorError, TryAgainError
-from flows.redaction import hiding
+from flows.errors import CardlinkError, OperatorError, TryAgainError
+from flows.redaction import hiding, spare
 from flows.steps import ISSUER, ROW, RUN, Option, Sentence, Slot, Step
 from flows.wiring import begin_process, secret, wire
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from flows.partner_api.client import ServiceClient
     from flows.runs.single_links import SingleLink
     from schemas.issuer import Issuer as IssuerSettings
-    from schemas.partner_api.service import ServiceSettings
 
 # exit code if the partner created no link, or a job ended without its card placed
 NO_LINK_OR_CARD = 3
@@ -158,6 +157,7 @@ def _linked(single: SingleLink) -> Result:
     if answer is None or answer.outcome != LINKED:
         lines = [f"{cuid}: no link ({reasons})", recorded]
         return Result(facts, lines, exit_code=NO_LINK_OR_CARD)
+    spare(str(answer.url))
     lines = [
         f"{answer.url}",
         f"{cuid}: expires on {answer.expires_on}",
@@ -216,8 +216,10 @@ def placements(
         run: Only this run's links.
         again: Query also the links that were queried recently.
     """
+    from flows.partner_api.coverage import has_no_response, problem_of
     from flows.partner_api.follow_links import follow_links
-    from flows.runs.keys import keys_of
+    from flows.partner_api.funnel_tables import funnel_tables, queries
+    from flows.runs.keys import keys_of, transactions
     from flows.runs.keys import placements as placements_folder
 
     if run and keys_of(run).run.issuer != issuer:
@@ -227,73 +229,46 @@ def placements(
     with service_client(issuer_context.issuer) if service else nullcontext() as client:
         facts = follow_links(issuer_context, client, run, recheck=again)
     folder = keys_of(run).report("") if run else placements_folder(issuer)
-    shown: list[str | Table] = [
-        *_queries(issuer, service, facts),
+    root = issuer_context.issuer.root
+    problem = problem_of(facts, f"{root}/{transactions(issuer)}")
+    shown: list[Part] = [
+        *queries(service, facts),
         "",
-        *_funnel(run or issuer, facts["funnel"]),
+        *funnel_tables(run or issuer, facts["funnel"]),
         *_break_lines(facts["breaks"]),
         "",
-        f"files: {issuer_context.issuer.root}/{folder}",
+        f"files: {root}/{folder}",
     ]
+    if problem is not None:
+        return _with_problem(facts, shown, problem)
     code = 4 if facts["breaks"] else 0
-    if any(check["unanswered"] for check in facts["looked"]):
-        return Result(facts, shown, Step("placements", issuer), code or 75)
+    if has_no_response(facts):
+        return Result(facts, shown, Step("placements", issuer), code or TryAgainError.exit_code)
     return Result(facts, shown, exit_code=code)
 
 
-def _queries(issuer: str, service: ServiceSettings | None, facts: dict[str, Any]) -> Iterator[str]:
-    """Yield what was queried and read."""
-    checks = facts["looked"]
-    queried = sum(check["asked"] for check in checks)
-    messages = sum(check["messages"] for check in checks)
-    yield f"{issuer}: {len(facts['runs']):,} runs, {queried:,} links queried, {messages:,} messages"
-    if service is None:
-        yield "the TOML has no [service]: only transaction reports count"
-    elif not service.follow_cardholders:
-        yield "[service] follow_cardholders is off: jobs are not queried"
-    for check in checks:
-        if check["unanswered"]:
-            yield f"{check['unanswered']:,} links of {check['run']} got no response"
-    reports = facts["transactions"]
-    if reports["files"]:
-        yield f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"
+def _with_problem(facts: dict[str, Any], shown: Sequence[Part], problem: CardlinkError) -> Result:
+    """Show what is known, and the error that says why it is not more.
+
+    An issuer that does not use the partner's API is no failure of its scheduled flow.
+    """
+    from flows.partner_api.coverage import LinksUnknownError
+
+    facts = {
+        **facts,
+        "problem": {"kind": type(problem).__name__, "message": str(problem.text)},
+    }
+    code = 4 if facts["breaks"] else problem.exit_code
+    failure = None if isinstance(problem, LinksUnknownError) else problem
+    return Result(
+        facts,
+        [*shown, "", problem.text],
+        exit_code=code,
+        failure=failure,
+        headline=problem.what_happened,
+    )
 
 
 def _break_lines(breaks: Sequence[dict[str, Any]]) -> Iterator[str]:
     for break_ in breaks:
         yield from break_lines(break_, break_["then"])
-
-
-def _funnel(name: str, funnel: dict[str, Any]) -> list[str | Table]:
-    """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
-    from flows.partner_api.funnel import REACHED
-
-    title = f"{name}: from link to placed card"
-    heading = ("cardholders who reached", "count", "share")
-    shown: list[str | Table] = [Table(heading, _stages(funnel), f"{name}-funnel", title)]
-    for part, column, lines in (
-        ("merchant site", "site", funnel["sites"]),
-        ("age of link", "age", funnel["ages"]),
-    ):
-        linked = [line for line in lines if line["linked"]]
-        rows = [[line[column], *(line[stage] for stage in REACHED)] for line in linked]
-        if rows:
-            shown += ["", Table((part, *REACHED), rows)]
-    return shown
-
-
-def _stages(funnel: dict[str, Any]) -> list[list[Any]]:
-    """Return the rows of the funnel itself."""
-    from flows.reports.wording import percent
-
-    rows = [
-        [stage["stage"], stage["cardholders"], percent(stage["share"])]
-        for stage in funnel["stages"]
-    ]
-    rows += [
-        [f"failed: {failure['kind']}", failure["cardholders"], percent(failure["share"])]
-        for failure in funnel["failed"]
-    ]
-    if funnel["under_way"]:
-        rows.append(["in progress", funnel["under_way"], ""])
-    return rows

@@ -7,12 +7,12 @@ from datetime import date
 from typing import Any
 
 from flows.errors import OperatorError
+from flows.partner_api.coverage import coverage
 from flows.partner_api.link_check import LinkCheck, check_links
 from flows.partner_api.run_funnel import funnel_of, run_funnel
 from flows.partner_api.service import Placing
 from flows.partner_api.transactions import ingest_transactions
 from flows.reports.rebuild import rebuild
-from flows.runs.attempts import is_current
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical
@@ -21,6 +21,7 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Sentence, Slot, Step
+from schemas.result import LIFE
 
 
 class NoLinksError(OperatorError):
@@ -40,7 +41,8 @@ def follow_links(
 
     Return the funnel and what was done. Reports of runs whose funnel changed are rebuilt.
     `recheck`: query also links that were queried recently. Without a service only transaction
-    reports are ingested. Raises NoLinksError; see also `check_links`.
+    reports are ingested. A check that is stopped is the last. Raises NoLinksError; see also
+    `check_links`.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -57,7 +59,9 @@ def follow_links(
         "issuer": issuer,
         "at": context.adapters.now().isoformat(timespec="seconds"),
         "runs": [followed.id for followed in runs],
-        "looked": [check._asdict() for check in checks],
+        "looked": [_counts(check) for check in checks],
+        "coverage": coverage(checks),
+        "stopped": checks[-1].stopped if checks else "",
         "rebuilt": rebuilt,
         "transactions": {"files": transactions.files, "rows": transactions.rows},
         "breaks": [break_._asdict() for break_ in transactions.breaks],
@@ -76,7 +80,16 @@ def _check_runs(
         return
     # of two links of a cardholder the newer one is more likely to have led to a job
     for run in reversed(runs):
-        yield check_links(context, service, settings, run, recheck=recheck)
+        check = check_links(context, service, settings, run, recheck=recheck)
+        yield check
+        if check.stopped:
+            return
+
+
+def _counts(check: LinkCheck) -> dict[str, Any]:
+    """Return the numbers of a check, apart from its questions."""
+    names = ("run", "links", "asked", "unanswered", "messages")
+    return {name: getattr(check, name) for name in names}
 
 
 def _with_links(store: Store, run_id: str) -> StoredRun:
@@ -91,9 +104,18 @@ def _with_links(store: Store, run_id: str) -> StoredRun:
 
 def _is_followed(run: StoredRun, today: date) -> bool:
     """Return whether a run has links that are still current."""
-    if run.summary is None or not is_current(run, today):
+    if run.summary is None or not _is_current(run, today):
         return False
     return bool(run.summary["rows"]["linked"]) or not run.single_links.is_empty()
+
+
+def _is_current(run: StoredRun, today: date) -> bool:
+    """Return whether a reported run still has links that can be opened, or waits for some."""
+    summary = run.summary or {}
+    if summary["rows"]["awaiting"]:
+        return True
+    last_days = (date.fromisoformat(day) for day in summary["expires"] if day)
+    return run.committed().as_of + LIFE >= today or any(day >= today for day in last_days)
 
 
 def _renewed(context: IssuerContext, run: StoredRun) -> bool:

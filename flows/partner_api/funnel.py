@@ -1,19 +1,28 @@
 """The funnel: cardholders, sent, linked, opened, authenticated, placed, and failed by kind.
 
-Each counts once. Frames in, facts out; `run_funnel.py` reads the frames of runs.
+Each counts once. A stage has those who reached it, of how many that is known, and the others by
+cause. Frames in, facts out; `run_funnel.py` reads the frames of runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
-from schemas import ledger
-from schemas.ledger import LINKED
-from schemas.partner_api.link_placements import BILLABLE, STAGES
+from flows.partner_api.row_stages import (
+    AUTHENTICATED,
+    BASES,
+    LINK,
+    OPENED,
+    PLACED,
+    SENT,
+    STANDING,
+)
+from schemas.partner_api.link_placements import STAGES
+from schemas.partner_api.unknowns import SOURCES
 
 SITES = 50  # merchant sites named; all others are one line
 OTHERS = "other sites"
@@ -24,102 +33,27 @@ UNKNOWN_SITE = "site not known"
 LINK_AGES = ("0 to 6 days", "7 to 13 days", "14 to 29 days", "30 to 61 days", "62 days and older")
 _AGE_LIMITS = (6, 13, 29, 61)
 
-SENT, LINK, OPENED, AUTHENTICATED, PLACED = range(1, 6)  # places in STAGES
 REACHED = (*STAGES[LINK:], "failed")  # what is counted by merchant site and by age of link
-ENDS = pl.Schema(  # what is known of a linked row beyond its link, by row or by cuid
-    {
-        "opened": pl.Boolean(),
-        "authenticated": pl.Boolean(),
-        "running": pl.Boolean(),
-        "termination_type": pl.String(),
-        "merchant_site": pl.String(),
-    }
-)
-STANDING = pl.Schema(
-    {
-        "holder": pl.UInt64(),
-        "stage": pl.UInt8(),
-        "running": pl.Boolean(),
-        "failed": pl.String(),
-        "site": pl.String(),
-        "age": pl.UInt8(),
-    }
-)
 CELLS = pl.Schema(
     {
         "stage": pl.UInt8(),
         "running": pl.Boolean(),
         "failed": pl.String(),
         "site": pl.String(),
+        **BASES,
         "age": pl.UInt8(),
         "cardholders": pl.UInt64(),
     }
 )
 _CELL = list(CELLS)[:-1]  # what cardholders are counted by
-
-
-def funnel_stages(
-    records: pl.DataFrame, states: pl.DataFrame, by_row: pl.DataFrame, by_cuid: pl.DataFrame
-) -> pl.DataFrame:
-    """Return how far each row of a ledger part came (STANDING, without `age`).
-
-    `records`: run, row, cuid, fate. `states`: row, state of the rows sent. `by_row` and `by_cuid`:
-    what the service (row) and the transaction reports (cuid) say of linked rows, with the columns
-    of ENDS; either may be empty.
-    """
-    by_service = by_row.select("row", *ENDS)
-    by_report = by_cuid.select("cuid", *ENDS)
-    rows = (
-        records.join(states, on="row", how="left")
-        .join(by_service, on="row", how="left")
-        .join(by_report, on="cuid", how="left", suffix="_report")
-    )
-    linked = pl.col("state") == LINKED
-    placed = linked & _either_is("termination_type", BILLABLE)
-    stage = (
-        pl.when(placed)
-        .then(PLACED)
-        .when(linked & _any("authenticated"))
-        .then(AUTHENTICATED)
-        .when(linked & _any("opened"))
-        .then(OPENED)
-        .when(linked)
-        .then(LINK)
-        .when(pl.col("fate") == ledger.SUBMITTED)
-        .then(SENT)
-        .otherwise(0)
-    )
-    unplaced = linked & ~_either_is("termination_type", BILLABLE)
-    # where the service knows of an end, it is later than what a report says
-    runs_by_report = pl.col("running_report") & pl.col("termination_type").is_null()
-    running = unplaced & (
-        pl.col("running").fill_null(value=False) | runs_by_report.fill_null(value=False)
-    )
-    end = pl.coalesce("termination_type", "termination_type_report")
-    site = pl.coalesce("merchant_site", "merchant_site_report")
-    return rows.select(
-        _holder().alias("holder"),
-        stage.fill_null(0).cast(pl.UInt8).alias("stage"),
-        running.fill_null(value=False).alias("running"),
-        pl.when(unplaced & ~running).then(end).alias("failed"),
-        pl.when(linked).then(site).alias("site"),
-    )
-
-
-def _holder() -> pl.Expr:
-    """Mark a cardholder by cuid; a row whose cuid nobody could read is one of its own."""
-    own = pl.struct("run", "row").hash(seed=1)
-    return pl.when(pl.col("cuid").is_null()).then(own).otherwise(pl.col("cuid").hash())
-
-
-def _any(column: str) -> pl.Expr:
-    return pl.col(column).fill_null(value=False) | pl.col(f"{column}_report").fill_null(value=False)
-
-
-def _either_is(column: str, value: str) -> pl.Expr:
-    by_service = (pl.col(column) == value).fill_null(value=False)
-    by_report = (pl.col(f"{column}_report") == value).fill_null(value=False)
-    return by_service | by_report
+# By stage: whose number is that of the stage, and the column that says what it is known by.
+_AMONG: Final = {LINK: SENT, OPENED: LINK, AUTHENTICATED: LINK, PLACED: LINK}
+_BASIS: Final = {
+    LINK: "linked_basis",
+    OPENED: "opened_basis",
+    AUTHENTICATED: "authenticated_basis",
+    PLACED: "ended_basis",
+}
 
 
 def age_of(as_of: date, today: date) -> int:
@@ -139,9 +73,14 @@ def cells(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _best(rows: pl.DataFrame) -> pl.DataFrame:
-    """Combine the rows of each cardholder: placed, else under way where any is, else failed."""
+    """Combine the rows of each cardholder: placed, else under way where any is, else failed.
+
+    That a stage was not reached is known where every row says so.
+    """
     ordered = rows.sort(
-        "stage", "failed", "site", "age", descending=[True, False, False, False], nulls_last=True
+        *("stage", "failed", "site", "age", *BASES),
+        descending=[True, *[False] * (3 + len(BASES))],
+        nulls_last=True,
     )
     holders = ordered.group_by("holder", maintain_order=True).agg(
         pl.col("stage").first(),
@@ -149,10 +88,35 @@ def _best(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("failed").drop_nulls().first(),
         pl.col("site").drop_nulls().first(),
         pl.col("age").first(),
+        *(_first(name, known=True).alias(name) for name in BASES),
+        *(_first(name, known=False).alias(f"{name}_cause") for name in BASES),
     )
     running = pl.col("running") & (pl.col("stage") < PLACED)
-    failed = pl.when((pl.col("stage") < PLACED) & ~running).then("failed")
-    return holders.with_columns(running.alias("running"), failed.alias("failed"))
+    holders = holders.with_columns(running.alias("running"))
+    holders = holders.with_columns(_combined(stage, name) for stage, name in _BASIS.items())
+    has_failed = (pl.col("stage") < PLACED) & ~pl.col("running") & _is_known("ended_basis")
+    return holders.with_columns(pl.when(has_failed).then("failed").alias("failed")).select(
+        *STANDING
+    )
+
+
+def _first(basis: str, *, known: bool) -> pl.Expr:
+    """Return the first source, or the first cause, among the rows of a cardholder."""
+    is_source = pl.col(basis).is_in(SOURCES)
+    return pl.col(basis).filter(is_source if known else ~is_source).drop_nulls().first()
+
+
+def _combined(stage: int, basis: str) -> pl.Expr:
+    """Return what a cardholder's stage is known by, else why it is not."""
+    is_positive = pl.col("stage") >= stage
+    if stage == PLACED:
+        is_positive |= pl.col("running")
+    cause = pl.when(~is_positive).then(f"{basis}_cause")
+    return pl.coalesce(cause, basis).alias(basis)
+
+
+def _is_known(basis: str) -> pl.Expr:
+    return pl.col(basis).is_in(SOURCES)
 
 
 def add(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -164,38 +128,64 @@ def add(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def facts(counted: pl.DataFrame) -> dict[str, Any]:
     """Return the funnel of cells.
 
-    Stages, failures by kind, jobs under way, by merchant site and by age of link.
+    Stages, failures by kind, jobs under way, by merchant site and by age of link. A stage has those
+    who reached it (`cardholders`, None where it is known of nobody), of how many it is `known`, by
+    whom, and the others (`unknown`) by cause; shares are of those known. `failed` and `under_way`
+    are known of those of whom it is known whether they are placed.
     """
+    ends = _coverage(counted, PLACED)
     return {
-        "stages": _stages(counted),
-        "failed": _failures(counted),
-        "under_way": _sum(counted.filter("running")),
+        "stages": [_stage(counted, place) for place in range(len(STAGES))],
+        "failed": _failures(counted, ends["known"]),
+        "under_way": _count(ends, _sum(counted.filter("running"))),
         "sites": _sites(counted),
         "ages": [
-            {"age": name, **_reached(counted.filter(age=age))} for age, name in enumerate(LINK_AGES)
+            {"age": name, **_line(counted.filter(age=age))} for age, name in enumerate(LINK_AGES)
         ],
     }
 
 
-def _stages(counted: pl.DataFrame) -> list[dict[str, Any]]:
-    total = _sum(counted)
-    stages = []
-    for place, stage in enumerate(STAGES):
-        number = _sum_from(counted, place)
-        share = number / total if total else 0.0
-        stages.append({"stage": stage, "cardholders": number, "share": share})
-    return stages
+def _stage(counted: pl.DataFrame, place: int) -> dict[str, Any]:
+    coverage = _coverage(counted, place)
+    number = _sum_from(counted, place)
+    known = coverage["known"]
+    return {
+        "stage": STAGES[place],
+        "cardholders": _count(coverage, number),
+        "share": number / known if known else None,
+        **coverage,
+    }
 
 
-def _failures(counted: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return how many cardholders failed by kind, most first."""
-    total = _sum(counted)
-    failed = counted.drop_nulls("failed").group_by("failed").agg(pl.col("cardholders").sum())
-    ordered = failed.sort("cardholders", "failed", descending=[True, False])
-    return [
-        {"kind": kind, "cardholders": number, "share": number / total}
-        for kind, number in ordered.iter_rows()
+def _coverage(counted: pl.DataFrame, place: int) -> dict[str, Any]:
+    """Return of how many a stage is known, by whom, and of how many it is not, by cause."""
+    if place not in _BASIS:  # of our own ledger
+        return {"known": _sum(counted), "known_by": {}, "unknown": []}
+    bases = _sums_by(counted.filter(pl.col("stage") >= _AMONG[place]), _BASIS[place])
+    known_by = {basis: number for basis, number in bases if basis in SOURCES}
+    unknown = [
+        {"cause": basis, "cardholders": number} for basis, number in bases if basis not in SOURCES
     ]
+    return {"known": sum(known_by.values()), "known_by": known_by, "unknown": unknown}
+
+
+def _count(coverage: dict[str, Any], number: int) -> int | None:
+    """Return a number of cardholders, None where nothing is known of them."""
+    return None if coverage["unknown"] and not coverage["known"] else number
+
+
+def _failures(counted: pl.DataFrame, known: int) -> list[dict[str, Any]]:
+    """Return how many cardholders failed by kind, most first."""
+    return [
+        {"kind": kind, "cardholders": number, "share": number / known}
+        for kind, number in _sums_by(counted, "failed")
+    ]
+
+
+def _sums_by(counted: pl.DataFrame, column: str) -> list[tuple[str, int]]:
+    """Return how many cardholders have each value, most first."""
+    sums = counted.drop_nulls(column).group_by(column).agg(pl.col("cardholders").sum())
+    return sums.sort("cardholders", column, descending=[True, False]).rows()
 
 
 def _sites(counted: pl.DataFrame) -> list[dict[str, Any]]:
@@ -204,23 +194,27 @@ def _sites(counted: pl.DataFrame) -> list[dict[str, Any]]:
         (pl.col("stage") >= AUTHENTICATED) | pl.col("failed").is_not_null() | pl.col("running")
     )
     named = counted.filter(came_to_site).with_columns(pl.col("site").fill_null(UNKNOWN_SITE))
-    sizes = named.group_by("site").agg(pl.col("cardholders").sum())
-    ordered = sizes.sort("cardholders", "site", descending=[True, False])["site"]
-    shown = ordered.head(SITES)
-    is_shown = pl.col("site").is_in(shown.implode())
+    names = [site for site, _ in _sums_by(named, "site")]
+    shown = names[:SITES]
+    is_shown = pl.col("site").is_in(shown)
     folded = named.with_columns(pl.when(is_shown).then("site").otherwise(pl.lit(OTHERS)))
-    names = shown.to_list()
-    if len(ordered) > SITES:
-        names.append(OTHERS)
-    return [{"site": name, **_reached(folded.filter(site=name))} for name in names]
+    if len(names) > SITES:
+        shown.append(OTHERS)
+    return [{"site": name, **_line(folded.filter(site=name))} for name in shown]
 
 
-def _reached(counted: pl.DataFrame) -> dict[str, int]:
-    reached = {
-        STAGES[stage]: _sum_from(counted, stage) for stage in (LINK, OPENED, AUTHENTICATED, PLACED)
+def _line(counted: pl.DataFrame) -> dict[str, Any]:
+    """Return how many of some linked cardholders reached each stage, and of how many that is
+    known.
+    """
+    coverages = {STAGES[place]: _coverage(counted, place) for place in range(LINK, PLACED + 1)}
+    numbers = {STAGES[place]: _sum_from(counted, place) for place in range(LINK, PLACED + 1)}
+    coverages["failed"] = coverages[STAGES[PLACED]]
+    numbers["failed"] = _sum(counted.drop_nulls("failed"))
+    return {
+        **{name: _count(coverages[name], number) for name, number in numbers.items()},
+        "known": {name: coverage["known"] for name, coverage in coverages.items()},
     }
-    reached["failed"] = _sum(counted.drop_nulls("failed"))
-    return reached
 
 
 def _sum_from(counted: pl.DataFrame, stage: int) -> int:

@@ -13,8 +13,14 @@ from typing import Any, NamedTuple
 
 from flows.redaction import redact
 from flows.results.masking import mask, printable
-from schemas.partner_api.jobs import RunStatus
-from schemas.partner_api.link_placements import AUTHENTICATED, BILLABLE, CODE, OTHER
+from schemas.partner_api.jobs import PENDING, RunStatus
+from schemas.partner_api.link_placements import (
+    AUTHENTICATED,
+    AUTHENTICATING,
+    BILLABLE,
+    CODE,
+    OTHER,
+)
 
 DONE = 100  # percent
 LONGEST = 60  # characters of a merchant site's name that are kept
@@ -26,13 +32,16 @@ _LEAST_CARD = 10**11  # smaller numbers have fewer digits than a card number
 
 
 class Job(NamedTuple):
-    """What is known of one placement job; `termination_type` is None while it runs."""
+    """What is known of one placement job; `termination_type` is None while it runs.
+
+    `authenticated` and `percent` are None where the service does not say.
+    """
 
     job_id: str
     status: str
     termination_type: str | None = None
-    authenticated: bool = False
-    percent: int = 0
+    authenticated: bool | None = None
+    percent: int | None = None
     merchant_site: str | None = None
     recorded: bool = False  # known from its record, not only from messages
 
@@ -56,12 +65,23 @@ def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job
         return None
     state = code(standing.status)
     ended = code(standing.termination_type) if standing.termination_type else None
-    authenticated = (
-        state in AUTHENTICATED or ended == BILLABLE or (standing.auth_percent_complete or 0) >= DONE
-    )
-    percent = min(DONE, max(0, standing.percent_complete or 0))
+    authenticated = _authenticated(state, ended, standing.auth_percent_complete)
+    percent = standing.percent_complete
+    if percent is not None:
+        percent = min(DONE, max(0, percent))
     merchant_site = mask(site or "")[:LONGEST] or None
     return Job(job_id, state, ended, authenticated, percent, merchant_site)
+
+
+def _authenticated(state: str, ended: str | None, percent: int | None) -> bool | None:
+    """Return whether a job has authenticated with its site; None if nothing says so."""
+    if state in AUTHENTICATED or ended == BILLABLE:
+        return True
+    if percent is not None:
+        return percent >= DONE
+    if state in AUTHENTICATING or state.startswith(PENDING):
+        return False
+    return None
 
 
 def kept(body: bytes) -> list[Any]:
@@ -124,7 +144,7 @@ def best(jobs: Iterable[Job]) -> Job | None:
 
 def _precedence(state: Job) -> tuple[Any, ...]:
     """Return the sort key of a cardholder's jobs, the one that counts last."""
-    flags = (state.placed, state.running, state.authenticated)
+    flags = (state.placed, state.running, state.authenticated is True)
     return (*flags, *_progress(state), state.job_id)
 
 
@@ -133,7 +153,7 @@ def _merged(first: Job, second: Job) -> Job:
     ahead = max(first, second, key=_progress)
     sites = [site for site in (first.merchant_site, second.merchant_site) if site]
     return ahead._replace(
-        authenticated=first.authenticated or second.authenticated,
+        authenticated=first.authenticated or second.authenticated or ahead.authenticated,
         merchant_site=max(sites, default=None),
         recorded=first.recorded or second.recorded,
     )
@@ -142,7 +162,9 @@ def _merged(first: Job, second: Job) -> Job:
 def _progress(state: Job) -> tuple[Any, ...]:
     """Return the sort key of one job's states; the texts only make the order total."""
     ended = (state.placed, not state.running)
-    return (*ended, state.percent, state.termination_type or "", state.status)
+    percent = -1 if state.percent is None else state.percent
+    texts = (state.termination_type or "", state.status)
+    return (*ended, percent, *texts, state.authenticated is not None)
 
 
 class Placement(NamedTuple):
@@ -155,36 +177,56 @@ class Placement(NamedTuple):
     cuid: str | None
     last_4: str | None
     cardholder_id: str | None = None
-    opened: bool = False
+    opened: bool | None = None  # None: not known
     jobs: tuple[Job, ...] = ()
+    jobs_asked: bool = False  # its cardholder's jobs were asked for, and the service answered
     reads: int = 0
+    missed: int = 0
     trouble: str | None = None
+    jobs_trouble: str | None = None
     seen: datetime | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Placement:
         """Read a record of the table back."""
+        stored = {name: record[name] for name in cls._fields if name in record}
         jobs = tuple(Job(**state) for state in record["jobs"] or ())
-        return cls(**{name: record[name] for name in cls._fields if name != "jobs"}, jobs=jobs)
+        return cls(**{**stored, "jobs": jobs, "jobs_asked": record["running"] is not None})
+
+    @property
+    def jobs_known(self) -> bool:
+        """Whether it is known which jobs there are: all that is known may have been missed."""
+        return bool(self.jobs) or (self.jobs_asked and not self.missed)
 
     def with_jobs(self, states: Iterable[Job]) -> Placement:
         """Merge in states of jobs; a cardholder with a job has opened the link."""
         jobs = merged((*self.jobs, *states))
-        return self._replace(jobs=jobs, opened=self.opened or bool(jobs))
+        return self._replace(jobs=jobs, opened=True if jobs else self.opened)
 
     def record(self) -> dict[str, Any]:
         """Return the record of the table."""
         chosen = best(self.jobs)
         best_job = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
         placed = any(state.placed for state in self.jobs)
+        running = not placed and any(state.running for state in self.jobs)
+        stored = self._asdict()
+        del stored["jobs_asked"]
         return {
-            **self._asdict(),
+            **stored,
             "jobs": [state._asdict() for state in self.jobs],
-            "authenticated": any(state.authenticated for state in self.jobs),
+            "authenticated": self._authenticated(),
             "job_id": best_job["job_id"],
             "status": best_job["status"],
             "termination_type": best_job["termination_type"],
             "merchant_site": best_job["merchant_site"],
-            "running": not placed and any(state.running for state in self.jobs),
+            "running": running if self.jobs_known else None,
             "settled": placed and all(state.recorded for state in self.jobs),
         }
+
+    def _authenticated(self) -> bool | None:
+        """Return whether one of its jobs has authenticated; None if that is not known."""
+        states = [state.authenticated for state in self.jobs]
+        if any(states):
+            return True
+        is_known = self.jobs_known and None not in states
+        return False if is_known else None

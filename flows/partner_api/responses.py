@@ -99,6 +99,8 @@ def _elements(envelope: object, depth: int = 0) -> Iterator[dict[str, Any]]:
             yield from _elements(wrapped, depth + 1)
         if envelope and not inner:
             yield envelope
+    elif envelope is not None:
+        yield {}
 
 
 def _inner(envelope: dict[str, Any]) -> list[Any]:

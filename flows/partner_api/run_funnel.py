@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from itertools import chain
@@ -9,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.partner_api.funnel import ENDS, add, age_of, cells, facts, funnel_stages
-from flows.partner_api.stored_placements import linked_rows, read_placements
+from flows.partner_api.funnel import add, age_of, cells, facts
+from flows.partner_api.row_stages import funnel_stages
+from flows.partner_api.stored_placements import linked_rows, read_placements, service_stages
 from flows.partner_api.transactions import reported
 from flows.runs.keys import placements
 from flows.runs.store import Store
@@ -37,8 +39,9 @@ def run_funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
 def funnel_of(store: Store, issuer: str, runs: Sequence[StoredRun], today: date) -> dict[str, Any]:
     """Return the funnel over runs of an issuer that have a report, each cardholder counted once.
 
-    Beside the facts of `flows.partner_api.funnel`, `seen` is when the service was last queried
-    (ISO, None: never), `unasked` of how many linked rows it was not queried.
+    Beside the facts of `flows.partner_api.funnel`, `seen` is when the service last answered (ISO,
+    None: never), `unasked` of how many linked rows it was not queried, and `unanswered` by cause
+    how many it did not answer when it was last queried.
     """
     shares = 1 + sum(run.committed().counts.read for run in runs) // SHARE
     parts = []
@@ -60,20 +63,31 @@ def _standings(
         records = run.ledger_part(part, ["row", "cuid", "fate"]).filter(is_in_share)
         records = records.with_columns(pl.lit(run.id).alias("run"))
         states = run.rows_part(part, ["row", "state"])
-        by_row = read_placements(run, part, ["row", *ENDS])
+        by_row = service_stages(run, part)
         yield funnel_stages(records, states, by_row, by_cuid).with_columns(age)
 
 
 def _queries(runs: Sequence[StoredRun]) -> dict[str, Any]:
-    """Return when the service was last queried, and of how many linked rows it was not."""
-    queried = []  # when each part was last
+    """Return when the service last answered, and which linked rows it did not answer, or was not
+    queried for.
+    """
+    answered = []  # when it last did of each part
     unqueried = 0
+    unanswered: Counter[str] = Counter()
     for run in runs:
         for part in run.committed().ledger:
-            times = read_placements(run, part, ["seen"])["seen"].drop_nulls()
-            unqueried += linked_rows(run, part).height - len(times)
-            newest = times.max()
+            placements = read_placements(run, part, ["seen", "trouble", "jobs_trouble"])
+            trouble = placements.select(pl.coalesce("trouble", "jobs_trouble"))["trouble"]
+            queried = placements["seen"].is_not_null() | trouble.is_not_null()
+            unqueried += linked_rows(run, part).height - int(queried.sum())
+            unanswered.update(trouble.drop_nulls().to_list())
+            newest = placements["seen"].max()
             if isinstance(newest, datetime):
-                queried.append(newest)
-    seen = max(queried).isoformat(timespec="seconds") if queried else None
-    return {"seen": seen, "unasked": unqueried}
+                answered.append(newest)
+    return {
+        "seen": max(answered).isoformat(timespec="seconds") if answered else None,
+        "unasked": unqueried,
+        "unanswered": [
+            {"cause": cause, "links": links} for cause, links in sorted(unanswered.items())
+        ],
+    }

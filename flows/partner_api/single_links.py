@@ -30,14 +30,15 @@ from flows.partner_api.service import (
     NoServiceError,
     StrangeAnswerError,
 )
-from flows.redaction import hiding, redact, shows_card
+from flows.redaction import hiding, redact
 from flows.reports.cardholder import SINGLE, Attempt
 from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild_lasting
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selected_run import reopen_source
-from flows.results.attribution import allowed
+from flows.results.confirmed_forms import link_rules
 from flows.results.lineage import newest_first
+from flows.results.links import judge_link
 from flows.results.read import day_in
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -51,6 +52,7 @@ from flows.steps import REASON, Option, Sentence, Step
 from flows.submissions.gates import WrongCardsError
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
+from schemas import breaks
 from schemas.issuer import SourceSettings
 from schemas.ledger import AWAITING
 from schemas.manifest import SourceIdentity
@@ -61,7 +63,13 @@ from schemas.records import LINKED, REFUSED, UNSENT, SingleAnswered, SingleAsked
 
 # a request requires them, the upload file does not (2.6, 2.8)
 SUPPLIED: Final = (PHONE, NAME_ON_CARD)
-NOT_ALLOWED: Final = "link.url.not_allowed"
+# why a URL is no link, by its break
+NO_LINK_CODES: Final = {
+    breaks.URL_NOT_ALLOWED: "link.url.not_allowed",
+    breaks.LINK_FORM: "link.url.form",
+    breaks.LINK_CUT: "link.url.cut",
+    breaks.LINK_SHOWS_CARD: "link.url.shows_card",
+}
 DEFAULT_LIFE: Final = "2mo"  # interface.md 8
 
 Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" for nothing
@@ -200,6 +208,7 @@ class _SingleRequest:
         self._keys = keys
         self._row = row
         self._today = local_day(context.adapters.now(), context.issuer.time_zone)
+        self._rules = link_rules(context)
 
     def send(self, fields: dict[str, Any], override: str, supply: Supply) -> SingleLink:
         """Record, request once, record the answer."""
@@ -216,12 +225,19 @@ class _SingleRequest:
         )
         if not attempt.override:
             self._refuse_taken(attempt)
+        self._announce()
         if not self._context.adapters.store.create(self._key, canonical(attempt)):
             raise SingleUnderWayError(key=self._key)
         with hiding(request.card.pan, request.card.cvv):  # a refusal may repeat them
             answered = self._judged(self._request(request), attempt.last_4)
         self._record(answered)
         return SingleLink(self._key, attempt, answered)
+
+    def _announce(self) -> None:
+        """Record in the run's history that a link is requested, so that readers look at the run."""
+        if self._keys is not None:
+            number = self._key.rpartition("/")[2].removesuffix(".json")
+            record_event(self._context.adapters, self._keys, "single requested", attempt=number)
 
     def _request(self, request: CardLinkRequest) -> CardLink | Refusal:
         try:
@@ -234,10 +250,7 @@ class _SingleRequest:
             raise
 
     def _judged(self, response: CardLink | Refusal, last_4: str | None) -> SingleAnswered:
-        """Check the response as a result row is checked.
-
-        A link points to an allowed host and contains no card.
-        """
+        """Check the response as a result row is checked."""
         now = self._context.adapters.now()
         if isinstance(response, Refusal):
             codes = tuple(response.codes.split(", "))
@@ -248,9 +261,14 @@ class _SingleRequest:
             place = f"POST {self._settings.link_path}"
             problem = "a link without a URL; see [service] link_url"
             raise StrangeAnswerError(place=place, problem=problem)
-        link_id = _redacted(response.id or self._settings.id_of(url))
-        if not self._is_allowed(url, last_4):
-            return SingleAnswered(outcome=REFUSED, at=now, link_id=link_id, reasons=(NOT_ALLOWED,))
+        link_id = response.id or self._settings.id_of(url)
+        trouble = judge_link(url, last_4, self._rules)
+        if trouble is not None:
+            reasons = (NO_LINK_CODES[trouble],)
+            masked_id = _redacted(link_id)
+            return SingleAnswered(outcome=REFUSED, at=now, link_id=masked_id, reasons=reasons)
+        if link_id is not None and link_id not in url:
+            link_id = _redacted(link_id)
         expires_raw = _redacted(response.expires_raw)
         return SingleAnswered(
             outcome=LINKED,
@@ -260,11 +278,6 @@ class _SingleRequest:
             expires_on=self._expires_on(expires_raw),
             expires_raw=expires_raw,
         )
-
-    def _is_allowed(self, url: str, last_4: str | None) -> bool:
-        hosts = self._context.issuer.portal.allowed_hosts
-        on_allowed_host = pl.DataFrame({"url": [url]}).select(allowed("url", hosts)).item()
-        return bool(on_allowed_host) and not shows_card(url, last_4)
 
     def _expires_on(self, raw: str | None) -> date:
         """Return the day a link expires: from its record, else two months from now."""

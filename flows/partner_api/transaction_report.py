@@ -15,7 +15,16 @@ from flows.results.csv_records import DELIMITERS, HEAD
 from flows.results.masking import printable, storable
 from flows.results.opening import EMPTY, NOT_A_RESULT, text_of
 from flows.results.read import day_in
-from schemas.partner_api.link_placements import AUTHENTICATED, BILLABLE, ENDS, PLACED, TRANSACTIONS
+from schemas.partner_api.jobs import PENDING
+from schemas.partner_api.link_placements import (
+    AUTHENTICATED,
+    AUTHENTICATING,
+    BILLABLE,
+    ENDS,
+    OTHER,
+    PLACED,
+    TRANSACTIONS,
+)
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 POSITION = "position"
@@ -133,7 +142,7 @@ def _row(position: int, cells: Sequence[str], header: _Header) -> _Row:
 
 
 def _meanings(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return what each row means: placed, ended otherwise, or still running."""
+    """Return what each row means: placed, ended otherwise, still running, or nothing known."""
     words = rows["status"].unique().to_list()
     codes = [code(word) for word in words]
     status = pl.col("status").replace_strict(words, codes, return_dtype=pl.String)
@@ -142,13 +151,27 @@ def _meanings(rows: pl.DataFrame) -> pl.DataFrame:
     )
     placed = pl.col("status").is_in(PLACED)
     ended = pl.col("status").is_in(ENDS) | pl.col("completed_on").is_not_null()
-    return coded.with_columns(
+    with_ends = coded.with_columns(
         pl.lit(value=True).alias("opened"),
-        pl.col("status").is_in(AUTHENTICATED).alias("authenticated"),
-        (~placed & ~ended).alias("running"),
         pl.when(placed).then(pl.lit(BILLABLE)).when(ended).then("status").alias("termination_type"),
         pl.lit(None, pl.String).alias("merchant_site"),
-    ).select(POSITION, *REPORTED)
+    )
+    return with_ends.with_columns(*_from_status()).select(POSITION, *REPORTED)
+
+
+def _from_status() -> list[pl.Expr]:
+    """Return what a status means while it is no end; null where it does not say."""
+    status = pl.col("status")
+    not_yet = status.is_in(AUTHENTICATING) | status.str.starts_with(PENDING)
+    authenticated = (
+        pl.when(status.is_in(AUTHENTICATED))
+        .then(pl.lit(value=True))
+        .when(not_yet)
+        .then(pl.lit(value=False))
+    )
+    has_ended = pl.col("termination_type").is_not_null()
+    running = pl.when(has_ended | (status != OTHER)).then(~has_ended)
+    return [authenticated.alias("authenticated"), running.alias("running")]
 
 
 def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -160,6 +183,8 @@ def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     rows = pl.concat(
         [pl.DataFrame(schema=REPORTED), *(frame.select(*REPORTED) for frame in frames)]
     )
+    # derived anew: an earlier version stored false where a status does not say
+    rows = rows.with_columns(*_from_status())
     ordered = rows.sort(
         pl.col("termination_type") == BILLABLE,
         ~pl.col("running"),
@@ -169,6 +194,8 @@ def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         descending=True,
         nulls_last=True,
     )
-    decisive = ordered.unique("cuid", keep="first", maintain_order=True).drop("authenticated")
-    authenticated = rows.group_by("cuid").agg(pl.col("authenticated").any())
-    return decisive.join(authenticated, on="cuid").select(*REPORTED).sort("cuid")
+    decisive = ordered.unique("cuid", keep="first", maintain_order=True)
+    ever = rows.group_by("cuid").agg(pl.col("authenticated").any().alias("ever"))
+    authenticated = pl.when("ever").then(pl.lit(value=True)).otherwise("authenticated")
+    joined = decisive.join(ever, on="cuid").with_columns(authenticated.alias("authenticated"))
+    return joined.select(*REPORTED).sort("cuid")

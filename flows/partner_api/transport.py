@@ -123,11 +123,15 @@ class RateLimiter:
 
 
 class RetryPolicy(Enum):
-    """What may be retried, by what a lost response costs."""
+    """What may be retried once a response is lost, by what the loss costs.
 
-    READ = "read"  # a record: nothing
-    CONSUME = "consume"  # messages: each can be read only once, so after a retry some may be lost
-    WRITE = "write"  # something may have been created: never automatically
+    A request that the service surely did not accept (no connection, or "too many requests") is
+    retried under each policy.
+    """
+
+    READ = "read"  # of a record: costs nothing, so it is retried
+    CONSUME = "consume"  # of messages, each read only once: a retry would hide that some are lost
+    WRITE = "write"  # something may have been created: a retry might create it twice
 
 
 class Request(NamedTuple):

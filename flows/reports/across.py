@@ -2,7 +2,7 @@
 
 Put here what adds up runs and writes the report; what is read of each run is in `run_facts`, what
 is to be done in `worklist`. The runs' own reports stay unchanged: all that is written is below
-`<issuer>/reconciliation/`.
+`<issuer>/reconciliation/`, that of a period in a folder of its own.
 """
 
 from collections import defaultdict
@@ -15,25 +15,23 @@ import polars as pl
 
 from flows.reports import page, verdicts
 from flows.reports.ages import AGES, age_step, by_expiry
+from flows.reports.funnel_words import stored_funnel
 from flows.reports.hours import hours_of
 from flows.reports.open_items import LACKS, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.summary import FIGURES
 from flows.reports.survey import Survey, survey
 from flows.reports.workbook import across_workbook
-from flows.runs.attempts import active_twice
-from flows.runs.commits import commits_since
+from flows.reports.worklist import each, lines
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical
-from flows.runs.keys import placements, reconciliation
+from flows.runs.keys import period
 from flows.runs.store import Store
-from flows.runs.stored_runs import StoredRuns
-from flows.runs.versions import read_facts
 from schemas.reasons import reason
 from schemas.tables import Work as WorkTable
 
-LISTED = 200  # reasons, and lines of the worklist, listed here; worklist.csv has every line
+LISTED = 200  # reasons, and lines of the worklist, listed here; worklist.csv has each thing to do
 
 
 def reconcile_runs(
@@ -52,33 +50,27 @@ def report_across(
     """Write the report across runs from what a survey of these dates found; return its facts."""
     store = context.adapters.store
     issuer = context.issuer.issuer
-    commits = list(commits_since(store, issuer))
-    twice = active_twice(StoredRuns(store, issuer), known.terms.now.date(), commits)
-    work = pl.DataFrame([line.facts(known.terms.now) for line in known.work], WorkTable.dtypes())
+    now = known.terms.now
+    records = [line.record(now) for line in each(known.work)]
+    work = pl.DataFrame(records, WorkTable.dtypes())
+    conversation = [line.facts(now) for line in lines(known.work)]
     spreads = (run.hours for run in known.runs)
     facts = {
         "issuer": issuer,
         "from": start.isoformat() if start else None,
         "to": end.isoformat() if end else None,
-        "cardholders_since": known.since.isoformat(),
+        "cardholders": known.balance.facts,
         **across(known.runs, known.cards, known.terms),
-        "worklist": work.head(LISTED).to_dicts(),
-        "more_work": max(0, work.height - LISTED),
+        "worklist": conversation[:LISTED],
+        "more_work": max(0, len(conversation) - LISTED),
         "to_do": dict(work.group_by("kind", maintain_order=True).len().iter_rows()),
-        "cardholders": known.cardholders,
         "hours": hours_of(spreads, context.issuer.portal.link_within_hours),
-        "active_twice": twice.height,
-        "funnel": _funnel(store, issuer),
+        "active_twice": known.active_twice.height,
+        "funnel": stored_funnel(store, issuer),
     }
-    tables = {"worklist": work, "unlinked": known.cards, "active-twice": twice}
-    _write(store, reconciliation(issuer), facts, tables)
+    tables = {"worklist": work, "unlinked": known.cards, "active-twice": known.active_twice}
+    _write(store, period(issuer, start, end), facts, tables)
     return facts
-
-
-def _funnel(store: Store, issuer: str) -> Any:
-    """Return the funnel of the placements that the partner reported last; None without one."""
-    reported = read_facts(store, f"{placements(issuer)}summary.json") or {}
-    return reported.get("funnel")
 
 
 def _write(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
+from flows.book.kept import keep_up_to_date
 from flows.errors import TryAgainError
 from flows.redaction import redact
 from flows.reports.rebuild import RunReport, rebuild_lasting
@@ -57,17 +58,17 @@ class Ingested(NamedTuple):
 
 
 class _TakenIn(NamedTuple):
-    """The result files that are not done: those read now, and those that wait as before."""
+    """The result files that are not done: those read now, and those that need not be read."""
 
-    files: list[IngestedFile]
-    unchanged: dict[str, Waiting]  # what they wait for has not changed: not read
-    basis: Basis  # what their outcomes depend on
+    read: list[IngestedFile]
+    skipped: dict[str, Waiting]  # not read, since what they wait for has not changed
+    basis: Basis  # what the outcomes of all depend on
     unjudged: int
 
     @property
-    def changed(self) -> list[IngestedFile]:
-        """The files whose outcome is new."""
-        return [file for file in self.files if not file.known]
+    def with_new_outcome(self) -> list[IngestedFile]:
+        """Those of `read` that are new, or have another outcome than when they were read last."""
+        return [file for file in self.read if not file.known]
 
 
 def ingest(context: IssuerContext, also: str = "") -> Ingested:
@@ -81,27 +82,28 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     issuer = context.issuer.issuer
     markers = read_markers(store, issuer)
     waiting = read_waiting(store, issuer)
-    files = [file for file in _result_files(store, issuer) if file.mark not in markers]
+    files = [file for file in result_files(store, issuer) if file.mark not in markers]
     taken = _take_in(context, files, waiting)
-    changed = taken.changed
-    purged = StoredRuns(store, issuer).without_ledger if changed else frozenset()
-    reports = _report_runs(context, changed, purged, also)
-    still_waiting = taken.unchanged | _waiting_records(taken, waiting, purged)
+    reported = taken.with_new_outcome
+    purged = StoredRuns(store, issuer).without_ledger if reported else frozenset()
+    reports = _report_runs(context, reported, purged, also)
+    still_waiting = taken.skipped | _waiting_records(taken, waiting, purged)
     if still_waiting != waiting:
         write_waiting(store, issuer, still_waiting)
-    done = {file.result.mark: file.result.entry for file in taken.files if file.done}
+    done = {file.result.mark: file.result.entry for file in taken.read if file.done}
     write_markers(store, issuer, done)
+    keep_up_to_date(context)
     return Ingested(
-        files=len(changed),
-        rows=sum(file.rows for file in changed),
-        breaks=tuple(still_waiting[file.result.mark].told for file in changed if not file.settled),
+        files=len(reported),
+        rows=sum(file.rows for file in reported),
+        breaks=tuple(still_waiting[file.result.mark].told for file in reported if not file.settled),
         reports=reports,
         open_files=_count_open_files(store, still_waiting.values()),
         unjudged=taken.unjudged,
     )
 
 
-def _result_files(store: Store, issuer: str) -> list[ResultObject]:
+def result_files(store: Store, issuer: str) -> list[ResultObject]:
     """Return all result files, each with what operators decided about it."""
     decided = decisions(store, issuer)
     return [
@@ -117,27 +119,27 @@ def _take_in(
     if not files:
         return _TakenIn([], {}, Basis("", ""), unjudged=0)
     basis = basis_of(context)
-    unchanged: dict[str, Waiting] = {}
+    skipped: dict[str, Waiting] = {}
     fresh: list[ResultObject] = []
     for file in files:
         record = waiting.get(file.mark)
         if record is not None and record.basis in basis:
-            unchanged[file.mark] = record
+            skipped[file.mark] = record
         else:
             fresh.append(file)
     opened = list(take_in(context, fresh, waiting)) if fresh else []
     judged = [file for file in opened if file.problems != (AWAITED,)]
-    return _TakenIn(judged, unchanged, basis, len(opened) - len(judged))
+    return _TakenIn(judged, skipped, basis, len(opened) - len(judged))
 
 
 def _report_runs(
-    context: IssuerContext, changed: Sequence[IngestedFile], purged: Set[str], also: str
+    context: IssuerContext, files: Sequence[IngestedFile], purged: Set[str], also: str
 ) -> tuple[RunReport, ...]:
     """Bring the reports of the runs that these files touch up to date."""
     store = context.adapters.store
     touched = {also} if also else set[str]()
     stored: set[str] = set()
-    for file in changed:
+    for file in files:
         touched |= (file.runs | file.left) - purged
         stored |= set(file.kept)
     prefixes = [keys_of(run).base for run in touched]
@@ -165,7 +167,7 @@ def _waiting_records(
     """Return the records of the files that were read and are not done."""
     return {
         file.result.mark: _waiting_record(file, waiting, taken.basis, purged)
-        for file in taken.files
+        for file in taken.read
         if not file.done
     }
 
@@ -190,7 +192,9 @@ def _depends_on(file: IngestedFile, basis: Basis) -> str:
     """Return the digest of what can change a file's outcome; empty where it is read each time."""
     if is_temporary(file.problems):
         return ""
-    return basis.hosts if file.settled else basis.all
+    # Every row found its sent row, so what waits is a URL that is no link: only what links are
+    # judged by can change that. Other rows may also find a run that is committed later.
+    return basis.links if file.settled else basis.all
 
 
 def _reported(file: IngestedFile, waiting: Mapping[str, Waiting], purged: Set[str]) -> str:

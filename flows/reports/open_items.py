@@ -13,13 +13,16 @@ from flows.runs.chunks import OutboxChunk
 MISSING = "no result"
 PARTIAL = "partial result"
 UNSETTLED = "result unsettled"
-HELD = "held or cancelled"
-LACKS = (MISSING, PARTIAL, UNSETTLED, HELD)
+NOT_DUE = "held or cancelled"  # in the outbox: no answer can come
+LACKS = (MISSING, PARTIAL, UNSETTLED, NOT_DUE)
 DUE = (MISSING, PARTIAL)  # what can be overdue
 
 
 class WaitingChunk(NamedTuple):
-    """A chunk with unanswered rows: what it lacks (LACKS), since when, its state in the outbox."""
+    """A chunk with unanswered rows: what it lacks (LACKS), since when, its state in the outbox.
+
+    `sealed_to`: the fingerprints of its keys, where it is not uploaded yet.
+    """
 
     run: str
     chunk: int
@@ -27,6 +30,7 @@ class WaitingChunk(NamedTuple):
     awaiting: int
     since: datetime
     state: str = "uploaded"
+    sealed_to: tuple[str, ...] = ()
 
 
 class ReportTerms(NamedTuple):
@@ -46,14 +50,14 @@ class ReportTerms(NamedTuple):
 def waiting_chunks(chunks: pl.DataFrame, items: Iterable[OutboxChunk]) -> list[WaitingChunk]:
     """Return the chunks (chunk, sent, answers, awaiting) with rows that wait.
 
-    No answer is due for a chunk that is held.
+    No answer is due for a chunk that is on hold or cancelled.
     """
     items_by_number = {item.chunk.number: item for item in items}
     unanswered = chunks.filter(pl.col("awaiting") > 0).select("chunk", missing(), "awaiting")
     waiting = []
     for number, lacks, rows in unanswered.iter_rows():
         item = items_by_number[number]
-        kind = HELD if item.state in ("held", "cancelled") else lacks
+        kind = NOT_DUE if item.state in ("held", "cancelled") else lacks
         waiting.append(WaitingChunk(item.run, number, kind, rows, item.clock, item.state))
     return waiting
 

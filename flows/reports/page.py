@@ -21,6 +21,13 @@ from markupsafe import Markup
 from flows.reports.advice import across_advice, advice
 from flows.reports.ages import AGES, duration
 from flows.reports.charts import TREND, bar, trend
+from flows.reports.funnel_words import (
+    coverage_in_words,
+    number_in_words,
+    share_in_words,
+    sources_in_words,
+    stage_lines,
+)
 from flows.reports.hours import hours_line
 from flows.reports.open_items import MISSING, missing
 from flows.reports.summary import decisions_on
@@ -61,7 +68,8 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     return render(
         "run.html",
         run=summary,
-        tone=verdict.tone,
+        tone=_tone(verdict.tone, summary["open"]["result"]["waits"]),
+        result=summary["open"]["result"]["sentence"],
         headline=headline(summary["verdict"], awaiting),
         sentence=verdict.sentence,
         advice=advice(summary),
@@ -95,7 +103,8 @@ def across_page(facts: Mapping[str, Any]) -> str:
     return render(
         "across.html",
         all=facts,
-        tone=ACROSS_RUNS[facts["verdict"]].tone,
+        tone=_tone(ACROSS_RUNS[facts["verdict"]].tone, facts["cardholders"]["waits"]),
+        result=facts["cardholders"]["sentence"],
         advice=across_advice(facts),
         figures=_figures(facts["rows"]),
         ages=AGES,
@@ -109,6 +118,11 @@ def across_page(facts: Mapping[str, Any]) -> str:
         expiry=_expiry(facts["links"]),
         rebuild=Step("reconcile", facts["issuer"]),
     )
+
+
+def _tone(tone: str, waits: Mapping[str, int]) -> str:
+    """Return the tone of a page: good only where nobody waits."""
+    return "wait" if tone == "good" and any(waits.values()) else tone
 
 
 def refused_by(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -215,6 +229,11 @@ def _environment() -> Environment:
         "number": lambda number: f"{number:,}",
         "signed": lambda number: f"{number:+,}",
         "percent": percent,
+        "stage_lines": stage_lines,
+        "share_in_words": share_in_words,
+        "sources_in_words": sources_in_words,
+        "number_in_words": number_in_words,
+        "coverage_in_words": coverage_in_words,
         "day": lambda text: day(datetime.fromisoformat(text)),
         "moment": lambda text: day_and_time(datetime.fromisoformat(text)),
     }

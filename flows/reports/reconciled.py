@@ -14,9 +14,9 @@ import polars as pl
 from flows.reports.tally import Tally, add, tally
 from flows.results.batches import CHUNKS
 from flows.results.reconcile import reconcile, with_single_links
+from flows.runs.cards import FINGERPRINTS
 from flows.runs.context import IssuerContext
 from flows.runs.outcomes import StoredOutcomes
-from flows.runs.prior_state import CHECKS
 from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
@@ -27,7 +27,7 @@ from schemas.ledger import AWAITING
 from schemas.manifest import FACTS, LedgerPart
 from schemas.records import Closing
 
-AS_SENT = ["expiration", "origin", *CHECKS]  # kept with the outcome: later runs need them
+AS_SENT = ["expiration", "origin", *FINGERPRINTS]  # kept with the outcome: later runs need them
 RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
 AT_A_TIME = 2  # threads
 

@@ -95,8 +95,15 @@ def _day(text: str) -> date | None:
 
 
 def _waiting(run: StoredRun, chunks: pl.DataFrame) -> tuple[WaitingChunk, ...]:
-    """Return the chunks with unanswered rows."""
-    return tuple(waiting_chunks(chunks.cast(pl.UInt32), run.chunk_states))
+    """Return the chunks with unanswered rows; those not uploaded yet with the keys they have."""
+    waiting = waiting_chunks(chunks.cast(pl.UInt32), run.chunk_states)
+    return tuple(_with_keys(run, chunk) for chunk in waiting)
+
+
+def _with_keys(run: StoredRun, chunk: WaitingChunk) -> WaitingChunk:
+    if chunk.state not in ("waiting", "held"):
+        return chunk
+    return chunk._replace(sealed_to=run.sealed_chunks[chunk.chunk].recipients)
 
 
 def _chunks_reported(run: StoredRun) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from flows.reports.ages import by_expiry
 from flows.reports.balance import balance, verdict
+from flows.reports.business_result import business_result
 from flows.reports.open_items import ReportTerms, open_items, waiting_chunks
 from flows.reports.tally import SHAPES, ResultFile, Tally
 from flows.runs.chunks import OutboxChunk
@@ -71,7 +72,10 @@ def summarise(
             "sent": len(manifest.chunks),
             **{state: total.chunks.filter(state=state).height for state in CHUNK_STATES},
         },
-        "open": open_items(waiting_chunks(total.chunks, items), breaks, terms, committed),
+        "open": {
+            "result": business_result(manifest, total, items),
+            **open_items(waiting_chunks(total.chunks, items), breaks, terms, committed),
+        },
         "links": by_expiry(total.expiry.iter_rows(), now.date()),
         "expires": {_day(expires_on): links for expires_on, links in total.expiry.iter_rows()},
         "reasons": {

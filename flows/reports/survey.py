@@ -3,30 +3,30 @@
 Nothing is written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from itertools import chain
 from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.book import read_book
+from flows.book.people import Balance, balance
+from flows.reports.link_forms import forms_to_confirm
 from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, run_facts
-from flows.reports.unlinked import CARD, failed_attempts, unlinked
+from flows.reports.unlinked import unlinked
 from flows.reports.worklist import Work, worklist
-from flows.results.batches import parted
-from flows.results.row_states import Cardholders, run_rows
-from flows.runs.attempts import LIFE
-from flows.runs.commits import commits_since
+from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId
-from flows.runs.single_links import prompted_links
-from flows.runs.store import Store
-from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from schemas.breaks import LINK_FORM
 from schemas.manifest import Manifest
 
-BATCH = 100_000  # rows looked at together
+# what is to be done beside the committed runs of an issuer
+Beside = Callable[[IssuerContext, Sequence[Manifest]], Iterable[Work]]
 
 
 class Survey(NamedTuple):
@@ -34,10 +34,10 @@ class Survey(NamedTuple):
 
     runs: list[RunFacts]
     cards: pl.DataFrame  # those without a link (`flows.reports.unlinked.unlinked`)
-    cardholders: dict[str, int]  # by the last state of their cards
-    work: list[Work]
+    balance: Balance
+    work: list[Work]  # each thing to do (`flows.reports.worklist`)
     terms: ReportTerms
-    since: date
+    active_twice: pl.DataFrame  # cards with a link or a wait in more than one run
 
 
 class _Run(NamedTuple):
@@ -45,29 +45,38 @@ class _Run(NamedTuple):
     facts: RunFacts | None  # of a run of these business dates
 
 
-class _Cards(NamedTuple):
-    unlinked: pl.DataFrame
-    by_state: dict[str, int]
-
-
-def survey(context: IssuerContext, start: date | None = None, end: date | None = None) -> Survey:
+def survey(
+    context: IssuerContext,
+    start: date | None = None,
+    end: date | None = None,
+    beside: Beside = lambda _context, _manifests: (),
+) -> Survey:
     """Return what is known of the issuer's committed runs of these business dates.
 
-    Without `start` every run counts, but cardholders only those of the runs of the last LIFE, since
-    that reads every row: once.
+    Of a period: the cardholders whose standing one of its runs decided. `beside` returns
+    the work that is not about committed runs.
     """
     adapters = context.adapters
     stored = StoredRuns(adapters.store, context.issuer.issuer)
     terms = ReportTerms(adapters.now(), context.issuer.portal.answer_within_hours)
-    since = start or terms.now.date() - LIFE
     with ThreadPoolExecutor(adapters.connections) as readers:
         runs = _read_runs(stored, readers, start, end)
-        recent = [run.manifest for run in runs if run.facts and run.facts.as_of >= since]
-        cards = _read_cards(stored, recent, readers)
+    book = read_book(adapters.store, context.issuer.issuer)
+    today = local_day(terms.now, context.issuer.time_zone)
+    cards = _of_period(book.cards(today), start, end)
+    without_link = unlinked(cards)
     manifests = [run.manifest for run in runs]
     facts = [run.facts for run in runs if run.facts]
-    work = worklist(stored, facts, manifests, cards.unlinked, terms)
-    return Survey(facts, cards.unlinked, cards.by_state, work, terms, since)
+    forms = forms_to_confirm(context, depart=_links_depart(facts))
+    work = worklist(stored, facts, manifests, cards, context.issuer, terms, forms)
+    work += beside(context, manifests)
+    return Survey(facts, without_link, balance(cards), work, terms, book.active_twice(today))
+
+
+def _links_depart(facts: Iterable[RunFacts]) -> bool:
+    """Return whether a run has links that are not of the form of the others."""
+    breaks = chain.from_iterable(run.breaks for run in facts)
+    return any(run_break["name"] == LINK_FORM for run_break in breaks)
 
 
 def _read_runs(
@@ -86,26 +95,8 @@ def _read_runs(
     return [run for run in readers.map(read, stored.ids) if run is not None]
 
 
-def _read_cards(
-    stored: StoredRuns, manifests: Iterable[Manifest], readers: ThreadPoolExecutor
-) -> _Cards:
-    """Read every row of these runs, in the order of their commits, for the cards without a link."""
-    turns = {link.run: turn for turn, link in enumerate(commits_since(stored.store, stored.issuer))}
-    with_rows = [manifest for manifest in manifests if manifest.run not in stored.without_ledger]
-    in_order = sorted(with_rows, key=lambda manifest: turns.get(manifest.run, -1))
-    cardholders = Cardholders()
-    attempts: list[pl.DataFrame] = []
-    frames = readers.map(lambda manifest: _rows_of(stored.store, manifest), in_order)
-    # a frame costs more than its rows, where runs are small
-    for some in parted(frames, lambda frame: frame.height, BATCH):
-        rows = pl.concat(some)
-        cardholders.add([rows])
-        attempts.append(failed_attempts(rows))
-    cardholders.add([prompted_links(stored.store, stored.issuer)])
-    return _Cards(unlinked(attempts, cardholders.settled()), cardholders.count())
-
-
-def _rows_of(store: Store, manifest: Manifest) -> pl.DataFrame:
-    rows = run_rows(StoredRun.of(store, manifest))
-    parts = [part.select(*CARD, "state", "reasons") for part in rows]
-    return pl.concat(parts).with_columns(pl.lit(manifest.run).alias("run"))
+def _of_period(cards: pl.DataFrame, start: date | None, end: date | None) -> pl.DataFrame:
+    """Return the cards whose standing a run of these business dates decided."""
+    if start is None and end is None:
+        return cards
+    return cards.filter(pl.col("as_of").is_between(start or date.min, end or date.max))

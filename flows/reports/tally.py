@@ -48,12 +48,14 @@ REASONS = pl.Schema(
 KINDS = pl.Schema(
     {"shape": pl.String(), "reason": pl.String(), "rows": pl.UInt32(), "message": pl.String()}
 )
+FIRST_REASONS = pl.Schema({"reason": pl.String(), "rows": pl.UInt32()})
 EXPIRY = pl.Schema({"expires_on": pl.Date(), "links": pl.UInt32()})
 HOW = pl.Schema({"how": pl.String(), "rows": pl.UInt32()})
 ARRIVALS = pl.Schema({"arrived": ARRIVED, "links": pl.UInt32()})
 COUNTS = {
     "refused": REASONS,
     "reasons": REASONS,
+    "first_reasons": FIRST_REASONS,
     "shapes": KINDS,
     "expiry": EXPIRY,
     "how": HOW,
@@ -86,6 +88,7 @@ class Tally(NamedTuple):
     files: frozenset[ResultFile]
     refused: pl.DataFrame  # our reasons
     reasons: pl.DataFrame  # the partner's
+    first_reasons: pl.DataFrame  # of each row that the partner refused
     shapes: pl.DataFrame
     expiry: pl.DataFrame
     how: pl.DataFrame
@@ -117,11 +120,17 @@ def tally(
         files=frozenset(files),
         refused=_count_reasons(records, warned=pl.col("fate") == ledger.SUBMITTED),
         reasons=_count_reasons(failed, warned=pl.lit(value=False)),
+        first_reasons=_count_first_reasons(failed),
         shapes=_count_shapes(failed),
         expiry=linked.group_by("expires_on").agg(pl.len().alias("links")),
         how=rows.drop_nulls("how").group_by("how").agg(pl.len().alias("rows")),
         arrivals=_count_arrivals(linked, outcomes, single_links),
     )
+
+
+def _count_first_reasons(failed: pl.DataFrame) -> pl.DataFrame:
+    code = pl.col("reasons").list.first().fill_null("")
+    return failed.group_by(reason=code).agg(rows=pl.len())
 
 
 def _count_shapes(failed: pl.DataFrame) -> pl.DataFrame:

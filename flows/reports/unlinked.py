@@ -1,70 +1,40 @@
-"""The cardholders without a link: unlinked.csv, from the attempts of all runs that gave none."""
-
-from collections.abc import Iterable
+"""The cardholders without a link: unlinked.csv, as the book has them."""
 
 import polars as pl
 
+from flows.book.people import counted_cards
+from flows.book.standing import CANCELLED_CHUNK, EXPIRED, LOST, NOT_SENT, REFUSED
 from flows.reports.lists import with_actions
-from flows.results.row_states import CANCELLED, CARD_HASHES
-from schemas.ledger import ERROR, REJECTED
-from schemas.reasons import CANCELLED_CHUNK
+from schemas import reasons
 
 CARD = ["cuid", "last_4"]
-PARTNER = "partner"
-OUTBOX = "outbox"
-TRIED = {
-    "cuid": pl.String(),
-    "last_4": pl.String(),
-    "run": pl.String(),
-    # submit: refused by us; partner: sent, but in error; OUTBOX: its chunk was cancelled
-    "stage": pl.String(),
-    "reason": pl.String(),
+# where a card got no link, by where it stands
+STAGES = {
+    NOT_SENT.name: "submit",  # refused by us
+    REFUSED.name: "partner",  # sent, but in error
+    LOST.name: "partner",
+    CANCELLED_CHUNK.name: "outbox",  # its chunk was cancelled
+    EXPIRED.name: "link",  # it had one, which ended
 }
-_STAGES = {ERROR: PARTNER, REJECTED: "submit", CANCELLED: OUTBOX}
+_REASONS = {CANCELLED_CHUNK.name: reasons.CANCELLED_CHUNK, EXPIRED.name: reasons.LINK_ENDED}
 
 
-def failed_attempts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return what gave no link (TRIED) of rows of a run: cuid, last_4, state, reasons, run."""
-    code = pl.col("reasons").list.first().str.split("|").list.last()
-    cancelled = pl.col("state") == CANCELLED
-    stage = pl.col("state").replace_strict(_STAGES, default=None, return_dtype=pl.String)
-    return rows.select(
-        *CARD,
-        "run",
-        stage.alias("stage"),
-        pl.when(cancelled).then(pl.lit(CANCELLED_CHUNK)).otherwise(code).alias("reason"),
-    ).drop_nulls("stage")
+def unlinked(cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the cards that have no link and await none: one line each, most attempts first.
 
-
-def unlinked(tried: Iterable[pl.DataFrame], settled: pl.DataFrame) -> pl.DataFrame:
-    """Return the cards that no attempt linked: one line each, most attempts first.
-
-    Columns: cuid, last_4, attempts, sent, run, stage, reason, action.
-    `tried`: frames of TRIED, runs in order; the last attempt gives run, stage and reason, a
-    cancelled chunk only where there is no other.
-    `settled`: the cards that have a link or wait for one (`Cardholders.settled`). A row refused
-    before its card number could be read counts as linked where its cardholder is.
+    Columns: cuid, last_4, attempts, sent, run, stage, reason, action. `cards`: as
+    `flows.book.standing.standing` returns them; run, stage and reason are those of the attempt that
+    decides.
     """
-    frames = [_without(frame, settled) for frame in tried]
-    attempts = pl.concat([pl.DataFrame(schema=TRIED), *frames])
-    was_tried = pl.col("stage") != OUTBOX
-    counted = (
-        attempts.sort(was_tried, maintain_order=True)
-        .group_by(CARD, maintain_order=True)
-        .agg(
-            was_tried.sum().alias("attempts"),
-            (pl.col("stage") == PARTNER).sum().alias("sent"),
-            pl.col("run", "stage", "reason").last(),
-        )
+    standing = pl.col("standing").cast(pl.String)
+    lacking = counted_cards(cards).filter(standing.is_in(list(STAGES)))
+    own_reason = standing.replace_strict(_REASONS, default=None, return_dtype=pl.String)
+    lines = lacking.select(
+        *CARD,
+        pl.col("tries").alias("attempts"),
+        pl.col("sendings").alias("sent"),
+        "run",
+        standing.replace_strict(STAGES).alias("stage"),
+        pl.coalesce(own_reason, "reason").alias("reason"),
     )
-    return with_actions(counted).sort("attempts", "cuid", "last_4", descending=[True, False, False])
-
-
-def _without(tried: pl.DataFrame, settled: pl.DataFrame) -> pl.DataFrame:
-    """Return the attempts for cards that are not settled."""
-    known = tried.drop_nulls("cuid")
-    hashes = known.select(**CARD_HASHES)
-    card_settled = hashes["card"].is_in(settled["card"].implode())
-    unread = known["last_4"].is_null()
-    holder_settled = hashes["holder"].is_in(settled["holder"].implode()) & unread
-    return known.filter(~(card_settled | holder_settled)).select(*TRIED)
+    return with_actions(lines).sort("attempts", "cuid", "last_4", descending=[True, False, False])

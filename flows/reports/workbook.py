@@ -13,6 +13,7 @@ import xlsxwriter
 
 from flows.reports.advice import advice
 from flows.reports.ages import AGES
+from flows.reports.funnel_words import share_in_words, sources_in_words, stage_lines
 from flows.reports.page import refused_by
 from flows.reports.summary import FIGURES
 from flows.reports.verdicts import OF_A_RUN
@@ -37,7 +38,9 @@ OPTIONS = {
 }
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same facts are the same bytes
 
+FUNNEL = ("by", "which", "reached", "cardholders", "known", "share of what is known", "known by")
 _WIDE = {
+    "share of what is known",
     "value",
     "what to do",
     "name",
@@ -50,7 +53,7 @@ _WIDE = {
     "results",
     "run",
 }
-_MIDDLE = {"code", "fact", "item", "sha256", "action", "since", "state", "reason"}
+_MIDDLE = {"known by", "code", "fact", "item", "sha256", "action", "since", "state", "reason"}
 
 
 def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
@@ -122,7 +125,7 @@ def _run_sheets(summary: Mapping[str, Any], chunks: pl.DataFrame) -> Iterator[tu
     if summary.get("attempts") is not None:
         yield "Sent again", _attempts(summary["attempts"])
     if summary.get("funnel") is not None:
-        yield "Funnel", Sheet(["by", "which", "reached", "cardholders"], _funnel(summary["funnel"]))
+        yield "Funnel", Sheet(FUNNEL, _funnel(summary["funnel"]))
     yield "Reasons", _table(refused_by(summary), "code", "by", "rows", "action", "hint")
     yield "Error texts", _table(summary["shapes"], "shape", "reason", "rows", "message")
     breaks = summary["breaks"]
@@ -175,12 +178,10 @@ def _attempts(attempts: Mapping[str, Any]) -> Sheet:
 
 
 def _funnel(funnel: Mapping[str, Any]) -> Iterator[list[Cell]]:
-    """Yield the rows of the funnel that the partner reported."""
-    for line in funnel["stages"]:
-        yield ["stage", "", line["stage"], line["cardholders"]]
-    for line in funnel["failed"]:
-        yield ["failed", "", line["kind"], line["cardholders"]]
-    yield ["under way", "", "", funnel["under_way"]]
+    """Yield the rows of the funnel that the partner reported; what is not known is empty."""
+    for line in stage_lines(funnel):
+        cells = _cells(line, ("stage", "cardholders", "known"))
+        yield ["stage", "", *cells, share_in_words(line), sources_in_words(line)]
     yield from _funnel_by("merchant site", "site", funnel["sites"])
     yield from _funnel_by("age of link", "age", funnel["ages"])
 
@@ -188,6 +189,6 @@ def _funnel(funnel: Mapping[str, Any]) -> Iterator[list[Cell]]:
 def _funnel_by(by: str, name: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[list[Cell]]:
     """Yield the funnel of each part, a row a stage."""
     for line in lines:
-        for stage, number in line.items():
-            if stage != name:
-                yield [by, line[name], stage, number]
+        for stage, known in line["known"].items():
+            share = "not known" if line[stage] is None else ""
+            yield [by, line[name], stage, line[stage], known, share, ""]

@@ -14,7 +14,7 @@ from flows.steps import Sentence, Slot, Step
 from flows.submissions.build import ExpectedOutcome, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.extract_lookup import identify
-from flows.submissions.extract_states import pending_extracts
+from flows.submissions.extract_states import extracts_to_submit
 from flows.submissions.rehearsal import NO_ROWS, Checked, rehearse
 from flows.submissions.submit import Request, Submitted, submit
 
@@ -54,7 +54,7 @@ def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
     of these dates have sent, so it stays the same while its list is sent.
     """
     dry = overlaid(context)
-    pending = pending_extracts(context)
+    pending = extracts_to_submit(context)
     dated = sorted((business_date(context, extract), extract.key, extract) for extract in pending)
     missed = [_rehearsed(dry, extract) for day, _, extract in dated if start <= day <= end]
     lines = [

@@ -1,129 +1,131 @@
-"""Renew links that are about to end: a run for who is still in the latest extract."""
+"""Renew links that are about to end or have ended: a run for each extract that has their cards.
 
-from collections.abc import Iterable, Sequence
+A card is renewed from the newest extract that has it. In a full portfolio that is the latest one,
+and who is not in it is not renewed. Of an issuer that sends only what is new it is the source of
+the card's newest attempt, with the corrections that this took from templates.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.resend.selected_run import reopen_source, rows_digest, selection_job
-from flows.resend.selection import CARD
-from flows.runs.attempts import attempts
+from flows.book.book import Book, read_book
+from flows.errors import BalanceError, CardlinkError, ExtractError, GateError
+from flows.resend.corrections import by_row, cells_of
+from flows.resend.ending_links import RECORD, ending_links, in_extract, judged
+from flows.resend.selected_run import (
+    SourceGoneError,
+    StoredSource,
+    reopen_source,
+    rows_digest,
+    selection_job,
+)
 from flows.runs.business_date import local_day
-from flows.runs.commits import commits_since
+from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
-from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
+from flows.runs.identity import canonical, digest
 from flows.runs.probe import ensure_store_safe
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Step
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
-from flows.submissions.rehearsal import NO_ROWS, Checked, check_selection
+from flows.submissions.rehearsal import Checked, check_selection
 from flows.submissions.row_scope import SelectedRows
 from flows.submissions.submit import Submitted, execute
-from schemas import ledger
 from schemas.manifest import Manifest, Selection
+from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
 
-RENEWED = "card.link.renewed"  # has a newer link, which ends later
-ABSENT = "card.extract.absent"  # is not in the latest extract
-UNFIT = "card.extract.refused"  # is there, in a row that we refused
-DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
+# why a card is left out whose link has to be replaced: somebody must act
+STUCK = (GONE, TYPED_IN, UNFIT)
 
-HAD = ["cuid", "last_4", "state", "expires_on"]
-RECORD = ["row", "cuid", "last_4", "expiration", "fate"]
+
+class RenewalSource(NamedTuple):
+    """The cards that one run renews: their rows in one source, sent before by the run `of`."""
+
+    of: Manifest
+    stored: StoredSource
+    cards: pl.DataFrame  # holder, cuid, last_4, ends, row
+    cells: pl.DataFrame  # what templates have corrected of these rows (`cells_of`)
 
 
 class RenewalPlan(NamedTuple):
-    """Which cards are renewed."""
+    """Which cards are renewed, in a run for each source."""
 
-    of: Manifest
     until: date
-    rows: pl.DataFrame  # cuid, last_4, ends, row of the run `of`
-    left_out: dict[str, int]  # cards by reason
-    commit: int  # number of the last known one
+    sources: tuple[RenewalSource, ...]
+    left_out: Mapping[str, int]  # cards by reason
+    gone: Mapping[str, int]  # cards by the key of an extract that is not stored any more
+    last_registered: int  # number of the last run that was known
+
+    @property
+    def due(self) -> int:
+        """How many cards are renewed."""
+        return sum(source.cards.height for source in self.sources)
+
+    @property
+    def first_end(self) -> date | None:
+        """The day on which the first of their links ends, or ended."""
+        ends = [source.cards["ends"] for source in self.sources]
+        return pl.concat(ends).min() if ends else None  # type: ignore[return-value]  # of dates
+
+    @property
+    def stuck(self) -> int:
+        """How many cards need a new link and cannot be renewed before somebody acts."""
+        return sum(self.left_out.get(code, 0) for code in STUCK)
 
 
-def expiring(
-    attempts: Iterable[pl.DataFrame], extract: pl.DataFrame, today: date, until: date
-) -> pl.DataFrame:
-    """Return cuid, last_4, ends, row, why of every card whose link ends by `until`.
+class Renewed(NamedTuple):
+    """The runs that renewed cards, and the errors that kept sources from being renewed."""
 
-    `why` is null where it is due. A link that ended before `today` is renewed as well. `attempts`:
-    frames with the columns HAD, oldest first; `extract`: row, cuid, last_4, expiration, fate of
-    every row.
-    """
-    cards = _last_attempts(attempts, today, until)
-    concerned = cards.filter((pl.col("ends") <= until) | pl.col("alive"))
-    # one row per card: one that was fit to be sent, where there is one
-    fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
-    named = extract.drop_nulls(CARD).select(*CARD, "row", "expiration", fit.alias("fit"))
-    rows = named.sort("fit", "row", descending=[True, False]).unique(CARD, keep="first")
-    beside = concerned.join(rows, on=CARD, how="left", maintain_order="left", validate="1:1")
-    listed = beside.select(*CARD, "ends", "row", _why_left_out(today, until).alias("why"))
-    return listed.sort("row", *CARD, nulls_last=True)
-
-
-def _last_attempts(attempts: Iterable[pl.DataFrame], today: date, until: date) -> pl.DataFrame:
-    """Return of every card its last state, when its last link `ends`, and whether one is `alive`.
-
-    Alive: it ends between the two days. A link that was replaced long ago is no news.
-    """
-    ends = pl.when(pl.col("state") == "linked").then("expires_on")
-    none = pl.DataFrame(schema={name: ATTEMPT[name] for name in HAD})
-    of_card = pl.concat([none, *attempts]).group_by(CARD)
-    return of_card.agg(
-        pl.col("state").last(),
-        ends.max().alias("ends"),
-        ends.is_between(today, until).any().alias("alive"),
-    )
-
-
-def _why_left_out(today: date, until: date) -> pl.Expr:
-    year = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32)
-    month = pl.col("expiration").str.slice(2, 2).cast(pl.Int32)
-    last_day = pl.date(year, month, 1).dt.month_end()
-    ends = pl.col("ends")
-    return (
-        pl.when(pl.col("state") == "awaiting")
-        .then(pl.lit(AWAITED))
-        .when(ends > until)
-        .then(pl.lit(RENEWED))
-        .when(pl.col("state") == "error")
-        .then(pl.lit(REFUSED))
-        .when(pl.col("row").is_null())
-        .then(pl.lit(ABSENT))
-        .when(~pl.col("fit"))
-        .then(pl.lit(UNFIT))
-        .when((last_day <= ends) | (last_day < today))
-        .then(pl.lit(DYING))
-    )
+    plan: RenewalPlan
+    runs: tuple[Submitted, ...]
+    errors: tuple[CardlinkError, ...] = ()
 
 
 def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
-    """Return the cards of the latest extract whose link ends in so many days; nothing is written.
+    """Return the cards whose link ends in so many days, or has ended; nothing is written.
 
-    Raises NotFoundError where there is no such extract.
+    Raises NotFoundError for a full portfolio without an extract.
     """
     store = context.adapters.store
-    runs = StoredRuns(store, context.issuer.issuer)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
-    commits = list(commits_since(store, context.issuer.issuer))
-    latest = _latest_extract(runs, commits)
+    registered = list(registered_runs(store, context.issuer.issuer))
+    book = read_book(store, context.issuer.issuer)
+    links = _judged_links(context, book, registered, today, until)
+    sources = list[RenewalSource]()
+    gone = Counter[str]()
+    for group in _by_source(context, links.filter(pl.col("why").is_null())):
+        source = _reopened(context, group)
+        if source is None:
+            gone[group[0].of.source.key] += sum(rows.cards.height for rows in group)
+        else:
+            sources.append(source)
+    left_out = Counter(links["why"].drop_nulls()) + Counter({GONE: gone.total()})
+    return RenewalPlan(until, tuple(sources), dict(left_out.most_common()), gone, len(registered))
+
+
+def _judged_links(
+    context: IssuerContext, book: Book, registered: Sequence[Manifest], today: date, until: date
+) -> pl.DataFrame:
+    """Return the links that end, with the newest row of each card, and why it is left out."""
+    links = ending_links(book, today, until)
+    if not context.issuer.full_portfolio:
+        return judged(links, today, TYPED_IN)
+    store = context.adapters.store
+    latest = _latest_extract(StoredRuns(store, context.issuer.issuer), registered)
     records = pl.concat(StoredRun.by_id(store, latest.run).ledger(RECORD))
-    earlier = (attempt.rows.select(HAD) for attempt in attempts(runs, today, commits))
-    cards = expiring(earlier, records, today, until)
-    reasons = cards.drop_nulls("why").group_by("why").len()
-    left_out = reasons.sort("len", "why", descending=[True, False])
-    due = cards.filter(pl.col("why").is_null())
-    return RenewalPlan(latest, until, due, dict(left_out.iter_rows()), len(commits))
+    return judged(in_extract(links, records, latest.run), today, ABSENT)
 
 
-def _latest_extract(runs: StoredRuns, commits: Sequence[Manifest]) -> Manifest:
+def _latest_extract(runs: StoredRuns, registered: Sequence[Manifest]) -> Manifest:
     """Return the run of the latest whole extract; NotFoundError."""
-    places = {commit.run: place for place, commit in enumerate(commits)}
+    places = {manifest.run: place for place, manifest in enumerate(registered)}
     whole = [manifest for manifest in runs.manifests() if manifest.selection is None]
     if not whole:
         raise NotFoundError(
@@ -132,42 +134,117 @@ def _latest_extract(runs: StoredRuns, commits: Sequence[Manifest]) -> Manifest:
     return max(whole, key=lambda manifest: (manifest.as_of, places.get(manifest.run, -1)))
 
 
+class _Rows(NamedTuple):
+    """Cards to renew whose rows are those of one run; `cells` None where its template is gone."""
+
+    of: Manifest
+    cards: pl.DataFrame
+    cells: pl.DataFrame | None
+
+
+def _by_source(context: IssuerContext, due: pl.DataFrame) -> list[list[_Rows]]:
+    """Return the cards that are due by the source of their rows.
+
+    Rows that a template has corrected are apart: their corrections are found by their run.
+    """
+    groups = defaultdict[tuple[str, str], list[_Rows]](list)
+    for (run,), cards in due.group_by("run", maintain_order=True):
+        manifest = StoredRun.by_id(context.adapters.store, str(run)).committed()
+        cells = _cells(context, manifest, cards["row"])
+        is_plain = cells is not None and cells.is_empty()
+        groups[manifest.source.sha256, "" if is_plain else manifest.run].append(
+            _Rows(manifest, cards, cells)
+        )
+    whole_first = [
+        sorted(group, key=lambda rows: (rows.of.selection is not None, rows.of.run))
+        for group in groups.values()
+    ]
+    return sorted(whole_first, key=lambda group: group[0].of.run)
+
+
+def _cells(context: IssuerContext, manifest: Manifest, rows: pl.Series) -> pl.DataFrame | None:
+    """Return what templates have corrected of these rows; None where one is gone."""
+    try:
+        cells = cells_of(context, manifest)
+    except SourceGoneError:
+        return None
+    return cells.filter(pl.col("row").is_in(rows.implode()))
+
+
+def _reopened(context: IssuerContext, group: Sequence[_Rows]) -> RenewalSource | None:
+    """Return what one run renews of a source, which may have several names.
+
+    None where it is gone.
+    """
+    cards = pl.concat([rows.cards for rows in group]).sort("row")
+    for rows in group:
+        if rows.cells is None:
+            return None
+        try:
+            stored = reopen_source(context, rows.of.run, rows.of.source)
+        except SourceGoneError:
+            continue
+        return RenewalSource(rows.of, stored, cards, rows.cells)
+    return None
+
+
 def renew(
     context: IssuerContext, within_days: int, on_progress: OnProgress = lambda _: None
-) -> tuple[RenewalPlan, Submitted | None]:
-    """Commit the run that renews what is due, if anything.
+) -> Renewed:
+    """Commit the runs that renew what is due, if anything.
 
-    Repeated after a crash it finishes the same run.
+    Repeated after a crash it finishes the same runs. A source that is refused keeps no other from
+    being renewed; where none is left, its error is raised.
     """
     finish_commits(context)
-    due = renewals(context, within_days)
-    if due.rows.is_empty():
-        return due, None
+    plan = renewals(context, within_days)
+    if not plan.sources:
+        return Renewed(plan, ())
+    runs = list[Submitted]()
+    errors = list[CardlinkError]()
     with context.sealer() as sealer:
         ensure_store_safe(context)
-        return due, execute(context, _job(context, within_days, due), sealer, on_progress)
+        for source in plan.sources:
+            try:
+                job = _job(context, within_days, plan, source)
+                runs.append(execute(context, job, sealer, on_progress))
+            except (ExtractError, GateError, BalanceError) as error:
+                errors.append(error)
+    if not runs:
+        raise errors[0]
+    return Renewed(plan, tuple(runs), tuple(errors))
 
 
-def rehearse_renew(context: IssuerContext, within_days: int) -> tuple[RenewalPlan, Checked]:
-    """Return what a renewal would do, and what its run would come to; nothing is written."""
+def rehearse_renew(
+    context: IssuerContext, within_days: int
+) -> tuple[RenewalPlan, tuple[Checked, ...]]:
+    """Return what a renewal would do, and what its runs would come to; nothing is written."""
     dry = overlaid(context)
     finish_commits(dry)
-    due = renewals(dry, within_days)
-    if due.rows.is_empty():
-        return due, NO_ROWS
-    return due, check_selection(dry, _job(dry, within_days, due))
+    plan = renewals(dry, within_days)
+    jobs = [_job(dry, within_days, plan, source) for source in plan.sources]
+    return plan, tuple(check_selection(dry, job) for job in jobs)
 
 
-def _job(context: IssuerContext, within_days: int, due: RenewalPlan) -> Job:
-    """Plan the run of what is due."""
-    source = reopen_source(context, due.of.run, due.of.source)
-    rows = due.rows.select("row", origin="row")
+def _job(context: IssuerContext, within_days: int, plan: RenewalPlan, source: RenewalSource) -> Job:
+    """Plan the run of what is due of one source."""
+    rows = source.cards.select("row", origin="row")
+    sha256 = rows_digest(rows)
+    if source.cells.height:  # the same rows without the corrections are another run
+        sha256 = digest(canonical({"of": source.of.run, "rows": sha256}))
     selection = Selection(
         kind="renew",
-        of=due.of.run,
+        of=source.of.run,
         rows=rows.height,
-        sha256=rows_digest(rows),
-        reason=f"links that end by {due.until}",
+        sha256=sha256,
+        reason=f"links that end by {plan.until}",
     )
     retry_command = Step("renew", context.issuer.issuer, within=f"{within_days}d")
-    return selection_job(context, source, SelectedRows(rows), selection, retry_command, due.commit)
+    return selection_job(
+        context,
+        source.stored,
+        SelectedRows(rows, by_row(source.cells)),
+        selection,
+        retry_command,
+        plan.last_registered,
+    )

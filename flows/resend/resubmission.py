@@ -8,11 +8,11 @@ An override is used once: repeating the command cannot send a card a third time.
 
 from collections.abc import Sequence
 from datetime import date
-from itertools import chain
 from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.book import read_book
 from flows.errors import OperatorError
 from flows.extracts.opening import open_extract
 from flows.redaction import redact
@@ -21,14 +21,12 @@ from flows.resend import selection as choice
 from flows.resend.corrected_extract import numbered, replaced_rows
 from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
-from flows.runs.attempts import attempts, attempts_of
 from flows.runs.business_date import local_day
-from flows.runs.commits import commits_since
+from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError
 from flows.runs.frames import shaped
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.steps import REASON, Option, Sentence
 from flows.submissions.extract_lookup import identify
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
@@ -92,7 +90,7 @@ class ResendPlan(NamedTuple):
     rows: pl.DataFrame  # as of `flows.resend.selection.decide`
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
     given: SourceIdentity | None  # the filled-in template
-    commit: int  # number of the last known one
+    last_registered: int  # number of the last run that was known
     already: Manifest | None  # the run that did just this before
     refused: pl.DataFrame  # row and reasons of the corrected rows that are still refused
 
@@ -146,8 +144,8 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     """
     _refuse_unclear(request)
     store = context.adapters.store
-    # first: our own commit checks what is committed later
-    commits = list(commits_since(store, context.issuer.issuer))
+    # first: those registered later are looked at when ours is registered
+    registered = list(registered_runs(store, context.issuer.issuer))
     run = StoredRun.by_id(store, request.run)
     of = run.committed()
     choose = _from_corrected_extract if request.extract else _from_own_source
@@ -156,8 +154,8 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     picks = chosen.source.picks
     rechecked = _recheck(context, chosen.source, SelectedRows(picks, corrected))
     cards = choice.cards(chosen.rows, picks, rechecked)
-    standing = _standing(context, run, cards, commits)
-    repeats = [commit for commit in commits if _is_repeat(commit.selection, request)]
+    standing = _standing(context, cards)
+    repeats = [manifest for manifest in registered if _is_repeat(manifest.selection, request)]
     lifted = frozenset(repeat.run for repeat in repeats) if request.override else None
     rows = choice.decide(chosen.rows, picks, rechecked, standing, chosen.changed, lifted)
     _refuse_standing(request, rows, repeats)
@@ -169,7 +167,7 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
         rows,
         corrected,
         given=chosen.template,
-        commit=len(commits),
+        last_registered=len(registered),
         already=_sent_already(rows, repeats),
         refused=rejected.join(outgoing, on="row", how="semi"),
     )
@@ -241,21 +239,11 @@ def _recheck(context: IssuerContext, source: Source, selected: SelectedRows) -> 
     return pl.concat(frames)
 
 
-def _standing(
-    context: IssuerContext, run: StoredRun, cards: pl.DataFrame, commits: Sequence[Manifest]
-) -> pl.DataFrame:
-    """Return the active attempts (STANDING) with these cards.
-
-    Those of the run itself, and of every run that still counts.
-    """
-    today = _today(context)
-    others = attempts(StoredRuns(run.store, run.issuer), today, commits)
-    frames = [pl.DataFrame(schema=choice.STANDING)]
-    for attempt in chain(attempts_of(run), others):
-        rows = attempt.rows.join(cards, on=choice.CARD, how="semi")
-        rows = rows.with_columns(run=pl.lit(attempt.run))
-        frames.append(choice.active_attempts(rows, today))
-    return pl.concat(frames)
+def _standing(context: IssuerContext, cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the active attempts (STANDING) with these cards, of all runs."""
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    attempts = book.sent.join(cards, on=choice.CARD, how="semi")
+    return choice.active_attempts(attempts, _today(context))
 
 
 def _today(context: IssuerContext) -> date:

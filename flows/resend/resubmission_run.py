@@ -133,7 +133,7 @@ def _job(context: IssuerContext, request: Request, plan: ResendPlan) -> Job:
         SelectedRows(rows, plan.corrected),
         _selection(request, plan),
         resubmit_step(request),
-        plan.commit,
+        plan.last_registered,
     )
     run = job.plan.run
     overridden = plan.outgoing.filter("over")

@@ -69,8 +69,8 @@ def selection_job(
 ) -> Job:
     """Plan a run of selected rows of a source, and store which they are.
 
-    The same rows are the same bytes. `since` is the last commit that was known when they were
-    chosen.
+    The same rows are the same bytes. `since` is the number of the last run that was registered
+    when they were chosen.
     """
     store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)

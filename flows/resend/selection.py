@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.results.row_states import CANCELLED, RUN_ROW
-from flows.runs.attempts import active
+from flows.book.attempts import CANCELLED, active
+from flows.results.row_states import RUN_ROW
 from schemas import ledger
 from schemas.corrections import AT_SOURCE
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.reasons import reason
+from schemas.reasons import CANCELLED_CHUNK, reason
 
 REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)
 # A selected row. `reason`: the first code it was refused for. `named`: it was selected by number or
@@ -55,12 +55,14 @@ def select_rows(
     state = pl.col("state")
     is_refused = state.is_in(REFUSED)
     codes = rows["reasons"].explode().drop_nulls().unique()
-    selected_codes = [code for code in codes if _is_selected(code, selection)]
+    selected_codes = [code for code in codes if is_selected(code, selection)]
+    with_cancelled = _has_code(CANCELLED_CHUNK, selection)
     has_code = pl.col("reasons").list.eval(pl.element().is_in(selected_codes)).list.any()
     by_kind = (
         (pl.lit(selection.errors) & (state == ERROR))
         | (pl.lit(selection.rejects) & (state == ledger.REJECTED))
         | (is_refused & has_code).fill_null(value=False)
+        | (pl.lit(with_cancelled) & (state == CANCELLED))
         | pl.col("row").is_in(sorted(corrected))
     )
     is_missing = state.is_in([AWAITING, CANCELLED])
@@ -71,11 +73,15 @@ def select_rows(
     return selected.select(pl.col(name).cast(kind) for name, kind in SELECTED.items())
 
 
-def _is_selected(reported: str, selection: RowSelection) -> bool:
+def is_selected(reported: str, selection: RowSelection) -> bool:
     """Return whether a reason ("column|code") is selected by its code, its beginning or action."""
     code = reported.rpartition("|")[2]
+    return _has_code(code, selection) or reason(code).action in selection.actions
+
+
+def _has_code(code: str, selection: RowSelection) -> bool:
     beginnings = tuple(f"{selected}." for selected in selection.codes)
-    return f"{code}.".startswith(beginnings) or reason(code).action in selection.actions
+    return f"{code}.".startswith(beginnings)
 
 
 def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:

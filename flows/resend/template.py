@@ -9,12 +9,16 @@ from flows.results.lineage import settled_since
 from flows.results.row_states import run_rows
 from flows.runs.context import IssuerContext
 from flows.runs.stored_run import StoredRun
-from schemas.corrections import AT_SOURCE, SOURCE_ONLY, UNNAMED, WRONG, Template
+from schemas.corrections import (
+    SOURCE_ONLY,
+    UNNAMED,
+    WRONG,
+    Template,
+    column_of,
+    is_at_source,
+)
 from schemas.ledger import ERROR, REJECTED
-from schemas.portal import YEAR, columns
 from schemas.reasons import reason
-
-_BY_SUFFIX = {name.rpartition(".")[2]: name for name in columns()}
 
 
 class _CodeWords(NamedTuple):
@@ -61,22 +65,14 @@ def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
     return beside.with_columns(column).select(*Template.dtypes())
 
 
-def _column(code: str) -> str | None:
-    """Return the portal's column that a code is about, None where it names none."""
-    _, _, subject_and_kind = code.partition(".")
-    subject = subject_and_kind.partition(".")[0]
-    return YEAR if subject == "expiration" else _BY_SUFFIX.get(subject)
-
-
 def _words(code: str) -> _CodeWords:
     """Return in words what is wrong and what is accepted."""
     entity, _, subject_and_kind = code.partition(".")
     subject, _, kind = subject_and_kind.partition(".")
-    column = _column(code)
     name = "the line" if entity in ("line", "row") else subject.replace("_", " ")
     wrong = f"{name} {WRONG.get(kind, UNNAMED)}"
     hint = reason(code).hint
     accepted = str(hint or reason(code).action)
-    if entity == "line" or column in AT_SOURCE:
-        accepted = f"{SOURCE_ONLY}: {hint}" if hint else SOURCE_ONLY
-    return _CodeWords(code, column, wrong, accepted)
+    if is_at_source(code):
+        accepted = f"{SOURCE_ONLY}; accepted: {hint}" if hint else str(SOURCE_ONLY)
+    return _CodeWords(code, column_of(code), wrong, accepted)

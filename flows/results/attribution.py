@@ -4,12 +4,18 @@ The rows decide, not the file's name: by the cuid column, the cuid in the error 
 as a word of the error text, position (only where the file's links prove the order), or elimination
 (only where one candidate is left). Everything else is a break: never guessed, never dropped.
 
+**A row with other last four digits than were sent** is placed by its cuid (`match.place_rows`) but
+not trusted. `_trouble` makes it the break LAST4_MISMATCH, so its link is neither stored nor
+delivered, and the sent row stays awaiting unless another row answers it. The break waits for an
+operator: `mend close` (decision `lost`: the row may be sent again), or `mend attribute` once the
+partner has confirmed the card. In a file where most digits are wrong, rows without digits are
+treated alike (`match._distrust`).
+
 A row is recognised in another copy of its file by XXH3 of its cells without card numbers, the same
 in every version.
 """
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -18,7 +24,8 @@ import polars as pl
 from xxhash import xxh3_64_intdigest
 
 from flows.results.error_text import ErrorObject, parse_error
-from flows.results.masking import showing_cards, storable
+from flows.results.links import LinkRules, judge_links
+from flows.results.masking import storable
 from flows.results.match import place_rows
 from flows.results.read import ResultRows
 from flows.results.sent_rows import ByHand, SentRows, place_named
@@ -32,13 +39,17 @@ BETWEEN = "\x1f"  # the unit separator, which no cell contains
 def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
     """Return the rows of all files, at least one, with what they claim.
 
-    `result_row` numbers them, `claim` is the cuid that the row names.
+    `result_row` numbers them, `claim` is the cuid that the row names. `is_last` is the last row of
+    a file, `open_ended` where the file may end within its URL.
     """
-    heights = [result.rows.height for result in results]
+    heights = np.array([result.rows.height for result in results])
     files = np.repeat(np.arange(len(results), dtype=np.uint32), heights)
+    may_be_cut = np.repeat([result.open_ended for result in results], heights)
+    is_last = pl.col("position") == pl.Series(np.repeat(heights, heights))
     rows = (
         pl.concat([result.rows for result in results])
-        .with_columns(pl.Series("file", files))
+        .with_columns(pl.Series("file", files), is_last=is_last)
+        .with_columns(open_ended=pl.col("is_last") & pl.Series(may_be_cut))
         .with_row_index("result_row")
     )
     texts = rows.filter(pl.col("error").is_not_null()).select("result_row", "error")
@@ -68,7 +79,7 @@ def attribute_claims(
     results: Sequence[ResultRows],
     claims: pl.DataFrame,
     among: SentRows,
-    allowed_hosts: Sequence[str],
+    rules: LinkRules,
     forced: Sequence[ByHand] = (),
 ) -> list[Attributed]:
     """Attribute result files, at least one, by their claims.
@@ -79,7 +90,7 @@ def attribute_claims(
     if forced:
         placed = _by_hand(placed, claims, among, forced)
     rows = claims.join(placed.drop("file"), on="result_row", how="left", maintain_order="left")
-    judged = _judge(rows, among, allowed_hosts).select(*OUTCOME)
+    judged = _judge(rows, among, rules).select(*OUTCOME)
     places = among.places.select("place", "run", "chunk").iter_rows()
     chunks = {place: (run, chunk) for place, run, chunk in places}
     ends = accumulate(result.rows.height for result in results)
@@ -109,13 +120,13 @@ def _by_hand(
     by_hand = (
         claims.join(decided, on=["file", "position"])
         .join(spots, on=["run", "row"])
-        .with_columns(pl.lit("by hand").alias("how"), pl.lit(value=True).alias("exact"))
+        .with_columns(pl.lit("by hand").alias("how"), pl.lit(value=True).alias("trusted"))
     )
     others = placed.join(by_hand, on="result_row", how="anti")
     return pl.concat([others, by_hand.select(placed.columns)])
 
 
-def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.DataFrame:
+def _judge(rows: pl.DataFrame, among: SentRows, rules: LinkRules) -> pl.DataFrame:
     """Give every row its state and its break, if any.
 
     The stored columns are free of card numbers.
@@ -126,12 +137,11 @@ def _judge(rows: pl.DataFrame, among: SentRows, hosts: Sequence[str]) -> pl.Data
         .join(among.places.drop("sent"), on="place", how="left", maintain_order="left")
         .join(answered, on="spot", how="left", maintain_order="left")
     )
-    card_rows = showing_cards(placed)
-    shows_card = pl.col("result_row").is_in(card_rows.implode())
     judged = (
-        placed.with_columns(_trouble(hosts, shows_card).alias("trouble"))
+        placed.join(judge_links(placed, rules), on="result_row", how="left", maintain_order="left")
+        .with_columns(_trouble().alias("trouble"))
         .with_columns(_state().alias("state"))
-        .with_columns(*_stored_cells(hosts, shows_card))
+        .with_columns(*_stored_cells())
     )
     hashed = judged.with_columns(_contents(judged))
     nth = pl.int_range(pl.len(), dtype=pl.UInt32).over("file", "content")
@@ -151,11 +161,12 @@ def _state() -> pl.Expr:
     )
 
 
-def _stored_cells(hosts: Sequence[str], shows_card: pl.Expr) -> list[pl.Expr]:
+def _stored_cells() -> list[pl.Expr]:
     """Return the cells that are stored, and those as received of which the hash is stored."""
     linked = pl.col("state") == LINKED
     # an operator may decide that the link counts
-    disputed = (pl.col("trouble") == breaks.URL_AND_ERROR) & allowed("url", hosts) & ~shows_card
+    is_link = pl.col("link_trouble").is_null()
+    disputed = (pl.col("trouble") == breaks.URL_AND_ERROR) & is_link
     as_sent = (pl.col("claim") == pl.col("cuid_sent")).fill_null(value=False)
     cuid = storable("claim", pl.col("cuid_sent").is_null())
     return [
@@ -213,7 +224,7 @@ def _home(rows: pl.DataFrame, named: Mapping[int, int]) -> pl.DataFrame:
     )
 
 
-def _trouble(hosts: Sequence[str], shows_card: pl.Expr) -> pl.Expr:
+def _trouble() -> pl.Expr:
     """Name the break of a row, null for a plain link or error of a sent row."""
     url = pl.col("url").is_not_null()
     error = pl.col("error").is_not_null()
@@ -222,34 +233,18 @@ def _trouble(hosts: Sequence[str], shows_card: pl.Expr) -> pl.Expr:
     nameless = ~placed & pl.col("claim").is_null()
     cases = (  # the first that holds
         (pl.col("foreign"), breaks.FOREIGN_FILE),
-        (~pl.col("exact"), breaks.LAST4_MISMATCH),
+        # also of a row without digits, where most of its file's are wrong: such a file may be
+        # another issuer's, and a cuid alone proves nothing then (`match._distrust`)
+        (~pl.col("trusted"), breaks.LAST4_MISMATCH),
         (surplus, breaks.RESULT_LONG),
         (nameless & error, breaks.UNATTRIBUTED_ERROR),
         (nameless, breaks.UNNAMED_ROW),
         (~placed, breaks.UNKNOWN_CUID),
         (url & error, breaks.URL_AND_ERROR),
         (~url & ~error, breaks.NEITHER_URL_NOR_ERROR),
-        (url & (~allowed("url", hosts) | shows_card), breaks.URL_NOT_ALLOWED),
     )
-    return pl.coalesce(pl.when(holds).then(pl.lit(name)) for holds, name in cases)
-
-
-def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
-    """Return whether a URL is https on one of `hosts`, with no user or other port.
-
-    A host `*.host` stands for its subdomains.
-    """
-    patterns = "|".join(_host_pattern(host.lower()) for host in hosts)
-    shape = rf"^(?i:https://(?:{patterns}))(?::443)?(?:[/?#][!-~]*)?$"
-    # (?i) takes ſ for s and the Kelvin sign for k
-    ascii_only = ~pl.col(column).str.contains("[^!-~]")
-    return pl.col(column).str.contains(shape) & ascii_only
-
-
-def _host_pattern(host: str) -> str:
-    if host.startswith("*."):
-        return rf"(?:[a-z0-9-]+\.)+{re.escape(host[2:])}"
-    return re.escape(host)
+    named = [pl.when(holds).then(pl.lit(name)) for holds, name in cases]
+    return pl.coalesce(*named, "link_trouble")
 
 
 def digest_of(outcomes: pl.DataFrame) -> str:

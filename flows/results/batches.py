@@ -29,8 +29,8 @@ from flows.runs.store import Entry, Store
 from schemas.records import Attribution
 
 T = TypeVar("T")
-# reconciled together, and result files attributed together: so a report reads back what was stored
-# at once
+# Chunks reconciled together, and result files attributed together: the same number, so that a
+# report reads back what was stored as one object.
 CHUNKS = 50
 ROOM = 64 * 1024 * 1024  # bytes of cells attributed together: fewer files where they are large
 

@@ -101,6 +101,12 @@ def _is_cut(lines: list[str], records: list[list[str]], header: ResultHeader) ->
     return len(records[-1]) < header.width
 
 
+def ends_with_url(lines: Sequence[str], header: ResultHeader) -> bool:
+    """Return whether the last line has no end and its last cell is a URL that nothing closes."""
+    is_last_column = header.places.get(spec.URL) == header.width - 1
+    return is_last_column and not lines[-1].endswith(("\r", "\n", '"'))
+
+
 def _lone_record(line: str, header: ResultHeader) -> list[str]:
     """Return the record of a line whose quotes are not paired."""
     # the quotes of an unquoted error object

@@ -16,6 +16,8 @@ import polars as pl
 from flows.redaction import redact
 from flows.results.attribution import attribute_claims
 from flows.results.batches import Batch, ResultObject, claims_of, read_batches, read_file
+from flows.results.confirmed_forms import link_rules
+from flows.results.links import LinkRules
 from flows.results.markers import Waiting
 from flows.results.problems import describe
 from flows.results.read import UNFORESEEN, ResultRows, failed
@@ -28,7 +30,7 @@ from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, write_outcomes
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import prefetch
-from schemas.breaks import FOREIGN_FILE, KINDS, UNKNOWN_CUID, URL_NOT_ALLOWED, BreakKind
+from schemas.breaks import FOREIGN_FILE, KINDS, NO_LINK, UNKNOWN_CUID, BreakKind
 
 
 class IngestedFile(NamedTuple):
@@ -39,7 +41,7 @@ class IngestedFile(NamedTuple):
     rows: int
     runs: frozenset[str]
     lost: int
-    refused: bool  # it has links to hosts that are not allowed
+    refused: bool  # it has URLs that are no links as long as no other host or form is
     lost_as: str = ""  # the break of the lost rows; of several the first
     outcome: str = ""  # a digest of what came of its rows, where that may change
     left: frozenset[str] = frozenset()  # runs that it answered before
@@ -89,7 +91,7 @@ def examine(context: IssuerContext, result: ResultObject) -> tuple[ResultRows, A
     with context.opener() as opener:
         file = read_file(context, opener, result)
     claims = claims_of([file])
-    [attributed] = _attribute(context, _sent_index(context), Batch([file], claims))
+    [attributed] = _attribute(_sent_index(context), link_rules(context), Batch([file], claims))
     return claims.files[0], attributed
 
 
@@ -101,11 +103,12 @@ def take_in(
     Those known from `waiting` are not stored again.
     """
     index = _sent_index(context)
+    rules = link_rules(context)
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
         closing(prefetch(read_batches(context, opener, readers, fresh))) as batches,
-        closing(prefetch(_attribute_all(context, index, batches))) as attributed,
+        closing(prefetch(_attribute_all(index, rules, batches))) as attributed,
     ):
         for results, outcomes in attributed:
             yield from _keep(context, results, outcomes, waiting)
@@ -120,7 +123,7 @@ def _sent_index(context: IssuerContext) -> SentIndex:
 
 
 def _attribute_all(
-    context: IssuerContext, index: SentIndex, batches: Iterable[Batch]
+    index: SentIndex, rules: LinkRules, batches: Iterable[Batch]
 ) -> Iterator[tuple[list[ResultObject], list[Attributed]]]:
     """Attribute batches; where that fails unforeseen, file by file.
 
@@ -128,23 +131,23 @@ def _attribute_all(
     """
     for batch in batches:
         try:
-            attributed = _attribute(context, index, batch)
+            attributed = _attribute(index, rules, batch)
         except UNFORESEEN as error:
             problem = failed(error)
         else:
             yield batch.results, attributed
             continue
-        yield from _attribute_all(context, index, batch.split(problem))
+        yield from _attribute_all(index, rules, batch.split(problem))
 
 
-def _attribute(context: IssuerContext, index: SentIndex, batch: Batch) -> list[Attributed]:
+def _attribute(index: SentIndex, rules: LinkRules, batch: Batch) -> list[Attributed]:
     """Attribute result files among the sent rows that they may answer."""
     files, claims = batch.claims or claims_of(batch.files)
     forced = list[ByHand]()
     for number, (result, file) in enumerate(zip(batch.results, files, strict=True)):
         forced += result.forced(number, file.digest)
     sent = index.candidates([file.name for file in files], claims, forced)
-    return attribute_claims(files, claims, sent, context.issuer.portal.allowed_hosts, forced)
+    return attribute_claims(files, claims, sent, rules, forced)
 
 
 # Storing
@@ -220,7 +223,7 @@ def _ingested(result: ResultObject, attributed: Attributed, before: Waiting | No
         rows=rows.height,
         runs=runs,
         lost=rows["row"].null_count(),
-        refused=URL_NOT_ALLOWED in rows["trouble"].to_list(),
+        refused=not set(NO_LINK).isdisjoint(rows["trouble"].to_list()),
         lost_as=_lost_as(rows),
         left=result.decided_runs.union(before_runs) - runs,
     )

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.results.row_states import CANCELLED, REFUSED, SETTLED, after_all, run_rows
+from flows.book.attempts import CANCELLED
+from flows.results.row_states import REFUSED, SETTLED, after_all, run_rows
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED

@@ -5,8 +5,9 @@ changed, and reported again only if that changed its outcome.
 
 A marker is written after the reports it affects, so a process killed before that ingests the file
 again, with the same outcome. A file that waits is stored with a digest of what its outcome depends
-on (the last commits and whether each has its manifest, the key that opens results, allowed hosts,
-time zone, version) and one of the outcome. So results may arrive before their run's commit.
+on (the runs registered last and whether each has its manifest, the key that opens results, what
+links are judged by, time zone, version) and one of the outcome. So results may arrive before their
+run's commit, and a link counts once its host is allowed or its form confirmed.
 """
 
 import hashlib
@@ -19,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.runs.commits import recent_commits
+from flows.results.confirmed_forms import link_rules
+from flows.runs.commits import recently_registered
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import ingested
@@ -103,7 +105,7 @@ def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
 def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:
     """Store the result files that wait.
 
-    What another process wrote meanwhile is only reported again.
+    It replaces what another process wrote meanwhile, whose files are then just reported once more.
     """
     facts = {marker: file.model_dump(mode="json") for marker, file in sorted(files.items())}
     store.replace(_waiting_key(issuer), [canonical(facts)])
@@ -114,25 +116,24 @@ def _waiting_key(issuer: str) -> str:
 
 
 class Basis(NamedTuple):
-    """Digests of what outcomes depend on: where rows belong and which links are allowed (`all`).
+    """Digests of what outcomes depend on: where rows belong and what links are judged by (`all`).
 
-    `hosts` is of the latter alone: nothing else can change a file whose rows were all attributed.
+    `links` is of the latter alone: nothing else can change a file whose rows were all attributed.
     """
 
     all: str
-    hosts: str
+    links: str
 
 
 def basis_of(context: IssuerContext) -> Basis:
     """Return what the outcomes of result files depend on now."""
     store = context.adapters.store
     issuer = context.issuer
-    commits = [
+    registered = [
         (manifest.run, StoredRun.by_id(store, manifest.run).is_ended)
-        for manifest in recent_commits(store, issuer.issuer)
+        for manifest in recently_registered(store, issuer.issuer)
     ]
-    hosts = list(issuer.portal.allowed_hosts)
-    known = [commits, context.opener_key(), issuer.time_zone, version("cardlink")]
-    return Basis(
-        digest(canonical({"known": known, "hosts": hosts})), digest(canonical({"hosts": hosts}))
-    )
+    rules = link_rules(context)
+    links = {"hosts": list(rules.hosts), "forms": list(map(str, rules.forms))}
+    known = [registered, context.opener_key(), issuer.time_zone, version("cardlink")]
+    return Basis(digest(canonical({"known": known, **links})), digest(canonical(links)))

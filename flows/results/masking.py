@@ -4,7 +4,7 @@ import re
 
 import polars as pl
 
-from flows.redaction import cvv_hashes, redact, shows_card
+from flows.redaction import redact
 
 LONGEST = 200  # characters of a message that are stored
 CARD_DIGITS = 13  # the fewest a card number has
@@ -50,22 +50,3 @@ def storable(column: str, where: pl.Expr | None = None) -> pl.Expr:
 
 def _clean(cell: str) -> bool:
     return cell == redact(cell, foreign=re.search(_ENCODED, cell) is not None)
-
-
-def showing_cards(rows: pl.DataFrame) -> pl.Series:
-    """Return the `result_row` of the rows whose `url` shows a card number or a CVV hash.
-
-    `rows`: result_row, url, last_4_sent (the digits of whom the URL is for).
-    """
-    url = pl.col("url")
-    suspect = rows.filter(url.str.contains(_SUSPECT))  # nearly none
-    coded = rows.filter(url.str.contains(_CODED)).select("result_row", "url", "last_4_sent")
-    if coded.height:  # looking for them all takes 30 ms, and each by itself too long for 200,000
-        spellings = pl.concat_str(
-            url.str.replace_many({"-": "+", "_": "/"}), url.str.to_lowercase()
-        )
-        beginnings = list({beginning[:8] for beginning in cvv_hashes()})
-        coded = coded.filter(spellings.str.contains_any(beginnings))
-    candidates = pl.concat([suspect.select(coded.columns), coded])
-    showing = [row for row, link, last_4 in candidates.iter_rows() if shows_card(link, last_4)]
-    return pl.Series("result_row", showing, rows["result_row"].dtype)

@@ -19,7 +19,8 @@ PLACED_TYPES = {
     "place": pl.UInt32,  # its chunk
     "spot": pl.UInt32,  # its sent row; null: one more than was sent
     "how": pl.String,
-    "exact": pl.Boolean,  # False: other last four digits than were sent, or a place not trusted
+    # False: other last four digits than were sent, or a cuid that `_distrust` doubts
+    "trusted": pl.Boolean,
 }
 PLACED = list(PLACED_TYPES)
 _NO_PLACES = pl.DataFrame(schema=PLACED_TYPES)
@@ -28,7 +29,7 @@ _NO_PLACES = pl.DataFrame(schema=PLACED_TYPES)
 def place_rows(
     claims: pl.DataFrame, among: SentRows, received: Sequence[date | None]
 ) -> pl.DataFrame:
-    """Return result_row, file, place, spot, how, exact for every result row that can be placed.
+    """Return result_row, file, place, spot, how, trusted for every result row that can be placed.
 
     `claims`: result_row, file, position, cuid, last_4, error, error_cuid, claim. `received`: the
     day each file arrived.
@@ -42,7 +43,7 @@ def place_rows(
         cuid_column.otherwise(pl.lit("error_cuid")).alias("how"),
     ).drop_nulls("claim")
     ranked = _rank(_pairs(claimed, among), claims, among, received)
-    sure = pl.col("exact") & pl.col("last_4").is_not_null()
+    sure = pl.col("trusted") & pl.col("last_4").is_not_null()
     first = _choose(ranked.filter(sure), _NO_PLACES, ["file", "claim", "last_4"])
     others = ranked.filter(~sure).join(first, on="result_row", how="anti", maintain_order="left")
     second = _distrust(_choose(others, first, ["file", "claim"]), first)
@@ -54,12 +55,12 @@ def place_rows(
 def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
     """Join every claim with the sent rows of that cuid.
 
-    `exact`: the last four digits agree, or the result has none.
+    `trusted`: the last four digits agree, or the result has none (`_distrust` may doubt it then).
     """
     rows = sent.rows.select("spot", "place", "cuid", pl.col("last_4").alias("last_4_sent"))
-    exact = pl.col("last_4").is_null() | (pl.col("last_4") == pl.col("last_4_sent"))
+    trusted = pl.col("last_4").is_null() | (pl.col("last_4") == pl.col("last_4_sent"))
     return claims.join(rows, left_on="claim", right_on="cuid", how="inner").with_columns(
-        exact.alias("exact")
+        trusted.alias("trusted")
     )
 
 
@@ -76,7 +77,7 @@ def _rank(
     has_choice = pl.col("result_row").is_duplicated()
     several = pairs.filter(has_choice)
     votes = (
-        pairs.filter("exact")
+        pairs.filter("trusted")
         .group_by("file", "place")
         .agg(pl.col("result_row").n_unique().alias("votes"))
     )
@@ -97,9 +98,9 @@ def _rank(
             (pl.col("sent") == pl.col("height")).alias("whole"),
             by_name.alias("named"),
         )
-        .filter(pl.col("possible") | ~pl.col("possible").any().over("result_row", "exact"))
+        .filter(pl.col("possible") | ~pl.col("possible").any().over("result_row", "trusted"))
         .sort(
-            ["result_row", "exact", "votes", "whole", "named", "turn", "place", "spot"],
+            ["result_row", "trusted", "votes", "whole", "named", "turn", "place", "spot"],
             descending=[False, True, True, True, True, True, False, False],
         )
     )
@@ -148,17 +149,18 @@ def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same_card: list[str]) -> 
 
 
 def _distrust(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
-    """Mark cuids as not exact in a file with mostly wrong last four digits.
+    """Trust no cuid of a file in which more rows have wrong last four digits than right ones.
 
-    Another issuer's cuids may be equal.
+    Such a file may be another issuer's, with cuids that happen to be equal. So its rows without
+    digits, which a cuid alone placed, settle nothing either.
     """
-    wrong = others.group_by("file").agg((~pl.col("exact")).sum().alias("wrong"))
+    wrong = others.group_by("file").agg((~pl.col("trusted")).sum().alias("wrong"))
     right = sure.group_by("file").agg(pl.len().alias("right"))
     mostly_wrong = wrong.join(right, on="file", how="left").filter(
         pl.col("wrong") > pl.col("right").fill_null(0)
     )
     doubted = pl.col("file").is_in(mostly_wrong["file"].implode())
-    return others.with_columns((pl.col("exact") & ~doubted).alias("exact"))
+    return others.with_columns((pl.col("trusted") & ~doubted).alias("trusted"))
 
 
 def _unplaced_errors(claims: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
@@ -212,7 +214,7 @@ def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.
     for (file,), errors in nameless.partition_by("file", as_dict=True).items():
         placed_rows = placed.filter(pl.col("file") == file)
         rows = claims.filter(pl.col("file") == file)
-        if placed_rows["place"].n_unique() == 1 and placed_rows["exact"].all():
+        if placed_rows["place"].n_unique() == 1 and placed_rows["trusted"].all():
             chunk = sent.rows.filter(pl.col("place") == placed_rows["place"][0])
             if rows.height == chunk.height:
                 by_order.append(_in_order(errors, rows, placed_rows, chunk))
@@ -242,5 +244,5 @@ def _in_order(
         "place",
         "spot",
         pl.lit(reason).alias("how"),
-        pl.lit(value=True).alias("exact"),
+        pl.lit(value=True).alias("trusted"),
     )

@@ -22,6 +22,7 @@ from flows.results.csv_records import (
     DELIMITERS,
     HEAD,
     ResultHeader,
+    ends_with_url,
     first_header,
     fit,
     read_records,
@@ -47,7 +48,8 @@ _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # millisec
 class ResultRows(NamedTuple):
     """One result file: SHA-256 of its bytes, name, rows (ResultTable), problem codes.
 
-    `received`: the day of its arrival, if known.
+    `received`: the day of its arrival, if known. `open_ended`: it ends with a URL, without a line
+    end, so that it may end within the URL.
     """
 
     digest: str
@@ -55,10 +57,22 @@ class ResultRows(NamedTuple):
     rows: pl.DataFrame
     problems: tuple[str, ...]
     received: date | None = None
+    open_ended: bool = False
 
     def without_rows(self, problem: str) -> ResultRows:
         """Return the file as one that could not be used because of `problem`."""
-        return self._replace(rows=_CELLS, problems=(problem,))
+        return self._replace(rows=_CELLS, problems=(problem,), open_ended=False)
+
+
+class _Content(NamedTuple):
+    """What a file has: its cells, under the documented names of its columns, and problem codes.
+
+    `open_ended`: see ResultRows.
+    """
+
+    cells: pl.DataFrame
+    problems: tuple[str, ...]
+    open_ended: bool = False
 
 
 def failed(error: BaseException) -> str:
@@ -78,12 +92,12 @@ def read_cells(content: bytes, name: str, received: date | None = None) -> Resul
     """
     empty = ResultRows(hashlib.sha256(content).hexdigest(), name, _CELLS, (), received)
     try:
-        cells, problems = _read_cells(content)
+        cells, problems, open_ended = _read_cells(content)
     except opening.RefusedError as refused:
         return empty.without_rows(str(refused))
     except UNFORESEEN as error:
         return empty.without_rows(failed(error))
-    return empty._replace(rows=cells, problems=problems)
+    return empty._replace(rows=cells, problems=problems, open_ended=open_ended)
 
 
 def tabulate(files: Sequence[ResultRows]) -> list[ResultRows]:
@@ -96,14 +110,11 @@ def tabulate(files: Sequence[ResultRows]) -> list[ResultRows]:
     ]
 
 
-def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return the cells of one file, under the documented names of its columns, and problem codes.
-
-    Raises RefusedError where the file is beyond a limit.
-    """
+def _read_cells(content: bytes) -> _Content:
+    """Return what one file has; RefusedError where it is beyond a limit."""
     text, problems = opening.text_of(content)
     if not opening.BEYOND.isdisjoint(problems):
-        return _CELLS, tuple(problems)
+        return _Content(_CELLS, tuple(problems))
     if text.count("\n") + text.count("\r") > 2 * opening.LINES:  # before a list is made of them
         raise opening.RefusedError(opening.LINES_MANY)
     lines = list(io.StringIO(text, newline=""))
@@ -112,14 +123,15 @@ def _read_cells(content: bytes) -> tuple[pl.DataFrame, tuple[str, ...]]:
     first = first_header(lines)
     if first is None:
         kept = [problem for problem in problems if problem != opening.ENCODING_GUESSED]
-        return _CELLS, (*kept, *_why_no_result(content, lines))
+        return _Content(_CELLS, (*kept, *_why_no_result(content, lines)))
     number, header = first
     _refuse_large(lines, text, header)
     records, damage = read_records(lines[number + 1 :], header)
     cells = _columns(records, header)
     _refuse_long(cells)
     all_problems = tuple(dict.fromkeys((*problems, *damage)))
-    return pl.DataFrame(cells, dict.fromkeys(cells, pl.String)), all_problems
+    table = pl.DataFrame(cells, dict.fromkeys(cells, pl.String))
+    return _Content(table, all_problems, ends_with_url(lines, header))
 
 
 def _why_no_result(content: bytes, lines: Sequence[str]) -> Iterator[str]:

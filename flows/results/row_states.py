@@ -1,14 +1,15 @@
 """The rows of a run by their state now, and the state that counts where a row was sent repeatedly.
 
-The last attempt counts. But a later refusal takes away neither a link nor the wait for one: only
-another link or wait follows those.
+The last attempt counts. But a row that is linked or awaiting stays so if a later attempt is
+refused: only another link, or a wait for one, takes its place.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from flows.book.attempts import CANCELLED
 from flows.runs.frames import shaped
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
@@ -16,7 +17,6 @@ from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart
 
-CANCELLED = "cancelled"  # its chunk was cancelled before the upload: never sent
 # A row of a run: `state` is linked, error, awaiting, CANCELLED, or the fate of a row that was not
 # sent.
 RUN_ROW: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -38,13 +38,6 @@ _RESULT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
     "state": pl.String,
     "reasons": pl.List(pl.String),
-}
-CARD_HASHES = {"card": pl.struct("cuid", "last_4").hash(), "holder": pl.col("cuid").hash()}
-_CARDS: dict[str, pl.DataType | type[pl.DataType]] = {
-    "card": pl.UInt64,
-    "holder": pl.UInt64,
-    "readable": pl.Boolean,  # the card's last digits are known
-    "state": _LAST,
 }
 
 
@@ -97,48 +90,10 @@ def after_all(
     before = Counter(_attempted(rows)["state"])
     later = [attempt.select(row="origin", state="state") for attempt in attempts]
     all_attempts = pl.concat([rows.select("row", "state"), *later])
-    now = Counter(_last(_attempted(all_attempts), "row")["state"])
+    now = Counter(_last(_attempted(all_attempts))["state"])
     for counts in (before, now):
         counts[AWAITING] += counts[CANCELLED]  # as a run's own balance counts them
     return {state: own.get(state, 0) - before[state] + now[state] for state in STATES}
-
-
-class Cardholders:
-    """The last state of every card (cuid and last_4) over runs, 18 bytes each.
-
-    Runs are added in the order of their commits.
-    """
-
-    def __init__(self) -> None:
-        self._cards = pl.DataFrame(schema=_CARDS)
-
-    def add(self, rows: Iterable[pl.DataFrame]) -> None:
-        """Add the rows (RUN_ROW) of one more run."""
-        attempts = [
-            _attempted(frame)
-            .drop_nulls("cuid")
-            .select(**CARD_HASHES, readable=pl.col("last_4").is_not_null(), state="state")
-            for frame in rows
-        ]
-        self._cards = _last(
-            pl.concat([self._cards, *attempts]), "card", pl.col("holder", "readable").last()
-        )
-
-    def settled(self) -> pl.DataFrame:
-        """Return the hashes of the cards, and cardholders, that have a link or wait for one."""
-        return self._cards.filter(pl.col("state").is_in(SETTLED)).select(*CARD_HASHES)
-
-    def count(self) -> dict[str, int]:
-        """Return how many cards are in each of STATES.
-
-        A card refused before its number could be read is not counted if its cardholder has a link
-        or waits for one. One that was only in cancelled chunks is refused: by an operator.
-        """
-        holders = self.settled()["holder"].implode()
-        is_counted = pl.col("readable") | ~pl.col("holder").is_in(holders)
-        counts = Counter(self._cards.filter(is_counted)["state"])
-        counts[REFUSED] += counts[CANCELLED]
-        return {state: counts[state] for state in STATES}
 
 
 def _attempted(rows: pl.DataFrame) -> pl.DataFrame:
@@ -147,8 +102,8 @@ def _attempted(rows: pl.DataFrame) -> pl.DataFrame:
     return attempted.with_columns(pl.col("state").replace(ledger.REJECTED, REFUSED).cast(_LAST))
 
 
-def _last(rows: pl.DataFrame, by: str, *more: pl.Expr) -> pl.DataFrame:
-    """Return the state that counts for each `by`; CANCELLED counts least.
+def _last(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the state that counts for each row; CANCELLED counts least.
 
     The rows are in the order of the attempts.
     """
@@ -156,4 +111,4 @@ def _last(rows: pl.DataFrame, by: str, *more: pl.Expr) -> pl.DataFrame:
     last_settled = state.filter(state.is_in(SETTLED)).last()
     last_sent = state.filter(state != CANCELLED).last()
     counts = pl.coalesce(last_settled, last_sent, state.last())
-    return rows.group_by(by).agg(*more, counts.alias("state"))
+    return rows.group_by("row").agg(counts.alias("state"))

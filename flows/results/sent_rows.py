@@ -2,9 +2,8 @@
 
 Which of them a result row answers is decided in `match`.
 
-The name saves the search in other runs: ten CPU seconds over twenty runs of 200,000 rows. A way of
-matching by names alone was removed, and so was a second reader for result files of the usual form,
-which saved 0.3 CPU seconds for 200,000 rows.
+The name only saves the search in other runs: ten CPU seconds over twenty runs of 200,000 rows. A
+way of matching by names alone was removed.
 """
 
 import re
@@ -31,7 +30,8 @@ _RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position"]
 _NO_ROWS = pl.DataFrame(
     schema={"run": pl.String, **{name: ledger.dtypes()[name] for name in _RECORD}}
 ).drop("fate")
-# ledger parts kept decoded, about 15 MB each: result files arrive in the order of their chunks
+# Ledger parts kept decoded, about 15 MB each. Few are enough, since result files arrive in the
+# order of their chunks.
 AT_HAND = 4
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from datetime import datetime
+from itertools import count
 from threading import Lock
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from flows.redaction import redact
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import link, trail
 from flows.runs.store import Store, StoreBusyError, read, read_if_stored
+from flows.runs.versions import read_document
 from schemas.records import AuditEntry
 
 LOST = 1000  # entries of others passed before giving up
@@ -33,7 +35,7 @@ FOLDER = 1000  # entries in a folder, so that finding the last one takes two sho
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)"
-    r"|(commits|deliveries)/\d{6}\.json"
+    r"|(commits|deliveries|link-forms)/\d{6}\.json"
     r"|deliveries/\d{6}/confirmed\.json"
     r"|(dismissed|attributions|backfills|purged|approvals)/.+"
     r")"
@@ -50,6 +52,15 @@ def record_keys(store: Store, issuer: str) -> Iterator[str]:
     """Yield the keys of an issuer's records: decisions and facts that are created once and kept."""
     keys = (entry.key for entry in store.keys(f"{issuer}/"))
     return (key for key in keys if RECORDS.fullmatch(key))
+
+
+def entries_since(store: Store, issuer: str, number: int) -> Iterator[AuditEntry]:
+    """Yield the entries after that number; ConflictError for one that cardlink did not write."""
+    for later in count(number + 1):
+        entry = read_document(store, entry_key(issuer, later), AuditEntry)
+        if entry is None:
+            return
+        yield entry
 
 
 class AuditTrail:

@@ -52,7 +52,7 @@ class OutboxChunk(NamedTuple):
     def overdue(self, now: datetime, within: timedelta) -> bool:
         """Return whether a result should have come.
 
-        None is expected for a chunk that is held or cancelled.
+        None is expected for a chunk that is on hold or cancelled.
         """
         return self.state in ("waiting", "uploaded") and now - self.clock > within
 

@@ -157,7 +157,7 @@ class ClaimHolder(NamedTuple):
     until: datetime
 
 
-def held(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
+def holder_of(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
     """Return who holds the claim on `prefix`, None where nobody does."""
     number, last = last_record(store, prefix, _Claim)
     if last is None or not last.holds(now):

@@ -1,7 +1,9 @@
-"""The order of an issuer's commits: a chain whose links hold the manifests written next.
+"""The chain in which an issuer's runs are registered, each just before its manifest commits it.
 
-A run that depends on what other runs had sent takes the next link only where none of the links
-since sends one of its cards.
+It puts the commits in one order. Each entry holds the manifest that is written next: a registered
+run counts as having sent its cards, and it is committed once its own `manifest.json` exists
+(`flows/submissions/commit.py`). A run that depends on what other runs had sent is registered only
+where none that was registered since sends one of its cards.
 """
 
 from collections.abc import Iterator
@@ -9,61 +11,67 @@ from collections.abc import Iterator
 import polars as pl
 
 from flows.errors import TryAgainError
+from flows.runs.cards import FINGERPRINTS, card_keys
 from flows.runs.chains import add_next, last_record, records
 from flows.runs.keys import commits, link
-from flows.runs.prior_state import CHECKS, card_keys
 from flows.runs.store import ConflictError, Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.versions import read_document
 from schemas import ledger
 from schemas.manifest import Manifest
 
-LATELY = 16  # commits looked at for a missing manifest
+# Runs at the end of the chain that may still lack their manifest. A process that died between the
+# two writes leaves one, and the next submit writes it; so there are never more than processes that
+# work on one issuer at once, of which 16 are plenty.
+RECENT = 16
 
 
 class OvertakenError(TryAgainError):
-    """Another run committed meanwhile.
+    """Another run was registered since this one was planned.
 
     It has some of the same cards, or the same sequence number.
     """
 
-    message = "{run}: run {other} was committed meanwhile and has {what}. Nothing was committed."
+    message = (
+        "{run}: run {other} was registered for commit meanwhile and has {what}. "
+        "Nothing was committed."
+    )
     next_step = (
         "Run {same_command} again: it selects rows without those cards, "
         "or names the run that has the number."
     )
 
 
-def commits_since(store: Store, issuer: str, number: int = 0) -> Iterator[Manifest]:
-    """Yield the runs of the commits after that number, committed or about to be."""
+def registered_runs(store: Store, issuer: str, number: int = 0) -> Iterator[Manifest]:
+    """Yield the runs that were registered after that number, committed or about to be."""
     return records(store, commits(issuer), Manifest, number + 1)
 
 
-def last_commit(store: Store, issuer: str) -> int:
-    """Return the number of an issuer's last commit, 0 before the first."""
+def last_registered(store: Store, issuer: str) -> int:
+    """Return the number of the run that was registered last, 0 before the first."""
     return last_record(store, commits(issuer), Manifest)[0]
 
 
-def recent_commits(store: Store, issuer: str) -> Iterator[Manifest]:
-    """Yield the runs of the last commits.
+def recently_registered(store: Store, issuer: str) -> Iterator[Manifest]:
+    """Yield the RECENT runs that were registered last.
 
     Among them are those whose manifest may still be missing.
     """
-    return commits_since(store, issuer, max(0, last_commit(store, issuer) - LATELY))
+    return registered_runs(store, issuer, max(0, last_registered(store, issuer) - RECENT))
 
 
-def append_commit(
+def register_run(
     store: Store, issuer: str, manifest: Manifest, since: int | None = None, *, guarded: bool = True
 ) -> None:
-    """Add a run to the commits.
+    """Register a run, which is the step before its manifest; nothing where it already is.
 
-    With `since`, raises OvertakenError where a later commit sends any of its cards. Not `guarded`:
-    only where that is of the same extract.
+    With `since`, raises OvertakenError where a run registered after that number sends any of its
+    cards. Not `guarded`: only where that is of the same extract.
     """
     prefix = commits(issuer)
     number = since
     if number is None:
-        number = max(0, last_commit(store, issuer) - 1)  # the last one may be ours
+        number = max(0, last_registered(store, issuer) - 1)  # the last one may be this run
     while not add_next(store, prefix, number + 1, manifest):
         number += 1
         other = read_document(store, link(prefix, number), Manifest)
@@ -96,7 +104,7 @@ def _refuse_shared_cards(store: Store, manifest: Manifest, other: Manifest) -> N
 def _sent_cards(store: Store, manifest: Manifest) -> pl.DataFrame:
     """Return the keys of the cards that a run sends, committed or about to be."""
     run = StoredRun.by_id(store, manifest.run)
-    columns = ["cuid", "last_4", "expiration", *CHECKS]
+    columns = ["cuid", "last_4", "expiration", *FINGERPRINTS]
     submitted = pl.col("fate") == ledger.SUBMITTED
     cards = [card_keys(run.ledger_part(part, columns, submitted)) for part in manifest.ledger]
     return pl.concat([pl.Series("card", dtype=pl.UInt64), *cards]).to_frame()

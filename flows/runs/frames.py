@@ -9,7 +9,8 @@ from flows.runs.store import Store
 from flows.runs.versions import NewerDocumentError
 from schemas.tables import FORMAT, parquet
 
-_LATER = {"reissue_check": pl.UInt32}  # columns that older versions did not write: null
+# columns that older versions did not write: null
+_LATER = {"reissue_check": pl.UInt32, "how": pl.String, "trouble": pl.String}
 CSV_ROWS = 50_000  # rows turned to text at a time
 
 

@@ -71,9 +71,10 @@ corrections = _prefix("corrections")  # corrected extracts and filled-in templat
 transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
 ingested = _prefix("ingested")  # ingest markers: which result files were ingested
 runs = _prefix("runs")  # a folder for each run
-commits = _prefix("commits")  # the chain that puts an issuer's commits in one order
+commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
 # operators' decisions about result files, a chain for each file
 attributions = _prefix("attributions")
+link_forms = _prefix("link-forms")  # the chain of forms that the partner's links have
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
 # operators' decisions that an extract shall not be sent, a chain for each content
 dismissed = _prefix("dismissed")
@@ -85,9 +86,26 @@ prompted_prefix = _prefix("single")  # single links whose fields were typed in
 # derived: the funnel over an issuer's runs, and the transaction reports read for it
 placements = _prefix("placements")
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
+# derived: the programme's report, of an issuer, and of all issuers that share a root
+programme = _prefix("programme")
+ALL_ISSUERS = "programme/"
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
+# derived: the book of cardholders, kept so that only what is new is read
+book = _prefix("book")
+
+
+def period(issuer: str, start: date | None, end: date | None) -> str:
+    """Return the prefix of the report across the runs of these business dates.
+
+    That of all runs is the page operators work with, so each period has a folder of its own.
+    """
+    if start is None and end is None:
+        return reconciliation(issuer)
+    first = f"{start:%Y%m%d}" if start else "first"
+    last = f"{end:%Y%m%d}" if end else "last"
+    return f"{reconciliation(issuer)}period-{first}-{last}/"
 
 
 def submissions(issuer: str, sha256: str) -> str:
@@ -117,6 +135,8 @@ class RunKeys:
         self.events = base + "events/"  # what people and flows did to the run
         self.reseals = base + "reseals/"  # the chain of records of chunks that were sealed again
         self.resealed = base + "sealed/"  # those chunks, a folder for each time
+        # its attempts, as the book has them: derived
+        self.page = base + "book.parquet"
         # attributed result rows, derived from result files and ledger
         self.outcomes = base + "outcomes/"
         self.closed = base + "closed/"  # the chain of breaks that operators closed and reopened

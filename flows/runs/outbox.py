@@ -1,6 +1,6 @@
 """What operators do with the chunks of committed runs: fetch, upload, hold, cancel."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from flows.errors import OperatorError
 from flows.runs.adapters import Adapters
@@ -12,7 +12,7 @@ from flows.runs.keys import keys_of
 from flows.runs.store import ConflictError, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.steps import ISSUER, Sentence, Slot, Step
+from flows.steps import FOLDER, ISSUER, Sentence, Slot, Step
 
 SUMS = "SHA256SUMS"  # what `sha256sum --check` reads
 WAITING: frozenset[State] = frozenset({"waiting"})
@@ -25,6 +25,17 @@ class ChunkStateError(OperatorError):
     next_step = Sentence(
         "{outbox} shows every chunk; an uploaded one cannot be recalled.",
         outbox=Step("outbox list", ISSUER, run=Slot("run")),
+    )
+
+
+class OtherChunkError(OperatorError):
+    """A chunk that was fetched is not the one that waits in the outbox."""
+
+    message = "Chunk {chunk} was sealed again after it was fetched. Nothing was recorded."
+    next_step = Sentence(
+        "If the portal has the earlier file, ask the partner to delete it; then fetch and upload "
+        "it again: {fetch}.",
+        fetch=Step("outbox fetch", ISSUER, to=FOLDER),
     )
 
 
@@ -62,25 +73,79 @@ def move(
     return [chunk for chunk in stored.fresh().outbox if chunk.chunk.number in moved]
 
 
+def waiting_by_run(runs: StoredRuns, pinned: Collection[str]) -> dict[str, list[int]]:
+    """Return the chunks of an issuer that wait for the upload, by run.
+
+    Without those sealed to a key that is not `pinned` any more.
+    """
+    by_run: dict[str, list[int]] = {}
+    for run in runs.committed():
+        waits = [] if _is_answered(run) else [item for item in run.outbox if item.state in WAITING]
+        numbers = [item.chunk.number for item in waits if _fits(run, item, pinned)]
+        if numbers:
+            by_run[run.id] = numbers
+    return by_run
+
+
+def _fits(run: StoredRun, item: OutboxChunk, pinned: Collection[str]) -> bool:
+    return set(run.sealed_chunks[item.chunk.number].recipients) <= set(pinned)
+
+
 def fetch(
     adapters: Adapters, run: str, put: Callable[[str, bytes], None], numbers: Collection[int] = ()
 ) -> list[OutboxChunk]:
-    """Put the waiting chunks of a run, and SUMS for upload; return the chunks.
+    """Put the waiting chunks of a run, and SUMS for upload; return the chunks (`fetch_from`)."""
+    return fetch_from(adapters, {run: numbers}, put)
 
-    Each is checked against its digest. Chunks that are held, uploaded, answered or cancelled are
-    not put: ChunkStateError where one is named.
+
+def fetch_from(
+    adapters: Adapters,
+    numbers_by_run: Mapping[str, Collection[int]],
+    put: Callable[[str, bytes], None],
+) -> list[OutboxChunk]:
+    """Put the waiting chunks of runs, of each all or those of these numbers, and SUMS for upload.
+
+    Returns the chunks. Each is checked against its digest. Chunks that are on hold, uploaded,
+    answered or cancelled are not put: ChunkStateError where one is named.
     """
-    stored = StoredRun.by_id(adapters.store, run)
-    chosen = select_chunks(stored.outbox, run, WAITING, "fetched", numbers)
-    for chunk in chosen:
-        key = stored.sealed_chunks[chunk.chunk.number].key
-        content = read(adapters.store, key)
-        if digest(content) != chunk.chunk.sha256:
-            raise ConflictError(key=key)
-        put(chunk.chunk.name, content)
-    sums = "".join(f"{chunk.chunk.sha256}  {chunk.chunk.name}\n" for chunk in chosen)
+    fetched: list[OutboxChunk] = []
+    for run, numbers in numbers_by_run.items():
+        stored = StoredRun.by_id(adapters.store, run)
+        chosen = select_chunks(stored.outbox, run, WAITING, "fetched", numbers)
+        for chunk in chosen:
+            put(chunk.chunk.name, _sealed(adapters, stored, chunk))
+        fetched += chosen
+    sums = "".join(f"{chunk.chunk.sha256}  {chunk.chunk.name}\n" for chunk in fetched)
     put(SUMS, sums.encode())
-    return chosen
+    return fetched
+
+
+def _sealed(adapters: Adapters, run: StoredRun, chunk: OutboxChunk) -> bytes:
+    """Return the content of a chunk as it was sealed last; ConflictError where it is another."""
+    key = run.sealed_chunks[chunk.chunk.number].key
+    content = read(adapters.store, key)
+    if digest(content) != chunk.chunk.sha256:
+        raise ConflictError(key=key)
+    return content
+
+
+def fetched_by_run(runs: StoredRuns, sums: str) -> dict[str, list[int]]:
+    """Return the chunks that SUMS of a fetch names and that still wait for the upload, by run.
+
+    OtherChunkError where one was sealed again since.
+    """
+    digests: dict[str, str] = {}
+    for line in sums.splitlines():
+        sha256, _, name = line.partition("  ")
+        digests[name] = sha256
+    by_run: dict[str, list[int]] = {}
+    for chunk in outboxes(runs, WAITING):
+        sha256 = digests.get(chunk.chunk.name, "")
+        if sha256 and sha256 != chunk.chunk.sha256:
+            raise OtherChunkError(chunk=chunk.chunk.name)
+        if sha256:
+            by_run.setdefault(chunk.run, []).append(chunk.chunk.number)
+    return by_run
 
 
 def select_chunks(

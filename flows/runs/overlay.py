@@ -21,6 +21,11 @@ class Overlay:
         self._now = now
         self._written: dict[str, bytes] = {}
 
+    @property
+    def written(self) -> frozenset[str]:
+        """The keys that were written in memory."""
+        return frozenset(self._written)
+
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` in memory unless it exists; False where it does."""
         return read_if_stored(self, key, 0) is None and self._written.setdefault(key, data) is data

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.runs.keys import RunKeys, prompted_prefix
-from flows.runs.prior_state import SENT
 from flows.runs.store import Store
 from flows.runs.versions import read_document
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -15,6 +14,19 @@ from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 ANSWER = "-answer.json"
 ARRIVED = pl.Datetime("us", "UTC")
 _STATES = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}  # of an attempt, by the outcome
+# A single link as an attempt to get a card its link; `expires_on` of the link, where there is one.
+ATTEMPT = pl.Schema(
+    {
+        "row": pl.UInt32(),
+        "cuid": pl.String(),
+        "last_4": pl.String(),
+        "expiration": pl.String(),  # YYMM
+        "state": pl.Enum([LINKED, ERROR, AWAITING]),
+        "expires_on": pl.Date(),
+        "url": pl.String(),
+        "arrived": ARRIVED,
+    }
+)
 LINK = pl.Schema(
     {
         "row": pl.UInt32(),
@@ -82,17 +94,17 @@ def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
 
 
 def answers_of(single_links: Iterable[SingleLink]) -> pl.DataFrame:
-    """Return single links as attempts (SENT, url, arrived).
+    """Return single links as attempts (ATTEMPT).
 
     One whose outcome is unknown is awaited.
     """
     rows = [_attempt(single) for single in single_links if single.state in _STATES]
-    return pl.DataFrame(rows, {**SENT, "url": pl.String, "arrived": ARRIVED})
+    return pl.DataFrame(rows, ATTEMPT)
 
 
 def _attempt(single: SingleLink) -> dict[str, Any]:
     """Return a single link as an attempt; without an answer it has no link."""
-    attempt = single.asked.model_dump(include=SENT.keys() - {"state"})
+    attempt = single.asked.model_dump(include=ATTEMPT.keys() - {"state"})
     attempt["state"] = _STATES[single.state]
     answer = single.answered
     if answer is not None:

@@ -326,7 +326,8 @@ class StoredRun:
         events = self.events(COMMITTED, *MOVES)
         committed = commit_time(events)
         if committed is None:  # where a crash prevented the event of the commit
-            committed = next(entry.modified for entry in self.store.keys(self.keys.manifest))
+            with self.store.open(self.keys.manifest) as source:
+                committed = source.entry.modified
         return outbox_chunks(self.id, chunks, committed, moves_in(events, chunks))
 
     @property

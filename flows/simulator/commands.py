@@ -14,6 +14,7 @@ from flows.commands.entry import entry
 from flows.commands.parameters import Day, Field, Issuer, Number, Share
 from flows.commands.result import Result
 from flows.configuration import read_file
+from flows.simulator.link_styles import STYLES, USUAL
 from flows.steps import ISSUER, Option, Sentence, Step, Text
 from flows.wiring import now, wire
 
@@ -70,6 +71,7 @@ def simulate(
     fail: Share = 0.05,
     shuffle: bool = False,
     seed: int = 0,
+    links: Annotated[str, Field(names=lambda: list(STYLES), checked=True)] = USUAL,
 ) -> Result:
     """Let the simulated portal answer every committed chunk that has no result.
 
@@ -79,12 +81,13 @@ def simulate(
         fail: Share of rows that fail.
         shuffle: Return the rows in another order than sent.
         seed: The same seed gives the same results.
+        links: What its links look like.
     """
     from flows.simulator.practice import Behaviour
 
-    return answer_chunks(
-        wire(context.folder, issuer), secret_key, Behaviour(fail, shuffle, seed), now().date()
-    )
+    behaviour = Behaviour(fail, shuffle, seed)
+    issuer_context = wire(context.folder, issuer)
+    return answer_chunks(issuer_context, secret_key, behaviour, now().date(), links=links)
 
 
 @entry("practice", form=NO_FORM)
@@ -179,6 +182,7 @@ def answer_chunks(
     behaviour: Behaviour,
     today: date,
     expires: date | None = None,
+    links: str = USUAL,
 ) -> Result:
     """Let the simulated portal answer every committed chunk without a result.
 
@@ -192,7 +196,7 @@ def answer_chunks(
     header = list(context.header.names.values())
     with portal_opener(key) as opener:
         store = context.adapters.store
-        facts = answer(context.issuer, store, header, opener, behaviour, today, expires)
+        facts = answer(context.issuer, store, header, opener, behaviour, today, expires, links)
     refused = facts["refused"]
     lines = [
         f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors",

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from flows.runs.sealing import Opener
 from flows.simulator.chance import chance, token
 from flows.simulator.error_shapes import SHAPES
+from flows.simulator.link_styles import STYLES, USUAL
 from flows.simulator.uploads import read_upload
 from flows.simulator.validation import Fault, fault, faults
 from schemas import portal as interface
@@ -59,8 +60,8 @@ class Portal:
     """A portal with one key, one template and a memory of every upload (`books`).
 
     Cards are judged by `today`, which may be moved on; links end two months after it, or on the day
-    `expires`. `on_link` is told cuid, URL, last day and fields (`pan`, `address.city`) of every
-    link as it is made.
+    `expires`, and are of the style `links`. `on_link` is told cuid, URL, last day and fields
+    (`pan`, `address.city`) of every link as it is made.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Portal:
         error_shape: str = "nested",
         date_form: str = "iso",
         expires: date | None = None,
+        links: str = USUAL,
         on_link: Callable[[str, str, date, Mapping[str, str]], None] | None = None,
     ) -> None:
         self.today = today
@@ -90,6 +92,7 @@ class Portal:
         self._shapes = [SHAPES[shape] for shape in shapes]
         self._written = DATE_FORMS[date_form]
         self._expires = expires
+        self._path_of = STYLES[links]
         self._on_link = on_link
         self._challenges: dict[str, tuple[str, str]] = {}
 
@@ -144,17 +147,20 @@ class Portal:
             yield Booked(number, cuid, last_4, url, expires, ())
 
     def _link(self, marker: str, fields: Mapping[str, str]) -> str:
-        url = f"https://{self._host}/l/{marker}"
+        url = self._url(marker)
         postal_code = known_postal_code(fields["address.postal_code"])
         self._challenges[url] = (known_cvv_hash(fields), postal_code)
         return url
+
+    def _url(self, marker: str) -> str:
+        return f"https://{self._host}{self._path_of(marker)}"
 
     def foreign_row(self) -> Booked:
         """Return a row of some other bank's upload: what a result file of foreign cardholders
         holds.
         """
         marker = token(self.seed, "stranger", self.today)
-        url = f"https://{self._host}/l/{marker}"
+        url = self._url(marker)
         return Booked(1, f"stranger-{marker[:8]}", "0000", url, self._ends(), ())
 
     def _ends(self) -> date:

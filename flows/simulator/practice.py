@@ -14,6 +14,7 @@ from flows.errors import OperatorError
 from flows.runs.sealing import Opener
 from flows.runs.store import Store
 from flows.simulator.answer import answer_store
+from flows.simulator.link_styles import USUAL
 from flows.simulator.portal import Portal
 from flows.steps import FILE, Option, Sentence
 from schemas.issuer import Issuer
@@ -123,6 +124,7 @@ def answer(
     behaviour: Behaviour,
     today: date,
     expires: date | None = None,
+    links: str = USUAL,
 ) -> dict[str, Any]:
     """Answer every committed chunk that has no result; return the counts and what was refused."""
     portal = Portal(
@@ -131,6 +133,7 @@ def answer(
         header=header,
         today=today,
         expires=expires,
+        links=links,
         **behaviour._asdict(),
     )
     answered = answer_store(store, issuer.issuer, portal)

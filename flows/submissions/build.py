@@ -42,8 +42,8 @@ class Job(NamedTuple):
     scope: RowScope
     opened: Collection[str]
     retry_command: Step  # finishes it after a temporary failure
-    since: int | None = None  # the last commit that was known when the rows were chosen
-    guarded: bool = True  # no card of a later commit is sent
+    since: int | None = None  # the last run that was registered when the rows were chosen
+    guarded: bool = True  # no card of a run registered later is sent
     expected: ExpectedOutcome | None = None  # another outcome is not committed
 
 
@@ -89,8 +89,8 @@ def build_run(
     publisher = Publisher(context, sealer, keys)
     with closing(publisher), open_extract(context, job.entry, plan.source) as stream:
         scan = Scan(context, stream, plan.source, plan.as_of, job.scope, opened=job.opened)
-        if scan.held is not None and sealer is not None:
-            raise scan.held
+        if scan.sequence_error is not None and sealer is not None:
+            raise scan.sequence_error
         with closing(iter(scan)) as pieces:
             for piece in pieces:
                 _write(piece, ledger, publisher)
@@ -110,7 +110,7 @@ def build_run(
         test_cards=scan.route.test_cards,
         real_cards=scan.route.other_cards,
         drift=departures(manifest.profile, nights, context.issuer.limits.max_drift),
-        held=scan.held,
+        sequence_error=scan.sequence_error,
         reasons=scan.route.reasons,
     )
 

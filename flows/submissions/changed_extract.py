@@ -1,6 +1,7 @@
-"""An extract that has the name of a committed one and other content: held for an operator.
+"""An extract that has the name of a committed one and other content: held for a decision.
 
-The operator learns how many rows are the same, new and gone, by a scan that seals nothing.
+The operator who decides learns how many rows are the same, new and gone, by a scan that seals
+nothing.
 """
 
 from collections.abc import Sequence
@@ -11,21 +12,21 @@ import polars as pl
 
 from flows.errors import GateError
 from flows.extracts.opening import open_extract
-from flows.runs.commits import commits_since
+from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
 from flows.runs.errors import LedgerPurgedError
-from flows.runs.prior_state import PriorState
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import dismiss_step, expected_run, plans_under_name, submit_step
+from flows.submissions.prior_state import PriorState
 from flows.submissions.row_scope import RowScope
 from flows.submissions.scan import Scan
 from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Counts, Manifest, SourceIdentity
 from schemas.portal import CUID
 
-CARD = ["cuid", "cuid_made", "last_4", "expiration"]
+COMPARED = ["cuid", "cuid_made", "last_4", "expiration"]
 
 
 class ChangedExtractError(GateError):
@@ -49,9 +50,9 @@ def changed_extract(
     inputs: RunInputs,
     prior: PriorState | None,
 ) -> ChangedExtractError | None:
-    """Return what holds a name that was committed with other content, None where nothing does.
+    """Return the error that holds an extract whose name was committed with other content.
 
-    The extract is read only where something does. Raises what `expected_run` raises, since a
+    None where nothing holds it: then it is not read. Raises what `expected_run` raises, since a
     dismissed or repeated extract is that rather than changed.
     """
     store = context.adapters.store
@@ -84,7 +85,7 @@ def _last_in_order(store: Store, issuer: str, manifests: Sequence[Manifest]) -> 
     """Return the run that was committed last."""
     if len(manifests) == 1:
         return manifests[0]
-    places = {link.run: place for place, link in enumerate(commits_since(store, issuer))}
+    places = {manifest.run: place for place, manifest in enumerate(registered_runs(store, issuer))}
     return max(manifests, key=lambda manifest: places.get(manifest.run, -1))
 
 
@@ -114,7 +115,7 @@ def _scan_cards(
 def _compared(store: Store, last: Manifest, scan: _CardScan) -> str:
     """Return how the rows of an extract compare with those of the run that has its name."""
     cards = scan.cards
-    parts = StoredRun.by_id(store, last.run).ledger(CARD)
+    parts = StoredRun.by_id(store, last.run).ledger(COMPARED)
     try:
         before = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
     except LedgerPurgedError:

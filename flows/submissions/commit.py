@@ -4,25 +4,25 @@
 offered for upload, and only then do results and reports count it. The manifest is the second of two
 create-only writes of the same bytes:
 
-1. `commits/<number>.json`, the run's link in the issuer's commit chain. It gives the run its place
+1. `commits/<number>.json` registers the run (`flows/runs/commits.py`). It gives the run its place
    in the order of commits, and from here on its cards count as sent. A run that is planned after it
-   finds them awaiting; a run that was planned before it is refused its own link if it sends one of
-   them (OvertakenError; where `[resend] seen_before = "send"`, only a run of the same extract is).
-   Nothing of the run can be uploaded yet.
-2. `runs/<run>/manifest.json`, the commit.
+   finds them awaiting; a run that was planned before it and sends one of them is not registered
+   (OvertakenError; where `[resend] seen_before = "send"`, only a run of the same extract is
+   refused). Nothing of the run can be uploaded yet.
+2. `runs/<run>/manifest.json` is the commit.
 
-A run that has its link and no manifest died between the two. It is not committed yet, but decided:
-the next command that sends rows of the issuer writes its manifest before it plans anything. Only an
-operator who abandons the run prevents that. Abandoning creates the same key, so exactly one of the
-two is ever written.
+A run that is registered and has no manifest died between the two. It is not committed yet, but
+decided: the next command that sends rows of the issuer writes its manifest before it plans
+anything. Only an operator who abandons the run prevents that. Abandoning creates the same key, so
+exactly one of the two is ever written.
 
-Before the link, nothing is decided: the same command again is the recovery.
+Before a run is registered, nothing is decided: the same command again is the recovery.
 """
 
 from contextlib import suppress
 
 from flows.reports.lists import write_unsent
-from flows.runs.commits import append_commit, recent_commits
+from flows.runs.commits import recently_registered, register_run
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.events import DROP_TIME, record_event
@@ -34,31 +34,32 @@ from schemas.manifest import Manifest
 
 
 def commit_run(context: IssuerContext, job: Job, manifest: Manifest) -> bool:
-    """Commit a run that was built: its link in the commit chain, then its manifest.
+    """Commit a run that was built: register it, then write its manifest.
 
-    False where a concurrent process wrote the manifest. Raises OvertakenError where a commit since
-    the run was planned sends any of its cards, AbandonedError where an operator abandoned it first.
+    False where a concurrent process wrote the manifest. Raises OvertakenError where a run that was
+    registered since this one was planned sends any of its cards, AbandonedError where an operator
+    abandoned it first.
     """
     store = context.adapters.store
-    append_commit(store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
+    register_run(store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
     return _write_manifest(context, manifest, job.entry)
 
 
 def commit_in_memory(dry: IssuerContext, manifest: Manifest) -> None:
     """Commit a run in the memory of a dry run, so that what comes after it meets it there."""
     store = dry.adapters.store
-    append_commit(store, dry.issuer.issuer, manifest)
+    register_run(store, dry.issuer.issuer, manifest)
     write_once(store, StoredRun.by_id(store, manifest.run).keys.manifest, canonical(manifest))
 
 
 def finish_commits(context: IssuerContext) -> None:
-    """Commit the runs in the commit chain that have no manifest, unless they were abandoned.
+    """Commit the runs that are registered and have no manifest, unless they were abandoned.
 
     Also writes the report of a run that sent nothing, where its commit died before it. A run of a
     newer version of cardlink is left to that version.
     """
     store = context.adapters.store
-    for manifest in recent_commits(store, context.issuer.issuer):
+    for manifest in recently_registered(store, context.issuer.issuer):
         if manifest.newer:
             continue
         with suppress(AbandonedError, LedgerPurgedError):  # an operator or the retention was first
@@ -71,13 +72,14 @@ def finish_commits(context: IssuerContext) -> None:
 def _write_manifest(
     context: IssuerContext, manifest: Manifest, extract: Entry | None = None
 ) -> bool:
-    """Write the manifest of a run that is in the commit chain, and what goes with it.
+    """Write the manifest of a run that is registered, and what goes with it.
 
     False where a concurrent process wrote it; AbandonedError where an operator was first.
     """
     adapters = context.adapters
     run = StoredRun.by_id(adapters.store, manifest.run)
-    # before the commit, which nothing repeats; the issuer need not wait for results
+    # before the manifest: after it no command comes back to this run, so after a crash in between
+    # the issuer would have its rejects only with the first results
     if manifest.counts.submitted:
         write_unsent(run, manifest, portfolio=context.issuer.full_portfolio)
     try:

@@ -1,8 +1,8 @@
 """Drift: how the columns of a night depart from those of the nights before, by their profiles.
 
-Weekly patterns and one odd night raise nothing and hide nothing, and a change that stays is usual
-after two nights. Intervals take 7.5 ms of CPU a submit with ten nights; distances between all pairs
-of nights took 11 and gave the same verdicts.
+Weekly patterns and one odd night are not reported and hide nothing, and a change that stays counts
+as usual after two nights. Intervals take 7.5 ms of CPU a submit with ten nights; distances between
+all pairs of nights took 11 and gave the same verdicts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class _Measure(NamedTuple):
 
 
 class _Departure(NamedTuple):
-    """A share that departs: how far, in units of the widest that is no departure, and in words."""
+    """A share that departs: by how many times the widest difference allowed, and in words."""
 
     distance: float
     text: str
@@ -107,7 +107,7 @@ def _near(key: Any) -> Any:
 
 def _sentence(measure: _Measure, key: Any, usual_share: float) -> str:
     share = measure.shares.get(key, 0.0)
-    # as many equally frequent values make two cells equal as often
+    # so many values, all equally frequent, would make two cells equal as often as they are
     values = (share or 1) ** -2
     usual_values = (usual_share or 1) ** -2
     sentence = measure.sentence.format(

@@ -1,9 +1,7 @@
 """Rows that an extract holds more than once, found across blocks.
 
-The table is in memory only, 16 bytes a row.
-
-The table grows with the rows: room for ten million from the start took 120 MB for a run of one
-million.
+The table is in memory only, 16 bytes a row, and grows with the rows: room for ten million from the
+start took 120 MB for a run of one million.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ TIMES = np.uint64(6364136223846793005)
 PLUS = np.uint64(1442695040888963407)
 
 
-def mark(table: Table, rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
-    """Return verdicts (row, column, code, severity) on keyed, accepted rows.
+def verdicts_on_duplicates(table: Table, rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
+    """Return verdicts (row, column, code, severity) on rows that no rule rejects, `with_keys`.
 
     The first of equal rows has none.
     """
@@ -65,8 +63,8 @@ class Table:
     """Open addressing, by a key and a tag.
 
     The key has 48 bits of the card's hash and 16 of the content's, the tag 32 of the cuid's.
-    Among ten million cards that makes 0.4 mistaken warnings of another cuid; a mistaken repeat
-    takes 80 equal bits.
+    Among ten million cards that gives 0.4 false warnings of another cuid; a false repeat would need
+    80 equal bits.
     """
 
     def __init__(self, rows: int) -> None:
@@ -130,7 +128,7 @@ class Table:
             self.add(keys[taken], tags[taken])
 
 
-def keyed(rows: pl.DataFrame) -> pl.DataFrame:
+def with_keys(rows: pl.DataFrame) -> pl.DataFrame:
     """Add key (48 bits of the card's hash, 16 of the content's) and tag (32 of the given cuid's).
 
     The content is the row's line, its `text`; the portal's columns where we made its cuid.

@@ -1,8 +1,8 @@
-"""What became of each extract: committed, dismissed, repeated, held, or still to be submitted.
+"""What became of each extract: committed, dismissed, repeated, held for a decision, or pending.
 
 An extract is known by its name and content, so that a store that was copied or restored makes
-nothing pending. One that has the name of a committed extract and other content is held until an
-operator decides about it.
+nothing pending. One that has the name of a committed extract and other content is `held`: nothing
+is planned before an operator decides about it.
 
 A version (inode, ETag) only saves the reading: a file of unknown size is new without being read,
 one of a known size is read once and remembered. In a full portfolio the same bytes under another
@@ -48,7 +48,7 @@ State = Literal[
     "gone",
     "ignored",
 ]
-WAITING = ("pending", "held", "repeated", "unclean")
+UNSUBMITTED: tuple[State, ...] = ("pending", "held", "repeated", "unclean")
 
 
 class ExtractState(NamedTuple):
@@ -67,13 +67,17 @@ class ExtractState(NamedTuple):
     waits: str = ""  # what it still lacks to be taken
 
 
-def pending_extracts(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
-    """Return the extracts that need a run and can be taken, oldest first; CardInNameError."""
+def extracts_to_submit(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
+    """Return the extracts that need a run and lack nothing to be taken, oldest first.
+
+    Among them are those held for a decision and those that repeat a run: submitting one raises the
+    error that says so, which is how an operator learns of it. Raises CardInNameError.
+    """
     return [entry for entry, waits in unsubmitted(context, remember=remember) if not waits]
 
 
 def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[tuple[Entry, str]]:
-    """Return the extracts that still need a run, oldest first, with what each waits for.
+    """Return the extracts in a state of UNSUBMITTED, oldest first, with what each waits for.
 
     They match [source] pattern. One whose last run was abandoned needs none until an operator asks
     for a new run.
@@ -81,7 +85,7 @@ def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[tuple
     waiting = [
         (extract.entry, extract.waits)
         for extract in extract_states(context, remember=remember)
-        if extract.entry is not None and extract.state in WAITING
+        if extract.entry is not None and extract.state in UNSUBMITTED
     ]
     return sorted(waiting, key=lambda extract: (extract[0].modified, extract[0].key))
 
@@ -162,7 +166,7 @@ def _stored_extracts(
         sha256 = history.digests.get(_version(entry), "")
         state: State = "pending"
         try:
-            if sha256:  # it has a plan, so it was judged; whoever reads it asks for the verdict
+            if sha256:  # it has a plan, so the scanner passed it, and opening it asks once more
                 waits = missing(entry, files, source, now)
             else:
                 waits = waits_for(context, entry, files)

@@ -10,12 +10,12 @@ from statistics import median
 from typing import NamedTuple, get_args
 
 from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
-from flows.runs.prior_state import seen_rows
 from flows.steps import Option, Sentence, Text
 from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate
 from schemas.issuer import Issuer, Limits
 from schemas.manifest import Counts, Manifest
+from schemas.reasons import seen_rows
 
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 OPENABLE: tuple[Gate, ...] = get_args(Gate)
@@ -103,7 +103,7 @@ class Built(NamedTuple):
     test_cards: int
     real_cards: int
     drift: Sequence[str] = ()  # how columns depart from those before
-    held: CardlinkError | None = None  # why it must not begin
+    sequence_error: CardlinkError | None = None  # where its sequence number is the wrong one
     reasons: Sequence[ReasonRows] = ()  # of its rows
 
     @property
@@ -123,7 +123,7 @@ def refusals(
 ) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
     case = _Case(built, issuer, opened, rejects)
-    for gate in (_beginning, _trailer, _cards, _reject_rate, _seen_before, _row_jump, _drift):
+    for gate in (_sequence, _trailer, _cards, _reject_rate, _seen_before, _row_jump, _drift):
         error = gate(case)
         if error is not None:
             yield error
@@ -150,8 +150,8 @@ class _Case(NamedTuple):
         return self.issuer.limits
 
 
-def _beginning(case: _Case) -> CardlinkError | None:
-    return case.built.held
+def _sequence(case: _Case) -> CardlinkError | None:
+    return case.built.sequence_error
 
 
 def _trailer(case: _Case) -> CardlinkError | None:

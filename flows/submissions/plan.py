@@ -2,8 +2,8 @@
 
 What is committed stays so under other settings, keys and rules, and the answer names what changed.
 What was never committed is planned anew where settings, keys, rules, date, name or what other runs
-have sent changed. Of two such plans only one can be committed, because each says which commit it
-knew last.
+have sent changed. Of two such plans only one can be committed, because each says which run was
+registered last when it was made.
 """
 
 from datetime import date

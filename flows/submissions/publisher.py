@@ -57,7 +57,7 @@ class ChunkDraft(NamedTuple):
 
 
 class SealedDraft(NamedTuple):
-    """A chunk that was sealed just now, or the trouble that sealing it had."""
+    """A chunk that was sealed just now, or that could not be sealed: `sealed.trouble` says why."""
 
     draft: ChunkDraft
     sealed: Sealed
@@ -65,7 +65,7 @@ class SealedDraft(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one chunk: published, or the code of its trouble."""
+    """What became of one chunk: published, or why not (`trouble`, a code)."""
 
     number: int
     chunk: ManifestChunk | None
@@ -121,7 +121,7 @@ class Publisher:
             self._collect()
         group = self._group
         self._group = []
-        # a thread that was started and is not known would seal on after the end
+        # a stop in between would leave work that nobody waits for, sealing on after the end
         with uninterrupted():
             self._under_way.append(self._sealers.submit(self._publish, group))
 
@@ -218,7 +218,7 @@ class Publisher:
             else:
                 sha256 = digest(stored)
             is_ours = records.names(draft.name, sha256)
-            # damaged in transit, not in the store
+            # other bytes on a second look: damaged in transit, not in the store
             if not is_ours and read(self._store, key) != stored:
                 raise ObjectDamagedError(key=key)
         except ObjectMissingError:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from flows.errors import CardlinkError
 from flows.extracts.mapping import stop
 from flows.runs.context import IssuerContext, overlaid
-from flows.runs.prior_state import seen_rows
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.steps import EXTRACT, FILE, ISSUER, Sentence, Step, Text
@@ -23,6 +22,7 @@ from flows.submissions.rows import ReasonRows
 from flows.submissions.submit import Request, prepare, refuse_resend
 from schemas.ledger import FATES
 from schemas.manifest import Counts, Manifest
+from schemas.reasons import seen_rows
 
 REJECTS = Sentence("what {check} writes", check=Step("check", ISSUER, EXTRACT, rejects=FILE))
 

@@ -2,10 +2,10 @@
 
 All rows of the extract decide, and a repair is for all of them; never row by row.
 
-While no row could need a repair, nothing is read twice; the first one that could makes the extract
-be read a second time, for the columns of EVIDENCE. Lost zeros of ZIP codes are put back only where
-no ZIP code of the column kept one, and 95 % of the padded ones are in their state. Lost zeros of
-CVVs are put back only with 20 values or more, none of them with a leading zero, and fewer than 30 %
+While no row could need a repair, nothing is read twice. Once one could, the extract is read a
+second time, for the columns of EVIDENCE alone. Lost zeros of ZIP codes are put back only where no
+ZIP code of the column kept one, and 95 % of the padded ones are in their state. Lost zeros of CVVs
+are put back only with 20 values or more, none of them with a leading zero, and fewer than 30 %
 short.
 """
 
@@ -62,7 +62,7 @@ SIGNS = {
     "pans": _PAN.is_not_null(),
     "pans_ending_in_0": _PAN.str.ends_with("0"),
 }
-# What could need each repair; of the last one, the refusal.
+# The sign by which a row may need each repair; by the last one the extract may be refused.
 NEEDS = {
     "zip_zeros": "zips_short",
     "cvv_zeros": "cvvs_short",
@@ -72,9 +72,7 @@ NEEDS = {
 
 
 class Evidence:
-    """What the rows of an extract show so far of each repair; where they may need one, all rows
-    decide.
-    """
+    """The signs for and against each repair, counted over the rows that were read so far."""
 
     def __init__(self, repairs: Repairs, name: str) -> None:
         self._repairs = repairs
@@ -92,8 +90,9 @@ class Evidence:
 
     @property
     def possible(self) -> dict[str, bool]:
-        """Which repairs no row speaks against, however few rows were read; of the last one, the
-        refusal.
+        """Whether each repair is allowed, and no row that was read so far speaks against it.
+
+        "refuse_excel" is no repair but the refusal of the extract.
         """
         signs = self._signs
         settings = self._repairs
@@ -108,7 +107,7 @@ class Evidence:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether a row would be changed, or the extract refused, by what is still possible."""
+        """Whether a repair that is still possible would change a row, or refuse the extract."""
         return any(
             possible and self._signs[NEEDS[repair]] for repair, possible in self.possible.items()
         )

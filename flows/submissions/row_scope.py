@@ -14,7 +14,7 @@ import polars as pl
 
 from flows.errors import CardlinkError
 from flows.extracts.mapping import Note, stop
-from flows.runs.prior_state import PriorState
+from flows.submissions.prior_state import PriorState
 from flows.submissions.sample import Sample
 from schemas.portal import POSTAL_CODE, columns
 
@@ -64,13 +64,14 @@ def _corrected(name: str) -> pl.Expr:
 
 
 class Inspection:
-    """What a check learns of the rows: errors it went on after, a sample of them, and the rows not
-    sent.
+    """What a check learns of the rows.
+
+    The errors in spite of which it went on, counts of verdicts, a sample, and the rows not sent.
     """
 
     def __init__(self) -> None:
         self.errors: list[CardlinkError] = []
-        # ledger records, and what was found in them
+        # ledger records, and the shapes of the cells that were rejected
         self.unsent: list[tuple[pl.DataFrame, pl.DataFrame]] = []
         self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
         self.sample = Sample()

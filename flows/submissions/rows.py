@@ -1,5 +1,5 @@
-"""The one route from a source row to a chunk line: map, normalise, repair, validate, hash, write,
-find duplicates.
+"""The one route from a source row to a chunk line: map, normalise, repair, validate, hash, make
+the line, find duplicates, look up the card in other runs.
 
 Every row that is sent, by whatever command and however large its file, passes these functions in
 this order. Every row of a block comes out exactly once: as good, or as a ledger record that says
@@ -17,18 +17,24 @@ import polars as pl
 
 from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
 from flows.extracts.reader import Block
-from flows.runs.prior_state import CHECKS, check_values, crc, resend_policy
+from flows.runs.cards import (
+    CONTENT_FINGERPRINTS,
+    FINGERPRINTS,
+    add_fingerprints,
+    fingerprint,
+)
 from flows.submissions.chunk_csv import lines
-from flows.submissions.duplicates import Table, keyed, mark
+from flows.submissions.duplicates import Table, verdicts_on_duplicates, with_keys
 from flows.submissions.ledger import unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
+from flows.submissions.prior_state import resend_policy
 from flows.submissions.repairs import EVIDENCE, Evidence, refuse_scientific, repair
 from flows.submissions.row_scope import RowScope
 from flows.submissions.sample import Sample
 from flows.submissions.shapes import shapes
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
-from schemas.cvv import hash_cvv
+from schemas.cvv import replace_cvvs
 from schemas.expressions import is_test_card
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
@@ -41,7 +47,7 @@ _REJECTED = pl.lit(ledger.REJECTED)
 _DUPLICATE = pl.lit(ledger.DUPLICATE)
 _SUPPRESSED = pl.lit(ledger.SUPPRESSED)
 _IDENTITY = ["row", "line", CUID, "cuid_made", "last_4", "expiration"]
-_KEPT = [*_IDENTITY, "key", "tag", "test", *CHECKS, "text"]
+_KEPT = [*_IDENTITY, "key", "tag", "test", *FINGERPRINTS, "text"]
 
 
 class ReasonRows(NamedTuple):
@@ -94,8 +100,8 @@ class Route:
         self._reread = reread
         self._cuid_prefix = f"cl-{source.sha256[:12]}-"
         self._evidence = Evidence(issuer.repairs, source.key)
-        self._decided: frozenset[str] | None = None
-        self._dated = False
+        self._decided_repairs: frozenset[str] | None = None
+        self._knows_date_forms = False
         self._seen = Table(source.newlines)
         self.sample = scope.inspection.sample if scope.inspection else Sample()
         self._reasons: dict[str, ReasonRows] = {}
@@ -107,14 +113,14 @@ class Route:
         """Map, normalise and repair a block."""
         rules = self._issuer.rules
         selected = self._scope.selected
-        if not self._dated:
+        if not self._knows_date_forms:
             self._mapping = with_dates(self._mapping, block.rows, self._reread, self._scope.note)
-            self._dated = True
+            self._knows_date_forms = True
         mapped, excluded = map_rows(block.rows, self._mapping)
         unread = block.refused
         self.sample.add(mapped)
         rows = normalise(mapped, rules)
-        decided = self._decide(rows)
+        decided = self._decide_repairs(rows)
         if selected is not None:
             rows = normalise(selected.correct(selected.keep(mapped)), rules)
             unread = selected.keep(unread)
@@ -123,24 +129,25 @@ class Route:
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
             rows = normalise(selected.correct(rows, codes=True), rules)
-        return Normalised(_identify(rows, self._cuid_prefix), unread, excluded)
+        return Normalised(_with_identity(rows, self._cuid_prefix), unread, excluded)
 
-    def _decide(self, rows: pl.DataFrame) -> frozenset[str]:
-        """Return the repairs of the extract: none while no row would need one, then those that all
-        rows together need.
+    def _decide_repairs(self, rows: pl.DataFrame) -> frozenset[str]:
+        """Return the repairs of the extract, which all its rows decide together.
+
+        There are none while no row would need one.
 
         Once one could be needed, the extract is read a second time, only for the columns that are
         evidence.
         """
-        if self._decided is not None:
+        if self._decided_repairs is not None:
             refuse_scientific(rows, self._issuer.repairs, self._name)
-            return self._decided
+            return self._decided_repairs
         self._evidence.add(rows)
         if self._evidence.needs_all_rows:
-            self._decided = self._evidence_of_all_rows().decide()
+            self._decided_repairs = self._evidence_of_all_rows().decide()
         elif not any(self._evidence.possible.values()):
-            self._decided = frozenset()
-        return self._decided or frozenset()
+            self._decided_repairs = frozenset()
+        return self._decided_repairs or frozenset()
 
     def _evidence_of_all_rows(self) -> Evidence:
         mapping = self._mapping.only(EVIDENCE)
@@ -162,16 +169,16 @@ class Route:
         return Validated(block, verdicts)
 
     def process(self, validated: Validated) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return a block's good rows and the ledger records of the others, by what the blocks
-        before it held.
+        """Return a block's good rows, which are sent, and the ledger records of the others.
 
-        Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
+        A row is judged by the verdicts, by the rows before it, and by what other runs know of its
+        card. Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
         """
         block, verdicts = validated
         rows = block.rows
         rejected = _is_rejected(rows, verdicts)
-        sound = self._written(rows.filter(~rejected))
-        clashes = mark(self._seen, sound, self._issuer.rules)
+        sound = self._as_lines(rows.filter(~rejected))
+        clashes = verdicts_on_duplicates(self._seen, sound, self._issuer.rules)
         clashing = _is_rejected(sound, clashes)
         reasons = pl.concat([verdicts, clashes])
         rejects = reasons.filter(severity="reject")
@@ -202,16 +209,17 @@ class Route:
         """The reasons in the ledger, the most frequent first."""
         return sorted(self._reasons.values(), key=lambda reason: (-reason.rows, reason.code))
 
-    def _written(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Hash CVVs, write each row's line, add the keys that identify it in other blocks and runs,
-        drop its cells.
+    def _as_lines(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with the line of each (`text`) in place of its cells; CVVs are hashed.
+
+        Keys are added by which other blocks know a row, and fingerprints for other runs.
         """
-        hashed = hash_cvv(rows)
+        hashed = replace_cvvs(rows)
         text = lines(hashed, self._order)
         cells = rows if self._scope.keep_cells else hashed
-        written = cells.with_columns(text.alias("text"), is_test_card(pl.col(PAN)).alias("test"))
-        checked = _checked(keyed(written), everyone=self._issuer.full_portfolio)
-        return checked if self._scope.keep_cells else checked.select(_KEPT)
+        as_lines = cells.with_columns(text.alias("text"), is_test_card(pl.col(PAN)).alias("test"))
+        known = _with_fingerprints(with_keys(as_lines), everyone=self._issuer.full_portfolio)
+        return known if self._scope.keep_cells else known.select(_KEPT)
 
     def _with_origin(self, rows: pl.DataFrame) -> pl.DataFrame:
         selected = self._scope.selected
@@ -219,15 +227,15 @@ class Route:
         return rows.with_columns(origin.alias("origin"))
 
     def _suppress(self, good: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Separate the rows to send from those that earlier runs have made unnecessary."""
+        """Separate the rows to send from those whose card other runs have sent (`PriorState`)."""
         prior = self._scope.prior
         if prior is None:
             return good, pl.DataFrame(schema=ledger.dtypes()).drop("origin")
         why = prior.suppressed(good, self._as_of, resend_policy(self._issuer, self._as_of))
-        held_back = good.filter(why.is_not_null()).with_columns(
+        suppressed = good.filter(why.is_not_null()).with_columns(
             reasons=pl.concat_list("|" + pl.lit(why.drop_nulls()))
         )
-        return good.filter(why.is_null()), unsent_records(held_back, _SUPPRESSED)
+        return good.filter(why.is_null()), unsent_records(suppressed, _SUPPRESSED)
 
     def _count(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count the reasons in the ledger and the kinds of cards that are sent."""
@@ -247,25 +255,24 @@ class Route:
         self.other_cards += good.height - test_cards
 
 
-def _checked(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
-    """Add CHECKS, by which other runs know a card.
+def _with_fingerprints(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
+    """Add FINGERPRINTS, by which other runs know a card.
 
-    Those of name and address are for everyone, or where we made the cuid.
+    Name and address have one for `everyone`, or only where we made the cuid.
     """
     reissue = pl.lit(None, pl.UInt32)
     if REISSUE in rows.columns:
-        reissue = pl.when(pl.col(REISSUE).is_not_null()).then(crc(rows, REISSUE))
-    unknown = dict.fromkeys(CHECKS, pl.lit(None, pl.UInt32))
+        reissue = pl.when(pl.col(REISSUE).is_not_null()).then(fingerprint(rows, REISSUE))
+    unknown = dict.fromkeys(FINGERPRINTS, pl.lit(None, pl.UInt32))
     rows = rows.with_columns(**unknown | {"reissue_check": reissue})
     if everyone:
-        return check_values(rows)
+        return add_fingerprints(rows)
     with_made_cuid = rows["cuid_made"].arg_true()
     if with_made_cuid.is_empty():
         return rows
-    checked = check_values(rows[with_made_cuid])
+    known = add_fingerprints(rows[with_made_cuid])
     return rows.with_columns(
-        rows[name].scatter(with_made_cuid, checked[name])
-        for name in ("name_check", "address_check")
+        rows[name].scatter(with_made_cuid, known[name]) for name in CONTENT_FINGERPRINTS
     )
 
 
@@ -280,7 +287,7 @@ def _is_rejected(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.Series:
     return rows["row"].is_in(verdicts.filter(severity="reject")["row"].unique().implode())
 
 
-def _identify(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
+def _with_identity(rows: pl.DataFrame, prefix: str) -> pl.DataFrame:
     """Add cuid_made, last_4 and expiration (YYMM), and a cuid where there is none.
 
     It is `cl-<12 hex of the extract's SHA-256>-<row>`.

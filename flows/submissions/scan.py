@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 class Scan:
     """The pass itself: iterate once, then read `counts` and the tallies of the `route`.
 
-    `held` is why it must not begin, if anything is.
+    `sequence_error` is why the run must not begin, where its sequence number is the wrong one.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class Scan:
     ) -> None:
         issuer = context.issuer
         self._selected = scope.selected is not None
-        # selected rows: their run proved the extract
+        # selected rows: the run that they were in has proved that the extract is whole
         proofs = SourceSettings() if self._selected else issuer.source
         self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
         self._sidecar.prove(bytes=source.size, sha256=source.sha256)
         self._extract = Extract(stream, issuer.source, source.key, proven=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
-        self.held = out_of_sequence(context, source, as_of, self.number, opened)
+        self.sequence_error = out_of_sequence(context, source, as_of, self.number, opened)
         beside = BESIDE if self._selected else ()
         mapping = plan_mapping(
             self._extract.header, issuer, source.key, context.header.names, beside, scope.note

@@ -1,7 +1,7 @@
 """Seal records: the digests of a group's ciphertext, written before the ciphertext itself.
 
-Ciphertext differs at every sealing, and we cannot open it. After a crash these records are what
-tells a chunk of ours from a foreign or truncated object.
+Ciphertext differs at every sealing, and we cannot open it. After a crash only these records tell a
+chunk of ours from a foreign or truncated object.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from flows.runs.identity import canonical
 from flows.runs.keys import link
 from flows.runs.store import Store, StoreBusyError
 
-# chunks per gpg process and seal record
-# raise RECIPE with it, since older records would not be found
+# Chunks per gpg process and seal record. If it changes, RECIPE must go up, since a group would not
+# find the records of a run that began before.
 GROUP = 32
 _DIGITS = 3  # of a seal record's number
 

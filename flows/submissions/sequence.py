@@ -1,7 +1,7 @@
 """The sequence number of an extract: where it is read, and whether it follows the last one.
 
-A lower number that was never used is a late file, held by the same gate as a gap: refusing it for
-good would lose its cardholders.
+A lower number that was never used is a late file, and stopped by the same gate as a gap, which an
+operator can open: refusing it for good would lose its cardholders.
 """
 
 import re
@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from flows.errors import ExtractError, GateError
-from flows.runs.commits import last_commit
+from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
 from flows.runs.keys import commits, link
 from flows.runs.stored_run import StoredRun
@@ -21,7 +21,7 @@ from schemas.issuer import SourceSettings
 from schemas.manifest import Manifest, SourceIdentity
 
 SEQUENCE_GAP: Gate = "sequence-gap"
-# a number that was used before is not a repeat: the issuer began again
+# A number that was used longer ago is not a repeat: the issuer has begun to count again.
 LOOK_BACK = timedelta(days=60)
 
 
@@ -104,10 +104,10 @@ def out_of_sequence(
 
 
 def _numbered_runs(context: IssuerContext, source: SourceIdentity) -> Iterator[_NumberedRun]:
-    """Yield the committed runs of other extracts that have a number, the last commit first."""
+    """Yield the committed runs of other extracts that have a number, the last one first."""
     store = context.adapters.store
     issuer = context.issuer.issuer
-    for place in range(last_commit(store, issuer), 0, -1):
+    for place in range(last_registered(store, issuer), 0, -1):
         manifest = read_document(store, link(commits(issuer), place), Manifest)
         if manifest is None or manifest.sequence is None or _is_of(manifest, source):
             continue

@@ -1,8 +1,8 @@
 """What a check shows of a cell: its shape, never its content, and of card data only the length.
 
-A text of 40 characters or more without a blank has no shape, since the places of its signs could
-tell which hash it is. The ledger keeps column and code only, so `rejects.csv` of a run says what is
-accepted, not what the cell looked like.
+A text of 40 characters or more without a blank has no shape, since the positions of its letters and
+digits could reveal which hash it is. The ledger keeps column and code only, so `rejects.csv` of a
+run says what is accepted, not what the cell looked like.
 """
 
 import polars as pl
@@ -10,7 +10,7 @@ import polars as pl
 from schemas.expressions import UNREADABLE
 from schemas.portal import CVV, CVV_HASH, PAN, columns
 
-# in this order; none of a hash
+# replaced in this order; the first one hides hashes
 MASKS = {
     r"^\S{40,}$": "A" * 21,
     r"[\p{L}\p{M}]": "A",

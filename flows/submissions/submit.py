@@ -9,19 +9,18 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from typing import NamedTuple
 
+from flows.book.kept import keep_up_to_date
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.extracts.delivery import business_date
 from flows.extracts.mapping import Note, stop
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
 from flows.runs.adapters import Adapters
-from flows.runs.attempts import survey_cards
 from flows.runs.claim import claimed, clean_up
-from flows.runs.commits import last_commit
+from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
 from flows.runs.events import record_event
 from flows.runs.keys import RunKeys, submissions
-from flows.runs.prior_state import PriorState
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
@@ -34,6 +33,7 @@ from flows.submissions.commit import commit_run, finish_commits
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, refusals
 from flows.submissions.plan import make_plan, submit_step
+from flows.submissions.prior_state import PriorState, survey_cards
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Manifest
@@ -82,9 +82,9 @@ def submit(
 
 
 class _KnownCards(NamedTuple):
-    """What other runs know of the issuer's cards, where that counts, as of the last `commit`."""
+    """What other runs know of the issuer's cards, where that counts, up to `last_registered`."""
 
-    commit: int
+    last_registered: int
     prior: PriorState | None = None
     digest: str = ""
 
@@ -94,7 +94,7 @@ def prepare(
 ) -> tuple[Job, tuple[str, ...]]:
     """Plan the run of an extract (default: of that name), with remarks.
 
-    `note` takes what holds a changed one.
+    `note` takes the error that holds a changed extract for a decision.
     """
     entry = entry or find_extract(context, request.extract)
     guarded = context.issuer.full_portfolio or context.issuer.resend.seen_before != "send"
@@ -117,7 +117,7 @@ def prepare(
         RowScope(prior=cards.prior),
         request.opened,
         submit_step(source.key, open=sorted(request.opened), new_run=plan.reason),
-        since=cards.commit,
+        since=cards.last_registered,
         guarded=guarded,
         expected=request.expected,
     )
@@ -126,13 +126,13 @@ def prepare(
 
 def _known_cards(context: IssuerContext, *, guarded: bool) -> _KnownCards:
     if not guarded:
-        return _KnownCards(last_commit(context.adapters.store, context.issuer.issuer))
+        return _KnownCards(last_registered(context.adapters.store, context.issuer.issuer))
     survey = survey_cards(context)
-    return _KnownCards(survey.commit, survey.known, survey.digest)
+    return _KnownCards(survey.last_registered, survey.known, survey.digest)
 
 
 def _may_be_held(context: IssuerContext, request: Request) -> bool:
-    """Return whether an extract is held where its name was committed with other content."""
+    """Return whether an extract with the name of a committed one and other content is held."""
     is_held = context.issuer.source.same_name != "replace"
     return is_held and CHANGED_EXTRACT not in request.opened
 
@@ -140,7 +140,19 @@ def _may_be_held(context: IssuerContext, request: Request) -> bool:
 def execute(
     context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress = lambda _: None
 ) -> Submitted:
-    """Take a planned run to its manifest under its claim; a finished one is left as it is."""
+    """Take a planned run to its manifest under its claim; a finished one is left as it is.
+
+    The book is brought up to date after it.
+    """
+    submitted = _committed(context, job, sealer, on_progress)
+    keep_up_to_date(context)
+    return submitted
+
+
+def _committed(
+    context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress
+) -> Submitted:
+    """Take a planned run to its manifest under its claim."""
     adapters = context.adapters
     run = StoredRun.by_id(adapters.store, job.plan.run)
     finished = run.finished()

@@ -1,9 +1,9 @@
 """Validate rows with pandera: which row breaks which rule, as verdicts without a value.
 
-The contract is the schema of `schemas.input_file`, with a check for each rule. Pandera collects a
-block anew for each check, so all rows are asked by few checks, made of the same rules
-(`FastSchema`), and only the few rows that fail one are asked rule by rule. A test holds the two
-schemas equal, verdict by verdict.
+The contract is the schema of `schemas.input_file`, with a check for each rule. Pandera evaluates
+the whole block once for each check, so all rows pass a few checks, each made of many of the same
+rules (`FastSchema`), and only the rows that fail one are then checked rule by rule. A test holds
+the two schemas equal, verdict by verdict.
 
 Validation takes about a fifth of the CPU of a submit. A rejected row keeps only the reasons that
 rejected it; a row that is sent keeps its warnings.
@@ -84,7 +84,7 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
         return verdicts.unique(cell, keep="first", maintain_order=True).select(*VERDICT)
     except _DisagreeError:
         problem = "pandera and the rules disagree"
-    # theirs may hold cells: ours is raised below
+    # the text of their error may hold cells, so ours is raised below, outside the `except`
     except Exception as error:  # noqa: BLE001  whatever polars and pandera raise
         problem = type(error).__name__
     raise BugError(place="validate", kind=problem)

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
 from schemas.expressions import CVV_SHAPE, MONTH_SHAPE, YEAR_SHAPE
-from schemas.partner_api.jobs import Id, StoredOutcomes, Text
+from schemas.partner_api.jobs import Id, ServiceObject, Text
 from schemas.places import COUNTRIES
 
 # the hydrations of a link's record that are documented (4)
@@ -125,14 +125,21 @@ def _record(value: object) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-class LinkedCardholder(StoredOutcomes):
+def _opened(value: object) -> bool | None:
+    """Read when a link was opened: null, empty and false mean not yet; None for what is no time."""
+    if value is None or isinstance(value, str | int | float):
+        return bool(value)
+    return None
+
+
+class LinkedCardholder(ServiceObject):
     """The cardholder of a link, if it was hydrated."""
 
     id: Id = None
     cuid: Id = None
 
 
-class LinkedCard(StoredOutcomes):
+class LinkedCard(ServiceObject):
     """The card of a link, if it was hydrated; no data of the card itself is read."""
 
     id: Id = None
@@ -140,7 +147,7 @@ class LinkedCard(StoredOutcomes):
     cardholder_id: Id = None
 
 
-class CardLink(StoredOutcomes):
+class CardLink(ServiceObject):
     """A link's record (2.9): its URL and token are personal secrets."""
 
     id: Annotated[Id, Field(validation_alias=AliasChoices("id", "card_link_id"))] = None
@@ -156,8 +163,11 @@ class CardLink(StoredOutcomes):
             )
         ),
     ] = None
-    opened_raw: Annotated[
-        Text, Field(validation_alias=AliasChoices("opened_on", "opened_at", "verified_on"))
+    # None: the record does not say
+    opened: Annotated[
+        bool | None,
+        BeforeValidator(_opened),
+        Field(validation_alias=AliasChoices("opened_on", "opened_at", "verified_on")),
     ] = None
     card: Annotated[LinkedCard | None, BeforeValidator(_record)] = None
 

@@ -61,13 +61,13 @@ Id = Annotated[str | None, BeforeValidator(identifier)]
 Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
-class StoredOutcomes(BaseModel):
+class ServiceObject(BaseModel):
     """Any object from the service: read tolerantly, never changed, never quoted in an error."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
 
-class RunStatus(StoredOutcomes):
+class RunStatus(ServiceObject):
     """A job's state: what a record and both kinds of messages have in common."""
 
     status: Text = None
@@ -88,7 +88,7 @@ class RunStatus(StoredOutcomes):
         return self.termination_type is not None
 
 
-class Prompt(StoredOutcomes):
+class Prompt(ServiceObject):
     """One element of `account_link`: a value to collect from the user (2.4)."""
 
     key_name: str
@@ -109,14 +109,14 @@ def _is_text(value: object) -> bool:
 Prompts = Annotated[tuple[Prompt, ...], BeforeValidator(_prompts)]
 
 
-class JobMessage(StoredOutcomes):
+class JobMessage(ServiceObject):
     """A status message (2.1): it can be read only once."""
 
     job_id: Id = None
     message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
 
 
-class CredentialRequest(StoredOutcomes):
+class CredentialRequest(ServiceObject):
     """Input a job waits for (2.4): kept by the service until it is answered with its envelope
     id.
     """

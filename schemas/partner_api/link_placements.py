@@ -20,6 +20,8 @@ PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})
 FAILURES: Final = ("USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE")
 # statuses reached after authentication with the site only
 AUTHENTICATED: Final = frozenset({"UPDATING", *PLACED})
+# statuses before it: the service still authenticates, waits for input, or gave up at that
+AUTHENTICATING: Final = frozenset({"AUTH", "TIMEOUT_TFA", "NEVER_STARTED"})
 # anything that is no code: the partner's statuses are open sets, and we do not store its texts
 OTHER: Final = "OTHER"
 CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
@@ -43,8 +45,8 @@ JOB: Final = pl.Struct(
         "job_id": pl.String,
         "status": pl.String,
         "termination_type": pl.String,  # null while it runs
-        "authenticated": pl.Boolean,  # with the merchant site
-        "percent": pl.UInt8,
+        "authenticated": pl.Boolean,  # with the merchant site; null if nothing says so
+        "percent": pl.UInt8,  # null if the service does not say
         "merchant_site": pl.String,  # null if the service does not say
         "recorded": pl.Boolean,  # its record was read: messages alone do not name the site
     }
@@ -59,22 +61,43 @@ class Placements(Table):
     last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
     # the service's id; null until the link record has it
     cardholder_id: pl.String = pa.Field(nullable=True)
-    opened: pl.Boolean  # its link record says so, or a job of the cardholder runs or ran
-    authenticated: pl.Boolean  # with a merchant site, in one job at least
+    # Its link record says so, or a job of the cardholder runs or ran. Null in this and the next
+    # columns: not known.
+    opened: pl.Boolean = pa.Field(nullable=True)
+    # with a merchant site, in one job at least
+    authenticated: pl.Boolean = pa.Field(nullable=True)
     # all that are known
     jobs: pl.List(JOB)  # type: ignore[valid-type]  # mypy wants a class, pandera a dtype
     job_id: pl.String = pa.Field(nullable=True)  # the best of them, and its state
     status: pl.String = pa.Field(nullable=True, str_matches=CODE)
     termination_type: pl.String = pa.Field(nullable=True, str_matches=CODE)
     merchant_site: pl.String = pa.Field(nullable=True)
-    running: pl.Boolean  # a job has not ended, and none has placed the card
+    # a job has not ended, and none has placed the card; null: nothing is known of jobs
+    running: pl.Boolean = pa.Field(nullable=True)
     # the card is placed and every job's record was read: this row is not queried any more
     settled: pl.Boolean
     reads: pl.UInt32  # objects below placements/messages/ that are counted in
-    # why the last check learnt nothing, such as link.record.missing
+    # answers with messages that were lost or could not be read; each message is given once
+    missed: pl.UInt32
+    # why the last check did not learn whether the link was opened, such as link.record.missing
     trouble: pl.String = pa.Field(nullable=True)
-    # the last check
+    # the same for its cardholder's jobs
+    jobs_trouble: pl.String = pa.Field(nullable=True)
+    # the last check that learned something
     seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
+
+
+# What is known of the end of a link: whether its card is placed (null: not known), and since when
+# at the latest.
+KNOWN_ENDS: Final = pl.Schema(
+    {
+        "run": pl.String(),
+        "row": pl.UInt32(),
+        "cuid": pl.String(),
+        "placed": pl.Boolean(),
+        "placed_on": pl.Date(),
+    }
+)
 
 
 def dtypes() -> dict[str, pl.DataType]:

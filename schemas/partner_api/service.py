@@ -73,7 +73,10 @@ class ServiceSettings(Settings):
         4, "concurrent requests when placements are read", ge=1, le=64
     )
     look_again_hours: float = setting(
-        6, "time before a link that is not placed yet is queried again", gt=0
+        6,
+        "time before a link that was answered and is not placed yet is queried again; "
+        "one that left a question unanswered is due at once",
+        gt=0,
     )
     follow_every_seconds: float = setting(2, "polling interval of `cardlink job follow`", gt=0)
     follow_cardholders: bool = setting(

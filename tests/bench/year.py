@@ -2,7 +2,7 @@
 
 Usage: python -m tests.bench.year FOLDER EXTRACT. Prints the CPU seconds of looking through the
 issuer's runs and of asking for every row of an extract, and the peak of memory in MB. What a row is
-compared by (`check_values`) is noted in every portfolio's ledger, the first night's too, and is not
+compared by (`add_fingerprints`) is noted in every portfolio's ledger, the first night's too, and is not
 counted as asking.
 """
 
@@ -22,10 +22,10 @@ from typing import Any
 import polars as pl
 
 from flows.hardening import harden_process
-from flows.runs.attempts import survey_cards
+from flows.runs.cards import add_fingerprints
 from flows.runs.keys import RunId, RunKeys
-from flows.runs.prior_state import check_values, resend_policy
 from flows.submissions.normalise import normalise
+from flows.submissions.prior_state import resend_policy, survey_cards
 from flows.wiring import wire
 from schemas.portal import MONTH, PAN, YEAR
 from tests.bench.scene import BANK, CARDLINK, DAY, Scene, make_scene
@@ -115,7 +115,7 @@ def main(folder: Path, extract: Path) -> None:
     looked = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = normalise(pl.read_csv(extract, infer_schema=False), context.issuer.rules)
-    rows = check_values(rows).with_columns(
+    rows = add_fingerprints(rows).with_columns(
         reissue_check=pl.lit(None, pl.UInt32),
         last_4=pl.col(PAN).str.slice(-4),
         expiration=pl.col(YEAR) + pl.col(MONTH),

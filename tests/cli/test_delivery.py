@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.adapters.gpg_sealer import GpgSealer
-from flows.runs.commits import OvertakenError, append_commit, last_commit
+from flows.runs.commits import OvertakenError, last_registered, register_run
 from flows.runs.sealing import Plain
 from schemas.portal import columns
 from tests import keys
@@ -267,9 +267,9 @@ def test_a_number_that_a_concurrent_process_committed_is_not_committed_twice(
     second = other.model_copy(update={"run": first.run + "-r2", "source": first.source})
 
     with pytest.raises(OvertakenError, match=other.run):
-        append_commit(bench.store, "bank", second)
+        register_run(bench.store, "bank", second)
 
-    assert last_commit(bench.store, "bank") == 2
+    assert last_registered(bench.store, "bank") == 2
 
 
 def test_a_manifest_without_a_number_is_as_before(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.commands.cardholders import cardholders
 from flows.commands.context import Context
 from flows.commands.overview import extracts, reconcile, status, worklist
+from flows.commands.programme import programme
 from flows.commands.purge import purge
 from flows.commands.result import Result
 from flows.commands.trace import trace
@@ -22,9 +24,11 @@ from tests.cli.test_reconcile import TOML, bank
 
 COMMANDS: dict[str, Callable[[Context], Result]] = {
     "status": status,
+    "cardholders": cardholders,
     "extracts": extracts,
     "reconcile": reconcile,
     "worklist": worklist,
+    "programme": programme,
     "trace": lambda context: trace(context, "c-1"),
     "purge": lambda context: purge(context, dry_run=True),
 }

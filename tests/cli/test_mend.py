@@ -166,7 +166,7 @@ def test_a_result_is_taken_up_again_and_the_next_step_named(
     )
 
     assert done.exit_code == 0
-    assert f"{run}: balanced" in done.stdout
+    assert "\nbalanced" in done.stdout
     assert f"next: cardlink --config {tmp_path} status bank\n" == done.stderr
 
 

@@ -5,6 +5,7 @@ code.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from flows.partner_api.follow_links import NoLinksError
 from flows.partner_api.service import ServiceSecretsError
 from flows.runs.errors import UnknownRunError
 from flows.runs.keys import transactions
+from flows.simulator.service.refusals import Disturbance
 from tests import keys
 from tests.night import BANK, Bench, local_bench
 from tests.placed import placed
@@ -37,6 +39,12 @@ allowed_hosts = ["links.example.com"]
 
 def configure(folder: Path, more: str = "") -> None:
     (folder / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint) + more)
+
+
+def serve(folder: Path, service: RunningService, more: str = "") -> None:
+    """Configure an issuer that follows its cardholders at a service."""
+    settings = f'[service]\nbase_url = "{service.address}"\nfollow_cardholders = true\ntries = 1\n'
+    configure(folder, f"{settings}requests_per_second = 1000\n{more}")
 
 
 def reported(folder: Path, rows: int = 12) -> tuple[Bench, str]:
@@ -60,8 +68,7 @@ def cardlink(folder: Path, service: RunningService, *arguments: str) -> Result:
 
 def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path: Path) -> None:
     with placed(tmp_path, 8) as night:
-        settings = f'[service]\nbase_url = "{night.service.address}"\nfollow_cardholders = true\n'
-        configure(tmp_path, settings + "requests_per_second = 1000\n")
+        serve(tmp_path, night.service)
         link_id = next(iter(night.service.books.links.links))
         night.service.act(
             lambda books: setattr(
@@ -83,6 +90,64 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
     assert [8, 8, 8, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
     assert "bank: 1 runs, 0 links queried" in shown.stdout
     assert "shop.example.com" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "disturbance", "code", "why", "then"),
+    [
+        ("/card_links/", Disturbance(403), 2, "refused 403", "CARDLINK_SERVICE_*"),
+        ("/card_links/", Disturbance(200, "<html>"), 2, "unreadable", "Compare [service]"),
+        ("/card_links/", Disturbance(404), 2, "no such record", "link_id"),
+        ("/card_links/", Disturbance(503), 75, "no response 503", "has recovered"),
+        ("/session", Disturbance(401), 2, "refused 401", "CARDLINK_SERVICE_*"),
+    ],
+)
+def test_a_service_that_answers_nothing_is_no_zero_and_is_asked_again_once_it_is_corrected(
+    tmp_path: Path, path: str, disturbance: Disturbance, code: int, why: str, then: str
+) -> None:
+    with placed(tmp_path, 8) as night:
+        serve(tmp_path, night.service, "requests_at_a_time = 1\n")
+        disturbances = night.service.books.disturbances
+        night.service.act(lambda _: disturbances.update({path: disturbance}))
+        refused = cardlink(tmp_path, night.service, "placements", "bank")
+        night.service.act(lambda _: disturbances.clear())
+        corrected = cardlink(tmp_path, night.service, "placements", "bank")
+
+    told = refused.stdout
+    assert (code, 0) == (refused.exit_code, corrected.exit_code)
+    assert "0%" not in told.replace("100%", "")
+    assert re.search(rf"^placed +not known: .*{why}", told, re.MULTILINE)
+    assert re.search(rf"^link records: asked [18], answered 0: {why}$", told, re.MULTILINE)
+    assert then in told[told.index("The service did not answer") :]
+    assert re.search(r"^placed +0 +0 of 8 known \(0%\)", corrected.stdout, re.MULTILINE)
+
+
+def test_messages_that_are_all_refused_end_with_a_code_although_the_links_are_known(
+    tmp_path: Path,
+) -> None:
+    with placed(tmp_path, 3) as night:
+        serve(tmp_path, night.service)
+        disturbance = {"/messages/": Disturbance(403)}
+        night.service.act(lambda books: books.disturbances.update(disturbance))
+
+        done = cardlink(tmp_path, night.service, "--json", "placements", "bank")
+
+    facts = json.loads(done.stdout)
+    sources = {one["source"]: (one["asked"], one["answered"]) for one in facts["coverage"]}
+    assert {"link records": (3, 3), "messages": (3, 0)} == sources
+    assert (2, "LinksRefusedError") == (done.exit_code, facts["problem"]["kind"])
+    assert [3, 0, None, None] == [one["cardholders"] for one in facts["funnel"]["stages"]][2:]
+
+
+def test_an_issuer_whose_links_nobody_is_asked_about_is_told_what_to_add(tmp_path: Path) -> None:
+    reported(tmp_path)
+
+    answer = placements(Context(tmp_path), "bank")
+
+    text = "\n".join(answer.lines)
+    assert (2, None) == (answer.exit_code, answer.failure)
+    assert "opened                          not known: never asked" in text
+    assert "transaction reports below store/bank/transactions/" in text
 
 
 def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(

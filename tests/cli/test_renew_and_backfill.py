@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
+from flows.runs.keys import extracts
 from flows.wiring import open_store
 from tests import keys
 from tests.night import Bench, issuer
@@ -62,6 +63,34 @@ def test_a_renewal_is_shown_first_then_made_then_found_done(bank: Bench, tmp_pat
     assert "1 chunk to upload" in made.stdout
     assert "nothing to renew" in again.stdout
     assert re.search(r"card\.link\.awaiting +20 +nothing", again.stdout)
+
+
+def test_a_renewal_from_several_extracts_shows_the_run_of_each(bank: Bench, tmp_path: Path) -> None:
+    for back in (2, 1):
+        bank.submit(bank.drop(5, f"bank-{TODAY - timedelta(days=back):%Y%m%d}.csv", seed=back))
+    bank.answer(expires=TODAY + timedelta(days=10))
+    bank.ingest()
+
+    shown = cardlink(tmp_path, "--json", "renew", "bank", "--dry-run")
+    made = cardlink(tmp_path, "renew", "bank")
+
+    assert [5, 5] == [run["counts"]["submitted"] for run in json.loads(shown.stdout)["runs"]]
+    assert "10 links that expire by" in made.stdout
+    assert "in 2 runs" in made.stdout
+    assert 2 == made.stdout.count("5 links are renewed")
+
+
+def test_links_that_are_due_and_cannot_be_renewed_are_no_success(
+    bank: Bench, tmp_path: Path
+) -> None:
+    linked(bank, TODAY + timedelta(days=10))
+    (tmp_path / "store" / extracts("bank") / f"bank-{TODAY:%Y%m%d}.csv").unlink()
+
+    tries = [cardlink(tmp_path, "renew", "bank", *more) for more in ((), ("--dry-run",))]
+
+    assert [2, 2] == [done.exit_code for done in tries]
+    assert all("ask the issuer to name these cardholders again" in done.stdout for done in tries)
+    assert all(re.search(r"card\.extract\.gone +20 +fix at source", done.stdout) for done in tries)
 
 
 @pytest.mark.parametrize("within", ["soon", "-1d", "366d", "²d"])

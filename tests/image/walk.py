@@ -103,7 +103,7 @@ def alone(image: str, folder: Path) -> Iterator[str]:
     assert inside.endswith(f"{USER}\n")
     yield f"content: nothing that an operator keeps in deploy/; user {USER}"
     said = _only(image, ["cardlink", "demo", "--dir", "/tmp/demo"])
-    assert ": balanced" in said
+    assert "balanced" in said
     yield f"demo: {said.splitlines()[0]}"
     folder.mkdir()
     os.chown(folder, USER, USER)

@@ -7,6 +7,7 @@ from datetime import date
 import polars as pl
 import pytest
 
+from flows.results.links import LinkRules
 from schemas.expressions import PUBLISHED
 from tests.builders import quick
 from tests.leaks.echoes import HEAD, WAYS, echo, result_csv
@@ -37,7 +38,7 @@ def test_results_that_differ_in_an_echoed_card_only_leave_the_same_outcome(
         return attribute(
             read_result(result_csv([tuple(cells)]), "r.csv", date(2026, 11, 20)),
             SENT,
-            ["links.example.com"],
+            LinkRules(["links.example.com"]),
         ).outcomes
 
     first, second = (outcome(card[:12] + "4242") for card in PUBLISHED[:2])

@@ -1,25 +1,56 @@
-"""The operator: acts by the worklist alone. It pastes its commands, does what they say next, and
-asks who is to act.
+"""The operator: acts by what a submit prints, or by the worklist alone. It pastes commands, does
+what they say next, and asks who is to act.
 """
 
 from __future__ import annotations
 
 import csv
+import random
+import re
 import shlex
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.runs.keys import results
-from tests.lives.desk import CommandLine
-from tests.lives.issuers import Bank, Line
-from tests.lives.portal import EXPLAINED, Portal
+import polars as pl
+
+from flows.runs.keys import keys_of
+from tests.lives.bank import Bank, WorkLine
+from tests.lives.command_line import CommandLine, Output, verb_of
+from tests.lives.portal import EXPLAINED, LOST
 
 PLACES = {"WHY": "ticket INC0012345, agreed with the partner"}
+# what is asked about each of them, and what the operator decides about the others
+ANSWERED = (
+    "results overdue",
+    "results awaited",
+    "errors to ask about",
+    "rows to correct",
+    "card fields to correct",
+)
+DECISIONS = {
+    "chunks held": "release",
+    "chunks sealed to another key": "seal again",
+    "results overdue": LOST,
+    "results still incomplete": "open again",
+    "errors to send again": "send again",
+    "errors to ask about": "send again",
+    "rows decided lost, to send again": "send again",
+    "links expired on arrival, to send again": "send again",
+    "rows of cancelled chunks": "send again",
+    "link forms to confirm": "confirm",
+    "links that ended": "renew",
+    "links end within 7 days": "renew",
+}
 PASSES = 12  # over the worklist of one day
+PASTE = re.compile(r"`cardlink (?:--config \S+ )?([^`]+)`")
+REFUSED = re.compile(r"^(?:refused|cardlink): (.*)$", re.MULTILINE)
+HELD = "--open changed-extract"
+OPENED = 0.6  # of the files that are held; the others are dismissed
 
 
 class Closed(NamedTuple):
@@ -35,10 +66,14 @@ class Operator:
     """One operator at a command line, with the portal and the issuer at the telephone."""
 
     command_line: CommandLine
+    chance: random.Random
     given: Counter[str] = field(default_factory=Counter)  # commands, by verb
     scheduled: Counter[str] = field(default_factory=Counter)  # those that no person gives
     closed: list[Closed] = field(default_factory=list)
-    stuck: list[str] = field(default_factory=list)  # lines that stay on the list, done as they say
+    # lines and refusals that stay, though done as they say
+    stuck: list[str] = field(default_factory=list)
+    unsettled: set[str] = field(default_factory=set)  # refusals that the issuer was told of
+    settled: Counter[str] = field(default_factory=Counter)  # refusals
     # the day the issuer was asked about a run's rows
     asked: dict[str, date] = field(default_factory=dict)
 
@@ -52,26 +87,64 @@ class Operator:
         """Today."""
         return self.command_line.place.clock.day
 
-    def give(self, *words: str, by: Counter[str] | None = None) -> Line:
+    def give(self, *words: str, by: Counter[str] | None = None) -> WorkLine:
         """Give one command; return what it reports."""
         counted = self.given if by is None else by
-        counted[" ".join(words[: 2 if words[0] in ("outbox", "mend") else 1])] += 1
+        counted[verb_of(words)] += 1
         return self.command_line.give(*words, options=("--json",)).report
 
-    def work(self, bank: Bank) -> list[Line]:
+    def submit(self, issuer: str) -> Output:
+        """Submit what is new; return what is printed."""
+        self.scheduled["submit"] += 1
+        return self.command_line.give("submit", issuer)
+
+    def settle(self, printed: str) -> str:
+        """Settle every file that a submit refused or held; return what is printed."""
+        outputs = chain.from_iterable(map(self._settle, REFUSED.findall(printed)))
+        return "\n".join(output.text for output in outputs)
+
+    def _settle(self, refusal: str) -> Iterator[Output]:
+        """Open or dismiss a file that is held, dismiss one that is refused, by the line that the
+        refusal offers.
+        """
+        held = HELD in refusal
+        command = "submit" if held and self.chance.random() < OPENED else "dismiss"
+        words = _offered(refusal, command)
+        if not words:  # the issuer sends it again, it says; another night it must be gone
+            if held or refusal in self.unsettled:
+                self.stuck.append(f"no line to {command}: {refusal}")
+            self.unsettled.add(refusal)
+            return
+        if "--reason" in words:
+            words[words.index("--reason") + 1] = "the issuer says so"
+        output = self.command_line.give(*words)
+        if output.code:
+            self.stuck.append(f"{shlex.join(words)}: {output.text}")
+        self.settled[f"{'held' if held else 'refused'}, {command}: exit {output.code}"] += 1
+        yield output
+
+    def upload_all(self, bank: Bank) -> None:
+        """Upload every chunk that waits."""
+        chunks = self.give("outbox", "list", bank.name)["chunks"]
+        for run in sorted({chunk["run"] for chunk in chunks if chunk["state"] == "waiting"}):
+            self._upload(["outbox", "fetch", run, "--to", "FOLDER"], bank)
+
+    def work(self, bank: Bank) -> list[WorkLine]:
         """Work through the list until nothing more can be done today; return what is left on it."""
         waits: set[str] = set()
         times = Counter[str]()
-        left: list[Line] = []
+        left: list[WorkLine] = []
         for _ in range(PASSES):
-            left = self.give("worklist", bank.name)["worklist"]
+            left = [*_things(self.give("worklist", bank.name)["worklist"])]
             pending = [line for line in left if _key(line) not in waits]
             if not pending:
                 break
             self._pass(bank, pending, times, waits)
         return left
 
-    def _pass(self, bank: Bank, pending: list[Line], times: Counter[str], waits: set[str]) -> None:
+    def _pass(
+        self, bank: Bank, pending: list[WorkLine], times: Counter[str], waits: set[str]
+    ) -> None:
         """Do every line once; those with which nothing can be done today wait."""
         # runs whose rows were sent again in this pass: another line may mean the same rows
         resent = set[str]()
@@ -92,52 +165,50 @@ class Operator:
             if not moved:
                 waits.add(_key(line))
 
-    def _act(self, line: Line, bank: Bank) -> bool | None:
+    def _act(self, line: WorkLine, bank: Bank) -> bool | None:
         """Do what a line says; False where only others can do something today, None where a result
         file came.
         """
-        words = _filled(line["command"])
+        words = _filled(line["command"]) if line["command"] else []
         match line["kind"].split():
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
             case ["chunks", "to", "upload"]:
-                self._upload(words, bank.portal)
+                self._upload(words, bank)
             case ["results", "overdue"] | ["break", *_]:
                 return self._decide(line, words, bank)
-            case ["rows", "to", "correct"]:
+            case ["rows", "to", "correct"] | ["card", "fields", *_]:
                 return self._correct(line, words, bank)
             case ["errors", "to", "ask", "about"]:
-                return self._ask(line, words, bank.portal)
+                return self._ask(line, words, bank)
             case ["refused", "extracts"]:
                 explained = self.give(*words)
                 # the issuer sends it again, and what is said next is done then
-                return not bank.owed and self._go_on(explained)
+                return not bank.deliverer.late and self._go_on(explained)
             case ["result", "files", "to", "look", "at"]:
                 self.give(*words)
-                self.command_line.place.store.delete(
-                    results(bank.name) + words[3]
-                )  # it fits nothing: taken away
-            case ["links", "end", *_]:
+                bank.take_away(words[3])
+            case ["links", "end" | "that", *_]:
                 self.give(*words)
                 return False  # the new links come later
             case _:
                 self.give(*words)
         return True
 
-    def _upload(self, words: list[str], portal: Portal) -> None:
+    def _upload(self, words: list[str], bank: Bank) -> None:
         folder = self.folder / "outbox"
         fetched = self.give(*(str(folder) if word == "FOLDER" else word for word in words))
         for chunk in fetched.get("chunks", ()):
-            portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
+            bank.portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
         self._go_on(fetched)
 
-    def _go_on(self, report: Line) -> bool:
+    def _go_on(self, report: WorkLine) -> bool:
         """Give the command that a report names as the next, if it names one."""
         if report.get("next"):
             self.give(*_filled(report["next"]))
         return bool(report.get("next"))
 
-    def _decide(self, line: Line, words: list[str], bank: Bank) -> bool | None:
+    def _decide(self, line: WorkLine, words: list[str], bank: Bank) -> bool | None:
         """Ask the partner about a chunk, then wait, take what it sends, or decide as it says."""
         chunk = f"{line['run']}-{line['chunk']:05d}.csv.pgp" if line["chunk"] else ""
         word = bank.portal.asked_about(chunk)
@@ -147,22 +218,30 @@ class Operator:
             bank.bring(bank.portal.again(chunk))
             self.give("ingest", bank.name)
             return None
+        if not words:  # the time that an answer is waited for is not over
+            return False
         place = words.index("--decision") + 1
-        if word.decision != words[place] and word.decision in self._decisions(line):
+        offered = {choice["decision"] for choice in line["decisions"]}
+        if word.decision != words[place] and word.decision in offered:
             words[place] = word.decision
+        if bank.profile.overrides and words[place] == LOST:
+            self._override(line, bank)
         self.give(*words)
         if words[place] != EXPLAINED:
             self.closed.append(Closed(self.day, chunk, words[place]))
         return True
 
-    def _decisions(self, line: Line) -> set[str]:
-        """Return the decisions that the run's report offers for a line's break."""
-        breaks = self.give("report", line["run"])["breaks"]
-        own = [entry for entry in breaks if line["kind"] == f"break {entry['name']}"]
-        ways = chain.from_iterable(entry["decide"] for entry in own)
-        return {way["decision"] for way in ways}
+    def _override(self, line: WorkLine, bank: Bank) -> None:
+        """Send the rows of a chunk again that have no answer, on a recorded word."""
+        folder = keys_of(line["run"]).report("rows/")
+        parts = [bank.content(entry.key) for entry in bank.place.store.keys(folder)]
+        rows = pl.concat(pl.read_parquet(part) for part in parts)
+        awaiting = rows.filter(chunk=line["chunk"], state="awaiting")["row"]
+        selected = chain.from_iterable(("--row", str(row)) for row in awaiting)
+        words = ("--reason", "the partner lost them", "--override", "the partner lost them")
+        self.give("resubmit", line["run"], *selected, *words)
 
-    def _correct(self, line: Line, words: list[str], bank: Bank) -> bool:
+    def _correct(self, line: WorkLine, words: list[str], bank: Bank) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
         if self.asked.get(line["run"]) == self.day:
             return False
@@ -179,17 +258,47 @@ class Operator:
             writer.writerows(rows)
         return self._go_on(self.give(*_filled(template["next"])))
 
-    def _ask(self, line: Line, words: list[str], portal: Portal) -> bool:
+    def _ask(self, line: WorkLine, words: list[str], bank: Bank) -> bool:
         """Ask about the refused cards of a run; where the partner takes some now, do what the line
         says.
         """
-        if not portal.take_now(line["run"]):
+        if not bank.portal.take_now(line["run"]):
             return False
         self.give(*words)
         return True
 
 
-def _key(line: Line) -> str:
+def _offered(refusal: str, command: str) -> list[str]:
+    """Return the first line that a refusal offers to dismiss the file, or to submit it opened."""
+    for line in PASTE.findall(refusal):
+        words = shlex.split(line)
+        if words[0] == command and (command == "dismiss" or "--open" in words):
+            return words
+    return []
+
+
+def _things(worklist: Iterable[WorkLine]) -> Iterator[WorkLine]:
+    """Yield what the operator does one by one: each thing that the partner or the issuer answers
+    for itself, and whole lines of all else, with the command that it pastes.
+    """
+    for line in worklist:
+        is_answered = line["kind"] in ANSWERED or line["kind"].startswith("break ")
+        for thing in line["each"] if is_answered else [line]:
+            yield {"chunk": None, **thing, "command": _command(thing)}
+
+
+def _command(line: WorkLine) -> str:
+    """Return the first step, or the decision that follows where the operator knows it; "" where
+    it is not offered yet.
+    """
+    choices = {choice["decision"]: choice["command"] for choice in line["decisions"]}
+    if line["kind"].startswith("break "):
+        return str(next(iter(choices.values()), ""))
+    decision = DECISIONS.get(line["kind"])
+    return str(choices.get(decision, "") if decision else line["first"])
+
+
+def _key(line: WorkLine) -> str:
     return ", ".join(
         str(line[name]) for name in ("kind", "issuer", "run", "chunk", "rows", "command")
     )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-T = TypeVar("T")
 EXAMPLES = 5  # of each kind of finding are printed
 
 
@@ -56,6 +54,12 @@ class Findings:
         kinds = vars(self).items()
         return {name: faults for name, faults in kinds if name != "figures" and faults}
 
+    def add(self, others: Findings) -> None:
+        """Add what was found before."""
+        self.figures.update(others.figures)
+        for name, faults in others.wrong.items():
+            vars(self)[name] += faults
+
     def count(self, subject: str, numbers: Counter[str]) -> None:
         """Add figures of a subject."""
         self.figures.update({f"{subject}: {name}": number for name, number in numbers.items()})
@@ -67,12 +71,3 @@ class Findings:
         for name, faults in self.wrong.items():
             yield f"WRONG {name}: {len(faults):,}"
             yield from (f"    {fault}" for fault in faults[:EXAMPLES])
-
-
-def resendings(sendings: Iterable[tuple[Hashable, T]]) -> Iterator[tuple[T, T]]:
-    """Yield every sending of a card (or to a person) after its first, with the one before it."""
-    last: dict[Hashable, T] = {}
-    for key, sending in sendings:
-        if key in last:
-            yield last[key], sending
-        last[key] = sending

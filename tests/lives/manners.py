@@ -1,4 +1,4 @@
-"""How the portal answers a chunk: every way that was ever seen, drawn from a deck."""
+"""How the portal answers a chunk: every way that was ever seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gzip
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
@@ -74,6 +74,13 @@ def two_halves(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Answer in two files, the second three days after the first."""
     portal.send(name_of(chunk, "-1of2"), answers[::2])
     last = portal.send(name_of(chunk, "-2of2"), answers[1::2], after=4)
+    portal.words[chunk] = Word(until=last.day)
+
+
+def whole_later(portal: Portal, chunk: str, answers: list[Made]) -> None:
+    """Leave out every third row; a week later bring all of them."""
+    plainly(portal, chunk, [row for row in answers if row.position % 3])
+    last = portal.send(name_of(chunk, "-whole"), answers, after=7)
     portal.words[chunk] = Word(until=last.day)
 
 
@@ -216,6 +223,7 @@ WAYS: dict[str, Callable[[Portal, str, list[Made]], object]] = {
     "holes": holes,
     "half_now": half_now,
     "two_halves": two_halves,
+    "whole_later": whole_later,
     "twice": twice,
     "merged": partial(plainly, way="merged"),
     "swapped": partial(plainly, way="swapped"),
@@ -236,17 +244,16 @@ WAYS: dict[str, Callable[[Portal, str, list[Made]], object]] = {
     "junk": junk,
     "astray": astray,
 }
-OFTEN = {"plainly": 3, "merged": 2, "swapped": 2}  # times in a deck; the others are in it once
-DECK = list(Counter({name: OFTEN.get(name, 1) for name in WAYS}).elements())
 
 
-def deck() -> Way:
-    """Return a way to answer that goes through all of WAYS before any comes again."""
+def deck(ways: Mapping[str, int]) -> Way:
+    """Return a way to answer that goes through all of these before any comes again."""
+    cards = list(Counter(ways).elements())
     left: list[str] = []
 
     def answer(portal: Portal, chunk: str, answers: list[Made]) -> None:
         if not left:
-            left.extend(portal.chance.sample(DECK, len(DECK)))
+            left.extend(portal.chance.sample(cards, len(cards)))
         name = left.pop()
         if name != "plainly" and sum(not row.error for row in answers) < 3:
             left.insert(0, name)  # too few links to go wrong with

@@ -96,11 +96,11 @@ class Reaper:
     did: Counter[str] = field(default_factory=Counter)
     usual: dict[str, int] = field(default_factory=dict)  # operations a step passes
 
-    def survive(self, what: str, work: Callable[[], T]) -> T:
+    def survive(self, what: str, work: Callable[[], T], *, spares: bool = False) -> T:
         """Do a step; now and then the process is killed within it, and it is run again an hour
-        later.
+        later. With `spares`, it never is.
         """
-        while self.chance.random() < self.deaths:
+        while not spares and self.chance.random() < self.deaths:
             self.store.die_after(self.chance.randrange(max(1, self.usual.get(what, 40))))
             try:
                 done = work()

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -18,11 +17,11 @@ from flows import wiring
 from flows.adapters.gpg_opener import GpgOpener
 from flows.commands import outbox as outbox_commands
 from flows.commands import overview, trace
-from flows.configuration import load_issuer
 from flows.runs.sealing import Opener
-from schemas.issuer import Issuer
+from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.lives.mortal import MortalStore, Reaper
+from tests.lives.profile import Feed, Plan
 
 FIRST = date(2026, 8, 24)
 TOML = """\
@@ -43,20 +42,9 @@ fingerprints = ["{fingerprint}"]
 allowed_hosts = ["links.example.com"]
 rows_per_chunk = {per_chunk}
 {more}"""
+TRAILER = "trailer = '^TRL\\|([0-9]+)$'\n"
+KEYS = (1, 2)
 Progress = Callable[[str], None]
-
-
-class Plan(NamedTuple):
-    """How long and how large: nights, rows (of a file, of new people a night, or of the town), rows
-    a chunk, days between nights, the share of steps that are killed.
-    """
-
-    nights: int
-    rows: int
-    per_chunk: int
-    stride: int = 1
-    deaths: float = 0.0
-    seed: int = 1
 
 
 @dataclass
@@ -97,27 +85,32 @@ class Place:
         self.reaper = Reaper(self.store, chance, self.plan.deaths, self.clock.wait)
 
     @contextmanager
-    def wired(self) -> Iterator[Opener]:
-        """Connect the command line to this store and clock; give what opens chunks."""
-        with GpgOpener([keys.sound().secret]) as opener, pytest.MonkeyPatch.context() as patch:
+    def wired(self) -> Iterator[list[Opener]]:
+        """Connect the command line to this store and clock; give what opens chunks sealed to the
+        first key, and to the second.
+        """
+        with ExitStack() as stack:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
             for module in (wiring, outbox_commands, overview, trace):
                 patch.setattr(module, "now", self.clock.now)
             patch.setattr(wiring, "open_store", lambda *_: self.store)
             patch.setattr(wiring, "actor", lambda: "operator@desk:1")
-            yield opener
+            yield [stack.enter_context(GpgOpener([key.secret])) for key in map(key_of, KEYS)]
 
-    def configure(
-        self, issuer: str, *, portfolio: bool = False, source: str = "", more: str = ""
-    ) -> Issuer:
-        """Write and return an issuer's settings; `source` and `more` are lines of its file."""
+    def configure(self, feed: Feed, key: int = 1) -> None:
+        """Write an issuer's settings, and the key of its portal."""
         text = TOML.format(
-            issuer=issuer,
-            portfolio=str(portfolio).lower(),
-            source=source,
-            fingerprint=keys.sound().fingerprint,
+            issuer=feed.issuer,
+            portfolio=str(feed.portfolio).lower(),
+            source=feed.source + TRAILER * feed.trailer,
+            fingerprint=key_of(key).fingerprint,
             per_chunk=self.plan.per_chunk,
-            more=more,
+            more=feed.more,
         )
-        (self.folder / f"{issuer}.toml").write_text(text)
-        (self.folder / "portal.asc").write_bytes(keys.sound().public)
-        return load_issuer(self.folder, issuer)
+        (self.folder / f"{feed.issuer}.toml").write_text(text)
+        (self.folder / "portal.asc").write_bytes(key_of(key).public)
+
+
+def key_of(number: int) -> PortalKey:
+    """Return the portal's first key, or its second."""
+    return keys.sound(copy=number)

@@ -14,14 +14,16 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from itertools import chain
+from string import ascii_lowercase
 from typing import NamedTuple
 
 from flows.runs.sealing import Opener
 
 HOST = "https://links.example.com/c/"
 MOST = 1000  # rows of an upload
+COLUMNS = 20
 LIFE, SHORT_LIFE = 61, 9  # days of a link
 TEMPORARY = "the service is temporarily unavailable, try again later"
 UNDELIVERABLE = "postal_code is not a valid postal code"
@@ -31,6 +33,7 @@ FATES = {TEMPORARY: 0.05, UNDELIVERABLE: 0.04, UNSUPPORTED: 0.03}
 GRANTED = 0.7  # of the unsupported cards are taken, once somebody asked about them
 SHORT = 0.02  # of the links
 
+Position = tuple[str, int]  # chunk and data row
 LINK, ERROR, LOST, EXPIRED, EXPLAINED = "link", "error", "lost", "expired", "explained"
 
 
@@ -46,13 +49,41 @@ class Made(NamedTuple):
     error: str = ""
 
     @property
+    def place(self) -> Position:
+        """Where it was sent."""
+        return self.chunk, self.position
+
+    @property
     def last_4(self) -> str:
         """The last digits of the card's number."""
         return self.card[12:16]
 
+    @property
+    def look(self) -> tuple[str, str]:
+        """What a card looks like where its number is not kept."""
+        return self.cuid, self.last_4
+
     def refused(self, error: str) -> Made:
         """Return the row with an error instead of a link."""
         return self._replace(url="", ends=date.max, error=error)
+
+
+class Sent(NamedTuple):
+    """A row that the portal opened, the day it did, what it made of it, and what was in it."""
+
+    day: date
+    row: Made
+    content: int  # a hash of all its cells
+
+    @property
+    def position(self) -> Position:
+        """Its chunk and data row."""
+        return self.row.place
+
+    @property
+    def run(self) -> str:
+        """The run that sent it."""
+        return run_of(self.row.chunk)
 
 
 class Letter(NamedTuple):
@@ -88,14 +119,14 @@ class Portal:
     chance: random.Random
     # how a chunk is answered, and what is said of it
     answer: Callable[[Portal, str, list[Made]], None]
-    day: date
+    now: Callable[[], datetime]
     other: Portal | None = None  # of the other issuer
-    received: list[tuple[date, Made]] = field(default_factory=list)  # every row of every upload
+    received: list[Sent] = field(default_factory=list)  # every row of every upload
     cards: set[str] = field(default_factory=set)  # of those rows
     coming: list[Letter] = field(default_factory=list)
     words: dict[str, Word] = field(default_factory=dict)
-    # the day a row's answer came, needing no decision
-    plain: dict[tuple[str, int], date] = field(default_factory=dict)
+    # when a row's answer came, needing no decision
+    plain: dict[Position, datetime] = field(default_factory=dict)
     links: dict[str, Made] = field(default_factory=dict)  # by URL, whatever came of them
     void: set[str] = field(default_factory=set)  # URLs that do not count
     errors: list[Made] = field(default_factory=list)
@@ -105,11 +136,18 @@ class Portal:
     never: set[str] = field(default_factory=set)  # cards that are refused for good
     did: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def day(self) -> date:
+        """Today."""
+        return self.now().date()
+
     def upload(self, name: str, content: bytes) -> None:
         """Take a chunk (interface.md 2.6), and promise its answer."""
         text = io.StringIO(self.opener.open(content, 1 << 24).decode(), newline="")
         rows = list(csv.DictReader(text, strict=True))
         assert 1 <= len(rows) <= MOST
+        assert len(rows[0]) == COLUMNS
+        assert len({row["cardholder.cuid"] for row in rows}) == len(rows)
         answers = [self._make(name, position, row) for position, row in enumerate(rows, 1)]
         self.errors += [row for row in answers if row.error]
         self.answer(self, name, answers)
@@ -117,14 +155,20 @@ class Portal:
     def _make(self, chunk: str, position: int, row: dict[str, str]) -> Made:
         cell = {name.partition(".")[2]: value for name, value in row.items()}
         card = cell["pan"] + cell["expiration_year"] + cell["expiration_month"]
-        code = cell["address.postal_code"]
-        answer = Made(chunk, position, cell["cuid"], card)
+        answer = self._judged(
+            Made(chunk, position, cell["cuid"], card), cell["address.postal_code"]
+        )
+        self.received.append(Sent(self.day, answer, hash(tuple(row.values()))))
+        return answer
+
+    def _judged(self, answer: Made, code: str) -> Made:
+        """Return a row with a link or an error."""
+        card = answer.card
         fate = ""
         if card not in self.cards:
             fates = FATES | {"": 1 - sum(FATES.values())}
             fate = self.chance.choices([*fates], [*fates.values()])[0]
         self.cards.add(card)
-        self.received.append((self.day, answer))
         if fate == UNDELIVERABLE or self.wrong_code.get(card) == code:
             self.wrong_code[card] = code
             return answer.refused(UNDELIVERABLE)
@@ -135,7 +179,8 @@ class Portal:
 
     def linked(self, answer: Made) -> Made:
         """Return the row with a new link."""
-        url = f"{HOST}{self.chance.getrandbits(64):016x}"
+        # letters: digits by chance would be taken for a card number, and the link for a leak
+        url = HOST + "".join(self.chance.choices(ascii_lowercase, k=16))
         days = SHORT_LIFE if self.chance.random() < SHORT else LIFE
         self.links[url] = answer._replace(url=url, ends=self.day + timedelta(days=days), error="")
         return self.links[url]
@@ -192,7 +237,7 @@ class Portal:
     def book(self, letter: Letter) -> None:
         """Note the plain answers of a file that is brought."""
         for answer in letter.plain:
-            self.plain.setdefault((answer.chunk, answer.position), self.day)
+            self.plain.setdefault(answer.place, self.now())
 
     def asked_about(self, chunk: str) -> Word:
         """Say what became of a chunk; with the word the links that do not count are void."""
@@ -212,7 +257,7 @@ class Portal:
         """Decide about the refused cards of a run when asked about them, each once; True where some
         are taken now.
         """
-        last = {answer.card: answer.chunk for _, answer in self.received}
+        last = {sent.row.card: sent.row.chunk for sent in self.received}
         errors = [answer for answer in self.errors if last[answer.card] == answer.chunk]
         refused = {answer.card for answer in errors if answer.chunk.startswith(f"{run}-")}
         for card in sorted(refused & self.unsupported - self.never):
@@ -261,3 +306,8 @@ def spoken(answer: Made) -> str:
         f"CardError: {text} (cardholder {cuid})",
     )
     return forms[answer.position % len(forms)]
+
+
+def run_of(chunk: str) -> str:
+    """Return the run of a chunk."""
+    return chunk.partition(".")[0][:-6]

@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.lives.deliveries import ODD
 from tests.lives.findings import Findings
-from tests.lives.place import Place, Plan
-from tests.lives.year import Year, lived
-from tests.lives.year_recount import recount
+from tests.lives.life import Life
+from tests.lives.oracle import lived, recount
+from tests.lives.place import Place
+from tests.lives.profile import PROFILES, Plan
 
 pytestmark = pytest.mark.slow  # a life takes its time in any size
+YEAR = PROFILES["year"]
 SMALL = Plan(nights=8, stride=9, rows=30, per_chunk=20, deaths=0.2)
 SHORT = Plan(nights=3, stride=9, rows=20, per_chunk=20, deaths=0.0, seed=10)
-UNGUARDED = "final_newline = false\n", '\n[resend]\nseen_before = "send"\n'
 
 
 @pytest.fixture(scope="module")
-def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Year]:
-    with lived(Place(tmp_path_factory.mktemp("year"), SMALL)) as done:
-        yield done
+def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+    with lived(Place(tmp_path_factory.mktemp("year"), SMALL), YEAR) as life:
+        yield life
 
 
 @pytest.fixture(scope="module")
-def findings(year: Year) -> Findings:
+def findings(year: Life) -> Findings:
     return recount(year)
 
 
@@ -71,41 +71,40 @@ def test_every_file_is_settled_by_nothing_but_what_the_output_offers(findings: F
 
 
 def test_the_year_had_every_kind_of_file_and_processes_were_killed(findings: Findings) -> None:
-    kinds = {
-        f"files: {kind}" for kind in (*ODD, "delta", "cut", "whole after a cut") if kind != "none"
-    }
+    odd = YEAR.feeds[0].odd.keys() - {"none"}
+    kinds = {f"files: {kind}" for kind in (*odd, "delta", "cut", "whole after a cut")}
 
     assert kinds <= findings.figures.keys()
     assert findings.figures["commands: killed: submit"] > 0
 
 
 def test_the_oracle_finds_a_row_that_was_not_sent_and_those_held_for_its_sake(
-    year: Year, findings: Findings
+    year: Life, findings: Findings
 ) -> None:
     north = year.banks[0]
-    first = north.partner.received[0]
-    others = [sent for sent in north.partner.received if sent.card != first.card]
-    without = replace(north, partner=replace(north.partner, received=others))
+    first = north.portal.received[0]
+    others = [sent for sent in north.portal.received if sent.row.card != first.row.card]
+    without = replace(north, portal=replace(north.portal, received=others))
 
     recounted = recount(replace(year, banks=[without]))
 
     assert len(recounted.lost) > len(findings.lost)
 
 
-def test_the_oracle_finds_a_file_that_nobody_took(year: Year) -> None:
+def test_the_oracle_finds_a_file_that_nobody_took(year: Life) -> None:
     north = year.banks[0]
-    whole = next(drop for drop in north.drops if drop.whole == "whole")
-    strange = whole._replace(content=b"never seen")
+    whole = next(drop for drop in north.drops.values() if drop.whole == "whole")
+    strange = replace(north, drops={**north.drops, "0" * 64: whole})
 
-    recounted = recount(replace(year, banks=[replace(north, drops=[*north.drops, strange])]))
+    recounted = recount(replace(year, banks=[strange]))
 
-    assert f"north, night {strange.night}, {strange.kind}: {strange.name}" in recounted.left
+    assert f"north, {whole.day}, {whole.kind}: {whole.name}" in recounted.left
 
 
-def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
+def test_the_oracle_finds_a_cut_file_that_passed(year: Life) -> None:
     north = year.banks[0]
-    taken = north.runs[min(north.runs)].manifest.source
-    drops = [drop._replace(whole="cut") if drop.name in taken.key else drop for drop in north.drops]
+    taken = north.runs[min(north.runs)].manifest.source.sha256
+    drops = north.drops | {taken: north.drops[taken]._replace(whole="cut")}
 
     recounted = recount(replace(year, banks=[replace(north, drops=drops)]))
 
@@ -113,10 +112,12 @@ def test_the_oracle_finds_a_cut_file_that_passed(year: Year) -> None:
 
 
 def test_the_oracle_finds_what_goes_through_where_the_guards_are_off(tmp_path: Path) -> None:
-    source, more = UNGUARDED
+    source = "final_newline = false\n"
+    more = '\n[resend]\nseen_before = "send"\n'
+    feeds = tuple(feed._replace(source=source, more=more) for feed in YEAR.feeds)
 
-    with lived(Place(tmp_path, SHORT), more, source) as unguarded:
-        recounted = recount(unguarded)
+    with lived(Place(tmp_path, SHORT), YEAR._replace(feeds=feeds)) as life:
+        recounted = recount(life)
 
     assert recounted.twice
     assert recounted.cut
@@ -125,5 +126,5 @@ def test_the_oracle_finds_what_goes_through_where_the_guards_are_off(tmp_path: P
 
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_another_year_goes_as_well(tmp_path: Path, seed: int) -> None:
-    with lived(Place(tmp_path, SMALL._replace(nights=30, seed=seed))) as other:
+    with lived(Place(tmp_path, SMALL._replace(nights=30, seed=seed)), YEAR) as other:
         assert {} == recount(other).wrong

@@ -1,99 +1,213 @@
-"""A town of cardholders over months: who lives there each night, what changed when, and whose row
-is bad.
-"""
+"""The cardholders of an issuer: who they are, and how their rows change from file to file."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import random
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
+from functools import cached_property
+from io import BytesIO
+from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
-from schemas.portal import ADDRESS1, CITY, CUID, LAST_NAME, YEAR
-from tests.lives.deliveries import people
+from flows.simulator.extract import write_sample
+from schemas.portal import (
+    ADDRESS1,
+    CITY,
+    CUID,
+    LAST_NAME,
+    MONTH,
+    PAN,
+    POSTAL_CODE,
+    YEAR,
+)
+from tests.lives.profile import Feed
 
-# of the town, each day
-SHARES = {"moved": 0.004, "married": 0.001, "renewed": 0.002, "left": 0.002}
-COMING = 0.003
-BAD = 0.05  # of those who come: their city is missing until the issuer corrects it
-MENDED_AFTER = 12  # days
+RECENT = 0.5  # of the rows that come again in a delta stood in one of the last files
+ODD_CUID = 0.3  # of the cuids have an apostrophe
+CARDS = 3  # numbers a person has, one after the other
+LAST_VERSION = 2 * CARDS - 1
+
+Row = dict[str, str | None]
+
+
+class Line(NamedTuple):
+    """One row as it was delivered: whose it is, the how-manieth card, address, name and postal code
+    of theirs, and whether it is fit.
+
+    A card of an odd version is a reissue of the one before, with a later year; one of an even
+    version is a new number.
+    """
+
+    person: int
+    version: int = 0
+    address: int = 0
+    name: int = 0
+    code: int = 0
+    fit: bool = True
+
+    @property
+    def number(self) -> int:
+        """The how-manieth card number of theirs it has."""
+        return self.version // 2
+
+
+@dataclass(frozen=True)
+class People:
+    """Everybody's row, and the cards that replace lost ones."""
+
+    rows: list[Row]
+    numbers: list[list[str]]
+
+    @classmethod
+    def of(cls, count: int, last: date, seed: int) -> People:
+        """Return so many people whose cards outlast a day."""
+        out = BytesIO()
+        write_sample(out, CARDS * count, as_of=last, seed=seed)
+        everybody = pl.read_csv(out.getvalue(), infer_schema=False)
+        numbers = everybody[PAN].to_list()
+        rows = everybody.head(count).to_dicts()
+        chance = random.Random(seed)
+        for row in rows:
+            if chance.random() < ODD_CUID:
+                row[CUID] = f"O'{row[CUID]}"
+        return cls(rows, [numbers[person::count] for person in range(count)])
+
+    def part(self, first: int, count: int) -> People:
+        """Return some of them."""
+        return People(self.rows[first : first + count], self.numbers[first : first + count])
+
+    @cached_property
+    def by_cuid(self) -> dict[str, int]:
+        """Everybody's number."""
+        return {row[CUID] or "": person for person, row in enumerate(self.rows)}
+
+    def fields(self, line: Line) -> Row:
+        """Return the row of a line."""
+        row = dict(self.rows[line.person])
+        row[PAN] = self.numbers[line.person][line.number]
+        row[YEAR] = f"{int(row[YEAR] or 0) + line.version:02d}"
+        if line.address:
+            row[ADDRESS1] = f"{line.address} New St"
+        if line.name:
+            row[LAST_NAME] = f"Roy-{'ABCDEFGHIJ'[line.name % 10]}"
+        if line.code:
+            row[POSTAL_CODE] = _other_code(row[POSTAL_CODE] or "", line.code)
+        if not line.fit:
+            row[CITY] = None
+        return row
+
+    def card(self, line: Line) -> str:
+        """Return the card of a line: number and expiration (YYMM)."""
+        row = self.rows[line.person]
+        year = int(row[YEAR] or 0) + line.version
+        return f"{self.numbers[line.person][line.number]}{year:02d}{row[MONTH]}"
+
+    def cuid(self, line: Line) -> str:
+        """Return the cuid of a line."""
+        return self.rows[line.person][CUID] or ""
 
 
 @dataclass
-class Population:
-    """Everybody who ever lives in a town, in one frame of the portal's columns; `at` says who is
-    there.
-    """
+class Town:
+    """The cardholders of one issuer as its files have them."""
 
-    everybody: pl.DataFrame
-    living: np.ndarray
-    chance: np.random.Generator
-    born: int  # how many of everybody have come so far
-    # of rows that are bad, as they ought to be
-    cities: dict[str, str] = field(default_factory=dict)
-    bad_until: dict[int, date] = field(default_factory=dict)
-    changes: dict[str, list[date]] = field(default_factory=lambda: defaultdict(list))
+    feed: Feed
+    people: People
+    rows: int  # of a delta, and of the first portfolio
+    chance: random.Random
+    # who stood in a file, in the order they first did, and their latest rows
+    known: list[int] = field(default_factory=list)
+    latest: dict[int, Line] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    mended: dict[int, date] = field(default_factory=dict)  # when an unfit row is right in files
 
-    def extract(self) -> bytes:
-        """Return tonight's extract: everybody who is there."""
-        return self.everybody.filter(pl.Series(self.living)).write_csv().encode()
+    def portfolio(self, day: date, days: int) -> list[Line]:
+        """Return everybody who is there after some days."""
+        for person in self.known:
+            if person not in self.gone:
+                self._live(person, day, days)
+        share = self.feed.new * days if self.known else 1.0
+        self._come(round(self.rows * share + self.chance.random() - 0.5), day)
+        return [self.latest[person] for person in self.known if person not in self.gone]
 
-    def cuids(self) -> frozenset[str]:
-        """Return who is there."""
-        return frozenset(self.everybody.filter(pl.Series(self.living))[CUID])
+    def delta(self, count: int, day: date) -> list[Line]:
+        """Return rows of a delta: new people, and people who stood in earlier files, each once."""
+        recent = self.known[-3 * self.rows :]
+        known = [*self.known]
+        fresh = max(1, round(count * self.feed.new)) if known else count
+        new = self._come(fresh, day)
+        old: list[int] = []
+        while known and len(old) < count - len(new):
+            among = recent if self.chance.random() < RECENT else known
+            old.append(self.chance.choice(among))
+        persons = [*new, *dict.fromkeys(old)]
+        for person in persons[len(new) :]:
+            self._live(person, day, 1)
+        return [self.latest[person] for person in self.chance.sample(persons, len(persons))]
 
-    def cell(self, cuid: str, column: str) -> str:
-        """Return what stands in a cell of somebody's row."""
-        return str(self.everybody.row(by_predicate=pl.col(CUID) == cuid, named=True)[column])
+    def correct(self, cuid: str, column: str) -> str | None:
+        """Return what the issuer knows by now of a refused cell: a city that was missing, another
+        postal code.
+        """
+        line = self.latest[self.people.by_cuid[cuid]]
+        is_hopeless = random.Random(cuid).random() < self.feed.hopeless
+        if column == CITY and not line.fit and not is_hopeless:
+            if self.feed.mended_after is None:
+                self.latest[line.person] = line._replace(fit=True)
+            return self.people.rows[line.person][CITY]
+        if column != POSTAL_CODE:
+            return None
+        self.latest[line.person] = line._replace(code=line.code + 1)
+        return self.people.fields(self.latest[line.person])[POSTAL_CODE]
 
-    def live(self, day: date, days: int = 1) -> None:
-        """Let days go by up to `day`."""
-        there = np.flatnonzero(self.living)
-        counts = {
-            kind: self.chance.binomial(len(there), min(1.0, share * days))
-            for kind, share in SHARES.items()
-        }
-        who = {
-            kind: self.chance.choice(there, count, replace=False) for kind, count in counts.items()
-        }
-        self._change(who["moved"], ADDRESS1, pl.lit(f"{day.toordinal() % 10_000} New St"), day)
-        self._change(
-            who["married"], LAST_NAME, pl.lit(f"Roy-{'ABCDEFGHIJ'[day.toordinal() % 10]}"), day
-        )
-        self._change(who["renewed"], YEAR, (pl.col(YEAR).cast(pl.Int32) + 1).cast(pl.String), day)
-        self.living[who["left"]] = False
-        self._mend(day)
-        self._come(int(self.chance.binomial(len(there), min(1.0, COMING * days))), day)
+    def _come(self, count: int, day: date) -> list[int]:
+        """Let new people come."""
+        first = len(self.known)
+        new = [*range(first, min(first + count, len(self.people.rows)))]
+        self.known += new
+        for person in new:
+            is_fit = self.chance.random() >= self.feed.unfit
+            self.latest[person] = Line(person, fit=is_fit)
+            if not is_fit and self.feed.mended_after is not None:
+                self.mended[person] = day + timedelta(days=self.feed.mended_after)
+        return new
 
-    def _change(self, who: np.ndarray, column: str, new: pl.Expr, day: date) -> None:
-        hit = pl.Series(np.isin(np.arange(self.everybody.height), who))
-        self.everybody = self.everybody.with_columns(
-            pl.when(hit).then(new).otherwise(column).alias(column)
-        )
-        for cuid in self.everybody.filter(hit)[CUID]:
-            self.changes[cuid].append(day)
+    def _live(self, person: int, day: date, days: int) -> None:
+        """Let days of somebody go by: their row is put right, or something of it changes."""
+        line = self.latest[person]
+        if self.mended.get(person, date.max) <= day:
+            del self.mended[person]
+            line = line._replace(fit=True)
+        kinds = {kind: share * days for kind, share in self.feed.changes.items()}
+        self.latest[person] = self._changed(line, self._drawn(kinds))
 
-    def _come(self, count: int, day: date) -> None:
-        new = np.arange(self.born, min(self.born + count, self.everybody.height))
-        self.living[new] = True
-        self.born += len(new)
-        for number in new[self.chance.random(len(new)) < BAD]:
-            cuid = self.everybody[CUID][int(number)]
-            self.cities[cuid] = self.everybody[CITY][int(number)]
-            self.bad_until[int(number)] = date.fromordinal(day.toordinal() + MENDED_AFTER)
-            self._change(np.array([number]), CITY, pl.lit(None, pl.String), day)
+    def _drawn(self, kinds: dict[str, float]) -> str:
+        """Draw a kind of change; "" for none."""
+        luck = self.chance.random()
+        for kind, share in kinds.items():
+            luck -= share
+            if luck < 0:
+                return kind
+        return ""
 
-    def _mend(self, day: date) -> None:
-        for number in [number for number, until in self.bad_until.items() if until <= day]:
-            cuid = self.everybody[CUID][number]
-            self._change(np.array([number]), CITY, pl.lit(self.cities[cuid]), day)
-            del self.bad_until[number]
+    def _changed(self, line: Line, change: str) -> Line:
+        match change:
+            case "moved":
+                return line._replace(address=line.address + 1)
+            case "married":
+                return line._replace(name=line.name + 1)
+            case "reissued":
+                return line._replace(version=min(line.version | 1, LAST_VERSION))
+            case "replaced":
+                return line._replace(version=min(line.version // 2 * 2 + 2, LAST_VERSION))
+            case "left":
+                self.gone.add(line.person)
+        return line
 
 
-def found_town(rows: int, days: int, first: date, seed: int) -> Population:
-    """Found a town of `rows` people, with enough people to come in `days` days."""
-    everybody = people(rows + int(rows * COMING * days * 2) + 50, first, seed)
-    living = np.arange(everybody.height) < rows
-    return Population(everybody, living, np.random.default_rng(seed), rows)
+def _other_code(code: str, times: int) -> str:
+    """Return a postal code with another last digit."""
+    last = max(place for place, character in enumerate(code) if character.isdigit())
+    return f"{code[:last]}{(int(code[last]) + times) % 10}{code[last + 1 :]}"

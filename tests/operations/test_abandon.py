@@ -17,7 +17,7 @@ from flows.runs.claim import ClaimedError, claimed
 from flows.runs.context import overlaid
 from flows.runs.errors import AbandonedError, UnknownRunError
 from flows.runs.keys import keys_of
-from flows.submissions.extract_states import pending_extracts
+from flows.submissions.extract_states import extracts_to_submit
 from schemas.expressions import PUBLISHED
 from schemas.manifest import Manifest
 from schemas.records import Abandoned
@@ -53,7 +53,7 @@ def test_an_abandoned_run_is_never_committed_and_its_extract_waits_no_more(tmp_p
     abandon(bench.context.adapters, run, WHY)
 
     assert bench.stored(run).manifest is None
-    assert pending_extracts(bench.context) == []
+    assert extracts_to_submit(bench.context) == []
     assert [(one.run, one.state) for one in bench.runs.statuses()] == [(run, "abandoned")]
     assert [alert for alert in current_alerts(bench.context) if alert.subject == run] == []
 
@@ -90,7 +90,7 @@ def test_a_new_run_that_broke_off_is_pending_again(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         replace(bench, store=failing).submit("bank-20261120.csv", new_run="it was the right file")
 
-    waiting = pending_extracts(bench.context)
+    waiting = extracts_to_submit(bench.context)
 
     assert [entry.key for entry in waiting] == ["bank/extracts/bank-20261120.csv"]
 

@@ -29,11 +29,13 @@ from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import deliveries
+from schemas.portal import PAN
 from schemas.settings import LinkSettings
 from tests import servers
 from tests.builders import share_of
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench
 from tests.partner_api.linker import SERVICE, TYPED, Linker, night
+from tests.partner_api.town import town
 from tests.stores import impatient
 
 HEAD = "cuid,last_4,url,expiration_date,error"
@@ -416,3 +418,34 @@ def _link(name: str) -> Any:
 
 def _with(bench: Bench, store: Any) -> Bench:
     return Bench(store, bench.issuer, bench.now)
+
+
+def test_the_link_of_who_left_a_portfolio_is_withdrawn_and_comes_back_with_its_holder(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, "a", "b")
+    first = [change for _, change, _ in delivered(place.bench, 1)]
+    gone = place.people.pop("b")
+    place.night()
+    without = [(change, why) for _, change, why in delivered(place.bench, 2)]
+    place.people["b"] = gone
+    place.night()
+
+    back = [(change, why) for _, change, why in delivered(place.bench, 3)]
+
+    assert ["new", "new"] == first
+    assert [("withdrawn", "left")] == without
+    assert [("new", "no other link")] == back
+
+
+def test_of_a_card_that_was_replaced_the_link_is_withdrawn_before_the_new_one_is_there(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, "a", "b")
+    delivered(place.bench, 1)
+    place.people["a"] |= {PAN: "5555555555554444"}
+    place.night()
+
+    changes = [(change, why) for _, change, why in delivered(place.bench, 2)]
+
+    assert [("withdrawn", "left")] == changes

@@ -16,7 +16,7 @@ from flows.operations.remediation import CommittedError, dismiss
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
-from flows.submissions.extract_states import extract_states, pending_extracts
+from flows.submissions.extract_states import extract_states, extracts_to_submit
 from flows.submissions.gates import RejectRateError
 from flows.submissions.plan import DismissedError
 from flows.submissions.rehearsal import rehearse
@@ -44,7 +44,7 @@ def test_a_dismissed_extract_is_pending_no_more_and_alerts_nobody(tmp_path: Path
     dismiss(bench.context, COPY, "the issuer dropped it twice")
 
     assert ["extract-repeated"] == before
-    assert ([], []) == (pending_extracts(bench.context), current_alerts(bench.context))
+    assert ([], []) == (extracts_to_submit(bench.context), current_alerts(bench.context))
 
 
 def test_an_explicit_submit_of_it_says_who_dismissed_it_and_how_to_take_that_back(
@@ -74,7 +74,7 @@ def test_a_dismissal_that_is_taken_back_makes_it_pending_again(tmp_path: Path) -
     dismiss(bench.context, extract, "only a test")
 
     dismiss(bench.context, extract, "it was the right one", undo=True)
-    waiting = pending_extracts(bench.context)
+    waiting = extracts_to_submit(bench.context)
     done = bench.submit(extract)
 
     assert ["bank/extracts/bank-20261120.csv"] == [entry.key for entry in waiting]
@@ -87,7 +87,7 @@ def test_it_holds_for_the_same_bytes_under_any_name_and_not_for_others(tmp_path:
     bench.drop(5, name="renamed.csv")
     bench.drop(5, seed=1)
 
-    waiting = pending_extracts(bench.context)
+    waiting = extracts_to_submit(bench.context)
 
     assert ["bank/extracts/bank-20261120.csv"] == [entry.key for entry in waiting]
 
@@ -101,7 +101,7 @@ def test_in_a_portfolio_it_holds_for_one_name_since_another_night_may_have_the_s
     dismiss(place.bench.context, names[0], "nothing changed")
 
     assert [names[1]] == [
-        entry.key.rpartition("/")[2] for entry in pending_extracts(place.bench.context)
+        entry.key.rpartition("/")[2] for entry in extracts_to_submit(place.bench.context)
     ]
 
 
@@ -177,7 +177,7 @@ def test_the_history_of_the_run_of_the_same_bytes_and_the_list_of_extracts_show_
 
 def test_a_purge_never_deletes_what_was_decided_or_remembered(tmp_path: Path) -> None:
     bench = with_a_copy(tmp_path)
-    pending_extracts(bench.context, remember=True)
+    extracts_to_submit(bench.context, remember=True)
     dismiss(bench.context, COPY, "dropped twice")
     bench.answer()
     bench.ingest()

@@ -30,16 +30,19 @@ from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs
+from flows.reports.programme_report import programme_of, read_issuer, write_programme
 from flows.reports.rebuild import rebuild
 from flows.resend.resubmission import Request
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.keys import (
+    ALL_ISSUERS,
     commits,
     corrections,
     deliveries,
     extracts,
     keys_of,
+    programme,
     results,
     transactions,
 )
@@ -52,8 +55,8 @@ from tests.night import BANK, Bench, issuer, portal_csv
 from tests.resend.test_corrections import fill
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-PIPELINE, PURGE, REPORTS, DROP = (
-    DEPLOY / f"iam-{name}policy.json" for name in ("", "purge-", "reports-", "drop-")
+PIPELINE, PURGE, REPORTS, DROP, PROGRAMME = (
+    DEPLOY / f"iam-{name}policy.json" for name in ("", "purge-", "reports-", "drop-", "programme-")
 )
 KEY = "arn:aws:kms:us-east-1:123456789012:key/KEY"
 STRICT = StoreSettings(
@@ -134,6 +137,12 @@ class Place(NamedTuple):
         return {(sid, action) for sid, action in map(json.loads, lines)}
 
 
+def report_programme(bench: Bench, folder: str) -> None:
+    """Write the programme's report below a folder."""
+    report = programme_of([read_issuer(bench.context)], bench.now(), weeks=4)
+    write_programme(bench.store, folder, report)
+
+
 class Whole(NamedTuple):
     """The work of some days by the pipeline's role: its bench, its run, the rights it used."""
 
@@ -187,6 +196,7 @@ def whole(place: Place) -> Whole:
     owner.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
     place.judge_clean()
     follow_links(bench.context, None, "")
+    report_programme(bench, programme(BANK))
     watch(bench.context)
     write_metrics(bench.context)
     return Whole(bench, run, place.used())
@@ -328,6 +338,22 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
         list(reader.keys(f"{BANK}/runs/"))
     with pytest.raises(StoreDeniedError):
         reader.create(keys.report("x.html"), b"x")
+
+
+def test_the_page_of_all_issuers_needs_a_policy_of_its_own_and_the_page_server_shows_it(
+    place: Place, whole: Whole
+) -> None:
+    place.used()
+
+    report_programme(place.bench(place.client("manager", PIPELINE, PROGRAMME)), ALL_ISSUERS)
+
+    assert place.used() & granted(PROGRAMME) == granted(PROGRAMME)
+    with pytest.raises(StoreDeniedError):
+        report_programme(whole.bench, ALL_ISSUERS)
+    reader = place.bench(place.client("reader", REPORTS)).store
+    for folder in (ALL_ISSUERS, programme(BANK)):
+        with reader.open(f"{folder}report.html"):
+            pass
 
 
 def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_more(

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 from uuid import uuid4
@@ -29,8 +29,15 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows import watch
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
+from flows.commands.parameters import Issuer
+from flows.commands.result import Result
+from flows.forms import form
 from flows.install import automation, automations
 from flows.nightly import nightly
+from flows.runs.store import StoreDeniedError
 from flows.simulator.demo import ISSUER, prepare
 from flows.watch import failures
 from tests.fault_proxy import Fault, RunInputs, between
@@ -127,8 +134,10 @@ def deployments_of(*issuers: str) -> set[str]:
         "backfill",
         "resubmit",
         "dismiss",
+        "links",
         "deliver",
         "worklist",
+        "programme",
         "mend",
         "audit",
     )
@@ -359,6 +368,25 @@ def test_placements_without_a_service_completes_and_shows_its_funnel(story: Stor
         "linked",
     ]
     assert funnel[2]["count"] > 0
+
+
+def test_a_result_with_a_failure_is_shown_whole_and_ends_its_flow_as_failed(story: Story) -> None:
+    failure = StoreDeniedError(place="cards", code="403")
+
+    @entry("refuse", form=Form("refuse", "refusal of {issuer}", actor="none"))
+    def refuse(context: Context, issuer: Issuer) -> Result:
+        """Learn nothing of an issuer.
+
+        Args:
+            issuer: Of whom.
+        """
+        return Result({}, [f"{issuer}: nothing"], exit_code=2, failure=failure)
+
+    with temporary_settings({PREFECT_API_URL: f"{story.stage.url}/api"}):
+        state: Any = form("refuse", [refuse])(issuer=ISSUER, return_state=True)
+
+    assert (True, str(failure.sentence)) == (state.is_failed(), state.message)
+    assert "nothing" in story.stage.artifacts()[f"{ISSUER}-refuse"]["data"]
 
 
 def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: Story) -> None:
@@ -708,7 +736,7 @@ def test_the_worklist_is_shown_with_the_command_for_each_thing_to_do(
     assert lines
     page.go(f"{story.stage.url}/artifacts/artifact/{told['latest_id']}")
     for line in lines:
-        page.see(line["command"])
+        page.see(line["first"])
 
 
 @needs_browser

@@ -11,6 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from flows.commands.context import Context
+from flows.commands.programme import programme
 from flows.pages import ReportsAddressError, page_server
 from tests import keys
 from tests.again import night
@@ -64,6 +66,16 @@ def test_the_report_opens_with_its_token_as_a_page(served: Served) -> None:
     ).read_bytes() == content
 
 
+def test_the_page_of_all_issuers_is_served_and_that_of_one(served: Served) -> None:
+    for issuer in ("", "bank"):
+        programme(Context(served.folder), issuer)
+
+    for page in ("programme/report.html", "bank/programme/report.html"):
+        status, _, content = served.get(f"{TOKEN}/{page}")
+
+        assert (200, (served.folder / "store" / page).read_bytes()) == (status, content)
+
+
 @pytest.mark.parametrize("name", ["errors.csv", "chunks.csv", "summary.json", "report.xlsx"])
 def test_the_other_files_of_a_report_are_served(served: Served, name: str) -> None:
     status, _, content = served.get(f"{TOKEN}/bank/runs/{served.run}/report/{name}")
@@ -96,6 +108,8 @@ def test_the_other_files_of_a_report_are_served(served: Served, name: str) -> No
         "{token}//etc/passwd",
         "{token}/bank/reconciliation/",
         "{token}/nobody/reconciliation/report.html",
+        "{token}/nobody/programme/report.html",
+        "{token}/programme/runs/{run}/report/report.html",
         "{token}/bank/runs/{run}/report/report.html%00.csv",
         "{token}/bank/runs/{run}/report/summary.json%0a",
     ],

@@ -21,8 +21,8 @@ jobs = st.builds(
     st.sampled_from(("1", "2", "3")),
     st.sampled_from(STATUSES),
     st.sampled_from(ENDS),
-    st.booleans(),
-    st.integers(0, 100),
+    st.sampled_from((True, False, None)),
+    st.none() | st.integers(0, 100),
     st.sampled_from((None, "shop.example.com", "video.example.com")),
     st.booleans(),
 )
@@ -77,6 +77,12 @@ def test_a_job_has_authenticated_from_updating_on_or_when_that_phase_is_whole() 
     ]
 
     assert [False, True, True, False] == [job.authenticated for job in found]
+
+
+def test_a_job_that_does_not_say_how_far_it_is_is_not_at_nought() -> None:
+    found = one("SOMETHING_NEW")
+
+    assert (None, None) == (found.authenticated, found.percent)
 
 
 def test_a_fifth_termination_type_ends_a_job_and_keeps_its_name() -> None:

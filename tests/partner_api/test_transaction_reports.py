@@ -99,6 +99,25 @@ def test_a_cuid_cut_off_at_the_end_of_a_file_is_nobodys() -> None:
     assert [None] == read("status,cuid,completed_on\nSUCCESSFUL,c-1")["cuid"].to_list()
 
 
+def test_a_status_says_what_it_says_and_no_more() -> None:
+    found = settled(
+        [
+            read(
+                f"{HEADER}c-1,SUCCESSFUL,\nc-2,PENDING,\nc-3,PROCESS_FAILURE,\nc-4,SOMETHING_NEW,\n"
+                "c-5,card was placed!,\n"
+            )
+        ]
+    )
+
+    assert [
+        ("c-1", True, False),
+        ("c-2", False, True),
+        ("c-3", None, False),
+        ("c-4", None, True),
+        ("c-5", None, None),
+    ] == found.select("cuid", "authenticated", "running").rows()
+
+
 def test_a_cell_that_looks_like_a_card_number_is_not_kept() -> None:
     found = read(f"{HEADER}4242424242424242,4242 4242 4242 4242,\n")
 

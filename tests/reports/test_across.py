@@ -3,11 +3,13 @@ from typing import Any
 
 import polars as pl
 
+from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
+from flows.book.fold import fold
+from flows.book.standing import standing
 from flows.reports.across import across
 from flows.reports.open_items import ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
-from flows.reports.unlinked import TRIED, unlinked
-from flows.results.row_states import Cardholders
+from flows.reports.unlinked import unlinked
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TERMS = ReportTerms(NOW, 48)
@@ -22,14 +24,7 @@ ROWS = {
 }
 
 
-def settled(runs: list[pl.DataFrame]) -> pl.DataFrame:
-    held = Cardholders()
-    for rows in runs:
-        held.add([rows])
-    return held.settled()
-
-
-NOBODY = unlinked([], settled([]))
+NOBODY = unlinked(standing(fold(NO_ATTEMPTS), NOW.date()))
 
 
 def waiting(hours: int, missing: str = "no result", chunk: int = 1, rows: int = 3) -> WaitingChunk:
@@ -46,14 +41,29 @@ def run(*chunks: WaitingChunk, day: int = 18, **changes: Any) -> RunFacts:
     return whole._replace(**changes)
 
 
-def cards(*rows: tuple[str, str | None, str]) -> pl.DataFrame:
-    return pl.DataFrame(
-        rows, schema={"cuid": pl.String, "last_4": pl.String, "state": pl.String}, orient="row"
-    )
+def attempt(
+    cuid: str, last_4: str | None, state: str, reason: str | None = None, turn: int = 1
+) -> dict[str, object]:
+    """Return one attempt as a book has it."""
+    return {
+        "turn": turn,
+        "run": f"r{turn}",
+        "cuid": cuid,
+        "holder": cuid,
+        "last_4": last_4,
+        "twin": 0,
+        "state": state,
+        "reason": reason,
+        "decided": False,
+        "tries": 1,
+        "sendings": int(state in ("linked", "error", "awaiting")),
+    }
 
 
-def tried(*rows: tuple[str | None, str | None, str, str, str]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=TRIED, orient="row")
+def without_link(*attempts: dict[str, object]) -> pl.DataFrame:
+    """Return unlinked.csv of a book with these attempts."""
+    book = fold(pl.DataFrame([*attempts], ATTEMPT))
+    return unlinked(standing(book, NOW.date()))
 
 
 def test_a_chunk_is_overdue_once_the_expected_time_has_passed_and_not_before() -> None:
@@ -88,49 +98,40 @@ def test_links_about_to_expire_are_counted_from_today_whenever_they_were_reporte
 
 
 def test_a_cardholder_linked_or_waiting_in_any_run_is_not_without_a_link() -> None:
-    done = settled(
-        [cards(("a", "1111", "error"), ("b", "2222", "error")), cards(("a", "1111", "linked"))]
+    cards_left = without_link(
+        attempt("a", "1111", "error", "x.y.z"),
+        attempt("b", "2222", "error", "x.y.z"),
+        attempt("a", "1111", "linked", turn=2),
     )
-    attempts = [
-        tried(("a", "1111", "r1", "partner", "x.y.z"), ("b", "2222", "r1", "partner", "x.y.z"))
-    ]
-
-    cards_left = unlinked(attempts, done)
 
     assert ["b"] == cards_left["cuid"].to_list()
 
 
 def test_another_card_of_the_same_cardholder_still_needs_its_link() -> None:
-    done = settled([cards(("a", "1111", "linked"))])
-
-    cards_left = unlinked([tried(("a", "9999", "r1", "partner", "card.pan.other"))], done)
+    cards_left = without_link(
+        attempt("a", "1111", "linked"), attempt("a", "9999", "error", "card.pan.other")
+    )
 
     assert [("a", "9999")] == cards_left.select("cuid", "last_4").rows()
 
 
-def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_link_of_its_cardholder() -> (
+def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_card_of_its_cardholder() -> (
     None
 ):
-    done = settled([cards(("a", "1111", "linked"))])
-    attempts = [
-        tried(
-            ("a", None, "r1", "submit", "card.pan.missing"),
-            ("b", None, "r1", "submit", "card.pan.missing"),
-        )
-    ]
-
-    cards_left = unlinked(attempts, done)
+    cards_left = without_link(
+        attempt("a", "1111", "linked"),
+        attempt("a", None, "rejected", "card.pan.missing"),
+        attempt("b", None, "rejected", "card.pan.missing"),
+    )
 
     assert ["b"] == cards_left["cuid"].to_list()
 
 
 def test_attempts_are_counted_and_the_last_one_says_why() -> None:
-    nights = [
-        tried(("=a", "1111", "r1", "submit", "card.pan.luhn")),
-        tried(("=a", "1111", "r2", "partner", "card.pan.other")),
-    ]
-
-    cards_left = unlinked(nights, settled([]))
+    cards_left = without_link(
+        attempt("=a", "1111", "rejected", "card.pan.luhn"),
+        attempt("=a", "1111", "error", "card.pan.other", turn=2),
+    )
 
     assert [
         ("=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")

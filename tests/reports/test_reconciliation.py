@@ -12,6 +12,7 @@ from flows.runs.outbox import move
 from schemas.portal import CITY, PAN
 from schemas.records import Purged
 from tests.again import again, in_state, of_rows
+from tests.facts import people
 from tests.night import NOON, Bench, local_bench
 
 
@@ -65,8 +66,8 @@ def test_an_answer_that_arrived_is_outstanding_no_more(tmp_path: Path) -> None:
         late["verdict"],
         late["outstanding"]["overdue"],
     )
-    assert [("chunks to upload", run)] * 3 == [
-        (work["kind"], work["run"]) for work in late["worklist"]
+    assert [("chunks to upload", run, 60)] == [
+        (work["kind"], work["run"], work["rows"]) for work in late["worklist"]
     ]
     assert "nothing outstanding" == done["verdict"]
 
@@ -120,8 +121,8 @@ def test_the_clock_of_an_answer_starts_with_the_upload_where_somebody_noted_it(
     facts = reconcile_runs(bench.context)
 
     assert {"count": 1, "rows": 20} == facts["outstanding"]["overdue"]
-    assert {1: "20 h", 2: "20 h", 3: "2 d 12 h"} == {
-        work["chunk"]: work["age"] for work in facts["worklist"]
+    assert {"1": "20 h", "2": "20 h", "3": "2 d 12 h"} == {
+        work["chunk"]: work["age"] for work in listed(bench, "worklist.csv")
     }
 
 
@@ -139,8 +140,8 @@ def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: P
         outstanding["missing"]["no result"]["count"],
     )
     assert {"count": 1, "rows": 20} == outstanding["overdue"]
-    assert {1: "chunks held", 3: "chunks to upload"} == {
-        work["chunk"]: work["kind"] for work in facts["worklist"]
+    assert {"1": "chunks held", "": "rows of cancelled chunks", "3": "chunks to upload"} == {
+        work["chunk"]: work["kind"] for work in listed(bench, "worklist.csv")
     }
 
 
@@ -153,6 +154,22 @@ def test_only_runs_of_the_dates_asked_for_are_looked_at(tmp_path: Path) -> None:
 
     assert [run] == [line["run"] for line in upto["runs"]]
     assert [later] == [line["run"] for line in since["runs"]]
+
+
+def test_the_report_of_a_period_leaves_that_of_all_runs_as_it_is(tmp_path: Path) -> None:
+    bench, _, run = sent(tmp_path)
+    reconcile_runs(bench.context)
+    folder = reconciliation("bank")
+    before = {key: data for key, data in bench.snapshot().items() if key.startswith(folder)}
+
+    reconcile_runs(bench.context, date(2026, 11, 1), date(2026, 11, 15))
+    reconcile_runs(bench.context, None, date(2026, 11, 20))
+
+    after = {key: data for key, data in bench.snapshot().items() if key.startswith(folder)}
+    names = {key.removeprefix(folder).partition("/")[0] for key in after.keys() - before.keys()}
+    assert before == {key: after[key] for key in before}
+    assert {"period-20261101-20261115", "period-first-20261120"} == names
+    assert run in after[f"{folder}period-first-20261120/worklist.csv"].decode()
 
 
 def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_with_a_link(
@@ -174,7 +191,7 @@ def test_a_cardholder_whose_every_attempt_failed_is_listed_and_leaves_the_list_w
     assert 10 == len(listed(bench, "unlinked.csv"))
 
 
-def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_looked_for(
+def test_silence_of_last_year_still_shows_and_so_do_its_cardholders(
     tmp_path: Path,
 ) -> None:
     bench, clock, _ = sent(tmp_path)
@@ -182,10 +199,7 @@ def test_silence_of_last_year_still_shows_though_its_cardholders_are_no_longer_l
 
     facts = reconcile_runs(bench.context)
 
-    assert (3, "2027-09-19") == (
-        facts["outstanding"]["overdue"]["count"],
-        facts["cardholders_since"],
-    )
+    assert (3, {"to upload": 60}) == (facts["outstanding"]["overdue"]["count"], people(facts))
 
 
 def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
@@ -221,9 +235,7 @@ def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_r
 
     linked = len(in_state(bench, run, "linked"))
     assert linked in (1, 2)
-    assert {"linked": linked, "awaiting": 3 - linked, "error": 0, "refused": 2} == facts[
-        "cardholders"
-    ]
+    assert {"to upload": 3 - linked, "not sent": 2, "linked": linked} == people(facts)
     assert 2 == facts["unlinked"]["cardholders"]
 
 
@@ -234,12 +246,12 @@ def test_a_cardholder_of_a_cancelled_chunk_is_listed_with_that_reason(tmp_path: 
     facts = reconcile_runs(bench.context)
     cards = listed(bench, "unlinked.csv")
 
-    assert {"linked": 0, "awaiting": 0, "error": 0, "refused": 2} == facts["cardholders"]
+    assert {"cancelled": 2} == people(facts)
     assert [("0", "0", run, "outbox", "row.chunk.cancelled", "nothing")] * 2 == [
         (card["attempts"], card["sent"], card["run"], card["stage"], card["reason"], card["action"])
         for card in cards
     ]
-    assert [] == facts["worklist"]
+    assert ["rows of cancelled chunks"] == [line["kind"] for line in facts["worklist"]]
 
 
 def test_a_cancelled_chunk_leaves_its_cardholders_where_they_were(tmp_path: Path) -> None:
@@ -251,5 +263,5 @@ def test_a_cancelled_chunk_leaves_its_cardholders_where_they_were(tmp_path: Path
 
     facts = reconcile_runs(bench.context)
 
-    assert {"linked": 0, "awaiting": 0, "error": 2, "refused": 0} == facts["cardholders"]
+    assert {"refused": 2} == people(facts)
     assert 2 == facts["unlinked"]["cardholders"]

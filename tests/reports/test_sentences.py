@@ -197,6 +197,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     )
     move(late.bank.context.adapters, late.run, "uploaded")
     texts["overdue"] = late.text()
+    three_days_ago = datetime.now(UTC) - timedelta(days=3)
+    awaited = a_night(tmp_path_factory.mktemp("awaited"), three_days_ago)
+    move(awaited.bank.context.adapters, awaited.run, "uploaded")
+    texts["overdue since yesterday"] = awaited.text()
     texts["rejects"] = a_night(tmp_path_factory.mktemp("rejects"), bad=0.3).text()
     return texts
 
@@ -234,7 +238,7 @@ def templates() -> Iterator[str]:
             "_about_links",
             "across_advice",
         },
-        worklist: {"_UNLINKED", "_chunk", "_breaks", "_links_ending"},
+        worklist: {"_chunk", "_breaks"},
         cardholder: {"_WAITS", "_WORDS"},
     }
     for module in tables:
@@ -271,12 +275,15 @@ def test_every_sentence_of_the_code_is_said_in_some_situation(texts: dict[str, s
     assert {re.sub(r"\\(.)", r"\1", pattern) for pattern in unsaid} - UNREACHED == set()
 
 
+LINKS = "https://links.example.com"
+
+
 def line(sent: dict[str, Any], **other: str) -> str:
     """Return the result row of a sent row, with other cells than the portal would give."""
     cells = {
         "cuid": sent["cuid"],
         "last_4": sent["last_4"],
-        "url": f"https://links.example.com/{sent['row']}",
+        "url": f"{LINKS}/{sent['row']}",
         "ends": "2099-01-01",
         "error": "",
     }
@@ -285,6 +292,12 @@ def line(sent: dict[str, Any], **other: str) -> str:
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
     return [line(row) for row in rows]
+
+
+def cut(rows: list[dict[str, Any]]) -> bytes:
+    """Return a result file that ends within its last link."""
+    cells = [f"{row['cuid']},{row['last_4']},,{LINKS}/{row['row']}" for row in rows]
+    return "\n".join(["cuid,last_4,error,url", *cells])[:-1].encode()
 
 
 # What is wrong with the result of a chunk, by the break that it is; a chunk has ten rows.
@@ -302,6 +315,9 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
         *lines(rows[:1:-1]),
     ],
     "URL_NOT_ALLOWED": lambda rows: [line(rows[0], url="https://evil.example/1"), *lines(rows[1:])],
+    "LINK_FORM": lambda rows: [line(rows[0], url=f"{LINKS}/a/b?c=d"), *lines(rows[1:])],
+    "LINK_SHOWS_CARD": lambda rows: [line(rows[0], url=f"{LINKS}/?cvv=123"), *lines(rows[1:])],
+    "LINK_CUT": lines,  # and the file is cut
     "LINK_EXPIRED": lambda rows: [line(rows[0], ends="2020-01-01"), *lines(rows[1:])],
     "RESULT_FOR_CANCELLED": lines,
     "DAMAGED_FILE": lambda _: [],
@@ -312,7 +328,11 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
 APART = {"MISNAMED_FILE", "MERGED_FILE", "FOREIGN_FILE"}  # about a file as a whole, and two chunks
 # of transaction reports: tests/partner_api
 ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS"}
-AGAIN = ("RESULT_SHORT", "DAMAGED_FILE")  # what ends when the result is downloaded again
+AGAIN = (
+    "RESULT_SHORT",
+    "DAMAGED_FILE",
+    "LINK_CUT",
+)  # what ends when the result is downloaded again
 
 
 class WrongResults(NamedTuple):
@@ -370,8 +390,7 @@ def wrong_results(folder: Path) -> WrongResults:
         name = "bank-20261101-aaaaaaaa-00001" if kind == "STRANGE_NAME" else wrong.name_of(kind)
         wrong.drop(name, rows(wrong.sent(chunks[kind])))
     other_links = [
-        line(row, url=f"https://links.example.com/x{row['row']}")
-        for row in wrong.sent(chunks["CONFLICTING_RESULT"])
+        line(row, url=f"{LINKS}/x{row['row']}") for row in wrong.sent(chunks["CONFLICTING_RESULT"])
     ]
     wrong.drop("other", other_links)
     wrong.drop("copy", lines(wrong.sent(chunks["DUPLICATE_RESULT"]))[::-1])
@@ -380,6 +399,8 @@ def wrong_results(folder: Path) -> WrongResults:
     wrong.drop(f"{run}-{misnamed - 1:05d}", lines(wrong.sent(misnamed)))
     merged = chunks["MERGED_FILE"]
     wrong.drop("merged", lines([*wrong.sent(merged - 1), *wrong.sent(merged)]))
+    name = f"bank/results/{wrong.name_of('LINK_CUT')}.csv"
+    bank.store.replace(name, [cut(wrong.sent(chunks["LINK_CUT"]))])
     page = "<!DOCTYPE html><html><body>Your session has expired</body></html>"
     bank.store.replace(f"bank/results/{wrong.name_of('DAMAGED_FILE')}.csv", [page.encode()])
     wrong.drop("foreign", [line(wrong.sent(1)[0], cuid="nobody")])

@@ -7,7 +7,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import polars as pl
 import pytest
 
 from flows.runs.keys import reconciliation
+from flows.runs.outbox import move
 from flows.wiring import open_store
 from schemas.tables import Awaiting, Questions, Work
 from tests import keys
@@ -46,6 +49,21 @@ def work(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def _moment(moment: datetime) -> datetime:
+    return moment
+
+
+def words(command: str) -> list[str]:
+    """Return a command of the worklist as it is typed."""
+    return shlex.split(command.replace("WHY", "lost"))[1:]
+
+
+def decided(line: dict[str, Any], decision: str) -> list[str]:
+    """Return the command of one of the decisions that a line offers."""
+    [choice] = [choice for choice in line["decisions"] if choice["decision"] == decision]
+    return words(choice["command"])
+
+
 def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -59,25 +77,23 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
         answer(bank, run, chunk, rows=4)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
-    for line in work(tmp_path)["break RESULT_SHORT"]:
-        assert cardlink(
-            tmp_path, *shlex.split(line["command"].replace("WHY", "lost"))[1:]
-        ).exit_code in (0, 3, 4)
+    [short] = work(tmp_path)["break RESULT_SHORT"]
+    assert cardlink(tmp_path, *decided(short, "lost")).exit_code in (0, 3, 4)
     seen.append(set(work(tmp_path)))
     [lost] = work(tmp_path)["rows decided lost, to send again"]
-    repeat = told(tmp_path, *shlex.split(lost["command"].replace("WHY", "lost"))[1:])["run"]
+    repeat = told(tmp_path, *decided(lost, "send again"))["run"]
     answer(bank, repeat, 1)
     answer(bank, repeat, 2)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
 
-    corrections = "rows to correct"
+    corrections = {"rows to correct", "card fields to correct"}
     assert seen == [
-        {"chunks to upload", corrections},
-        {"results awaited", corrections},
-        {"break RESULT_SHORT", corrections},
-        {"rows decided lost, to send again", corrections},
-        {corrections},
+        {"chunks to upload"} | corrections,
+        {"results awaited"} | corrections,
+        {"break RESULT_SHORT"} | corrections,
+        {"rows decided lost, to send again"} | corrections,
+        corrections,
     ]
 
 
@@ -94,7 +110,7 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
 
     worklist = told(tmp_path, "worklist")["worklist"]
 
-    lines = {line["kind"]: (line["who"], line["command"].split()[1]) for line in worklist}
+    lines = {line["kind"]: (line["who"], line["first"].split()[1]) for line in worklist}
     assert lines["chunks to upload"] == lines["chunks held"] == ("operator", "outbox")
     assert [line["due"] for line in worklist] == sorted(line["due"] for line in worklist)
 
@@ -115,7 +131,11 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
     book = bank.content(f"{folder}report.xlsx")
     Work.validate(listed)
     assert listed["chunk"].to_list() == [1, 2]
-    assert f"cardlink outbox fetch {run} 1 --to FOLDER" in page
+    assert [f"cardlink outbox fetch {run} {chunk} --to FOLDER" for chunk in (1, 2)] == [
+        *listed["first"]
+    ]
+    for text in (f"outbox fetch {run} --to FOLDER", f"outbox hold {run} 1 2 --reason WHY"):
+        assert f"cardlink {text}" in page
     assert openpyxl.load_workbook(BytesIO(book)).sheetnames[0] == "Worklist"
 
 
@@ -196,7 +216,7 @@ def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(
     cardlink(tmp_path, "ingest", "bank")
 
     (line,) = work(tmp_path)["result files to look at"]
-    shown = cardlink(tmp_path, *shlex.split(line["command"])[1:])
+    shown = cardlink(tmp_path, *words(line["first"]))
     (tmp_path / "store/bank/results/a page.csv").unlink()
 
     assert "break: bank/results/a page.csv" in shown.stdout
@@ -210,7 +230,7 @@ def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(
     cardlink(tmp_path, "submit", "bank")
 
     (line,) = work(tmp_path)["refused extracts"]
-    shown = told(tmp_path, *shlex.split(line["command"])[1:])
+    shown = told(tmp_path, *words(line["first"]))
     cardlink(tmp_path, *shlex.split(shown["next"])[1:])
 
     assert {} == work(tmp_path)
@@ -224,7 +244,148 @@ def test_links_that_were_delivered_are_on_the_worklist_until_their_delivery_is_c
     cardlink(tmp_path, "deliver", "bank")
 
     [line] = work(tmp_path)["links to confirm"]
-    cardlink(tmp_path, *shlex.split(line["command"])[1:])
+    cardlink(tmp_path, *words(line["first"]))
 
     assert (10, "operator") == (line["rows"], line["who"])
     assert "links to confirm" not in work(tmp_path)
+
+
+def test_nothing_is_decided_for_the_operator_and_what_can_do_least_harm_comes_first(
+    bank: Bench, tmp_path: Path
+) -> None:
+    run = bank.submit(bank.drop(10)).manifest.run
+    sent = bank.ledger(run).sort("position").row(9, named=True)
+    both = f"{sent['cuid']},{sent['last_4']},https://links.example.com/9,2099-01-01,no\n"
+    answer(bank, run, 1, rows=9, tail=both)
+    cardlink(tmp_path, "ingest", "bank")
+
+    [line] = work(tmp_path)["break URL_AND_ERROR"]
+
+    assert line["first"].split()[1:3] == ["questions", "bank"]
+    assert [choice["decision"] for choice in line["decisions"]] == ["error", "lost", "link"]
+    assert "Do not send this link" in line["matter"]
+
+
+def test_an_overdue_result_is_ingested_then_asked_about_and_given_up_only_after_a_while(
+    bank: Bench, tmp_path: Path
+) -> None:
+    offered = {}
+    for days in (3, 8):
+        then = datetime.now(UTC) - timedelta(days=days)
+        earlier = replace(bank, now=partial(_moment, then))
+        name = f"bank-{then:%Y%m%d}.csv"
+        run = earlier.submit(earlier.drop(5, name, seed=days)).manifest.run
+        move(earlier.context.adapters, run, "uploaded")
+        [line] = [
+            each
+            for line in work(tmp_path)["results overdue"]
+            for each in line["each"]
+            if each["run"] == run
+        ]
+        choices = [choice["decision"] for choice in line["decisions"]]
+        offered[days] = (line["first"].split()[1], choices)
+
+    assert offered == {3: ("ingest", ["ask"]), 8: ("ingest", ["ask", "release", "lost"])}
+
+
+def test_one_command_does_the_same_for_all_runs(bank: Bench, tmp_path: Path) -> None:
+    runs = [
+        bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
+        for night in range(3)
+    ]
+    [upload] = work(tmp_path)["chunks to upload"]
+    fetched = told(tmp_path, *words(upload["first"].replace("FOLDER", str(tmp_path / "out"))))
+    late = bank.submit(bank.drop(10, "bank-20261113.csv", seed=9)).manifest.run
+    cardlink(tmp_path, *words(fetched["next"]))
+    states = {line["kind"]: line["runs"] for kind in work(tmp_path).values() for line in kind}
+    for run in runs:
+        answer(bank, run, 1, rows=8)
+    cardlink(tmp_path, "ingest", "bank")
+    [short] = work(tmp_path)["break RESULT_SHORT"]
+    closed = cardlink(tmp_path, *decided(short, "lost"))
+    [lost] = work(tmp_path)["rows decided lost, to send again"]
+    sent = told(tmp_path, *decided(lost, "send again"))
+
+    assert (3, 3, 30) == (len(fetched["chunks"]), upload["runs"], upload["rows"])
+    assert {"chunks to upload": 1, "results awaited": 3} == states
+    assert late not in str(fetched)
+    assert (0, (3, 6)) == (closed.exit_code, (short["runs"], short["rows"]))
+    assert sorted(runs, reverse=True) == [each["of"] for each in sent["runs"]]
+    assert "rows decided lost, to send again" not in work(tmp_path)
+
+
+def test_a_decision_about_all_runs_is_refused_once_there_are_other_rows(
+    bank: Bench, tmp_path: Path
+) -> None:
+    runs = [
+        bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
+        for night in range(3)
+    ]
+    for run in runs[:2]:
+        answer(bank, run, 1, rows=8)
+    cardlink(tmp_path, "ingest", "bank")
+    [short] = work(tmp_path)["break RESULT_SHORT"]
+    answer(bank, runs[2], 1, rows=9)
+    cardlink(tmp_path, "ingest", "bank")
+
+    done = cardlink(tmp_path, *decided(short, "lost"))
+
+    assert (2, True) == (done.exit_code, "has 5 rows in open breaks RESULT_SHORT" in done.stderr)
+    assert 3 == work(tmp_path)["break RESULT_SHORT"][0]["runs"]
+
+
+def test_business_days_without_an_extract_are_on_the_list_until_their_file_or_a_holiday_comes(
+    bank: Bench, tmp_path: Path
+) -> None:
+    toml = (tmp_path / "bank.toml").read_text()
+    schedule = '[schedule]\nextract_by = 00:00:00\ndays = ["mon", "tue", "wed", "thu", "fri"]\n'
+    (tmp_path / "bank.toml").write_text(toml + schedule)
+    today = datetime.now(UTC).date()
+    week = [today - timedelta(days=back) for back in range(7, -1, -1)]
+    business_days = [day for day in week if day.weekday() < 5]
+    first, *missed, last = business_days
+    for number, day in enumerate((first, last)):
+        bank.submit(bank.drop(5, f"bank-{day:%Y%m%d}.csv", seed=number))
+
+    [line] = work(tmp_path)["business days without an extract"]
+    holidays = ", ".join(day.isoformat() for day in missed)
+    with_holidays = f"{schedule}holidays = [{holidays}]\n"
+    (tmp_path / "bank.toml").write_text(toml + with_holidays)
+
+    assert f"{len(missed)} days" in line["matter"]
+    assert f"--from {missed[0]} --to {missed[-1]}" in line["first"]
+    assert "business days without an extract" not in work(tmp_path)
+
+
+def test_a_held_extract_and_an_open_request_wait_on_the_list_for_a_decision(
+    bank: Bench, tmp_path: Path
+) -> None:
+    toml = (tmp_path / "bank.toml").read_text()
+    (tmp_path / "bank.toml").write_text(toml + '[four_eyes]\nacts = ["release", "gates"]\n')
+    run = bank.submit(bank.drop(10)).manifest.run
+    cardlink(tmp_path, "outbox", "hold", run, *WHY)
+    [held] = work(tmp_path)["chunks held"]
+    cardlink(tmp_path, *decided(held, "release"), "--actor", "anna")
+    [request] = work(tmp_path)["requests for a second person"]
+    carried = cardlink(tmp_path, *words(request["first"].replace("YOUR_NAME", "bert")))
+    bank.drop(12, seed=5)
+    [extract] = work(tmp_path)["extracts held for a decision"]
+    dismissed = cardlink(tmp_path, *decided(extract, "dismiss"))
+
+    assert (0, 0) == (carried.exit_code, dismissed.exit_code)
+    assert "anna requested it" in request["matter"]
+    assert {"chunks to upload"} == set(work(tmp_path))
+
+
+def test_a_chunk_sealed_to_a_key_that_is_no_longer_pinned_is_sealed_again_not_uploaded(
+    bank: Bench, tmp_path: Path
+) -> None:
+    bank.submit(bank.drop(10))
+    pin(tmp_path, keys.sound(copy=2))
+
+    kinds = work(tmp_path)
+    [line] = kinds["chunks sealed to another key"]
+    cardlink(tmp_path, *decided(line, "seal again"))
+
+    assert ["chunks sealed to another key"] == [*kinds]
+    assert ["chunks to upload"] == [*work(tmp_path)]

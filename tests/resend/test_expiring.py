@@ -9,42 +9,75 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.renewal import ABSENT, DYING, HAD, RENEWED, UNFIT, expiring
-from flows.runs.prior_state import ATTEMPT, AWAITED, REFUSED
+from flows.book.attempts import ATTEMPT
+from flows.book.book import Book
+from flows.book.departures import NOBODY
+from flows.book.fold import fold
+from flows.resend.ending_links import RECORD, ending_links, in_extract, judged
 from schemas.actions import NOTHING
-from schemas.reasons import reason
+from schemas.ledger import dtypes
+from schemas.reasons import ABSENT, AWAITED, DYING, REFUSED, TYPED_IN, UNFIT, reason
 from tests.builders import share_of
 
 TODAY = date(2026, 11, 20)
 WINDOW = (TODAY, TODAY + timedelta(days=14))
 SOON, LATER, PAST = WINDOW[1], WINDOW[1] + timedelta(days=1), TODAY - timedelta(days=1)
-Try = tuple[str, str, str, date | None]
-TRIED = {name: ATTEMPT[name] for name in HAD}
-ROWS = {
-    "row": pl.UInt32,
-    "cuid": pl.String,
-    "last_4": pl.String,
-    "expiration": pl.String,
-    "fate": pl.String,
-}
+Try = tuple[str, str, date | None]
+Row = tuple[str | None, str, str, str]
+ROWS = {name: dtypes()[name] for name in RECORD}
 
 
-def verdicts(tries: list[Try], *rows: tuple[str | None, str, str, str]) -> dict[str, str | None]:
-    """Return why each card concerned is left out, None where it is due; `rows`: cuid, last_4,
-    expiration, fate.
-    """
-    numbered = pl.DataFrame([(at, *row) for at, row in enumerate(rows, 1)], ROWS, orient="row")
-    found = expiring([pl.DataFrame([one], TRIED, orient="row") for one in tries], numbered, *WINDOW)
-    return dict(found.select("cuid", "why").rows())
+def ending(tries: list[Try], **more: object) -> pl.DataFrame:
+    """Return the links that end, of tries (cuid, state, end), each in a run of its own."""
+    attempts = [
+        {
+            "turn": turn,
+            "run": f"r{turn}",
+            "row": turn,
+            "holder": cuid,
+            "cuid": cuid,
+            "last_4": "4242",
+            "twin": 0,
+            "expiration": "2911",
+            "state": state,
+            "decided": False,
+            "expires_on": ends if state == "linked" else None,
+            "wait": "uploaded" if state == "awaiting" else None,
+            "reason": "card.pan.other" if state == "error" else None,
+            "tries": 1,
+            "sendings": 1,
+            **more,
+        }
+        for turn, (cuid, state, ends) in enumerate(tries, 1)
+    ]
+    book = Book("bank", 0, TODAY, fold(pl.DataFrame(attempts, ATTEMPT)), lambda: NOBODY)
+    return ending_links(book, *WINDOW)
+
+
+def records(*rows: Row) -> pl.DataFrame:
+    """Return ledger records of rows (cuid, last_4, expiration, fate)."""
+    named = [
+        {"row": at, "cuid": cuid, "last_4": last_4, "expiration": expiration, "fate": fate}
+        for at, (cuid, last_4, expiration, fate) in enumerate(rows, 1)
+    ]
+    return pl.DataFrame(named, ROWS)
+
+
+def in_portfolio(tries: list[Try], *rows: Row) -> dict[str, str | None]:
+    """Return why each card concerned is left out, None where it is due, by the latest extract."""
+    links = in_extract(ending(tries), records(*rows), "latest")
+    return dict(judged(links, TODAY, ABSENT).select("cuid", "why").rows())
+
+
+def in_deltas(tries: list[Try], **more: object) -> dict[str, str | None]:
+    return dict(judged(ending(tries, **more), TODAY, TYPED_IN).select("cuid", "why").rows())
 
 
 def linked(ends: date | None, cuid: str = "a") -> Try:
-    return (cuid, "4242", "linked", ends)
+    return (cuid, "linked", ends)
 
 
-def sound(
-    cuid: str = "a", expiration: str = "2911", fate: str = "suppressed"
-) -> tuple[str | None, str, str, str]:
+def sound(cuid: str = "a", expiration: str = "2911", fate: str = "suppressed") -> Row:
     return (cuid, "4242", expiration, fate)
 
 
@@ -54,23 +87,34 @@ def sound(
 def test_a_link_is_due_from_the_first_day_of_the_window_on(
     ends: date, expected: dict[str, str | None]
 ) -> None:
-    assert expected == verdicts([linked(ends)], sound())
+    assert expected == in_portfolio([linked(ends)], sound())
+    assert expected == in_deltas([linked(ends)])
 
 
+@pytest.mark.parametrize("ends", [SOON, PAST])
 @pytest.mark.parametrize(
     ("after", "why"),
-    [
-        (("a", "4242", "awaiting", None), AWAITED),
-        (("a", "4242", "error", None), REFUSED),
-        (("a", "4242", "linked", LATER), RENEWED),
-    ],
-)
-def test_what_came_after_the_link_keeps_it_from_being_made_anew(after: Try, why: str) -> None:
-    assert {"a": why} == verdicts([linked(SOON), after], sound())
+    [(("a", "awaiting", None), {"a": AWAITED}), (("a", "error", None), {"a": REFUSED}),
+     (("a", "linked", LATER), {})],
+)  # fmt: skip
+def test_what_came_after_the_link_keeps_it_from_being_made_anew(
+    ends: date, after: Try, why: dict[str, str | None]
+) -> None:
+    assert why == in_deltas([linked(ends), after])
 
 
-def test_a_link_replaced_long_ago_is_not_even_told() -> None:
-    assert {} == verdicts([linked(PAST), linked(LATER)], sound())
+def test_the_newest_row_that_a_run_has_of_a_card_is_the_one_that_is_renewed() -> None:
+    links = ending([linked(PAST), ("a", "rejected", None), linked(SOON)])
+
+    assert [("r3", 3, True)] == links.select("run", "row", "fit").rows()
+
+
+def test_a_card_whose_newest_row_we_refused_waits_for_the_issuer() -> None:
+    assert {"a": UNFIT} == in_deltas([linked(SOON), ("a", "rejected", None)])
+
+
+def test_a_card_whose_fields_were_typed_in_has_no_row_to_renew() -> None:
+    assert {"a": TYPED_IN} == in_deltas([linked(SOON)], run="")
 
 
 @pytest.mark.parametrize(
@@ -84,10 +128,10 @@ def test_a_link_replaced_long_ago_is_not_even_told() -> None:
         ((sound(fate="duplicate"), sound()), None),
     ],
 )
-def test_the_latest_extract_says_who_is_still_there(
-    rows: tuple[tuple[str | None, str, str, str], ...], why: str | None
+def test_the_latest_extract_of_a_portfolio_says_who_is_still_there(
+    rows: tuple[Row, ...], why: str | None
 ) -> None:
-    assert {"a": why} == verdicts([linked(SOON)], *rows)
+    assert {"a": why} == in_portfolio([linked(SOON)], *rows)
 
 
 @pytest.mark.parametrize(
@@ -103,32 +147,31 @@ def test_the_latest_extract_says_who_is_still_there(
 def test_a_card_that_ends_first_gets_no_other_link(
     ends: date, expiration: str, why: str | None
 ) -> None:
-    assert {"a": why} == verdicts([linked(ends)], sound(expiration=expiration))
+    assert {"a": why} == in_portfolio([linked(ends)], sound(expiration=expiration))
+    assert {"a": why} == in_deltas([linked(ends)], expiration=expiration)
 
 
 def test_a_row_that_was_sound_is_picked_before_one_that_was_not_and_each_card_once() -> None:
-    ledger = pl.DataFrame(
-        [(1, *sound(fate="duplicate")), (2, *sound()), (3, *sound()), (4, *sound("b"))],
-        ROWS,
-        orient="row",
+    ledger = records(
+        sound(fate="duplicate"), sound(), sound("b"), ("b", "4242", "3011", "submitted")
     )
-    tries = pl.DataFrame([linked(SOON), linked(SOON, "b")], TRIED, orient="row")
 
-    found = expiring([tries], ledger, *WINDOW)
+    links = in_extract(ending([linked(SOON), linked(SOON, "b")]), ledger, "latest")
 
-    assert [("a", 2, None), ("b", 4, None)] == found.select("cuid", "row", "why").rows()
+    assert [("a", 2, True), ("b", 3, True)] == links.sort("cuid").select(
+        "cuid", "row", "fit"
+    ).rows()
 
 
 def test_nobody_has_to_do_anything_about_most_who_are_left_out() -> None:
-    told = {code: reason(code) for code in (AWAITED, RENEWED, ABSENT, DYING)}
+    reasons = [reason(code) for code in (AWAITED, ABSENT, DYING)]
 
-    assert {NOTHING} == {one.action for one in told.values()}
-    assert all(one.hint for one in told.values())
+    assert {NOTHING} == {entry.action for entry in reasons}
+    assert all(entry.hint for entry in reasons)
 
 
 tries = st.tuples(
     st.sampled_from("ab"),
-    st.just("4242"),
     st.sampled_from(["linked", "error", "awaiting"]),
     st.integers(-3, 20).map(lambda days: TODAY + timedelta(days)),
 )
@@ -141,13 +184,13 @@ rows = st.tuples(
 @settings(max_examples=share_of(3), deadline=None)
 @given(st.lists(tries, max_size=6), st.lists(rows, max_size=5))
 def test_whoever_is_due_had_a_link_has_no_other_waits_for_nothing_and_is_there(
-    made: list[Try], there: list[tuple[str | None, str, str, str]]
+    attempts: list[Try], portfolio: list[Row]
 ) -> None:
-    found = verdicts(made, *there)
+    verdicts = in_portfolio(attempts, *portfolio)
 
-    for cuid in (cuid for cuid, why in found.items() if why is None):
-        mine = [one for one in made if one[0] == cuid]
-        ends = [one[3] for one in mine if one[2] == "linked" and one[3]]
-        assert mine[-1][2] == "linked"
+    for due in (cuid for cuid, why in verdicts.items() if why is None):
+        states = [state for cuid, state, _ in attempts if cuid == due]
+        ends = [end for cuid, state, end in attempts if (cuid, state) == (due, "linked") and end]
+        assert states[-1] == "linked"
         assert max(ends) <= WINDOW[1]
-        assert {"submitted", "suppressed"} & {row[3] for row in there if row[0] == cuid}
+        assert {"submitted", "suppressed"} & {row[3] for row in portfolio if row[0] == due}

@@ -1,5 +1,5 @@
-"""Renewal: a run for the cardholders whose link ends soon and who are still in the latest
-extract.
+"""Renewal: runs for the cardholders whose link ends soon or has ended, from the newest extract
+that has each of them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from flows.resend.renewal import ABSENT, DYING, renew, renewals
-from flows.resend.selected_run import SourceGoneError
+from flows.resend.corrections import cells_of
+from flows.resend.renewal import Renewed, rehearse_renew, renew
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import resubmit
+from flows.resend.selection import RowSelection
 from flows.runs.commits import OvertakenError
 from flows.runs.errors import NotFoundError
-from flows.runs.keys import extracts, keys_of
-from flows.runs.prior_state import AWAITED
+from flows.runs.keys import corrections, extracts, keys_of
 from flows.runs.store import StoreBusyError
 from flows.submissions.publisher import PartialRunError
-from schemas.portal import ADDRESS1, CUID, MONTH, YEAR
+from schemas.portal import ADDRESS1, CUID, MONTH, PAN, POSTAL_CODE, YEAR
+from schemas.reasons import ABSENT, AWAITED, DYING, GONE
 from tests.builders import portal_rows
 from tests.clocked import ClockedStore
 from tests.lives.mortal import KilledError, MortalStore
@@ -29,6 +32,7 @@ from tests.storms import FailingStore
 
 LINKS_END = date(2027, 1, 20)
 DUE = LINKS_END - timedelta(days=14)
+SAME_LAST_FOUR = ("4000000000061111", "4000000000141111")
 
 
 def linked(folder: Path, rows: int = 20) -> Bench:
@@ -63,6 +67,11 @@ def sent(bench: Bench) -> Counter[str]:
     )
 
 
+def runs_of(done: Renewed) -> list[str]:
+    """Return the runs of a renewal."""
+    return [run.manifest.run for run in done.runs]
+
+
 def test_cards_whose_link_ends_within_the_days_get_a_new_one(tmp_path: Path) -> None:
     bench = on(linked(tmp_path), DUE)
 
@@ -70,12 +79,9 @@ def test_cards_whose_link_ends_within_the_days_get_a_new_one(tmp_path: Path) -> 
     bench.answer()
     bench.ingest()
 
-    assert done[1] is not None
-    run = done[1].manifest.run
-    assert (20, 0) == (
-        json.loads(bench.report(run, "summary.json"))["rows"]["linked"],
-        done[0].left_out.get(AWAITED, 0),
-    )
+    (run,) = runs_of(done)
+    assert 20 == json.loads(bench.report(run, "summary.json"))["rows"]["linked"]
+    assert {} == done.plan.left_out
     assert bench.ledger(run)["origin"].to_list() == bench.ledger(run)["row"].to_list()
 
 
@@ -84,12 +90,13 @@ def test_a_renewal_says_in_its_manifest_what_it_is(tmp_path: Path) -> None:
 
     done = renew(bench.context, 14)
 
-    assert done[1] is not None
-    selection = done[1].manifest.selection
+    (run,) = runs_of(done)
+    selection = bench.manifest(run).selection
     assert selection is not None
-    assert ("renew", done[0].of.run, 20) == (selection.kind, selection.of, selection.rows)
+    of = done.plan.sources[0].of.run
+    assert ("renew", of, 20) == (selection.kind, selection.of, selection.rows)
     assert f"links that end by {LINKS_END}" == selection.reason
-    assert keys_of(done[1].manifest.run).selection in bench.snapshot()
+    assert keys_of(run).selection in bench.snapshot()
 
 
 def test_run_twice_it_does_nothing_the_second_time(tmp_path: Path) -> None:
@@ -99,7 +106,7 @@ def test_run_twice_it_does_nothing_the_second_time(tmp_path: Path) -> None:
 
     again = renew(bench.context, 14)
 
-    assert (None, {AWAITED: 20}) == (again[1], again[0].left_out)
+    assert ((), {AWAITED: 20}) == (again.runs, again.plan.left_out)
     assert before == bench.snapshot()
 
 
@@ -109,7 +116,7 @@ def test_the_day_before_nothing_is_due_and_nothing_is_written(tmp_path: Path) ->
 
     done = renew(bench.context, 14)
 
-    assert (None, {}) == (done[1], done[0].left_out)
+    assert ((), {}) == (done.runs, done.plan.left_out)
     assert before == bench.snapshot()
 
 
@@ -117,12 +124,15 @@ def test_the_dry_run_names_the_same_cards_and_writes_nothing(tmp_path: Path) -> 
     bench = on(linked(tmp_path), DUE)
     before = bench.snapshot()
 
-    told = renewals(bench.context, 14)
+    plan, runs = rehearse_renew(bench.context, 14)
     after = bench.snapshot()
     done = renew(bench.context, 14)
 
     assert before == after
-    assert told.rows.rows() == done[0].rows.rows()
+    assert [source.cards.rows() for source in plan.sources] == [
+        source.cards.rows() for source in done.plan.sources
+    ]
+    assert [20] == [run.counts.submitted for run in runs]
 
 
 def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_latest_extracts(
@@ -139,9 +149,12 @@ def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_la
 
     done = renew(later.context, 14)
 
-    assert done[1] is not None
-    assert (latest.run, {ABSENT: 1, DYING: 1}) == (done[0].of.run, done[0].left_out)
-    ledger = later.ledger(done[1].manifest.run)
+    (run,) = runs_of(done)
+    assert (latest.run, {ABSENT: 1, DYING: 1}) == (
+        done.plan.sources[0].of.run,
+        done.plan.left_out,
+    )
+    ledger = later.ledger(run)
     assert [("stays", 2, 2)] == ledger.select("cuid", "row", "origin").rows()
 
 
@@ -160,21 +173,14 @@ def test_a_change_that_no_night_counted_goes_out_with_the_renewal(tmp_path: Path
 
     done = renew(later.context, 14)
 
-    assert done[1] is not None
-    assert b"2 Main St" in later.chunks(done[1].manifest.run)[0]
+    (run,) = runs_of(done)
+    assert b"2 Main St" in later.chunks(run)[0]
 
 
-def test_the_latest_extract_says_who_is_still_there(tmp_path: Path) -> None:
-    bench = linked(tmp_path)
-    bench.submit(bench.drop(5, "bank-20261121.csv", seed=9))
-
-    found = renewals(on(bench, DUE).context, 14)
-
-    assert (0, {ABSENT: 20}) == (found.rows.height, found.left_out)
-
-
-def test_without_a_committed_run_nobody_can_tell_who_is_still_there(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
+def test_without_a_committed_run_nobody_can_tell_who_is_still_in_a_portfolio(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, full_portfolio=True)
     bench.drop(5)
 
     with pytest.raises(NotFoundError, match="no committed run"):
@@ -183,8 +189,94 @@ def test_without_a_committed_run_nobody_can_tell_who_is_still_there(tmp_path: Pa
     assert [] == list(bench.runs.manifests())
 
 
+def test_cards_of_deltas_are_renewed_each_from_the_extract_that_named_it_last(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path)
+    for day, cuids in (("20261119", "ab"), ("20261120", "cd")):
+        people = [{CUID: cuid} for cuid in cuids]
+        bench.submit(bench.drop_bytes(portal_csv(portal_rows(*people)), f"bank-{day}.csv"))
+    bench.answer(expires=LINKS_END)
+    bench.ingest()
+    later = on(bench, DUE)
+    later.submit(later.drop(5, f"bank-{DUE:%Y%m%d}.csv", seed=9))
+
+    done = renew(later.context, 14)
+    again = renew(later.context, 14)
+
+    renewed = [later.ledger(run)["cuid"].to_list() for run in runs_of(done)]
+    assert [["a", "b"], ["c", "d"]] == renewed
+    assert ((), {AWAITED: 4}) == (again.runs, again.plan.left_out)
+
+
+def test_a_link_that_ended_is_renewed_too_and_a_renewed_card_from_the_same_extract_again(
+    tmp_path: Path,
+) -> None:
+    bench = on(linked(tmp_path, rows=5), LINKS_END + timedelta(days=40))
+    first = renew(bench.context, 14)
+    second_end = LINKS_END + timedelta(days=90)
+    bench.answer(expires=second_end)
+    bench.ingest()
+
+    second = renew(on(bench, second_end).context, 14)
+
+    assert [5, 5] == [
+        bench.manifest(run).counts.submitted for run in (*runs_of(first), *runs_of(second))
+    ]
+
+
+def test_what_a_template_corrected_is_renewed_as_corrected_and_other_rows_apart_from_it(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 0.9})
+    people = [{CUID: "a"}, {CUID: "b", POSTAL_CODE: "none"}]
+    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*people)))).manifest.run
+    filled = f"run,row,column,correction\n{run},2,{POSTAL_CODE},02108\n"
+    request = Request(run, RowSelection(), "corrected", corrections="filled.csv")
+    resubmit(bench.context, request, content=filled.encode())
+    bench.answer(expires=LINKS_END)
+    bench.ingest()
+
+    done = renew(on(bench, DUE).context, 14)
+
+    ledgers = [bench.ledger(run).select("cuid", "fate").rows() for run in runs_of(done)]
+    assert [[("a", "submitted")], [("b", "submitted")]] == ledgers
+    last = bench.manifest(runs_of(done)[-1])
+    assert ["02108"] == cells_of(bench.context, last)["correction"].to_list()
+
+
+def test_where_a_template_is_gone_its_rows_are_not_renewed_uncorrected(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 0.9})
+    people = [{CUID: "a"}, {CUID: "b", POSTAL_CODE: "none"}]
+    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows(*people)))).manifest.run
+    filled = f"run,row,column,correction\n{run},2,{POSTAL_CODE},02108\n"
+    request = Request(run, RowSelection(), "corrected", corrections="filled.csv")
+    resubmit(bench.context, request, content=filled.encode())
+    bench.answer(expires=LINKS_END)
+    bench.ingest()
+    (tmp_path / "store" / corrections("bank") / "filled.csv").unlink()
+
+    done = renew(on(bench, DUE).context, 14)
+
+    assert [["a"]] == [bench.ledger(run)["cuid"].to_list() for run in runs_of(done)]
+    assert {GONE: 1} == done.plan.left_out
+
+
+def test_of_two_cards_that_look_the_same_each_is_renewed_from_its_own_row(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    people = [{CUID: "a", PAN: pan} for pan in SAME_LAST_FOUR]
+    bench.submit(bench.drop_bytes(portal_csv(portal_rows(*people))))
+    bench.answer(expires=LINKS_END)
+    bench.ingest()
+
+    done = renew(on(bench, DUE).context, 14)
+
+    (run,) = runs_of(done)
+    assert [1, 2] == sorted(bench.ledger(run)["row"])
+
+
 @pytest.mark.parametrize("what", ["gone", "changed"])
-def test_an_extract_that_is_gone_or_changed_is_told_and_nothing_is_planned(
+def test_the_cards_of_an_extract_that_is_gone_or_changed_are_left_out_with_that_reason(
     tmp_path: Path, what: str
 ) -> None:
     bench = on(linked(tmp_path), DUE)
@@ -194,10 +286,14 @@ def test_an_extract_that_is_gone_or_changed_is_told_and_nothing_is_planned(
         bench.drop(20, seed=5)
     before = bench.snapshot()
 
-    with pytest.raises(SourceGoneError, match=r"bank-20261120\.csv"):
-        renew(bench.context, 14)
+    done = renew(bench.context, 14)
 
-    assert [key for key in bench.snapshot() if key not in before and "/probe/" not in key] == []
+    assert ((), {GONE: 20}, {"bank/extracts/bank-20261120.csv": 20}) == (
+        done.runs,
+        done.plan.left_out,
+        done.plan.gone,
+    )
+    assert before == bench.snapshot()
 
 
 def test_the_same_file_put_back_is_the_same_source(tmp_path: Path) -> None:
@@ -208,8 +304,7 @@ def test_the_same_file_put_back_is_the_same_source(tmp_path: Path) -> None:
 
     done = renew(bench.context, 14)
 
-    assert done[1] is not None
-    assert 20 == done[1].manifest.counts.submitted
+    assert [20] == [bench.manifest(run).counts.submitted for run in runs_of(done)]
 
 
 def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(
@@ -221,7 +316,7 @@ def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(
 
     done = renew(bench.context, 14)
 
-    assert done[1] is not None
+    assert 1 == len(done.runs)
     assert 2 == len([key for key in bench.snapshot() if key.endswith("/plan.json")])
     assert {2} == set(sent(bench).values())
 
@@ -287,5 +382,5 @@ def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves
         renew(replace(bench, store=FailingStore(bench.store, trouble)).context, 14)
     done = renew(bench.context, 14)
 
-    assert {AWAITED: 3} == done[0].left_out
+    assert 17 == done.plan.due
     assert {2} == set(sent(bench).values())

@@ -42,6 +42,7 @@ ROWS = pl.DataFrame(
         (RowSelection(codes=frozenset({"address.postal_code"})), [2]),
         (RowSelection(codes=frozenset({"card.pan.missing"})), [6]),
         (RowSelection(codes=frozenset({"address.post"})), []),
+        (RowSelection(codes=frozenset({"row.chunk.cancelled"})), [5]),
         (RowSelection(actions=frozenset({"resubmit as is"})), [3]),
         (RowSelection(actions=frozenset({"nothing"})), [7]),
         (RowSelection(errors=True, rejects=True, rows=frozenset({1})), [1, 2, 3, 6]),

@@ -13,11 +13,13 @@ from datetime import date
 import polars as pl
 
 from flows.results.attribution import attribute_claims, read_claims
+from flows.results.links import LinkRules
 from flows.results.read import ResultRows, read_cells, tabulate
 from flows.results.sent_rows import number_sent_rows
 from flows.runs.outcomes import Attributed
 
 HOSTS = ("links.example",)
+RULES = LinkRules(HOSTS)
 RUN = "first-bank-20261120-3f9c21aa"
 COLUMNS = ("cuid", "last_4", "url", "expiration_date", "error")
 Row = tuple[str, str, str, str, str]
@@ -56,19 +58,18 @@ def read_result(content: bytes, name: str, received: date | None = None) -> Resu
 
 
 def attribute_all(
-    results: Sequence[ResultRows], sent: pl.DataFrame, hosts: Sequence[str] = HOSTS
+    results: Sequence[ResultRows], sent: pl.DataFrame, rules: LinkRules = RULES
 ) -> list[Attributed]:
     """Attribute result files among these sent rows."""
     if not results:
         return []
-    return attribute_claims(
-        results, read_claims(results), number_sent_rows(sent, [one.name for one in results]), hosts
-    )
+    among = number_sent_rows(sent, [one.name for one in results])
+    return attribute_claims(results, read_claims(results), among, rules)
 
 
-def attribute(result: ResultRows, sent: pl.DataFrame, hosts: Sequence[str] = HOSTS) -> Attributed:
+def attribute(result: ResultRows, sent: pl.DataFrame, rules: LinkRules = RULES) -> Attributed:
     """Attribute one result file among these sent rows."""
-    return attribute_all([result], sent, hosts)[0]
+    return attribute_all([result], sent, rules)[0]
 
 
 def result(rows: Iterable[Sequence[str]], name: str = "download.csv") -> ResultRows:

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.attribution import allowed
+from flows.results.links import allowed
 from flows.simulator.error_shapes import SHAPES
 from flows.simulator.validation import Fault
 from schemas import breaks
 from schemas.ledger import BROKEN, ERROR, LINKED
 from tests.results.outcomes import (
-    HOSTS,
     RUN,
     Row,
     attribute,
@@ -34,7 +33,7 @@ def placed(
     rows: list[Row], sent: pl.DataFrame | None = None, name: str = "download.csv"
 ) -> list[tuple[object, ...]]:
     """Return chunk, row, how, state and trouble of every result row."""
-    told = attribute(result(rows, name), sent_rows() if sent is None else sent, HOSTS)
+    told = attribute(result(rows, name), sent_rows() if sent is None else sent)
     return told.outcomes.select("chunk", "row", "how", "state", "trouble").rows()
 
 
@@ -105,7 +104,7 @@ def test_an_error_that_names_a_cuid_never_sent_is_not_placed_by_its_position() -
 
 
 def test_other_last_four_digits_never_become_a_link() -> None:
-    told = attribute(result([link(1, last_4="9999"), link(2)]), sent_rows(), HOSTS).outcomes
+    told = attribute(result([link(1, last_4="9999"), link(2)]), sent_rows()).outcomes
 
     assert [
         (1, BROKEN, breaks.LAST4_MISMATCH, None),
@@ -221,7 +220,7 @@ def test_swapped_names_are_decided_by_the_rows() -> None:
         result([link(at) for at in range(6, 11)], f"{RUN}-00001.csv"),
     ]
 
-    told = attribute_all(files, sent_rows(), HOSTS)
+    told = attribute_all(files, sent_rows())
 
     assert [{1}, {2}] == [set(one.outcomes["chunk"]) for one in told]
     assert [(RUN, 2), (RUN, 1)] == [one.named for one in told]
@@ -237,7 +236,7 @@ def test_a_resubmitted_row_is_answered_in_the_run_the_rest_of_the_file_speaks_of
     first, again = sent_rows(2), sent_rows(1, size=3, run="first-bank-20261121-aaaaaaaa")
     files = [result([link(at) for at in range(1, 6)]), result([link(at) for at in range(1, 4)])]
 
-    told = attribute_all(files, pl.concat([first, again]), HOSTS)
+    told = attribute_all(files, pl.concat([first, again]))
 
     assert [{RUN}, {"first-bank-20261121-aaaaaaaa"}] == [set(one.outcomes["run"]) for one in told]
 
@@ -246,7 +245,7 @@ def test_the_name_breaks_a_tie_between_two_runs() -> None:
     later = "first-bank-20261121-aaaaaaaa"
     sent = pl.concat([sent_rows(1), sent_rows(1, run=later)])
 
-    told = attribute(result([link(1), link(2)], f"{later}-00001.csv"), sent, HOSTS)
+    told = attribute(result([link(1), link(2)], f"{later}-00001.csv"), sent)
 
     assert {later} == set(told.outcomes["run"])
 
@@ -298,7 +297,7 @@ def test_only_https_links_of_the_configured_hosts_are_links(url: str, fine: bool
 
 
 def test_a_link_to_another_host_is_a_break_and_its_address_is_not_kept() -> None:
-    told = attribute(result([link(1, host="evil.example")]), sent_rows(), HOSTS).outcomes
+    told = attribute(result([link(1, host="evil.example")]), sent_rows()).outcomes
 
     assert (BROKEN, breaks.URL_NOT_ALLOWED, None) == told.select("state", "trouble", "url").row(0)
 
@@ -312,7 +311,7 @@ def test_an_echoed_card_number_is_nowhere_in_the_outcomes() -> None:
         (card, "1111", "", "", "no"),
     ]
 
-    told = attribute(result([*rows, (*link(3)[:3], card, "")]), sent_rows(), HOSTS)
+    told = attribute(result([*rows, (*link(3)[:3], card, "")]), sent_rows())
 
     assert card not in told.outcomes.write_json()
 
@@ -323,7 +322,7 @@ def test_every_result_row_comes_out_once_in_whatever_order(
 ) -> None:
     rows = [refusal(at) if fails[at - 1] else link(at) for at in order]
 
-    told = attribute(result(rows), sent_rows(), HOSTS).outcomes
+    told = attribute(result(rows), sent_rows()).outcomes
 
     assert order == told["row"].to_list()
     assert [ERROR if fails[at - 1] else LINKED for at in order] == told["state"].to_list()
@@ -354,7 +353,7 @@ def nights(draw: st.DrawFn) -> list[list[tuple[int, Row]]]:
 
 @given(nights())
 def test_no_row_is_ever_given_to_another_cardholder(files: list[list[tuple[int, Row]]]) -> None:
-    told = attribute_all([result(row for _, row in file) for file in files], sent_rows(), HOSTS)
+    told = attribute_all([result(row for _, row in file) for file in files], sent_rows())
 
     for file, one in zip(files, told, strict=True):
         truth = [at for at, _ in file]
@@ -366,7 +365,7 @@ def test_no_row_is_ever_given_to_another_cardholder(files: list[list[tuple[int, 
 def test_every_link_and_every_error_that_names_its_cuid_is_attributed(
     files: list[list[tuple[int, Row]]],
 ) -> None:
-    told = attribute_all([result(row for _, row in file) for file in files], sent_rows(), HOSTS)
+    told = attribute_all([result(row for _, row in file) for file in files], sent_rows())
 
     for file, one in zip(files, told, strict=True):
         named = [at for at, row in file if row[0] or f"c-{at}" in row[4]]

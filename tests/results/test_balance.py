@@ -8,7 +8,7 @@ from flows.reports.balance import Line, balance
 from flows.results.read import ResultRows
 from flows.results.reconcile import reconcile
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
-from tests.results.outcomes import HOSTS, RUN, attribute_all, link, refusal, result, sent_rows
+from tests.results.outcomes import RUN, attribute_all, link, refusal, result, sent_rows
 
 TODAY = date(2026, 11, 21)
 
@@ -45,7 +45,7 @@ def manifest(submitted: int = 10, rejected: int = 2, trailer: int | None = 12) -
 
 
 def balanced(*files: ResultRows, **counts: int) -> list[Line]:
-    found = reconcile(sent_rows(), attribute_all(files, sent_rows(), HOSTS), TODAY)
+    found = reconcile(sent_rows(), attribute_all(files, sent_rows()), TODAY)
     return balance(manifest(**counts), found.chunks, sum(not one.notice for one in found.breaks))
 
 

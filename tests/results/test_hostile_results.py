@@ -146,29 +146,7 @@ NOT_ALLOWED = (
     "https://links.example.com:8443/x",
     "//links.example.com/x",
     "httpſ://links.example.com/x",
-    "https://linKs.example.com/x",
-    *(
-        f"{LINK}/{shown}"
-        for shown in (
-            "4111111111111111",
-            "12/4111111111111111",
-            "994111111111111111",
-            "41111111111111110",
-            "?q=7&n=4111111111111111",
-            "4111/1111/1111/1111",
-            "411/1111/1111/11111",
-            "4111/1111/1111/11110",
-            "4111%2D1111%2D1111%2D1111",
-            "id4111111111111111z",
-            "%34%31%31%31%31%31%31%31%31%31%31%31%31%31%31%31",
-            "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM=",
-            "pmWkWSBCL51Bfkhn79xPuKBKHz__H6B-mY6G9_eieuM",
-            "pmWkWSBCL51Bfkhn79xPuKBKHz%2F%2FH6B%2BmY6G9%2FeieuM%3D",
-            "a665a45920422f9d417e4867efdc4fb8a04a1f3fff1fa07e998e86f7f7a27ae3",
-            "A665A45920422F9D417E4867EFDC4FB8A04A1F3FFF1FA07E998E86F7F7A27AE3",
-            "?cvv=668",
-        )
-    ),
+    "https://lin\u212as.example.com/x",
 )
 
 
@@ -186,30 +164,6 @@ def test_an_address_that_is_not_allowed_is_a_break_and_no_link(bench: Bench) -> 
         (found.name, found.rows) for found in report.breaks
     ]
     assert [] == report_rows(bench, run, "links.csv")
-
-
-TAILS = (
-    "Zk3JpQx0b1vYtR7mN8sWq2LhCdEfGaUo-_12345abcd",
-    "0ABCDEF0-5D1F-4C3B-9A7E-123456789012",
-    "2026/11/20/8412",
-    "12?cid=1234",
-    "f" + "1234567890" * 3 + "a",
-)
-
-
-def test_an_address_with_an_identifier_is_a_link(bench: Bench) -> None:
-    run, sent = submitted(bench, len(TAILS))
-    lines = [
-        f"{row['cuid']},{row['last_4']},{LINK}/{tail},2027-01-20,"
-        for row, tail in zip(sent, TAILS, strict=True)
-    ]
-    bench.drop_result("\n".join([HEAD.strip(), *lines]).encode())
-
-    bench.ingest()
-
-    assert [f"{LINK}/{tail}" for tail in TAILS] == [
-        row["url"] for row in report_rows(bench, run, "links.csv")
-    ]
 
 
 def test_another_cards_last_four_is_a_break_and_no_link(bench: Bench) -> None:

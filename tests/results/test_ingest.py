@@ -10,7 +10,7 @@ from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.keys import keys_of
 from flows.runs.stored_runs import StoredRuns
 from flows.simulator.answer import Habits
-from flows.submissions.extract_states import pending_extracts
+from flows.submissions.extract_states import extracts_to_submit
 from tests.night import Bench, local_bench
 
 
@@ -158,7 +158,7 @@ def test_only_extracts_that_match_and_have_no_committed_run_are_pending(tmp_path
     bench.drop(7, name="readme.txt")
     bench.submit(done)
 
-    waiting = pending_extracts(bench.context)
+    waiting = extracts_to_submit(bench.context)
 
     assert [entry.key.rpartition("/")[2] for entry in waiting] == [fresh]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flows.results.read import ResultRows
 from schemas.breaks import RESULT_LONG
-from tests.results.outcomes import HOSTS, Row, attribute, attribute_all, link, result, sent_rows
+from tests.results.outcomes import Row, attribute, attribute_all, link, result, sent_rows
 
 FIRST, RENEWED, AGAIN = (
     "first-bank-20261001-3f9c21aa",
@@ -36,7 +36,7 @@ def answered(file: ResultRows, *runs: str, sizes: tuple[int, ...] = ()) -> set[s
             for run, size in zip(runs, sizes or (5,) * len(runs), strict=True)
         ]
     )
-    return set(attribute(file, sent, HOSTS).outcomes["run"])
+    return set(attribute(file, sent).outcomes["run"])
 
 
 def test_a_whole_chunk_that_was_renewed_is_answered_in_the_newest_run() -> None:
@@ -51,7 +51,7 @@ def test_a_run_of_a_day_after_the_file_came_cannot_have_been_answered_by_it() ->
 def test_one_row_too_many_is_not_given_to_a_run_of_a_day_after_the_file_came() -> None:
     sent = pl.concat([sent_rows(1, size=5, run=run) for run in (FIRST, RENEWED)])
 
-    outcomes = attribute(came(date(2026, 11, 19), [*WHOLE, link(1)]), sent, HOSTS).outcomes
+    outcomes = attribute(came(date(2026, 11, 19), [*WHOLE, link(1)]), sent).outcomes
 
     assert {FIRST} == set(outcomes["run"])
     assert [RESULT_LONG] == outcomes["trouble"].drop_nulls().to_list()
@@ -118,9 +118,9 @@ def test_files_say_the_same_together_alone_and_in_any_order(
         )
         for at, (day, first, size) in enumerate(files)
     ]
-    alone = {one.name: attribute(one, sent, HOSTS).outcomes for one in dropped}
+    alone = {one.name: attribute(one, sent).outcomes for one in dropped}
     chance.shuffle(dropped)
 
-    together = {one.name: one.outcomes for one in attribute_all(dropped, sent.reverse(), HOSTS)}
+    together = {one.name: one.outcomes for one in attribute_all(dropped, sent.reverse())}
 
     assert all(together[name].equals(alone[name]) for name in alone)

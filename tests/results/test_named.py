@@ -10,7 +10,6 @@ from flows.results.attribution import read_claims
 from flows.results.read import ResultRows
 from flows.results.sent_rows import named_in, number_sent_rows, searched_elsewhere
 from tests.results.outcomes import (
-    HOSTS,
     RUN,
     Row,
     attribute_all,
@@ -60,7 +59,7 @@ def test_what_is_settled_by_its_name_is_attributed_as_among_all_that_was_ever_se
 
     found = settled([file], spoken)
 
-    alone, among_all = (attribute_all([file], sent, HOSTS)[0] for sent in (spoken, everything))
+    alone, among_all = (attribute_all([file], sent)[0] for sent in (spoken, everything))
     same = among_all.outcomes.equals(alone.outcomes) and among_all.named == alone.named
     assert same or not found
 

@@ -19,7 +19,6 @@ from schemas import breaks
 from schemas.ledger import AWAITING
 from schemas.records import Closing
 from tests.results.outcomes import (
-    HOSTS,
     RUN,
     attribute_all,
     error,
@@ -41,7 +40,7 @@ def of_run(told: Reconciled, run: str) -> Reconciled:
 
 
 def attributed(files: Sequence[ResultRows], sent: pl.DataFrame | None = None) -> list[Attributed]:
-    return attribute_all(files, sent_rows() if sent is None else sent, HOSTS)
+    return attribute_all(files, sent_rows() if sent is None else sent)
 
 
 def reconciled(*files: ResultRows) -> Reconciled:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.runs.commits import OvertakenError, append_commit, commits_since, last_commit
+from flows.runs.commits import OvertakenError, last_registered, register_run, registered_runs
 from flows.runs.keys import commits, keys_of
 from flows.runs.store import ConflictError
 from schemas.manifest import Manifest
@@ -40,7 +40,7 @@ def test_every_commit_takes_the_next_link_which_holds_its_manifest(tmp_path: Pat
     bench = local_bench(tmp_path)
     runs = committed(bench)
 
-    links = list(commits_since(bench.store, "bank"))
+    links = list(registered_runs(bench.store, "bank"))
 
     assert runs == links
     assert [f"{commits('bank')}{number:06d}.json" for number in (1, 2, 3)] == [
@@ -55,16 +55,19 @@ def test_a_store_that_lists_late_hides_no_commit(tmp_path: Path) -> None:
 
     runs = [late.submit(extract).manifest for extract in dropped]
 
-    assert (3, runs) == (last_commit(late.store, "bank"), list(commits_since(late.store, "bank")))
+    assert (3, runs) == (
+        last_registered(late.store, "bank"),
+        list(registered_runs(late.store, "bank")),
+    )
 
 
 def test_taking_a_turn_again_is_the_same_turn(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     runs = committed(bench)
 
-    append_commit(bench.store, "bank", runs[-1], since=2)
+    register_run(bench.store, "bank", runs[-1], since=2)
 
-    assert 3 == last_commit(bench.store, "bank")
+    assert 3 == last_registered(bench.store, "bank")
 
 
 @pytest.mark.parametrize("since", quick(1, [3, None, 2]))
@@ -75,9 +78,9 @@ def test_what_was_known_before_the_look_or_shares_no_card_stands_in_nobodys_way(
     mine = committed(bench, 2)[1]
     bench.submit(bench.drop(4, "bank-20261122.csv", seed=9))  # others' cards
 
-    append_commit(bench.store, "bank", with_same_cards(bench, mine), since)
+    register_run(bench.store, "bank", with_same_cards(bench, mine), since)
 
-    assert 4 == last_commit(bench.store, "bank")
+    assert 4 == last_registered(bench.store, "bank")
 
 
 @pytest.mark.parametrize(("since", "cards"), [(0, 5), (1, 6)])
@@ -88,9 +91,9 @@ def test_a_card_that_was_sent_since_the_look_stops_a_commit(
     mine = committed(bench, 2)[1]
 
     with pytest.raises(OvertakenError, match=f"has {cards} of its cards"):
-        append_commit(bench.store, "bank", with_same_cards(bench, mine), since)
+        register_run(bench.store, "bank", with_same_cards(bench, mine), since)
 
-    assert 2 == last_commit(bench.store, "bank")
+    assert 2 == last_registered(bench.store, "bank")
 
 
 def test_of_many_at_once_each_gets_a_turn_of_its_own(tmp_path: Path) -> None:
@@ -99,10 +102,10 @@ def test_of_many_at_once_each_gets_a_turn_of_its_own(tmp_path: Path) -> None:
     rivals = [first.model_copy(update={"run": f"{first.run}-r{number}"}) for number in range(2, 12)]
 
     with ThreadPoolExecutor(5) as threads:
-        list(threads.map(lambda rival: append_commit(bench.store, "bank", rival), rivals))
+        list(threads.map(lambda rival: register_run(bench.store, "bank", rival), rivals))
 
     assert {first.run, *(rival.run for rival in rivals)} == {
-        link.run for link in commits_since(bench.store, "bank")
+        link.run for link in registered_runs(bench.store, "bank")
     }
 
 
@@ -112,6 +115,6 @@ def test_something_else_under_a_links_key_is_told_and_not_taken_for_one(tmp_path
     bench.store.create(f"{commits('bank')}000002.json", b"{}")
 
     with pytest.raises(ConflictError, match="000002"):
-        list(commits_since(bench.store, "bank"))
+        list(registered_runs(bench.store, "bank"))
 
     assert not bench.store.create(f"{commits('bank')}000002.json", b"")

@@ -13,14 +13,14 @@ from flows.adapters.local import LocalStore
 from flows.runs.keys import keys_of
 from flows.runs.outcomes import FILE, FILES, RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.store import Entry
-from tests.results.outcomes import HOSTS, RUN, attribute, link, result, sent_rows
+from tests.results.outcomes import RUN, attribute, link, result, sent_rows
 
 KEYS = keys_of(RUN)
 NOON, LATER = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (12, 13))
 
 
 def answer(name: str, *rows: int) -> RunOutcomes:
-    one = attribute(result([link(at) for at in rows], name), sent_rows(), HOSTS)
+    one = attribute(result([link(at) for at in rows], name), sent_rows())
     one = one._replace(received=date(2026, 11, 20), problems=("file.line.ragged",))
     return RunOutcomes(Entry(f"bank/results/{name}", 1, NOON, "1"), one, one.outcomes)
 

@@ -24,7 +24,7 @@ from flows.runs.store import ConflictError, StoreBusyError
 from flows.runs.stored_run import StoredRun
 from flows.runs.versions import NewerDocumentError, parsed
 from schemas import tables
-from schemas.manifest import Counts, Document, version
+from schemas.manifest import FACTS, Counts, Document, version
 from tests.night import Bench, local_bench
 from tests.storms import FailingStore
 
@@ -197,7 +197,8 @@ def test_a_run_of_a_newer_version_is_reported_and_not_purged_and_its_own_report_
 
     report, keys = rebuild(bench.context, bench.stored(run)), keys_of(run)
     state = state_of(bench.context, StoredRun(bench.store, keys), list(bench.store.keys(keys.base)))
-    summary = rewrite(tmp_path, "bank/runs/*/report/summary.json", **NEWER)
+    newer = {**NEWER, "format": FACTS + 1}
+    summary = rewrite(tmp_path, "bank/runs/*/report/summary.json", **newer)
     with pytest.raises(NewerDocumentError, match=r"summary\.json"):
         rebuild(bench.context, bench.stored(run))
 

@@ -8,8 +8,7 @@ import polars as pl
 
 from flows.extracts import grammar
 from flows.resend import renewal
-from flows.runs import prior_state
-from flows.submissions import duplicates, rows
+from flows.submissions import duplicates, prior_state, rows
 from schemas.actions import FIX
 from schemas.portal import NICKNAME
 from schemas.reasons import LINES, ROWS, reason

@@ -10,7 +10,7 @@ from flows.reports import lists as tables
 from flows.reports.links import verified_links
 from flows.results.reconcile import Reconciled, reconcile
 from schemas.tables import Links, Refusals
-from tests.results.outcomes import HOSTS, attribute_all, link, refusal, result, sent_rows
+from tests.results.outcomes import attribute_all, link, refusal, result, sent_rows
 
 
 def reconciled() -> Reconciled:
@@ -21,9 +21,7 @@ def reconciled() -> Reconciled:
         link(4),
         link(5, day="soon"),
     ]
-    return reconcile(
-        sent_rows(), attribute_all([result(rows)], sent_rows(), HOSTS), date(2026, 11, 21)
-    )
+    return reconcile(sent_rows(), attribute_all([result(rows)], sent_rows()), date(2026, 11, 21))
 
 
 def test_links_hold_verified_links_only() -> None:

@@ -30,6 +30,7 @@ DELIVERED = {
     "20240405": 30,
     "20240406": 18,
 }
+FORM = "https://links.example.com/l/{hex:32}"
 LATER, DISMISSED = "20240407", "20240408"
 TOML = """issuer = "first-bank"
 root = "store"
@@ -175,6 +176,8 @@ def write(bank: Bank) -> None:
         "--reason",
         "confirmed",
     )
+    if (bank.code / "flows/commands/link_forms.py").exists():  # earlier versions have no forms
+        bank.type("link-form", FIRST, FORM, "--reason", "says the partner")
     bank.type("deliver", FIRST)
     bank.type("deliver", FIRST, "--confirm", 1, "--reason", "receipt 1")
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.submissions.chunk_csv import lines
-from flows.submissions.duplicates import BLOCK, Table, keyed, mark
+from flows.submissions.duplicates import BLOCK, Table, verdicts_on_duplicates, with_keys
 from schemas.issuer import RuleSettings
 from schemas.portal import CITY, CUID, PAN, columns
 from tests.builders import portal_rows
@@ -29,7 +29,7 @@ def block(*changes: Mapping[str, str | None], made: bool = False) -> pl.DataFram
 
 def read_markers(seen: Table, rows: pl.DataFrame, rules: RuleSettings = DEFAULT) -> pl.DataFrame:
     """Return the verdicts on the rows of a block."""
-    return mark(seen, keyed(rows), rules)
+    return verdicts_on_duplicates(seen, with_keys(rows), rules)
 
 
 def test_an_exact_repeat_a_repeated_card_and_a_shared_card_are_told_apart() -> None:

@@ -18,7 +18,7 @@ from flows.errors import CardlinkError
 from flows.operations.remediation import abandon
 from flows.runs.keys import extracts, identified
 from flows.runs.store import Entry, Source
-from flows.submissions.extract_states import extract_states, pending_extracts
+from flows.submissions.extract_states import extract_states, extracts_to_submit
 from flows.submissions.gates import RejectRateError
 from flows.submissions.plan import DuplicateExtractError
 from tests import keys, servers
@@ -41,7 +41,7 @@ class Reading(FailingStore):
 
 
 def waiting(bench: Bench) -> list[str]:
-    return [entry.key.rpartition("/")[2] for entry in pending_extracts(bench.context)]
+    return [entry.key.rpartition("/")[2] for entry in extracts_to_submit(bench.context)]
 
 
 def states(bench: Bench) -> dict[str, str]:
@@ -128,7 +128,7 @@ def test_what_was_read_once_to_be_recognised_is_remembered_and_a_dry_look_writes
 
     looks = []
     for remember in (False, True, True):
-        pending_extracts(replace(restored, store=counting).context, remember=remember)
+        extracts_to_submit(replace(restored, store=counting).context, remember=remember)
         looks.append(len(counting.read))
         before |= {} if remember else {"": b"", **restored.snapshot()}
 

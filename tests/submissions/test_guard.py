@@ -10,21 +10,23 @@ from typing import Any
 
 import pytest
 
+from flows.commands.sent_runs import submitted
 from flows.reports.across import reconcile_runs
 from flows.reports.cardholder import card_statuses
 from flows.reports.cardholder_trace import trace
 from flows.resend.renewal import renew
-from flows.runs.attempts import survey_cards
 from flows.runs.commits import OvertakenError
+from flows.runs.keys import keys_of
 from flows.runs.outbox import move
-from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions import submit as submit_module
 from flows.submissions.gates import SeenBeforeError
+from flows.submissions.prior_state import survey_cards
 from flows.submissions.publisher import PartialRunError
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
+from schemas.reasons import AWAITED, STANDING
 from tests.builders import portal_rows, quick
 from tests.night import portal_csv
 from tests.partner_api.town import Population, committed, town
@@ -227,6 +229,19 @@ def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(
         ",".join(line.split(",")[:6]) for line in held
     ]
     assert 1 == len(place.bench.report(done.run, "rejects.csv").splitlines())
+
+
+@pytest.mark.parametrize("portfolio", [False, True])
+def test_held_csv_is_named_only_where_it_was_written(tmp_path: Path, portfolio: bool) -> None:
+    place = bank(tmp_path, "a", full_portfolio=portfolio)
+    done = place.night()
+
+    shown = "\n".join(str(part) for part in submitted(place.bench.context, done))
+
+    stored = place.bench.store.keys(keys_of(done.manifest.run).base)
+    is_written = any(entry.key.endswith("held.csv") for entry in stored)
+    assert "1 of 1 rows already have or await a link" in shown
+    assert (not portfolio, not portfolio) == (is_written, "held.csv" in shown)
 
 
 def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_meanwhile(

@@ -19,10 +19,10 @@ from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.resend.template import correction_template
 from flows.runs.outbox import move
-from flows.runs.prior_state import AWAITED, REFUSED, STANDING
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
+from schemas.reasons import AWAITED, REFUSED, STANDING
 from tests.partner_api.town import Population, committed, town
 
 
@@ -139,8 +139,7 @@ def test_a_renewal_that_was_corrected_is_held_back_when_the_first_night_is_long_
 ) -> None:
     place = town(tmp_path, "a", "b", renew_within_days=0)
     place.night(50)
-    renewed = renew(place.bench.context, 14)[1]
-    assert renewed is not None
+    (renewed,) = renew(place.bench.context, 14).runs
     place.answer(errors="b")
     place.day += timedelta(days=11)  # the old link has ended
     correct(place, renewed.manifest.run)

@@ -13,12 +13,12 @@ import pytest
 
 from flows.runs.commits import OvertakenError
 from flows.runs.keys import commits
-from flows.runs.prior_state import AWAITED, STANDING
 from flows.runs.store import StoreBusyError
 from flows.submissions.publisher import PartialRunError
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, FIRST_NAME
+from schemas.reasons import AWAITED, STANDING
 from tests.night import Bench
 from tests.partner_api.town import committed, town
 from tests.storms import FailingStore

@@ -176,8 +176,7 @@ def resubmit_with_corrections(bench: Bench, broken: Cells) -> Sent:
 
 
 def renewal(bench: Bench, broken: Cells) -> Sent:
-    done = renew(bench.context, 14)[1]
-    assert done is not None
+    (done,) = renew(bench.context, 14).runs
     return of_run(bench, done.manifest.run)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from flows.simulator.service import wire
@@ -20,7 +20,7 @@ from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
 from flows.simulator.service.link_routes import link_routes, page_routes
 from flows.simulator.service.portal_routes import portal_routes
-from flows.simulator.service.refusals import RefusedRequestError
+from flows.simulator.service.refusals import DisturbedError, RefusedRequestError
 from flows.simulator.validation import Fault
 from schemas.partner_api.service import ServiceSettings
 
@@ -36,9 +36,10 @@ def create_app(
         version="1",
         docs_url=None,  # its pages would load scripts from elsewhere
         redoc_url=None,
-        dependencies=[Depends(handle.on_time)],
+        dependencies=[Depends(handle.on_time), Depends(handle.undisturbed)],
     )
     app.add_exception_handler(RefusedRequestError, _refusal)
+    app.add_exception_handler(DisturbedError, _disturbance)
     app.add_exception_handler(RequestValidationError, _unfit)
     app.add_exception_handler(HTTPException, _unread)
 
@@ -64,6 +65,13 @@ async def _refusal(_request: Request, error: Exception) -> JSONResponse:
     # for the type checker: registered for it
     assert isinstance(error, RefusedRequestError)  # noqa: S101 - as above
     return _body(error.status, error.faults)
+
+
+async def _disturbance(_request: Request, error: Exception) -> Response:
+    # for the type checker: registered for it
+    assert isinstance(error, DisturbedError)  # noqa: S101 - as above
+    disturbance = error.disturbance
+    return Response(disturbance.body, disturbance.status, media_type="application/json")
 
 
 async def _unfit(_request: Request, error: Exception) -> JSONResponse:

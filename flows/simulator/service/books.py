@@ -20,7 +20,7 @@ from flows.simulator.service import on_demand
 from flows.simulator.service.channels import Channels, Message, credential_request, status_message
 from flows.simulator.service.jobs import Job, Pace, Snapshot
 from flows.simulator.service.links import USUAL, Card, Link, Links
-from flows.simulator.service.refusals import refused
+from flows.simulator.service.refusals import Disturbance, refused
 from flows.simulator.service.sites import SITES
 
 
@@ -64,6 +64,8 @@ class ServiceState:
         self.habits = habits or Habits()
         self.links = Links(self.habits.challenges)
         self.jobs: dict[int, Job] = {}
+        # what is answered instead, by the beginning of the path, until it is taken away
+        self.disturbances: dict[str, Disturbance] = {}
         self.portal = Portal(
             opener,
             today=now.date(),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request
 
 from flows.simulator.service import wire
 from flows.simulator.service.books import ServiceState
-from flows.simulator.service.refusals import refused
+from flows.simulator.service.refusals import DisturbedError, refused
 from schemas.partner_api.service import ServiceSettings
 
 
@@ -26,6 +26,12 @@ class ServiceHandle:
     async def on_time(self) -> None:
         """Bring the books up to the moment, before a request is answered from them."""
         self.books.advance(self.clock())
+
+    async def undisturbed(self, request: Request) -> None:
+        """Let a request pass unless the service answers something else on this path."""
+        for beginning, disturbance in self.books.disturbances.items():
+            if request.url.path.startswith(beginning):
+                raise DisturbedError(disturbance)
 
     async def session(self, authorization: Annotated[str, Header()] = "") -> None:
         """Let only a logged-in client pass (interface.md 5)."""

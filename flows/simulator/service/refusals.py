@@ -6,6 +6,7 @@ interface.md 7 leaves both open.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from flows.simulator.validation import Fault
 
@@ -17,6 +18,21 @@ class RefusedRequestError(Exception):
         super().__init__(status, faults)
         self.status = status
         self.faults = tuple(faults)
+
+
+class Disturbance(NamedTuple):
+    """What the service answers instead of what was requested: a status, and a body as it is."""
+
+    status: int
+    body: str = ""
+
+
+class DisturbedError(Exception):
+    """The service answers a disturbance; nothing has changed."""
+
+    def __init__(self, disturbance: Disturbance) -> None:
+        super().__init__(disturbance.status)
+        self.disturbance = disturbance
 
 
 def refused(

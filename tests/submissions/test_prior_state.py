@@ -9,17 +9,14 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.runs.prior_state import (
-    ATTEMPT,
-    AWAITED,
-    REFUSED,
-    STANDING,
-    PriorState,
-    ResendPolicy,
-    check_values,
-    resend_policy,
-)
+from flows.book.attempts import ATTEMPT as BOOKED
+from flows.book.attempts import in_order
+from flows.book.fold import fold
+from flows.runs.cards import FINGERPRINTS, add_fingerprints, holder
+from flows.runs.frames import shaped
+from flows.submissions.prior_state import PriorState, ResendPolicy, resend_policy
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, POSTAL_CODE
+from schemas.reasons import AWAITED, REFUSED, STANDING
 from schemas.settings import Portfolio
 from tests.builders import portal_rows
 from tests.night import issuer
@@ -104,11 +101,24 @@ def of(portfolio: Portfolio, as_of: date = TODAY) -> ResendPolicy:
 
 
 def frame(attempts: list[Tried]) -> pl.DataFrame:
+    """Return attempts as a book has them, in order."""
     rows = [
-        (c.cuid, c.last_4, c.expiration, state, end, None, c.name, c.address, c.reissue)
-        for c, state, end in attempts
+        (card.cuid, card.last_4, card.expiration, state, end, card.name, card.address, card.reissue)
+        for card, state, end in attempts
     ]
-    return pl.DataFrame(rows, ATTEMPT, orient="row")
+    names = ["cuid", "last_4", "expiration", "state", "expires_on", *FINGERPRINTS]
+    sent = pl.DataFrame(rows, {name: BOOKED[name] for name in names}, orient="row")
+    return shaped(sent.with_columns(holder=holder(sent), twin=0, decided=False), BOOKED)
+
+
+def known(
+    frames: list[pl.DataFrame], newest: date = date.min, today: date = date.min
+) -> PriorState:
+    """Return what a book of these attempts, run after run, says of its cards."""
+    numbered = [
+        attempts.with_columns(turn=pl.lit(turn, pl.Int32)) for turn, attempts in enumerate(frames)
+    ]
+    return PriorState(fold(in_order(numbered)), newest, today)
 
 
 def asked(wanted: list[Card]) -> pl.DataFrame:
@@ -122,7 +132,7 @@ def test_a_card_is_held_back_exactly_where_the_plain_rule_says_so(
 ) -> None:
     expected = [why_not(card, attempts, portfolio) for card in wanted]
 
-    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
+    found = known([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
         asked(wanted), TODAY, of(portfolio)
     )
 
@@ -155,7 +165,7 @@ def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_are_hel
     attempts = [one._replace(card=reissued(at, one.card)) for at, one in enumerate(attempts)]
     wanted = [reissued(at, card) for at, card in enumerate(wanted)]
 
-    found = PriorState([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
+    found = known([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
         asked(wanted), TODAY, resend_policy(issuer(), TODAY)
     )
 
@@ -164,20 +174,20 @@ def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_are_hel
 
 def test_a_card_whose_cuid_we_generated_is_known_by_name_and_address() -> None:
     ours = Card("cl-0123456789ab-7", "4242", "2712", 1, 1)
-    known = PriorState([frame([Tried(ours, "awaiting", None)])])
+    state = known([frame([Tried(ours, "awaiting", None)])])
     wanted = [
         ours._replace(cuid="cl-ba9876543210-3"),
         ours._replace(cuid="cl-ba9876543210-4", name=2),
     ]
 
-    found = known.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
+    found = state.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
 
     assert [AWAITED, None] == found.to_list()
 
 
 def test_a_card_without_a_reissue_mark_is_the_card_that_had_one() -> None:
     card = Card("a", "4242", "2712", 1, 1, 7)
-    known = PriorState(
+    state = known(
         [
             frame(
                 [
@@ -189,7 +199,7 @@ def test_a_card_without_a_reissue_mark_is_the_card_that_had_one() -> None:
     )
     wanted = [card._replace(reissue=None), card._replace(cuid="b"), card._replace(reissue=8)]
 
-    found = known.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
+    found = state.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
 
     assert [AWAITED, AWAITED, None] == found.to_list()
 
@@ -201,7 +211,7 @@ def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
     late = TODAY - timedelta(days=1)
 
     found = [
-        PriorState(world, newest).suppressed(moved, late, of(Portfolio(), late)).to_list()
+        known(world, newest).suppressed(moved, late, of(Portfolio(), late)).to_list()
         for newest in (late, TODAY)
     ]
 
@@ -218,9 +228,9 @@ def test_a_row_that_was_corrected_on_its_way_is_no_change_neither_as_it_was_nor_
     )
     wanted = asked([card, card._replace(address=2), card._replace(address=3)])
 
-    known = PriorState([frame([Tried(card, "error", None)]), remediated])
+    state = known([frame([Tried(card, "error", None)]), remediated])
 
-    assert [STANDING, STANDING, None] == known.suppressed(wanted, TODAY, of(Portfolio())).to_list()
+    assert [STANDING, STANDING, None] == state.suppressed(wanted, TODAY, of(Portfolio())).to_list()
 
 
 def test_what_a_later_night_sent_makes_an_earlier_correction_a_change_again() -> None:
@@ -231,16 +241,16 @@ def test_what_a_later_night_sent_makes_an_earlier_correction_a_change_again() ->
     )
     later = frame([Tried(card._replace(address=3), "linked", ends)])
 
-    known = PriorState([frame([Tried(card, "error", None)]), remediated, later])
+    state = known([frame([Tried(card, "error", None)]), remediated, later])
 
-    found = known.suppressed(
+    found = state.suppressed(
         asked([card._replace(address=2), card._replace(address=3)]), TODAY, of(Portfolio())
     )
     assert [None, STANDING] == found.to_list()
 
 
 def test_the_checks_of_name_and_address_are_the_same_in_every_version() -> None:
-    found = check_values(
+    found = add_fingerprints(
         portal_rows({}, {FIRST_NAME: "Augusta"}, {ADDRESS1: "2 Main St"}, {POSTAL_CODE: None})
     )
 
@@ -257,7 +267,7 @@ def test_a_column_that_moves_into_the_next_is_a_change() -> None:
         {ADDRESS1: "1 Main", "service_card.address.address2": "St"}, {ADDRESS1: "1 Main St"}
     )
 
-    first, second = check_values(rows)["address_check"]
+    first, second = add_fingerprints(rows)["address_check"]
 
     assert first != second
 
@@ -266,10 +276,10 @@ def test_a_card_costs_a_few_bytes() -> None:
     count = 100_000
     made = pl.DataFrame({"cuid": pl.int_range(count, eager=True).cast(pl.String)}).with_columns(
         last_4=pl.lit("4242"), expiration=pl.lit("2712"), state=pl.lit("linked"), expires_on=TODAY,
-        origin=None, name_check=pl.lit(1), address_check=pl.lit(2), reissue_check=None,
+        origin=None, twin=0, decided=False, name_check=pl.lit(1), address_check=pl.lit(2), reissue_check=None,
     )  # fmt: skip
 
-    known = PriorState([made.select(pl.col(name).cast(kind) for name, kind in ATTEMPT.items())])
+    state = known([shaped(made.with_columns(holder="cuid", twin=0, decided=False), BOOKED)])
 
-    assert count == len(known)
-    assert 40 > (known._cards.nbytes + known._facts.estimated_size()) / count
+    assert count == len(state)
+    assert 40 > (state._cards.nbytes + state._facts.estimated_size()) / count

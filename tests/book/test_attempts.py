@@ -1,4 +1,4 @@
-"""What is known of an issuer's cards: every attempt of every run that still says something."""
+"""The attempts in an issuer's book: every row that any run sent or refused, and single links."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.book.book import read_book
 from flows.operations.remediation import abandon
-from flows.runs.attempts import attempts, survey_cards
-from flows.runs.commits import commits_since
+from flows.runs.commits import registered_runs
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError
+from flows.submissions.prior_state import survey_cards
 from schemas.records import SingleAnswered, SingleAsked
 from tests.night import DAY, NOON, Bench, local_bench
 from tests.storms import FailingStore
@@ -24,15 +25,14 @@ from tests.storms import FailingStore
 TWO_MONTHS = timedelta(days=62)
 
 
-def known(bench: Bench, today: date = DAY) -> pl.DataFrame:
+def known(bench: Bench) -> pl.DataFrame:
     """Return all attempts, oldest first."""
-    links = list(commits_since(bench.store, "bank"))
-    return pl.concat([one.rows for one in attempts(bench.runs, today, links)])
+    return read_book(bench.store, "bank").attempts
 
 
-def states(bench: Bench, today: date = DAY) -> Counter[str]:
+def states(bench: Bench) -> Counter[str]:
     """Count the attempts by what came of them."""
-    return Counter(known(bench, today)["state"].to_list())
+    return Counter(known(bench)["state"].to_list())
 
 
 def answered(folder: Path, **portal: object) -> Bench:
@@ -80,37 +80,28 @@ def test_a_link_whose_end_nobody_told_ends_two_months_after_its_night(tmp_path: 
     assert [("linked", DAY + TWO_MONTHS)] == found.select("state", "expires_on").rows()
 
 
-@pytest.mark.parametrize(
-    ("ends", "today", "lives"),
-    [
-        (DAY + timedelta(days=10), DAY + TWO_MONTHS, True),  # an error may keep its card that long
-        (DAY + timedelta(days=10), DAY + TWO_MONTHS + timedelta(days=1), False),
-        (date(2027, 6, 1), date(2027, 6, 1), True),
-        (date(2027, 6, 1), date(2027, 6, 2), False),
-    ],
-)
-def test_a_run_says_something_as_long_as_one_of_its_links_or_errors_may_matter(
-    tmp_path: Path, ends: date, today: date, lives: bool
-) -> None:
-    bench = answered(tmp_path, expires=ends)
+def test_no_run_is_too_old_to_count(tmp_path: Path) -> None:
+    bench = answered(tmp_path, expires=DAY + timedelta(days=10))
 
-    assert (20 if lives else 0) == states(bench, today).total() if lives else True
-    assert lives == bool(list(attempts(bench.runs, today, [])))
+    (cards,) = read_book(bench.store, "bank").cards(DAY + timedelta(days=900))["standing"].unique()
+
+    assert "expired" == cards
 
 
-def test_a_run_that_waits_says_so_for_ever(tmp_path: Path) -> None:
+def test_a_run_that_waits_says_so(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     bench.submit(bench.drop(20))
 
-    assert {"awaiting": 20} == states(bench, DAY + timedelta(days=900))
+    assert {"awaiting": 20} == states(bench)
 
 
-def test_rows_of_a_cancelled_chunk_were_never_tried(tmp_path: Path) -> None:
+def test_rows_of_a_cancelled_chunk_were_never_sent(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
     run = bench.submit(bench.drop(20)).manifest.run
     move(bench.context.adapters, run, "cancelled", [2, 3], "the wrong key")
 
-    assert {"awaiting": 10} == states(bench)
+    assert {"awaiting": 10, "cancelled": 10} == states(bench)
+    assert 10 == known(bench)["tries"].sum()
 
 
 def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does_not(
@@ -126,19 +117,19 @@ def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does
         replace(bench, store=store).submit(bench.drop(20))
     before = states(bench)
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
-    (link,) = commits_since(bench.store, "bank")
+    (link,) = registered_runs(bench.store, "bank")
 
     abandon(later.context.adapters, link.run, "the issuer took it back")
 
     assert {"awaiting": 20} == before
-    assert [] == list(attempts(bench.runs, DAY, [link]))
+    assert known(bench).is_empty()
 
 
 def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
     tmp_path: Path,
 ) -> None:
     bench = answered(tmp_path, fail_share=1.0)
-    run = next(iter(commits_since(bench.store, "bank"))).run
+    run = next(iter(registered_runs(bench.store, "bank"))).run
     row, cuid, last_4, expiration = (
         bench.ledger(run).select("row", "cuid", "last_4", "expiration").row(0)
     )

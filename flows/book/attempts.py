@@ -1,0 +1,269 @@
+"""The attempts to get cards their links: each row that a run sent or refused, and single links.
+
+An attempt is what a run's ledger and its reconciled rows say of one row. Duplicates and rows that
+were held back are none.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+
+import polars as pl
+
+from flows.runs.cards import FINGERPRINTS, holder, numbered_twins
+from flows.runs.chunks import OutboxChunk
+from flows.runs.frames import shaped
+from flows.runs.outcomes import DECISION
+from flows.runs.single_links import ARRIVED, SingleLink, answers_of
+from flows.runs.store import ObjectMissingError
+from flows.runs.stored_run import StoredRun
+from schemas import ledger
+from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED, SUBMITTED
+from schemas.manifest import LedgerPart, Manifest
+from schemas.result import LIFE
+
+CANCELLED = "cancelled"  # its chunk was cancelled before the upload: never sent
+SINGLE = "single"  # awaits the outcome of a single link, instead of its chunk's result
+STATES = (LINKED, ERROR, AWAITING, REJECTED, CANCELLED)
+SENT = (LINKED, ERROR, AWAITING)
+WAITS = ("waiting", "held", "uploaded", "answered", SINGLE)  # chunk states of an awaiting row
+TYPED_IN = 2**31 - 1  # the turn of single links whose fields were typed in: after all runs
+ATTEMPT = pl.Schema(
+    {
+        "turn": pl.Int32(),  # number of the run's commit
+        "run": pl.String(),  # "" where the fields were typed in
+        "as_of": pl.Date(),  # business date of the run
+        "row": pl.UInt32(),
+        "chunk": pl.UInt32(),
+        "origin": pl.UInt32(),  # the row that this one repeats, perhaps with corrections
+        "renewal": pl.Boolean(),  # sent because its link was about to end
+        "cuid": pl.String(),
+        "holder": pl.String(),
+        "last_4": pl.String(),
+        "twin": pl.UInt8(),
+        "expiration": pl.String(),  # YYMM
+        "name_check": pl.UInt32(),
+        "address_check": pl.UInt32(),
+        "reissue_check": pl.UInt32(),
+        "state": pl.Enum(STATES),
+        "reason": pl.String(),  # the first code of the refusal, ours or the partner's
+        "trouble": pl.String(),  # the break of an answer that settled nothing
+        "decided": pl.Boolean(),  # an error by an operator's decision: no answer that can be used
+        "expires_on": pl.Date(),  # of the link
+        "wait": pl.Enum(WAITS),  # what an awaiting row waits for, by the state of its chunk
+        "since": ARRIVED,  # when that state began
+        # attempts that this one stands for, itself included where its chunk was not cancelled
+        "tries": pl.UInt16(),
+        "sendings": pl.UInt16(),  # of these, those that were sent
+    }
+)
+NO_ATTEMPTS = pl.DataFrame(schema=ATTEMPT)
+_RECORD = [
+    "row",
+    "chunk",
+    "origin",
+    "cuid",
+    "last_4",
+    "expiration",
+    *FINGERPRINTS,
+    "fate",
+    "reasons",
+]
+_RESULT = pl.Schema(
+    {
+        "row": pl.UInt32(),
+        "state": pl.String(),
+        "expires_on": pl.Date(),
+        "how": pl.String(),
+        "reasons": pl.List(pl.String),
+        "trouble": pl.String(),
+    }
+)
+
+
+def attempts_of(run: StoredRun, turn: int) -> pl.DataFrame:
+    """Return the attempts (ATTEMPT) of a committed run, in the order of its rows.
+
+    `turn`: number of its commit. Single links that were made for its rows follow.
+    """
+    manifest = run.committed()
+    parts = [_part(run, part) for part in manifest.ledger]
+    rows = pl.concat([*map(_as_attempts, parts)]) if parts else NO_ATTEMPTS
+    rows = _with_waits(_with_cancelled(rows, run.cancelled_chunks), run.chunk_states)
+    rows = rows.with_columns(
+        expires_on=pl.when(pl.col("state") == LINKED).then(
+            pl.col("expires_on").fill_null(manifest.as_of + LIFE)
+        )
+    )
+    attempts = pl.concat([rows, _single_attempts(run.single_link_attempts, rows)])
+    return _of_run(attempts, manifest, turn)
+
+
+def attempts_about_to_be_sent(run: StoredRun, manifest: Manifest, turn: int) -> pl.DataFrame:
+    """Return the attempts of a run that has its link in the commit chain and no manifest yet."""
+    submitted = pl.col("fate") == SUBMITTED
+    parts = [run.ledger_part(part, _RECORD, submitted) for part in manifest.ledger]
+    frames = [_as_attempts(_with_results(records, _no_results())) for records in parts]
+    rows = pl.concat([NO_ATTEMPTS, *frames])
+    return _of_run(rows.with_columns(wait=pl.lit("waiting")).cast(ATTEMPT), manifest, turn)
+
+
+def attempts_typed_in(singles: Sequence[SingleLink]) -> pl.DataFrame:
+    """Return the single links of an issuer whose fields were typed in, as attempts."""
+    rows = _single_attempts(singles, NO_ATTEMPTS)
+    identified = rows.with_columns(holder=holder(rows), twin=pl.lit(0, pl.UInt8))
+    return identified.with_columns(
+        turn=pl.lit(TYPED_IN, pl.Int32),
+        run=pl.lit(""),
+        renewal=pl.lit(value=False),
+        as_of=pl.col("since").dt.date(),
+    ).select(*ATTEMPT)
+
+
+def _part(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
+    """Return the records of a ledger part that are attempts, with what came of them."""
+    results = _results(run, part)
+    # a single link comes to a row that was not sent, too
+    linked = results.filter(pl.col("state") == LINKED)["row"]
+    is_attempt = pl.col("fate").is_in([SUBMITTED, ledger.REJECTED])
+    if linked.len():
+        is_attempt |= pl.col("row").is_in(linked.implode())
+    return _with_results(run.ledger_part(part, _RECORD, is_attempt), results)
+
+
+def _results(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
+    """Return the reconciled rows of a ledger part; none before the first report."""
+    try:
+        return run.rows_part(part, list(_RESULT))
+    except ObjectMissingError:
+        return _no_results()
+
+
+def _no_results() -> pl.DataFrame:
+    return pl.DataFrame(schema=_RESULT)
+
+
+def _with_results(records: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
+    return records.join(results, on="row", how="left", maintain_order="left", suffix="_result")
+
+
+def _as_attempts(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return ledger records with their results as attempts, but for what the whole run shares."""
+    is_sent = (pl.col("fate") == SUBMITTED) | (pl.col("state") == LINKED)
+    state = pl.when(is_sent).then(pl.col("state").fill_null(AWAITING)).otherwise("fate")
+    refusals = pl.when(is_sent).then("reasons_result").otherwise("reasons")
+    return shaped(
+        rows.with_columns(
+            state=state,
+            reason=refusals.list.first().str.split("|").list.last(),
+            decided=pl.col("how").eq_missing(DECISION),
+            tries=1,
+            sendings=is_sent.cast(pl.UInt16).fill_null(0),
+        ),
+        ATTEMPT,
+    )
+
+
+def _with_cancelled(rows: pl.DataFrame, cancelled: Iterable[int]) -> pl.DataFrame:
+    """Mark the rows of cancelled chunks that have no answer: they were never sent."""
+    chunks = sorted(cancelled)
+    if not chunks:
+        return rows
+    is_cancelled = (pl.col("state") == AWAITING) & pl.col("chunk").is_in(chunks)
+    return rows.with_columns(
+        state=pl.when(is_cancelled)
+        .then(pl.lit(CANCELLED))
+        .otherwise("state")
+        .cast(ATTEMPT["state"]),
+        **{
+            name: pl.when(is_cancelled).then(0).otherwise(name).cast(pl.UInt16)
+            for name in ("tries", "sendings")
+        },
+    )
+
+
+def _with_waits(rows: pl.DataFrame, chunks: Sequence[OutboxChunk]) -> pl.DataFrame:
+    """Say of each awaiting row what it waits for, and since when."""
+    awaiting = rows.filter(pl.col("state") == AWAITING)
+    if awaiting.is_empty():
+        return rows
+    waits = pl.DataFrame(
+        [(item.chunk.number, item.state, item.clock) for item in chunks if item.state in WAITS],
+        {"chunk": pl.UInt32, "wait": ATTEMPT["wait"], "since": ATTEMPT["since"]},
+        orient="row",
+    )
+    joined = rows.drop("wait", "since").join(waits, on="chunk", how="left", maintain_order="left")
+    is_awaiting = pl.col("state") == AWAITING
+    return joined.with_columns(
+        pl.when(is_awaiting).then(name).alias(name) for name in ("wait", "since")
+    ).select(*ATTEMPT)
+
+
+def _single_attempts(singles: Iterable[SingleLink], rows: pl.DataFrame) -> pl.DataFrame:
+    """Return single links as attempts: links that `rows` do not have yet, and unknown outcomes.
+
+    One for a row among `rows` repeats that row: it was sent with the same content.
+    """
+    answers = answers_of(singles)
+    already = rows.filter(pl.col("state") == LINKED).select("row", "expires_on")
+    news = answers.join(already, on=["row", "expires_on"], how="anti", nulls_equal=True)
+    content = rows.select("row", "origin", *FINGERPRINTS).unique("row")
+    of_rows = news.join(content, on="row", how="left", maintain_order="left")
+    is_awaiting = pl.col("state") == AWAITING
+    ends = pl.coalesce("expires_on", pl.col("arrived").dt.date() + LIFE)
+    attempts = of_rows.with_columns(
+        expires_on=pl.when(pl.col("state") == LINKED).then(ends),
+        wait=pl.when(is_awaiting).then(pl.lit(SINGLE)),
+        since="arrived",
+        decided=pl.lit(value=False),
+        tries=pl.lit(1),
+        sendings=pl.lit(1),
+    )
+    return shaped(attempts, ATTEMPT)
+
+
+def _of_run(rows: pl.DataFrame, manifest: Manifest, turn: int) -> pl.DataFrame:
+    """Complete the attempts of one run with what all of them share, and with their identity."""
+    is_renewal = manifest.selection is not None and manifest.selection.kind == "renew"
+    shared = {
+        "renewal": pl.lit(is_renewal),
+        "turn": pl.lit(turn, pl.Int32),
+        "run": pl.lit(manifest.run),
+        "as_of": pl.lit(manifest.as_of),
+    }
+    if is_renewal:  # sent as the extract has them
+        shared["origin"] = pl.lit(None, pl.UInt32)
+    named = rows.with_columns(holder=holder(rows), **shared)
+    is_sent = pl.col("state").is_in(SENT)
+    unsent = named.filter(~is_sent).with_columns(twin=pl.lit(0, pl.UInt8))
+    return pl.concat(
+        [frame.select(*ATTEMPT) for frame in (unsent, _sent_with_twins(named.filter(is_sent)))]
+    )
+
+
+def _sent_with_twins(rows: pl.DataFrame) -> pl.DataFrame:
+    """Number cards that look the same; several attempts of one row are of one card."""
+    once = rows.unique("row", keep="first", maintain_order=True)
+    twins = numbered_twins(once).select("row", "twin")
+    if not (twins["twin"] > 0).any():
+        return rows.with_columns(twin=pl.lit(0, pl.UInt8))
+    return rows.drop("twin").join(twins, on="row", how="left", maintain_order="left")
+
+
+def active(today: date) -> pl.Expr:
+    """Return whether an attempt keeps its card from being sent: awaiting, or a living link."""
+    is_alive = (pl.col("state") == LINKED) & ~ended(today)
+    return (pl.col("state") == AWAITING) | is_alive
+
+
+def ended(today: date) -> pl.Expr:
+    """Return whether the link of an attempt cannot be opened any more."""
+    return (pl.col("expires_on") < today).fill_null(value=False)
+
+
+def in_order(frames: Iterator[pl.DataFrame] | Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the attempts of several runs in the order of their commits.
+
+    Within a run what was sent comes last, so that it counts.
+    """
+    attempts: pl.DataFrame = pl.concat([NO_ATTEMPTS, *frames])
+    return attempts.sort("turn", maintain_order=True)

@@ -1,0 +1,84 @@
+"""The book of an issuer: read it once, and ask it.
+
+`read_book` brings it together from all that is recorded. Nothing has a window: a run counts until
+retention removes its ledger, and then what its cards have left is what later runs say.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+import polars as pl
+
+from flows.book.attempts import (
+    SENT,
+    active,
+    attempts_typed_in,
+    in_order,
+)
+from flows.book.fold import Folded, fold
+from flows.book.kept import current_pages
+from flows.book.standing import LEFT, standing, with_state
+from flows.runs.cards import ISSUE
+from flows.runs.single_links import prompted_singles
+from flows.runs.store import Store
+
+
+@dataclass(frozen=True)
+class Book:
+    """Every attempt for every card of an issuer, as it is recorded now, and how they add up."""
+
+    issuer: str
+    last_registered: int  # number of the last run that was registered
+    newest: date  # business date of the latest whole extract
+    folded: Folded
+    read_departed: Callable[[], pl.DataFrame]
+
+    @cached_property
+    def departed(self) -> pl.DataFrame:
+        """The cards that have left (`flows.book.departures.DEPARTED`), read when asked for."""
+        return self.read_departed()
+
+    @property
+    def attempts(self) -> pl.DataFrame:
+        """The attempts (ATTEMPT), in the order of their runs."""
+        return self.folded.attempts
+
+    @property
+    def sent(self) -> pl.DataFrame:
+        """The attempts that were sent and have an answer, a link, or wait for one.
+
+        Without those of which an operator decided that no usable answer comes.
+        """
+        return self.attempts.filter(pl.col("state").is_in(SENT) & ~pl.col("decided"))
+
+    def active_twice(self, today: date) -> pl.DataFrame:
+        """Return the cards that are active in more than one run, renewals apart.
+
+        Columns: cuid, last_4, expiration, and `runs`, their ids.
+        """
+        is_counted = active(today) & ~pl.col("renewal")
+        look = ["cuid", "last_4", "expiration"]
+        attempts = self.attempts.filter(is_counted).drop_nulls(look)
+        run = pl.when(pl.col("run") == "").then(pl.lit("typed in")).otherwise("run")
+        runs = attempts.group_by(ISSUE).agg(pl.col("cuid").first(), runs=run.unique().sort())
+        several = runs.filter(pl.col("runs").list.len() > 1)
+        listed = several.select(*look, pl.col("runs").list.join(" "))
+        return listed.unique().sort(look)
+
+    def cards(self, today: date) -> pl.DataFrame:
+        """Return where each issue of each card stands on a day (`standing`)."""
+        return with_state(standing(self.folded, today), LEFT, self.departed)
+
+
+def read_book(store: Store, issuer: str) -> Book:
+    """Return an issuer's book as everything that is recorded says.
+
+    What is kept of it is believed as far as it fits (`flows/book/kept.py`); nothing is written.
+    """
+    pages = current_pages(store, issuer)
+    typed_in = attempts_typed_in(prompted_singles(store, issuer))
+    attempts = in_order([pages.attempts, typed_in])
+    head = pages.head
+    return Book(issuer, head.registered, head.newest, fold(attempts), pages.departed)

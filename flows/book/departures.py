@@ -1,0 +1,149 @@
+"""Who left: the cards that an issuer's extracts do not name any more.
+
+An extract of a full portfolio names everybody: a card that it does not name has left. Any other
+extract names whom it names. A card has left since the first such extract after the last one that
+names it, and is back as soon as a later one names it. Later is by business date, then by
+registration.
+
+* Every row names its card, whether it was sent, refused or held back. A row whose card number
+  cannot be read names all cards of its cardholder.
+* A card that only a correction ever had, which no extract names, leaves with its cardholder.
+* Nobody leaves whose cuid we generated: their rows cannot be recognised in another extract.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from typing import NamedTuple
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from flows.runs.store import Store
+from flows.runs.stored_run import StoredRun
+
+CARD = ["holder", "last_4"]
+DEPARTED = pl.Schema({"holder": pl.String(), "last_4": pl.String(), "since": pl.Date()})
+NOBODY = pl.DataFrame(schema=DEPARTED)
+
+
+class WholeExtract(BaseModel):
+    """A committed whole extract: its business date, the number of its commit, and what it is.
+
+    `full`: a full portfolio, so that whom it does not name has left.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    day: date
+    turn: int
+    full: bool
+
+
+class Naming(NamedTuple):
+    """The cards that a whole extract `named`: holder and last_4, null where it is unreadable."""
+
+    extract: WholeExtract
+    named: pl.DataFrame
+
+
+def whole_extract(run: StoredRun, turn: int) -> WholeExtract | None:
+    """Return what a run says of its extract; None before its commit, and for a selection of one.
+
+    Whether it is a full portfolio is what the run recorded, not what the settings say today.
+    """
+    manifest = run.manifest
+    if manifest is None or manifest.selection is not None or run.plan is None:
+        return None
+    return WholeExtract(day=manifest.as_of, turn=turn, full="portfolio" in run.plan.settings)
+
+
+def departures(
+    attempts: pl.DataFrame, extracts: Iterable[Naming], before: pl.DataFrame = NOBODY
+) -> pl.DataFrame:
+    """Return the cards that have left, and since when (DEPARTED).
+
+    `extracts`, the newest first, are read as far as needed: one where nobody has left. `before`:
+    who had left before all of these extracts.
+    """
+    undecided = _known_cards(attempts)
+    departed = [NOBODY]
+    for extract, named in extracts:
+        is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
+        departed.append(undecided.filter(is_decided).select(*DEPARTED))
+        undecided = undecided.filter(~is_decided)
+        if extract.full:
+            undecided = undecided.with_columns(since=pl.lit(extract.day))
+        if undecided.is_empty():
+            break
+    earlier = before.rename({"since": "earlier"})
+    undecided = undecided.join(earlier, on=CARD, how="left", nulls_equal=True)
+    since = pl.coalesce("earlier", "since").alias("since")
+    departed.append(undecided.with_columns(since).select(*DEPARTED))
+    return pl.concat(departed).drop_nulls("since").sort(CARD)
+
+
+def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
+    """Return the cards that can leave: CARD, `since`, and of the first attempt `as_of` and `turn`.
+
+    `corrected`: no extract had the card.
+    """
+    is_recognised = (pl.col("holder") == pl.col("cuid")) & (pl.col("run") != "")
+    rows = attempts.filter(is_recognised).select(*CARD, "as_of", "turn", "origin")
+    cards = rows.sort("as_of", "turn").group_by(CARD)
+    return cards.agg(
+        pl.col("as_of", "turn").first(),
+        since=pl.lit(None, pl.Date),
+        corrected=pl.col("origin").is_not_null().all(),
+    )
+
+
+def _is_older(extract: WholeExtract) -> pl.Expr:
+    """Return whether a card was known before an extract, or by it."""
+    same_day = pl.col("as_of") == extract.day
+    return (pl.col("as_of") < extract.day) | (same_day & (pl.col("turn") <= extract.turn))
+
+
+def _is_named(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
+    """Return which cards an extract names."""
+    unreadable = named.filter(pl.col("last_4").is_null())["holder"].drop_nulls()
+    corrected = cards.filter("corrected").join(named, on="holder", how="semi")["holder"]
+    by_holder = pl.col("holder").is_in(unreadable.implode()) | (
+        pl.col("corrected") & pl.col("holder").is_in(corrected.implode())
+    )
+    places = cards.select(CARD).with_row_index("place")
+    by_card = places.join(named, on=CARD, how="semi", nulls_equal=True)["place"]
+    return (
+        cards.with_row_index("place")
+        .select(by_holder | pl.col("place").is_in(by_card.implode()))
+        .to_series()
+    )
+
+
+def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:
+    """Yield what the extracts of these runs name, the newest first, each read when it is needed.
+
+    It ends with the oldest full one, since nobody can have left before that.
+    """
+    full = [extract for extract in extracts.values() if extract.full]
+    if not full:
+        return
+    oldest = min(map(order, full))
+    in_order = sorted(extracts, key=lambda run: order(extracts[run]), reverse=True)
+    for run in in_order:
+        if order(extracts[run]) >= oldest:
+            yield _naming(store, run, extracts[run])
+
+
+def later_namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:
+    """Yield what the extracts of these runs name, all of them, the newest first."""
+    for run in sorted(extracts, key=lambda run: order(extracts[run]), reverse=True):
+        yield _naming(store, run, extracts[run])
+
+
+def _naming(store: Store, run: str, extract: WholeExtract) -> Naming:
+    records = pl.concat(StoredRun.by_id(store, run).ledger(["cuid", "last_4"]))
+    return Naming(extract, records.rename({"cuid": "holder"}))
+
+
+def order(extract: WholeExtract) -> tuple[date, int]:
+    """Return what whole extracts are sorted by: business date, then registration."""
+    return extract.day, extract.turn

@@ -1,0 +1,140 @@
+"""The head of the kept book: what it consists of, and what may have changed since it was written.
+
+`kept.py` says how it is used. A head is believed where this version of the code made it (CODE), and
+the audit trail and the commit chain still have what it read last, which they have not in a store
+that was restored from a copy.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import date, datetime, timedelta
+from importlib.metadata import version
+from typing import NamedTuple
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from flows.book.departures import WholeExtract
+from flows.runs.audit_trail import entries_since
+from flows.runs.commits import registered_runs
+from flows.runs.keys import book
+from flows.runs.overlay import Overlay
+from flows.runs.store import Store, read_if_stored
+from schemas.manifest import Manifest
+
+# of the code that makes the book; attempts are compared by digest, which a new polars may change
+CODE = f"3, cardlink {version('cardlink')}, polars {pl.__version__}"
+LATER = timedelta(days=1)  # how long after its entry in the audit trail a run may be changed
+_OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
+
+
+class Page(BaseModel):
+    """What is kept of a run: its turn, what its attempts were read from, and the bytes they are.
+
+    `finished`: nothing of it is awaited. `settled`: its attempts are among the settled ones.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    turn: int
+    objects: str
+    sha256: str
+    committed: bool
+    finished: bool
+    twins: bool = False  # it has cards that look the same
+    settled: bool = False
+    extract: WholeExtract | None = None  # None for a selection of rows, and before the commit
+
+
+class Head(BaseModel):
+    """What the kept book consists of (`head.json`), and how far its sources were read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    code: str = CODE
+    registered: int = 0  # number of the last run read in the commit chain
+    newest: date = date.min  # business date of the latest whole extract
+    trail: int = 0  # number of the last entry read in the audit trail
+    seal: str = ""  # and its seal
+    recent: dict[str, datetime] = {}  # when the trail named runs, in its last day
+    uncommitted: tuple[str, ...] = ()  # registered runs without a manifest
+    pages: dict[str, Page] = {}
+    settled: str = ""  # SHA-256 of settled.parquet
+    left: str = ""  # SHA-256 of left.parquet: who has left by the extracts of `left_runs`
+    left_runs: tuple[str, ...] = ()
+
+
+class News(NamedTuple):
+    """What may have changed since a head was written.
+
+    `registered`: the runs registered since, by number. `runs`: those that may have changed.
+    """
+
+    registered: Mapping[int, Manifest]
+    trail: int
+    seal: str
+    recent: Mapping[str, datetime]
+    runs: frozenset[str]
+
+
+def read_head(store: Store, issuer: str) -> Head:
+    """Return the stored head, an empty one where there is none that can be believed.
+
+    Not where its code is another, nor where the audit trail or the commit chain does not have what
+    it read last, as in a store that was restored.
+    """
+    content = read_if_stored(store, head_key(issuer))
+    if content is None:
+        return Head()
+    with suppress(ValidationError):
+        head = Head.model_validate_json(content)
+        if head.code == CODE and _is_of_store(head, store, issuer):
+            return head
+    return Head()
+
+
+def _is_of_store(head: Head, store: Store, issuer: str) -> bool:
+    """Return whether the trail and the chain are those that a head was made from."""
+    if head.trail:
+        entry = next(entries_since(store, issuer, head.trail - 1), None)
+        if entry is None or entry.seal != head.seal:
+            return False
+    if not head.registered:
+        return True
+    return next(registered_runs(store, issuer, head.registered - 1), None) is not None
+
+
+def news_since(store: Store, issuer: str, kept: Head) -> News:
+    """Return what may have changed since a head was written."""
+    # first: what is registered later is met when a run of ours is registered
+    registered = dict(
+        enumerate(registered_runs(store, issuer, kept.registered), kept.registered + 1)
+    )
+    entries = list(entries_since(store, issuer, kept.trail))
+    named = dict(kept.recent)
+    for entry in entries:
+        named |= dict.fromkeys(_runs_in(entry.objects), entry.at)
+    recent = named
+    if entries:
+        recent = {run: time for run, time in named.items() if time >= entries[-1].at - LATER}
+    trail = kept.trail + len(entries)
+    runs = named.keys() | set(kept.uncommitted) | _written_in_memory(store)
+    if not trail:
+        runs |= kept.pages.keys()
+    seal = entries[-1].seal if entries else kept.seal
+    return News(registered, trail, seal, recent, frozenset(runs))
+
+
+def _runs_in(keys: Iterable[str]) -> set[str]:
+    """Return the runs whose objects are among these keys."""
+    matches = map(_OF_RUN.match, keys)
+    return {match[1] for match in matches if match}
+
+
+def _written_in_memory(store: Store) -> set[str]:
+    """Return the runs that a dry run has changed in its memory."""
+    return _runs_in(store.written) if isinstance(store, Overlay) else set()
+
+
+def head_key(issuer: str) -> str:
+    """Return the key of the head of an issuer's book."""
+    return f"{book(issuer)}head.json"

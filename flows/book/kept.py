@@ -1,0 +1,375 @@
+"""The kept book: what was read of each run, so that the next reader reads only what is new.
+
+It is a copy that may be missing, stale or damaged at any time. Whoever reads the book brings it up
+to date in memory (`current_pages`), and the commands that change something write it back
+(`keep_book`). Nothing else is done by it: no alert, no delivery, no decision.
+
+* `book/head.json` names every run that counts with what its attempts were read from, and how far
+  the commit chain and the audit trail were read.
+* `runs/<run>/book.parquet` is a run's page: its attempts (`flows/book/attempts.py`).
+* `book/left.parquet` has who left, by the extracts up to then.
+* `book/settled.parquet` has the attempts of finished runs that still decide something
+  (`compacted`), so that a year of nights costs no more than its cards.
+
+**What may have changed** since the head was written: the runs that were registered since; those
+that the audit trail names since, as it does before anything of a run is changed; those that it
+named in the day before, since their change may have come later; and those registered and not
+committed yet. Of each of these the objects are listed, and where they are others than those that
+its page was made from, the page is made anew. Without an audit trail every run is looked at.
+
+**What is believed**: a page or the settled attempts with exactly the bytes that the head names,
+made by this version of the code (`head.py`). Anything else is discarded and made anew from the
+ledgers, so that two writers, a crash between two writes, or somebody's file cost time alone.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from io import BytesIO
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.book.attempts import (
+    ATTEMPT,
+    NO_ATTEMPTS,
+    attempts_about_to_be_sent,
+    attempts_of,
+    in_order,
+)
+from flows.book.departures import (
+    DEPARTED,
+    NOBODY,
+    WholeExtract,
+    departures,
+    later_namings,
+    namings,
+    order,
+    whole_extract,
+)
+from flows.book.fold import compacted
+from flows.book.head import Head, News, Page, head_key, news_since, read_head
+from flows.errors import CardlinkError
+from flows.runs.business_date import local_day
+from flows.runs.commits import registered_runs
+from flows.runs.context import IssuerContext
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import book, keys_of
+from flows.runs.store import Store, read_if_stored
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import concurrently
+from schemas.ledger import AWAITING
+from schemas.manifest import Manifest
+from schemas.records import Abandoned
+from schemas.tables import parquet
+
+LOG = logging.getLogger("cardlink")
+UNORDERED = -1  # the turn of a run of earlier versions that is not in the commit chain
+SETTLED_TOGETHER = 16  # finished runs whose pages are put together
+# what of a run its attempts are read from, apart from its ledger
+_SOURCES = ("manifest.json", "report/rows/", "events/", "closed/", "single/")
+
+
+class Pages(NamedTuple):
+    """The book as it is now: its head, and all attempts in order, settled ones compacted."""
+
+    head: Head
+    attempts: pl.DataFrame
+    departed: Callable[[], pl.DataFrame]  # who has left (`flows.book.departures.DEPARTED`)
+
+
+def current_pages(store: Store, issuer: str) -> Pages:
+    """Return the book as everything that is recorded says; nothing is written."""
+    keeper = _Keeper(store, issuer)
+    attempts = keeper.attempts()
+    return Pages(keeper.head, attempts, lambda: keeper.departed(attempts))
+
+
+def keep_book(store: Store, issuer: str, today: date) -> None:
+    """Write the book as it is now, where it is another than the one that is kept.
+
+    `today`: the book is asked about this day and later ones.
+    """
+    _Keeper(store, issuer).keep(today)
+
+
+def keep_up_to_date(context: IssuerContext) -> None:
+    """Write the book as it is now, at the end of a command that changed something.
+
+    What went wrong with it is logged and changes nothing: the next reader makes up for it.
+    """
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    try:
+        keep_book(context.adapters.store, context.issuer.issuer, today)
+    except CardlinkError as error:
+        LOG.warning("The book was not brought up to date: %s", error.what_happened)
+
+
+def forget_book(store: Store, issuer: str) -> None:
+    """Discard the kept book: the next reader makes it anew from the ledgers."""
+    store.replace(head_key(issuer), [canonical(Head(code="discarded").model_dump(mode="json"))])
+
+
+class _Ledger(NamedTuple):
+    """What the ledger of a run says: its attempts, and of which extract they are."""
+
+    attempts: pl.DataFrame
+    is_committed: bool
+    extract: WholeExtract | None
+
+
+class _Keeper:
+    """Brings the kept book of an issuer up to date in memory, and writes it."""
+
+    def __init__(self, store: Store, issuer: str) -> None:
+        self._store = store
+        self._issuer = issuer
+        self._frames: dict[str, pl.DataFrame] = {}
+        self._written_anew: set[str] = set()  # runs whose page has to be written
+        self._kept = read_head(store, issuer)
+        news = news_since(store, issuer, self._kept)
+        self._purged = StoredRuns(store, issuer).without_ledger
+        self._pages = {
+            run: page for run, page in self._kept.pages.items() if run not in self._purged
+        }
+        gone = self._kept.pages.keys() - self._pages.keys()
+        self._settled_fits = not any(self._kept.pages[run].settled for run in gone)
+        self._bring_up_to_date(news)
+        uncommitted = tuple(run for run, page in sorted(self._pages.items()) if not page.committed)
+        self.head = Head(
+            registered=max(news.registered, default=self._kept.registered),
+            newest=max(_whole_days(news.registered.values()), default=self._kept.newest),
+            trail=news.trail,
+            seal=news.seal,
+            recent=dict(news.recent),
+            uncommitted=uncommitted,
+            pages=self._pages,
+            settled=self._kept.settled,
+            left=self._kept.left,
+            left_runs=self._kept.left_runs,
+        )
+
+    def _bring_up_to_date(self, news: News) -> None:
+        """Make the pages anew of the runs whose objects are others than those they were made of."""
+        turns = self._turns(news)
+        candidates = news.runs | (turns.keys() - self._pages.keys())
+        looked_at = sorted(candidates & (turns.keys() - self._purged))
+        listed = dict(zip(looked_at, concurrently(self._objects, looked_at), strict=True))
+        stale = [run for run in looked_at if not self._fits(run, listed[run])]
+        links = {manifest.run: manifest for manifest in news.registered.values()}
+        for run in sorted(stale, key=lambda run: (turns[run], run)):
+            self._make_page(run, turns[run], listed[run], links.get(run))
+
+    def _turns(self, news: News) -> dict[str, int]:
+        """Return the number of each run that counts, by run."""
+        turns = {run: page.turn for run, page in self._pages.items()}
+        if not self._kept.registered:
+            stored = StoredRuns(self._store, self._issuer)
+            turns = {run.id: UNORDERED for run in stored.with_ledger()} | turns
+        return turns | {manifest.run: number for number, manifest in news.registered.items()}
+
+    def _fits(self, run: str, objects: str) -> bool:
+        """Return whether the page of a run was made from these objects."""
+        page = self._pages.get(run)
+        return page is not None and page.objects == objects
+
+    def _objects(self, run: str) -> str:
+        """Return a digest of the stored objects that the attempts of a run are read from."""
+        base = keys_of(run).base
+        listed = [
+            f"{entry.key} {entry.size} {entry.version}"
+            for entry in self._store.keys(base)
+            if entry.key.removeprefix(base).startswith(_SOURCES)
+        ]
+        return digest("\n".join(listed).encode())
+
+    def _make_page(self, run: str, turn: int, objects: str, link: Manifest | None) -> None:
+        """Make the page of a run anew from its ledger, or drop it where the run was abandoned."""
+        before = self._pages.pop(run, None)
+        ledger = self._read_ledger(run, turn, link)
+        was_settled = before is not None and before.settled
+        if ledger is None:
+            self._settled_fits &= not was_settled
+            return
+        attempts = ledger.attempts
+        self._frames[run] = attempts
+        page = Page(
+            turn=turn,
+            objects=objects,
+            sha256="",  # until it is written
+            committed=ledger.is_committed,
+            finished=ledger.is_committed and not (attempts["state"] == AWAITING).any(),
+            twins=bool((attempts["twin"] > 0).any()),
+            extract=ledger.extract,
+        )
+        if before is not None and before.sha256 == digest(_page_bytes(attempts)):
+            same_bytes = {"sha256": before.sha256, "settled": before.settled}
+            self._pages[run] = page.model_copy(update=same_bytes)
+            return
+        self._settled_fits &= not was_settled
+        self._written_anew.add(run)
+        self._pages[run] = page
+
+    def _read_ledger(self, run: str, turn: int, link: Manifest | None = None) -> "_Ledger | None":
+        """Return the attempts of a run as its ledger has them; None where it was abandoned."""
+        stored = StoredRun.by_id(self._store, run)
+        if isinstance(stored.end, Abandoned):
+            return None
+        manifest = stored.manifest
+        if manifest is None:
+            manifest = link or self._link(turn)
+            attempts = attempts_about_to_be_sent(stored, manifest, turn)
+        else:
+            attempts = attempts_of(stored, turn)
+        selection = manifest.selection
+        repeated = self._pages.get(selection.of) if selection is not None else None
+        if selection is not None and repeated is not None and repeated.twins:
+            attempts = with_twins_of(attempts, self._attempts_on_page(selection.of))
+        return _Ledger(attempts, stored.manifest is not None, whole_extract(stored, turn))
+
+    def _link(self, turn: int) -> Manifest:
+        """Return what the commit chain has at a number."""
+        return next(registered_runs(self._store, self._issuer, turn - 1))
+
+    def _attempts_on_page(self, run: str) -> pl.DataFrame:
+        """Return the attempts of a run: as they were just read, as they are kept, or read anew."""
+        if run not in self._frames:
+            page = self._pages[run]
+            content = read_if_stored(self._store, keys_of(run).page)
+            attempts = _believed(content, page.sha256)
+            if attempts is None:
+                ledger = self._read_ledger(run, page.turn)
+                attempts = ledger.attempts if ledger is not None else NO_ATTEMPTS
+                self._written_anew.add(run)
+            self._frames[run] = attempts
+        return self._frames[run]
+
+    def _settled(self) -> pl.DataFrame:
+        """Return the settled attempts as they are kept, or put together anew."""
+        runs = [run for run, page in self._pages.items() if page.settled]
+        if not runs:
+            return NO_ATTEMPTS
+        if self._settled_fits:
+            content = read_if_stored(self._store, _settled_key(self._issuer))
+            kept = _believed(content, self._kept.settled)
+            if kept is not None:
+                return kept
+        self._settled_fits = False
+        return in_order(self._frames_of(runs))
+
+    def _frames_of(self, runs: Iterable[str]) -> list[pl.DataFrame]:
+        by_turn = sorted(runs, key=lambda run: (self._pages[run].turn, run))
+        return concurrently(self._attempts_on_page, by_turn)
+
+    def attempts(self) -> pl.DataFrame:
+        """Return all attempts, in order."""
+        unsettled = [run for run, page in self._pages.items() if not page.settled]
+        return in_order([self._settled(), *self._frames_of(unsettled)])
+
+    def departed(self, attempts: pl.DataFrame) -> pl.DataFrame:
+        """Return who has left: as it is kept, by the extracts that came later; else by all.
+
+        What was decided by extracts that retention has removed since stays as it was.
+        """
+        whole = self._whole_extracts()
+        if not any(extract.full for extract in whole.values()):
+            return NOBODY
+        before = self._kept_departed()
+        later = {run: whole[run] for run in whole.keys() - set(self._kept.left_runs)}
+        if before is None or not self._came_last(later, whole):
+            return departures(attempts, namings(self._store, whole))
+        return departures(attempts, later_namings(self._store, later), before)
+
+    def _whole_extracts(self) -> dict[str, WholeExtract]:
+        """Return the committed whole extracts whose ledger can be read, by run."""
+        pages = self._pages.items()
+        return {run: page.extract for run, page in pages if page.extract is not None}
+
+    def _kept_departed(self) -> pl.DataFrame | None:
+        """Return who had left when the book was kept; None where that cannot be believed."""
+        content = read_if_stored(self._store, _left_key(self._issuer))
+        if content is None or digest(content) != self._kept.left:
+            return None
+        return pl.read_parquet(BytesIO(content)).cast(DEPARTED)
+
+    def _came_last(
+        self, later: Mapping[str, WholeExtract], whole: Mapping[str, WholeExtract]
+    ) -> bool:
+        """Return whether these extracts come after all that the kept departures are made of."""
+        made_of = [order(whole[run]) for run in self._kept.left_runs if run in whole]
+        last = max(made_of, default=None)
+        return last is not None and all(order(extract) > last for extract in later.values())
+
+    def keep(self, today: date) -> None:
+        """Write the pages that were made anew, the settled attempts, and the head, in this order.
+
+        Finished runs that nobody touched for a day are settled, many together.
+        """
+        settled = self._settled()
+        for run in sorted(self._written_anew & self._pages.keys()):
+            self._write_page(run)
+        head = self.head
+        ripe = [run for run, page in self._pages.items() if self._is_ripe(run, page)]
+        if len(ripe) >= SETTLED_TOGETHER or not self._settled_fits:
+            attempts = compacted(in_order([settled, *self._frames_of(ripe)]), today)
+            for run in ripe:
+                self._pages[run] = self._pages[run].model_copy(update={"settled": True})
+            content = _page_bytes(attempts)
+            self._store.replace(_settled_key(self._issuer), [content])
+            head = head.model_copy(update={"settled": digest(content)})
+        head = self._with_departed(head.model_copy(update={"pages": self._pages}))
+        if head != self._kept:
+            self._store.replace(head_key(self._issuer), [canonical(head.model_dump(mode="json"))])
+
+    def _with_departed(self, head: Head) -> Head:
+        """Write who has left, where an extract came; return the head that names it."""
+        whole = self._whole_extracts()
+        if not any(extract.full for extract in whole.values()):
+            return head
+        runs = tuple(sorted(whole))
+        if not head.left or not set(runs) <= set(self._kept.left_runs):
+            content = parquet(self.departed(self.attempts()))
+            self._store.replace(_left_key(self._issuer), [content])
+            head = head.model_copy(update={"left": digest(content)})
+        return head.model_copy(update={"left_runs": runs})
+
+    def _write_page(self, run: str) -> None:
+        content = _page_bytes(self._attempts_on_page(run))
+        self._store.replace(keys_of(run).page, [content])
+        self._pages[run] = self._pages[run].model_copy(update={"sha256": digest(content)})
+
+    def _is_ripe(self, run: str, page: Page) -> bool:
+        """Return whether a run can be settled: nothing is awaited, and nobody works on it."""
+        return page.finished and not page.settled and run not in self.head.recent
+
+
+def with_twins_of(attempts: pl.DataFrame, repeated: pl.DataFrame) -> pl.DataFrame:
+    """Give each attempt the number that the row it repeats has among cards that look the same."""
+    rows = repeated.select(origin="row", of_origin="twin").unique("origin", keep="last")
+    joined = attempts.join(rows, on="origin", how="left", maintain_order="left")
+    return joined.with_columns(twin=pl.coalesce("of_origin", "twin")).select(*ATTEMPT)
+
+
+def _whole_days(manifests: Iterable[Manifest]) -> list[date]:
+    """Return the business dates of whole extracts among these runs."""
+    return [manifest.as_of for manifest in manifests if manifest.selection is None]
+
+
+def _believed(content: bytes | None, sha256: str) -> pl.DataFrame | None:
+    """Return the attempts in a stored object; None unless it has exactly the bytes of the head."""
+    if content is None or digest(content) != sha256:
+        return None
+    return pl.read_parquet(BytesIO(content)).select(*ATTEMPT)
+
+
+def _page_bytes(attempts: pl.DataFrame) -> bytes:
+    return parquet(attempts, compression="zstd", compression_level=1)
+
+
+def _left_key(issuer: str) -> str:
+    return f"{book(issuer)}left.parquet"
+
+
+def _settled_key(issuer: str) -> str:
+    return f"{book(issuer)}settled.parquet"

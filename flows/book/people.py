@@ -1,0 +1,141 @@
+"""The balance over people: each cardholder once, where the card that needs most attention stands.
+
+A cardholder has one or more cards. Those that the issuer ever named are the sum over the states,
+and `balance` checks it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.book.standing import HAS_LINK, STATES
+from flows.errors import BugError
+
+WAITING_FOR = ("issuer", "partner", "operator")
+_ADDRESSED = {"issuer": "the issuer", "partner": "the partner", "operator": "you"}
+
+
+class Balance(NamedTuple):
+    """How many cardholders and cards are in which state (`flows.book.standing.STATES`).
+
+    `waits`: cardholders by who has to act (WAITING_FOR). `nameless`: rows that name no cardholder,
+    which belong to nobody.
+    """
+
+    people: Mapping[str, int]
+    cards: Mapping[str, int]
+    waits: Mapping[str, int]
+    nameless: int
+
+    @property
+    def named(self) -> int:
+        """The cardholders that the issuer ever named."""
+        return sum(self.people.values())
+
+    @property
+    def linked(self) -> int:
+        """The cardholders all of whose cards have a link, as far as they need one."""
+        return self.people[HAS_LINK.name]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody waits."""
+        return not any(self.waits.values())
+
+    @property
+    def sentence(self) -> str:
+        """The business result in one sentence."""
+        holders = "cardholder has" if self.named == 1 else "cardholders have"
+        return (
+            f"{self.linked:,} of {self.named:,} {holders} a link; {waiting_sentence(self.waits)}."
+        )
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The balance as plain facts."""
+        return {
+            "sentence": self.sentence,
+            "named": self.named,
+            "people": dict(self.people),
+            "cards": dict(self.cards),
+            "waits": dict(self.waits),
+            "nameless": self.nameless,
+        }
+
+
+def waiting_sentence(waits: Mapping[str, int]) -> str:
+    """Return how many wait for whom, in words; `waits`: by WAITING_FOR."""
+    waiting = [(waits[who], _ADDRESSED[who]) for who in WAITING_FOR if waits.get(who)]
+    if not waiting:
+        return "nobody waits"
+    verb = "waits" if waiting[0][0] == 1 else "wait"
+    first, *others = [f"{number:,} for {whom}" for number, whom in waiting]
+    return ", ".join([first.replace(" for ", f" {verb} for ", 1), *others])
+
+
+def together(balances: Iterable[Balance]) -> Balance:
+    """Return the balance over the cardholders of several issuers; nobody is in two of them."""
+    people = Counter[str]()
+    cards = Counter[str]()
+    waits = Counter[str]()
+    nameless = 0
+    for issuer in balances:
+        people.update(issuer.people)
+        cards.update(issuer.cards)
+        waits.update(issuer.waits)
+        nameless += issuer.nameless
+    return Balance(
+        people={state.name: people[state.name] for state in STATES},
+        cards={state.name: cards[state.name] for state in STATES},
+        waits={name: waits[name] for name in WAITING_FOR},
+        nameless=nameless,
+    )
+
+
+def counted_cards(cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the cards that count (`standing`), each in its newest issue.
+
+    A row refused before its card number could be read counts only where its cardholder has no
+    other card. A row that names no cardholder counts nowhere.
+    """
+    named = cards.filter(pl.col("current") & pl.col("holder").is_not_null())
+    readable = pl.col("last_4").is_not_null()
+    if named.select(readable.all()).item():
+        return named
+    return named.filter(readable | ~readable.any().over("holder"))
+
+
+def people(cards: pl.DataFrame) -> pl.DataFrame:
+    """Return one line a cardholder: holder, cuid, `standing`, `who` acts, and number of `cards`.
+
+    `cards`: as of `counted_cards`. The card that needs most attention says where the cardholder
+    stands.
+    """
+    first = cards.sort(pl.col("standing").to_physical(), maintain_order=True)
+    return first.group_by("holder", maintain_order=True).agg(
+        pl.col("cuid", "standing", "who").first(), cards=pl.len()
+    )
+
+
+def balance(cards: pl.DataFrame) -> Balance:
+    """Return the balance over the cards of a book on a day (`standing`).
+
+    Raises BugError where a cardholder is in no state.
+    """
+    counted = counted_cards(cards)
+    holders = people(counted)
+    by_state = Counter(holders["standing"].cast(pl.String))
+    by_card = Counter(counted["standing"].cast(pl.String))
+    who = Counter(holders["who"])
+    result = Balance(
+        people={state.name: by_state[state.name] for state in STATES},
+        cards={state.name: by_card[state.name] for state in STATES},
+        waits={name: who[name] for name in WAITING_FOR},
+        nameless=cards.filter(pl.col("holder").is_null()).height,
+    )
+    named = cards["holder"].drop_nulls().n_unique()
+    if result.named != named:
+        raise BugError(place="balance over people", kind=f"{result.named} of {named} counted")
+    return result

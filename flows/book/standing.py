@@ -1,0 +1,154 @@
+"""Where a card stands on a day: a table of states, the first that holds counts.
+
+A link that can be opened counts before anything else, then an answer that is awaited, then the last
+attempt. So a link ends, and its card is `expired`, without anything being written.
+"""
+
+from datetime import date
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from flows.book.attempts import CANCELLED, SINGLE
+from flows.book.fold import Folded
+from flows.runs.cards import CARD
+from schemas.actions import FIX, NOTHING, RESUBMIT
+from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
+from schemas.reasons import reason
+
+Who = Literal["operator", "partner", "issuer", ""]
+
+
+class State(NamedTuple):
+    """A state of a card: what it means, and who acts; "" where nobody has to."""
+
+    name: str
+    meaning: str
+    who: Who | None  # None: as the reason of its last refusal says
+
+
+# The states of a card, those that need attention first; a cardholder is in the first of its cards'.
+NOT_SENT = State("not sent", "we refused its row, with our reason", None)
+CANCELLED_CHUNK = State("cancelled", "its chunk was cancelled before the upload", "operator")
+LOST = State("lost", "an operator decided that no usable answer comes", "operator")
+ON_HOLD = State("on hold", "its chunk is on hold in the outbox", "operator")
+TO_UPLOAD = State("to upload", "its chunk waits for the upload", "operator")
+UNSETTLED = State("unsettled", "an answer came that does not count: a break", "operator")
+UNKNOWN = State("unknown", "a single link was requested, with unknown outcome", "operator")
+AWAITED = State("awaiting", "it was sent, and the answer is awaited", "partner")
+REFUSED = State("refused", "the partner refused it, with a reason", None)
+EXPIRED = State("expired", "its link ended, and no other came", "operator")
+HAS_LINK = State("linked", "it has a link that can be opened", "")
+GIVEN_UP = State("given up", "an operator decided that it needs no link", "")
+LEFT = State("left", "the issuer's latest extract does not name it any more", "")
+STATES = (
+    LOST,
+    UNSETTLED,
+    UNKNOWN,
+    CANCELLED_CHUNK,
+    ON_HOLD,
+    TO_UPLOAD,
+    EXPIRED,
+    REFUSED,
+    AWAITED,
+    NOT_SENT,
+    HAS_LINK,
+    GIVEN_UP,
+    LEFT,
+)
+BY_NAME = {state.name: state for state in STATES}
+NAMES = pl.Enum([state.name for state in STATES])
+_ACTORS: dict[str, Who] = {FIX: "issuer", RESUBMIT: "operator", NOTHING: ""}  # else the partner
+_WAITING = {"held": ON_HOLD, "waiting": TO_UPLOAD, SINGLE: UNKNOWN}  # by what an attempt waits for
+
+
+def standing(folded: Folded, today: date) -> pl.DataFrame:
+    """Return where each issue of each card stands on a day.
+
+    Columns: those of the attempt that decides (ATTEMPT, with `tries` and `sendings` of all its
+    attempts), `standing` (NAMES), `who` acts, `until` (the end of its last link), `first` (the
+    business date of its first attempt), and `current`: it is the newest issue of its card.
+    """
+    link = folded.attempt("link")
+    until = link["expires_on"]
+    alive = (until >= today).fill_null(value=False)
+    places = folded.places
+    decisive = (
+        places.with_columns(alive=alive)
+        .select(pl.when("alive").then("link").otherwise(pl.coalesce("waiting", "last")))
+        .to_series()
+    )
+    attempts = folded.attempts[decisive] if folded.attempts.height else folded.attempts
+    first = folded.attempts["as_of"][places["first"]] if places.height else folded.attempts["as_of"]
+    newest = folded.attempts["turn"][places["last"]] if places.height else folded.attempts["turn"]
+    cards = attempts.drop("tries", "sendings").with_columns(
+        places["tries"],
+        places["sendings"],
+        until.alias("until"),
+        first.alias("first"),
+        newest.alias("newest"),
+    )
+    named = cards.with_columns(_state(today).alias("standing"))
+    return _with_who(named).with_columns(_is_current().alias("current")).drop("newest")
+
+
+def with_state(cards: pl.DataFrame, state: State, of: pl.DataFrame) -> pl.DataFrame:
+    """Return cards (`standing`), those in `of` (holder, last_4) in a state in which nobody acts."""
+    if of.is_empty():
+        return cards
+    numbered = cards.with_row_index("place")
+    places = numbered.join(of, on=["holder", "last_4"], how="semi", nulls_equal=True)["place"]
+    is_of = pl.int_range(pl.len(), dtype=pl.UInt32).is_in(places.implode())
+    return cards.with_columns(
+        standing=pl.when(is_of).then(pl.lit(state.name, NAMES)).otherwise("standing"),
+        who=pl.when(is_of).then(pl.lit(state.who)).otherwise("who"),
+        action=pl.when(~is_of).then("action"),
+    )
+
+
+def _state(today: date) -> pl.Expr:
+    """Return the state that the attempt which decides gives its card."""
+    state = pl.col("state")
+    is_ended = (pl.col("expires_on") < today).fill_null(value=False)
+    table = [
+        ((state == LINKED) & ~is_ended, HAS_LINK),
+        (state == LINKED, EXPIRED),
+        ((state == AWAITING) & pl.col("trouble").is_not_null(), UNSETTLED),
+        *(((state == AWAITING) & (pl.col("wait") == wait), of) for wait, of in _WAITING.items()),
+        (state == AWAITING, AWAITED),
+        ((state == ERROR) & pl.col("decided"), LOST),
+        (state == ERROR, REFUSED),
+        (state == CANCELLED, CANCELLED_CHUNK),
+        (state == REJECTED, NOT_SENT),
+    ]
+    result = pl.lit(None, NAMES)
+    for condition, named in reversed(table):
+        result = pl.when(condition).then(pl.lit(named.name, NAMES)).otherwise(result)
+    return result
+
+
+def actor_of(code: str) -> Who:
+    """Return who has to act about a refusal with that reason; "" where nobody has to."""
+    return _ACTORS.get(reason(code).action, "partner")
+
+
+def _with_who(cards: pl.DataFrame) -> pl.DataFrame:
+    """Add `who` acts, and the `action` of the reason where that decides it."""
+    codes = cards["reason"].drop_nulls().unique()
+    actions = {code: reason(code).action for code in codes}
+    by_reason = {code: actor_of(code) for code in codes}
+    by_state = {state.name: state.who for state in STATES if state.who is not None}
+    text = pl.col("standing").cast(pl.String)
+    own = text.replace_strict(by_state, default=None, return_dtype=pl.String)
+    code = pl.col("reason")
+    of_reason = code.replace_strict(by_reason, default=None, return_dtype=pl.String)
+    action = code.replace_strict(actions, default=None, return_dtype=pl.String)
+    return cards.with_columns(who=pl.coalesce(own, of_reason, pl.lit("partner")), action=action)
+
+
+def _is_current() -> pl.Expr:
+    """Return whether an issue is the newest of its card: tried last, of equal ones the latest."""
+    order = pl.struct(
+        "newest", pl.col("expiration").fill_null(""), pl.col("reissue_check").fill_null(0)
+    )
+    return (order.rank("ordinal").over(CARD) == pl.len().over(CARD)).fill_null(value=False)

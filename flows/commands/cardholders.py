@@ -1,0 +1,96 @@
+"""Where the cardholders of an issuer stand, by its book."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from itertools import chain
+from typing import Any, NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.result import Part, Result, Table
+from flows.steps import Step
+from flows.wiring import wire
+
+with on_first_use():
+    from flows.book import book, kept, people
+    from flows.runs import business_date
+    from flows.runs import context as contexts
+
+DERIVED = "it changes nothing but what is derived; the form reconciliation shows the same"
+
+
+class _Standing(NamedTuple):
+    """Where the cardholders of an issuer stand, as facts and as it is shown."""
+
+    facts: dict[str, Any]
+    shown: list[Part]
+
+
+@entry("cardholders", form=DERIVED)
+def cardholders(context: Context, issuer: str = "", *, rebuild: bool = False) -> Result:
+    """Show how many cardholders have a link, and for whom the others wait.
+
+    Every cardholder that the issuer ever named is in exactly one state, until retention removes
+    the ledgers that name it.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+        rebuild: Discard what is kept of the book, make it anew from the ledgers, and say whether
+            it had been right.
+    """
+
+    def of_issuer(name: str) -> list[_Standing]:
+        issuer_context = wire(context.folder, name)
+        remark = _rebuilt(issuer_context) if rebuild else ""
+        return [_standing(issuer_context, remark)]
+
+    standings, unread = context.each(issuer, of_issuer)
+    shown = list(chain.from_iterable(standing.shown for standing in standings))
+    facts = {"issuers": [standing.facts for standing in standings]}
+    waiting = [each.facts["issuer"] for each in standings if any(each.facts["waits"].values())]
+    next_step = Step("worklist", *waiting[:1]) if waiting else None
+    return Result(facts, shown[:-1] or ["no issuers yet"], next_step).beside(unread)
+
+
+def _rebuilt(context: contexts.IssuerContext) -> str:
+    """Make the book anew; return whether it said the same before."""
+    store = context.adapters.store
+    name = context.issuer.issuer
+    before = book.read_book(store, name).cards(_today(context))
+    kept.forget_book(store, name)
+    kept.keep_up_to_date(context)
+    after = book.read_book(store, name).cards(_today(context))
+    same = before.sort(before.columns).equals(after.sort(after.columns))
+    verdict = "it says the same as before" if same else "IT HAD BEEN WRONG, and is right now"
+    return f"{name}: the book was made anew from the ledgers; {verdict}"
+
+
+def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
+    name = context.issuer.issuer
+    cards = book.read_book(context.adapters.store, name).cards(_today(context))
+    facts = {"issuer": name, **people.balance(cards).facts}
+    remarks = [remark] if remark else []
+    return _Standing(
+        facts, [*remarks, f"{name}: {facts['sentence']}", "", standing_table(facts), ""]
+    )
+
+
+def _today(context: contexts.IssuerContext) -> date:
+    return business_date.local_day(context.adapters.now(), context.issuer.time_zone)
+
+
+def standing_table(counted: Mapping[str, Any]) -> Table:
+    """Return how many cardholders and cards stand where, without the states that none is in.
+
+    `counted`: the facts of the balance over people.
+    """
+    rows = [
+        (state, number, counted["cards"][state])
+        for state, number in counted["people"].items()
+        if number or counted["cards"][state]
+    ]
+    total = ("ever named", counted["named"], sum(counted["cards"].values()))
+    return Table(("where they stand", "cardholders", "cards"), [*rows, total])

@@ -1,0 +1,140 @@
+"""The programme manager's report: all issuers together, week by week."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
+from flows.commands.parameters import Number
+from flows.commands.result import Link, Part, Result, Table
+from flows.steps import Step
+from flows.wiring import now, report_link, root_of, wire
+
+with on_first_use():
+    from flows.reports import programme as programmes
+    from flows.reports import programme_report as reports
+    from flows.runs import context as contexts
+    from flows.runs import keys
+
+if TYPE_CHECKING:
+    from flows.runs.store import Store
+
+WEEKS = 12
+COLUMNS = ("named", "sent", "invited", "linked", "expired_unused", "placed")
+HEADS = [name.replace("_", " ") for name in COLUMNS]
+
+
+class _Issuer(NamedTuple):
+    """An issuer as it was read, and where its report is written."""
+
+    context: contexts.IssuerContext
+    facts: programmes.IssuerFacts
+
+
+@entry("programme", form=Form("programme", "programme {issuer}", actor="none"))
+def programme(context: Context, issuer: str = "", *, weeks: Number = WEEKS) -> Result:
+    """Report on all issuers together: cardholders by week and where they stand, hours, reasons.
+
+    Writes a page, a workbook and CSVs: of all issuers below programme/ of each root that they
+    share, of one issuer below its own folder.
+
+    Args:
+        issuer: Only this issuer (default: all of them).
+        weeks: Weeks that the page shows one by one; those before are one line.
+    """
+
+    def of_issuer(name: str) -> list[_Issuer]:
+        issuer_context = wire(context.folder, name)
+        return [_Issuer(issuer_context, reports.read_issuer(issuer_context))]
+
+    issuers, unread = context.each(issuer, of_issuer)
+    if not issuers:
+        return Result({"issuers": []}, ["no issuers yet"]).beside(unread)
+    report = _report(issuers, weeks, list(unread))
+    shown = list(_shown(report.facts))
+    places = list(_places(context.folder, issuers, issuer))
+    for place in places:
+        own = _report(place.issuers, weeks, list(unread))
+        reports.write_programme(place.store, place.folder, own)
+        shown += _where(place, is_only=len(places) == 1)
+    is_ours = report.facts["cardholders"]["waits"]["operator"]
+    next_step = Step("worklist", *filter(None, [issuer])) if is_ours else None
+    return Result(report.facts, shown, next_step).beside(unread)
+
+
+def _report(issuers: Sequence[_Issuer], weeks: int, unread: Sequence[str]) -> reports.Programme:
+    facts = [issuer.facts for issuer in issuers]
+    return reports.programme_of(facts, now(), weeks, unread)
+
+
+class _Place(NamedTuple):
+    """A folder of a root, and the issuers that its report is about."""
+
+    root: str
+    folder: str
+    issuers: Sequence[_Issuer]
+
+    @property
+    def store(self) -> Store:
+        """The store of the first of them, who share it."""
+        return self.issuers[0].context.adapters.store
+
+
+def _places(folder: Path, issuers: Sequence[_Issuer], issuer: str) -> Iterator[_Place]:
+    """Yield where the report is written: of all issuers that share a root, or of one."""
+    if issuer:
+        yield _Place(issuers[0].context.issuer.root, keys.programme(issuer), issuers)
+        return
+    by_root: dict[str, list[_Issuer]] = defaultdict(list)
+    for known in issuers:
+        by_root[root_of(known.context.issuer, folder)].append(known)
+    for root, sharing in by_root.items():
+        yield _Place(root, keys.ALL_ISSUERS, sharing)
+
+
+def _where(place: _Place, *, is_only: bool) -> Iterator[Part]:
+    """Yield where a report is: a link where its address is known, and the folder.
+
+    A page server has one page of all issuers, so there is no link where several roots have one.
+    """
+    names = ", ".join(known.facts.issuer for known in place.issuers)
+    url = report_link(place.issuers[0].context, f"{place.folder}report.html")
+    if url and is_only:
+        yield Link(url, f"The programme's report of {names}", "programme-report")
+    yield f"files of {names}: {place.root.rstrip('/')}/{place.folder}"
+
+
+def _shown(facts: dict[str, Any]) -> Iterator[Part]:
+    """Yield the result in one sentence, the issuers, the weeks and the hours."""
+    yield facts["cardholders"]["sentence"]
+    yield ""
+    issuers = [[line["issuer"], *_cells(line)] for line in facts["issuers"]]
+    yield Table(("issuer", *HEADS), issuers)
+    yield ""
+    weeks = [[line["week"] or "earlier", *_cells(line)] for line in facts["weeks"]]
+    yield Table(("first named in the week of", *HEADS), weeks)
+    yield ""
+    yield from _hours(facts["hours"])
+
+
+def _cells(line: dict[str, Any]) -> list[object]:
+    return ["not known" if line[name] is None else line[name] for name in COLUMNS]
+
+
+def _hours(hours: dict[str, Any]) -> Iterator[str]:
+    if hours["links"]:
+        yield (
+            f"to the link: median {hours['median_hours']} h, slowest {hours['slowest_hours']} h, "
+            f"{hours['share_in_time']:.1%} as agreed"
+        )
+    if hours["placed"]:
+        yield (
+            f"from the link to the placed card: median {hours['median_days']:g} days, "
+            f"slowest {hours['slowest_days']} days"
+        )

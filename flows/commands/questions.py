@@ -1,0 +1,129 @@
+"""Ask the partner about all runs at once, and decide as it answers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.parameters import DryRun, Field, Reason
+from flows.commands.result import Part, Result, Table, counted
+from flows.configuration import FileThereError
+from flows.errors import CardlinkError
+from flows.steps import WHY, Sentence, Step
+from flows.wiring import now, wire
+
+with on_first_use():
+    from flows.operations import questions as partner_questions
+    from flows.runs import context as contexts
+
+
+class _Open(NamedTuple):
+    """The open questions of an issuer, and the context in which they are decided."""
+
+    context: contexts.IssuerContext
+    questions: list[partner_questions.Question]
+
+
+@entry("questions", form="it writes a file on the machine of the person who sends it")
+def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> Result:
+    """Write what to ask the partner about all runs, as a file with a column for its answers.
+
+    Rows of open breaks, chunks whose result is overdue, and cards refused for a reason that only
+    the partner knows.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+        to: The file (default: questions-DAY.csv).
+    """
+    path = to or Path(f"questions-{now():%Y%m%d}.csv")
+    if path.exists():
+        raise FileThereError(path=str(path))
+    listed, unread = context.each(
+        issuer, lambda name: partner_questions.open_questions(wire(context.folder, name))
+    )
+    if not listed:
+        return Result({"file": "", "questions": 0}, ["nothing to ask"]).beside(unread)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.writelines(partner_questions.as_csv(listed))
+    shown = [
+        f"{path}: {counted(len(listed), 'question')}",
+        "send it to the partner; in the column answer it fills in one of the words of the column "
+        "answers",
+    ]
+    facts = {"file": str(path), "questions": len(listed)}
+    next_step = Step("answers", path, reason=WHY, dry_run=True)
+    return Result(facts, shown, next_step).beside(unread)
+
+
+@entry("answers", form="it reads a file on the machine of the person who got it", second="lost")
+def answers(
+    context: Context,
+    answers: Annotated[Path, Field(metavar="FILE")],
+    *,
+    reason: Reason,
+    dry_run: DryRun = False,
+) -> Result:
+    """Decide as the partner answered: FILE is one of `questions`, with its column answer filled in.
+
+    A question that was settled meanwhile is left alone.
+
+    Args:
+        answers: The file of questions, with the partner's answers.
+    """
+    content = answers.read_bytes()
+    filled_in = partner_questions.read_answers(answers.name, content)
+
+    def of_issuer(name: str) -> list[_Open]:
+        issuer_context = wire(context.folder, name, dry_run=dry_run)
+        return [_Open(issuer_context, partner_questions.open_questions(issuer_context))]
+
+    of_issuers, unread = context.each("", of_issuer)
+    # before anything is decided: one answer that is none refuses the file
+    matched = [
+        partner_questions.matched(answers.name, issuer_questions.questions, filled_in)
+        for issuer_questions in of_issuers
+    ]
+    rows: list[list[object]] = []
+    refused: list[CardlinkError] = []
+    for issuer_questions, answered in zip(of_issuers, matched, strict=True):
+        done = partner_questions.apply(issuer_questions.context, answered, reason, dry_run=dry_run)
+        rows += [[*group, number] for group, number in done.applied.items()]
+        refused += done.refused
+    settled = len(filled_in) - sum(map(len, matched))
+    return _answered(rows, refused, settled, answers, dry_run=dry_run).beside(unread)
+
+
+def _answered(
+    rows: list[list[object]],
+    refused: list[CardlinkError],
+    settled: int,
+    file: Path,
+    *,
+    dry_run: bool,
+) -> Result:
+    """Show which answers were applied, and which were not."""
+    head = ("run", "about", "answer", "questions")
+    table = Table(head, rows)
+    number = sum(int(str(row[-1])) for row in rows)
+    line = f"{counted(number, 'question')} decided as answered"
+    if dry_run:
+        line = f"dry run, nothing was changed: {counted(number, 'question')} would be decided"
+    shown: list[Part] = [line, table] if rows else [line]
+    if settled:
+        shown.append(f"{counted(settled, 'answer')} to questions that are not open any more")
+    shown += [Sentence("not decided: {error}", error=error.text) for error in refused]
+    facts = {
+        "dry_run": dry_run,
+        "decided": [dict(zip(head, row, strict=True)) for row in rows],
+        "settled": settled,
+        "refused": [str(error) for error in refused],
+    }
+    next_step = Step("worklist")
+    if dry_run and rows:
+        next_step = Step("answers", file, reason=WHY)
+    code = max((error.exit_code for error in refused), default=0)
+    return Result(facts, shown, next_step, code)

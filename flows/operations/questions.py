@@ -1,0 +1,276 @@
+"""The questions to the partner about all runs of an issuer, and its answers.
+
+A question has an id made of what it is about, so that an answer is read back however the file was
+sorted, and a question that was settled meanwhile is left alone. Answers are decisions: they are
+applied by the functions of `mend close` and `resubmit`.
+"""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import BytesIO, StringIO
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.book.book import read_book
+from flows.book.people import counted_cards
+from flows.book.standing import REFUSED
+from flows.errors import CardlinkError, OperatorError
+from flows.operations.break_decisions import close_break
+from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
+from flows.reports.run_facts import run_facts
+from flows.resend.resubmission import Request
+from flows.resend.resubmission_run import rehearse_resubmit, resubmit
+from flows.resend.selection import RowSelection
+from flows.runs.business_date import local_day
+from flows.runs.context import IssuerContext
+from flows.runs.frames import csv_pieces
+from flows.runs.identity import digest
+from flows.runs.keys import keys_of
+from flows.runs.store import read
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.steps import Sentence, Step
+from schemas.actions import ASK
+from schemas.breaks import KINDS, LOST, RESULT_SHORT
+
+COLUMNS = ("id", "issuer", "chunk", "cuid", "last_4", "question", "answers", "answer")
+SEND_AGAIN = "send again"
+BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
+_BREAK = ["break", "place", "row", "cuid", "last_4", "chunk"]
+_REFUSED_ROW = ["row", "reason", "message"]
+
+
+class AnswersUnreadableError(OperatorError):
+    """A file of answers is not one that was written as questions, or has an answer of no choice."""
+
+    message = "{file}: {problem}. Nothing was decided."
+    next_step = Sentence(
+        "Write the questions again, and let the column answer have one of the words of the column "
+        "answers, or nothing: {questions}.",
+        questions=Step("questions"),
+    )
+
+
+class Question(NamedTuple):
+    """One question: about a row, or about a whole place where `row` is 0.
+
+    `about` is the break, or ASK for a row that the partner refused; `answers` are the decisions
+    that can be its answer.
+    """
+
+    issuer: str
+    run: str
+    about: str
+    place: str
+    row: int
+    chunk: str  # as it was uploaded
+    cuid: str
+    last_4: str
+    question: str
+    answers: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """What it is known by, in every file that has it."""
+        about = "|".join(map(str, (self.run, self.about, self.place, self.row, self.cuid)))
+        return digest(about.encode())[:12]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its cells (COLUMNS), without an answer."""
+        answers = " | ".join(self.answers)
+        return (
+            *(self.id, self.issuer, self.chunk, self.cuid, self.last_4, self.question),
+            *(answers, ""),
+        )
+
+
+class Answered(NamedTuple):
+    """Answers that were, or would be, applied: questions by run, what they are about and answer.
+
+    `refused`: why answers could not be applied.
+    """
+
+    applied: Mapping[tuple[str, str, str], int]
+    refused: Sequence[CardlinkError]
+
+
+def open_questions(context: IssuerContext) -> list[Question]:
+    """Return what to ask the partner about the runs of an issuer, oldest run first."""
+    terms = ReportTerms(context.adapters.now(), context.issuer.portal.answer_within_hours)
+    questions: list[Question] = []
+    for run in StoredRuns(context.adapters.store, context.issuer.issuer).committed():
+        if run.purged_ledger is None:
+            questions += _about_chunks(run, terms)
+            questions += _about_breaks(run)
+    return [*questions, *_about_refusals(context)]
+
+
+def _about_chunks(run: StoredRun, terms: ReportTerms) -> Iterator[Question]:
+    """Yield a question about each chunk whose result is overdue."""
+    for chunk in run_facts(run).waiting:
+        if chunk.state == "uploaded" and chunk.missing == MISSING and terms.overdue(chunk):
+            yield _about_chunk(run, chunk)
+
+
+def _about_chunk(run: StoredRun, chunk: WaitingChunk) -> Question:
+    text = (
+        f"The chunk of {chunk.awaiting:,} rows was uploaded on {chunk.since:%Y-%m-%d} and has no "
+        "result: what became of it?"
+    )
+    return Question(
+        issuer=run.issuer,
+        run=run.id,
+        about=RESULT_SHORT,
+        place=f"chunk {chunk.chunk}",
+        row=0,
+        chunk=_chunk_name(run, chunk.chunk),
+        cuid="",
+        last_4="",
+        question=text,
+        answers=(LOST,),
+    )
+
+
+def _about_breaks(run: StoredRun) -> Iterator[Question]:
+    """Yield a question about each row of an open break that the partner can explain."""
+    open_breaks = [known for known in (run.summary or {}).get("breaks", ()) if not known["notice"]]
+    if not any(KINDS[known["name"]].question for known in open_breaks):
+        return
+    content = read(run.store, run.keys.report("breaks.csv"))
+    listed = pl.read_csv(BytesIO(content), columns=_BREAK, infer_schema=False)
+    for name, place, row, cuid, last_4, chunk in listed.select(_BREAK).fill_null("").iter_rows():
+        kind = KINDS[name]
+        if kind.question:
+            yield Question(
+                issuer=run.issuer,
+                run=run.id,
+                about=name,
+                place=place,
+                row=int(row or 0),
+                chunk=_chunk_name(run, int(chunk)) if chunk else place,
+                cuid=cuid,
+                last_4=last_4,
+                question=kind.question,
+                answers=kind.decisions,
+            )
+
+
+def _about_refusals(context: IssuerContext) -> Iterator[Question]:
+    """Yield a question about each card refused last for a reason that only the partner knows."""
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    is_refused = pl.col("standing").cast(pl.String) == REFUSED.name
+    to_ask = is_refused & (pl.col("action") == ASK) & (pl.col("run") != "")
+    cards = counted_cards(book.cards(today)).filter(to_ask)
+    for (run_id,), rows in cards.sort("run", "row").group_by("run", maintain_order=True):
+        run = StoredRun.by_id(context.adapters.store, str(run_id))
+        messages = _messages(run)
+        for row, chunk, cuid, last_4 in rows.select("row", "chunk", "cuid", "last_4").iter_rows():
+            refusal = f"It was refused: {messages.get(row, 'without a readable reason')}"
+            yield Question(
+                issuer=run.issuer,
+                run=run.id,
+                about=ASK,
+                place="",
+                row=row,
+                chunk=_chunk_name(run, chunk) if chunk else "",
+                cuid=cuid or "",
+                last_4=last_4 or "",
+                question=f"{refusal}. Do you take it now, if we send it again as it is?",
+                answers=(SEND_AGAIN,),
+            )
+
+
+def _messages(run: StoredRun) -> dict[int, str]:
+    """Return the partner's message about each refused row, as errors.csv has it: masked."""
+    content = read(run.store, run.keys.report("errors.csv"))
+    listed = pl.read_csv(BytesIO(content), columns=_REFUSED_ROW, infer_schema=False)
+    return {
+        int(row): message or code for row, code, message in listed.select(_REFUSED_ROW).iter_rows()
+    }
+
+
+def _chunk_name(run: StoredRun, number: int) -> str:
+    return run.sealed_chunks[number].chunk.name
+
+
+def as_csv(questions: Sequence[Question]) -> list[bytes]:
+    """Return the file of questions in pieces: a line each, the column answer empty."""
+    cells = [question.cells for question in questions]
+    return [BOM, *csv_pieces([pl.DataFrame(cells, list(COLUMNS), orient="row")], COLUMNS)]
+
+
+def read_answers(file: str, content: bytes) -> dict[str, str]:
+    """Return the answers of a filled-in file by the id of their question.
+
+    AnswersUnreadableError.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise AnswersUnreadableError(file=file, problem="it is not UTF-8") from None
+    reader = csv.DictReader(StringIO(text))
+    lacking = sorted({"id", "answer"} - set(reader.fieldnames or ()))
+    if lacking:
+        problem = f"its header lacks {', '.join(lacking)}"
+        raise AnswersUnreadableError(file=file, problem=problem)
+    answers: dict[str, str] = {}
+    for record in reader:
+        answer = (record["answer"] or "").strip().lower()
+        number = (record["id"] or "").strip()
+        if answer and answers.setdefault(number, answer) != answer:
+            problem = f"question {number} has two answers"
+            raise AnswersUnreadableError(file=file, problem=problem)
+    return answers
+
+
+def matched(
+    file: str, questions: Iterable[Question], answers: Mapping[str, str]
+) -> dict[Question, str]:
+    """Return the answers to the questions that are open.
+
+    AnswersUnreadableError where an answer is none that its question has.
+    """
+    answered = {question: answers[question.id] for question in questions if question.id in answers}
+    for question, answer in answered.items():
+        if answer not in question.answers:
+            problem = f"question {question.id} has no answer of its choices"
+            raise AnswersUnreadableError(file=file, problem=problem)
+    return answered
+
+
+def apply(
+    context: IssuerContext, answered: Mapping[Question, str], reason: str, *, dry_run: bool
+) -> Answered:
+    """Decide as the partner answered; what is refused does not stop the rest."""
+    groups: dict[tuple[str, str, str, str], list[Question]] = defaultdict(list)
+    for question, answer in answered.items():
+        place = question.place if not question.row else ""
+        groups[question.run, question.about, place, answer].append(question)
+    applied: dict[tuple[str, str, str], int] = defaultdict(int)
+    refused: list[CardlinkError] = []
+    for (run, about, place, answer), questions in groups.items():
+        rows = frozenset(question.row for question in questions if question.row)
+        try:
+            if about == ASK:
+                _send_again(context, run, rows, reason, dry_run=dry_run)
+            else:
+                close_break(context, run, about, place, reason, answer, rows)
+        except CardlinkError as error:
+            refused.append(error)
+        else:
+            applied[run, about, answer] += len(questions)
+    return Answered(applied, refused)
+
+
+def _send_again(
+    context: IssuerContext, run: str, rows: frozenset[int], reason: str, *, dry_run: bool
+) -> None:
+    request = Request(str(keys_of(run).run), RowSelection(rows=rows), reason)
+    if dry_run:
+        rehearse_resubmit(context, request)
+    else:
+        resubmit(context, request)

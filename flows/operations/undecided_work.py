@@ -1,0 +1,76 @@
+"""What waits for a decision beside the runs: held extracts, requests for a second person.
+
+Put here what the worklist has of things that no committed run knows of; `flows.reports.worklist`
+has the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from flows.operations.four_eyes import OpenRequest, open_requests
+from flows.reports import work_kinds as kinds
+from flows.reports.worklist import Work
+from flows.runs.context import IssuerContext
+from flows.runs.keys import extracts
+from flows.steps import YOUR_NAME
+from flows.submissions.extract_states import State, extract_states
+from schemas.manifest import Manifest
+
+_EXTRACTS: dict[State, str] = {
+    "held": kinds.HELD_EXTRACTS,
+    "repeated": kinds.REPEATED_EXTRACTS,
+}
+
+
+def undecided(context: IssuerContext, manifests: Sequence[Manifest]) -> list[Work]:
+    """Return what waits for a decision beside the committed runs of an issuer, by its settings."""
+    return [*_extracts(context, manifests), *_requests(context)]
+
+
+def _extracts(context: IssuerContext, manifests: Iterable[Manifest]) -> Iterator[Work]:
+    """Yield the extracts that nothing is planned for before somebody decides."""
+    if not _has_new_versions(context, manifests):
+        return
+    issuer = context.issuer.issuer
+    for extract in extract_states(context):
+        kind = _EXTRACTS.get(extract.state)
+        if kind is None or extract.entry is None:
+            continue
+        since = extract.entry.modified
+        name = extract.key.removeprefix(extracts(issuer))
+        yield Work(since, kind, issuer, "", None, 0, since, (("name", name),))
+
+
+def _has_new_versions(context: IssuerContext, manifests: Iterable[Manifest]) -> bool:
+    """Return whether an extract is stored that no run was committed of as it is.
+
+    Every held one is; on most days there is none, and no extract has to be identified.
+    """
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    known = {(manifest.source.key, manifest.source.version) for manifest in manifests}
+    return any((entry.key, entry.version) not in known for entry in store.keys(extracts(issuer)))
+
+
+def _requests(context: IssuerContext) -> Iterator[Work]:
+    """Yield the requests that another person can carry out."""
+    for request in open_requests(context):
+        yield _request(context.issuer.issuer, request)
+
+
+def _request(issuer: str, request: OpenRequest) -> Work:
+    record = request.record
+    return Work(
+        due=record.until,
+        kind=kinds.REQUESTS,
+        issuer=issuer,
+        run="",
+        chunk=None,
+        rows=0,
+        since=record.at,
+        fields=(("name", request.number),),
+        step=request.step.adding(approve=request.number, actor=YOUR_NAME),
+        note=(
+            f"{record.actor} requested it ({record.reason}); a different person runs the line, or "
+            f"lets it expire at {record.until:%Y-%m-%d %H:%M} UTC."
+        ),
+    )

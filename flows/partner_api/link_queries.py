@@ -1,0 +1,253 @@
+"""Query the service for one link: its record, its cardholder's messages, the records of the jobs.
+
+A question is answered, or asked in vain and has a cause. What was answered before one failed is
+kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+from flows.errors import CardlinkError, TryAgainError
+from flows.partner_api.job_records import Placement, job, kept
+from flows.partner_api.responses import messages_of
+from flows.partner_api.service import (
+    AnswerLostError,
+    NoSuchRecordError,
+    Placing,
+    ServiceRefusedError,
+    StrangeAnswerError,
+    UnauthorisedError,
+)
+from flows.runs.identity import canonical, digest
+from flows.runs.store import Store
+from schemas.partner_api.jobs import Messages, RunStatus
+from schemas.partner_api.service import ServiceSettings
+from schemas.partner_api.unknowns import (
+    NO_CARDHOLDER,
+    NO_LINK_ID,
+    NO_OPENING,
+    NO_RECORD,
+    REFUSED,
+    UNAVAILABLE,
+    UNREADABLE,
+)
+
+LINK_RECORDS = "link records"
+MESSAGES = "messages"
+JOB_RECORDS = "job records"
+ANSWERED = ""  # in place of a cause
+
+T = TypeVar("T")
+
+
+class Question(NamedTuple):
+    """A question about a link: who was asked, and why in vain (ANSWERED: it was not)."""
+
+    source: str
+    cause: str
+
+
+class LinkAnswer(NamedTuple):
+    """What the queries for one link came to; `failure` is the error that ended them early."""
+
+    placement: Placement
+    questions: Counter[Question]
+    failure: CardlinkError | None
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether any question was answered."""
+        return any(question.cause == ANSWERED for question in self.questions)
+
+
+class QueryContext(NamedTuple):
+    """Whom to query and how, and the prefix below which messages are stored."""
+
+    service: Placing
+    settings: ServiceSettings
+    store: Store
+    messages: str
+    now: Callable[[], datetime]
+
+
+def query_link(context: QueryContext, placement: Placement, url: str) -> LinkAnswer:
+    """Follow a link's record to its cardholder, to its jobs, to their ends."""
+    return _LinkQueries(context, placement).answer(url)
+
+
+class _FailedError(Exception):
+    """A question failed in a way that no other is put for this link."""
+
+    def __init__(self, error: CardlinkError) -> None:
+        super().__init__()
+        self.error = error
+
+
+class _LinkQueries:
+    def __init__(self, context: QueryContext, placement: Placement) -> None:
+        self._context = context
+        self._placement = placement._replace(trouble=None, jobs_trouble=None)
+        self._questions: Counter[Question] = Counter()
+        self._follows = context.settings.follow_cardholders
+
+    def answer(self, url: str) -> LinkAnswer:
+        failure = None
+        try:
+            self._read_record(url)
+            self._read_messages()
+            self._read_jobs()
+        except _FailedError as failed:
+            failure = failed.error
+        placement = self._placement
+        answer = LinkAnswer(placement, self._questions, failure)
+        if answer.has_learned:
+            placement = placement._replace(seen=self._context.now())
+        return answer._replace(placement=placement)
+
+    def _read_record(self, url: str) -> None:
+        """Read the link's record, unless its cardholder and its opening are known."""
+        if self._placement.cardholder_id and self._placement.opened:
+            return
+        link_id = self._context.settings.id_of(url)
+        if link_id is None:
+            self._in_vain(LINK_RECORDS, NO_LINK_ID)
+            return
+        try:
+            record = self._ask(LINK_RECORDS, lambda: self._context.service.card_link(link_id))
+        except NoSuchRecordError:
+            self._in_vain(LINK_RECORDS, NO_RECORD)
+            return
+        cardholder_id = self._placement.cardholder_id or record.cardholder_id
+        self._placement = self._placement._replace(cardholder_id=cardholder_id)
+        self._note_opening(record.opened)
+        if self._follows and not cardholder_id:
+            self._in_vain(MESSAGES, NO_CARDHOLDER)
+
+    def _note_opening(self, opened: bool | None) -> None:
+        """Note what a record says of the opening; what was known of it before stays."""
+        known = self._placement.opened
+        if opened is None:
+            self._questions[Question(LINK_RECORDS, NO_OPENING)] += 1
+            trouble = NO_OPENING if known is None else None
+            self._placement = self._placement._replace(trouble=trouble)
+        else:
+            self._questions[Question(LINK_RECORDS, ANSWERED)] += 1
+            self._placement = self._placement._replace(opened=known or opened)
+
+    def _read_messages(self) -> None:
+        """Read the cardholder's messages, and store them before they are interpreted."""
+        cardholder_id = self._placement.cardholder_id
+        if not (self._follows and cardholder_id):
+            return
+        try:
+            body = self._ask(
+                MESSAGES, lambda: self._context.service.cardholder_messages(cardholder_id)
+            )
+        except NoSuchRecordError:  # this cardholder has no messages yet
+            body = b""
+        messages = kept(body)
+        if messages:
+            now = self._context.now()
+            content = canonical(
+                {"cardholder_id": cardholder_id, "at": now.isoformat(), "messages": messages}
+            )
+            name = f"{self._placement.row:09d}-{now:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
+            reads = self._placement.reads + self._is_stored(name, content)
+            missed = self._placement.missed
+            self._placement = with_messages(self._placement, content)._replace(reads=reads)
+            if self._placement.missed > missed:
+                self._in_vain(MESSAGES, UNREADABLE)
+                return
+        self._questions[Question(MESSAGES, ANSWERED)] += 1
+        self._placement = self._placement._replace(jobs_asked=True)
+
+    def _is_stored(self, name: str, content: bytes) -> bool:
+        """Store messages, and return whether they are new there."""
+        try:
+            return self._context.store.create(self._context.messages + name, content)
+        except TryAgainError:
+            # the store fails: the messages still count for the row, and are stored with the table
+            return False
+
+    def _read_jobs(self) -> None:
+        """Read the record of each job that has not ended or was never read."""
+        for known in self._placement.jobs:
+            if known.running or not known.recorded:
+                self._read_job(known.job_id)
+
+    def _read_job(self, job_id: str) -> None:
+        try:
+            record = self._ask(JOB_RECORDS, lambda: self._context.service.job(job_id))
+        except NoSuchRecordError:  # what its messages said of it stands
+            self._questions[Question(JOB_RECORDS, NO_RECORD)] += 1
+            return
+        self._questions[Question(JOB_RECORDS, ANSWERED)] += 1
+        state = job(job_id, record, record.merchant_site)
+        if state is not None:
+            self._placement = self._placement.with_jobs([state._replace(recorded=True)])
+
+    def _ask(self, source: str, question: Callable[[], T]) -> T:
+        """Put a question; NoSuchRecordError, or _FailedError where no other is to be put."""
+        try:
+            return question()
+        except (
+            UnauthorisedError,
+            ServiceRefusedError,
+            StrangeAnswerError,
+            AnswerLostError,
+            TryAgainError,
+        ) as error:
+            failure: CardlinkError = error
+        if isinstance(failure, AnswerLostError):
+            self._placement = self._placement._replace(missed=self._placement.missed + 1)
+        self._in_vain(source, cause_of(failure))
+        raise _FailedError(failure)
+
+    def _in_vain(self, source: str, cause: str) -> None:
+        """Note a question that was put in vain, and what is therefore not known."""
+        self._questions[Question(source, cause)] += 1
+        if source == LINK_RECORDS:
+            self._placement = self._placement._replace(trouble=cause)
+        needs_record = self._follows and not self._placement.cardholder_id
+        if source != LINK_RECORDS or needs_record:
+            self._placement = self._placement._replace(jobs_trouble=cause)
+
+
+def cause_of(error: CardlinkError) -> str:
+    """Return the code of a question that failed, with its status or kind."""
+    match error:
+        case UnauthorisedError() | ServiceRefusedError():
+            return f"{REFUSED}.{error.fields['status']}"
+        case StrangeAnswerError():
+            return UNREADABLE
+    kind = str(error.fields.get("kind", "")).removeprefix("HTTP ")
+    return f"{UNAVAILABLE}.{kind}".rstrip(".")
+
+
+def with_messages(placement: Placement, content: bytes) -> Placement:
+    """Count in stored messages; a credential request carries its job's state too.
+
+    Where none of them names a job, they are missed.
+    """
+    elements = [messages_of(canonical(element)) for element in json.loads(content)["messages"]]
+    states = list(chain.from_iterable(map(_states, elements)))
+    jobs = [job(job_id, state) for job_id, state in states]
+    known = [state for state in jobs if state is not None]
+    is_unread = any(element.unread for element in elements)
+    if (states or is_unread) and not known:
+        placement = placement._replace(missed=placement.missed + 1)
+    return placement.with_jobs(known)
+
+
+def _states(messages: Messages) -> Iterator[tuple[str | None, RunStatus]]:
+    """Yield the id of a job and its state, of each message."""
+    for status in messages.statuses:
+        yield status.job_id, status.message
+    for request in messages.requests:
+        yield request.job_id, request.message

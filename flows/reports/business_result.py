@@ -1,0 +1,57 @@
+"""The business result of a run: how many cards have a link, and for whom the others wait.
+
+Every report of a run says it first. It counts the cards of one extract as the run's own rows have
+them; the balance over all people of an issuer is in `flows/book/people.py`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from flows.book.people import waiting_sentence
+from flows.book.standing import actor_of
+from flows.reports.tally import Tally
+from flows.runs.chunks import OutboxChunk
+from schemas.manifest import Manifest
+
+
+def business_result(
+    manifest: Manifest, total: Tally, items: Iterable[OutboxChunk]
+) -> dict[str, Any]:
+    """Return the business result of a reconciled run as facts.
+
+    `cards`: rows read, without repeated and suppressed ones; `linked`: those with a link; `waits`:
+    the others by who has to act, none where nobody has to; `sentence` says it.
+    """
+    counts = manifest.counts
+    cards = counts.read - counts.duplicate - counts.suppressed
+    linked = int(total.chunks["linked"].sum())
+    waits = _waits(counts.rejected, total, items)
+    has = "card has" if cards == 1 else "cards have"
+    return {
+        "cards": cards,
+        "linked": linked,
+        "waits": dict(waits),
+        "sentence": f"{linked:,} of {cards:,} {has} a link; {waiting_sentence(waits)}.",
+    }
+
+
+def _waits(rejected: int, total: Tally, items: Iterable[OutboxChunk]) -> Counter[str]:
+    """Count the cards without a link by who has to act."""
+    waits = Counter({"issuer": rejected})
+    for code, rows in total.first_reasons.iter_rows():
+        waits[actor_of(code)] += rows
+    not_uploaded = {item.chunk.number for item in items if item.state in ("waiting", "held")}
+    broken = _unsettled_rows(total)
+    for chunk, awaiting in total.chunks.select("chunk", "awaiting").iter_rows():
+        for_operator = awaiting if chunk in not_uploaded else min(awaiting, broken[chunk])
+        waits["operator"] += for_operator
+        waits["partner"] += awaiting - for_operator
+    return +waits  # those without anybody are left out
+
+
+def _unsettled_rows(total: Tally) -> Counter[int]:
+    """Count the rows of open breaks, by chunk."""
+    rows = total.broken.drop_nulls(["chunk", "row"]).select("chunk", "row").unique()
+    sizes = rows.group_by("chunk").len()
+    return Counter(dict(sizes.iter_rows()))

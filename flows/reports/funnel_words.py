@@ -1,0 +1,150 @@
+"""The funnel in words, the same on the page, in the workbook and at the terminal.
+
+What is not known has no number and no share: the words say why. A funnel that an earlier version
+stored is read here too.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flows.reports.wording import percent
+from flows.runs.keys import placements
+from flows.runs.store import Store
+from flows.runs.versions import read_facts
+from schemas.partner_api.unknowns import NEVER_ASKED, RESULTS, SERVICE, why
+
+Facts = Mapping[str, Any]
+PLACED = "placed"  # of whom it is known whether they failed or are under way
+
+
+def stored_funnel(store: Store, issuer: str) -> dict[str, Any] | None:
+    """Return the funnel over an issuer's runs of the last check; None without one."""
+    checked = read_facts(store, f"{placements(issuer)}summary.json") or {}
+    funnel = checked.get("funnel")
+    return None if funnel is None else _as_now(funnel)
+
+
+def share_in_words(line: Facts) -> str:
+    """Return the share of a stage: `12 of 30 known (40.0%), 10 unknown: refused 403 (10)`.
+
+    `not known: refused 403` where nothing is.
+    """
+    unknown = sum(cause["cardholders"] for cause in line["unknown"])
+    causes = in_words((cause["cause"], cause["cardholders"]) for cause in line["unknown"])
+    if line["share"] is None:
+        return f"not known: {causes}" if unknown else ""
+    share = percent(line["share"])
+    if not line["known_by"]:  # our own ledger
+        return share
+    text = f"{line['cardholders']:,} of {line['known']:,} known ({share})"
+    return f"{text}, {unknown:,} unknown: {causes}" if unknown else text
+
+
+def sources_in_words(line: Facts) -> str:
+    """Return what a stage is known by: `service (28), transaction reports (2)`."""
+    if line["cardholders"] is None:
+        return ""
+    sources = line["known_by"]
+    if len(sources) > 1:
+        return ", ".join(f"{source} ({number:,})" for source, number in sources.items())
+    return next(iter(sources), "ledger" if line["known"] else "")
+
+
+def in_words(causes: Iterable[tuple[str, int]]) -> str:
+    """Return causes with their numbers, most first; one alone needs no number."""
+    ordered = sorted(causes, key=lambda cause: (-cause[1], cause[0]))
+    if len(ordered) == 1:
+        return why(ordered[0][0])
+    return ", ".join(f"{why(code)} ({number:,})" for code, number in ordered)
+
+
+def stage_lines(funnel: Facts) -> list[Facts]:
+    """Return the stages, the failures by kind and those under way, each as a stage.
+
+    What is known of the ends, and why the others are not, is said once, with those placed.
+    """
+    ends = next(stage for stage in funnel["stages"] if stage["stage"] == PLACED)
+    if ends["cardholders"] is None:
+        return [*funnel["stages"], {**ends, "stage": "failed"}, {**ends, "stage": "under way"}]
+    known = {**ends, "unknown": []}
+    failures = [{**known, **line, "stage": f"failed: {line['kind']}"} for line in funnel["failed"]]
+    number = funnel["under_way"]
+    share = number / ends["known"] if ends["known"] else None
+    under_way = {**known, "stage": "under way", "cardholders": number, "share": share}
+    return [*funnel["stages"], *failures, under_way]
+
+
+def number_in_words(line: Facts, stage: str) -> int | str:
+    """Return how many linked cardholders of a merchant site or an age reached a stage."""
+    number = line[stage]
+    known = line["known"][stage]
+    if number is None:
+        return "not known"
+    if stage == "linked" or known == line["linked"]:
+        return int(number)
+    return f"{number:,} of {known:,} known"
+
+
+def coverage_in_words(funnel: Facts) -> str:
+    """Return which links the service did not answer for, or was not queried for; "" for none."""
+    parts = []
+    unanswered = funnel["unanswered"]
+    if unanswered:
+        links = sum(cause["links"] for cause in unanswered)
+        causes = in_words((cause["cause"], cause["links"]) for cause in unanswered)
+        parts.append(f"{links:,} links not answered at their last check: {causes}")
+    if funnel["unasked"]:
+        parts.append(f"{funnel['unasked']:,} links not checked yet")
+    return "; ".join(parts)
+
+
+def _as_now(funnel: dict[str, Any]) -> dict[str, Any]:
+    """Return a funnel with what is known of each stage.
+
+    An earlier version counted what it did not know as nothing: what it counted is known.
+    """
+    stages = funnel["stages"]
+    if "known" in stages[0]:
+        return funnel
+    numbers = {stage["stage"]: stage["cardholders"] for stage in stages}
+    failed = sum(line["cardholders"] for line in funnel["failed"])
+    ended = numbers[PLACED] + failed + funnel["under_way"]
+    known = {**numbers, PLACED: ended, "sent": numbers["cardholders"], "linked": numbers["sent"]}
+    stages = [_stage_as_now(name, numbers, known[name]) for name in numbers]
+    return {
+        **funnel,
+        "stages": stages,
+        "failed": [{**line, "share": line["cardholders"] / ended} for line in funnel["failed"]],
+        "under_way": funnel["under_way"] if ended else stages[-1]["cardholders"],
+        "sites": [_line_as_now(line) for line in funnel["sites"]],
+        "ages": [_line_as_now(line) for line in funnel["ages"]],
+        "unanswered": [],
+    }
+
+
+def _stage_as_now(name: str, numbers: Mapping[str, int], known: int) -> dict[str, Any]:
+    known_by = {"linked": {RESULTS: known}}.get(name, {})
+    unknown = 0
+    if name in ("opened", "authenticated", PLACED):
+        known_by = {SERVICE: known} if known else {}
+        unknown = numbers["linked"] - known
+    is_unknown = bool(unknown) and not known
+    return {
+        "stage": name,
+        "cardholders": None if is_unknown else numbers[name],
+        "share": numbers[name] / known if known else None,
+        "known": known,
+        "known_by": known_by,
+        "unknown": [{"cause": NEVER_ASKED, "cardholders": unknown}] if unknown else [],
+    }
+
+
+def _line_as_now(line: dict[str, Any]) -> dict[str, Any]:
+    numbers = {name: number for name, number in line.items() if isinstance(number, int)}
+    ended = numbers[PLACED] + numbers["failed"]
+    known = {**numbers, PLACED: ended, "failed": ended}
+    shown = {
+        name: number if known[name] or not numbers["linked"] else None
+        for name, number in numbers.items()
+    }
+    return {**line, **shown, "known": known}

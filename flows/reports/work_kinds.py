@@ -1,0 +1,518 @@
+"""The kinds of work: what is the matter, the first step, and the decisions that can follow.
+
+The worklist is a conversation. A kind never decides for the operator: its first step asks,
+downloads or shows something, and its choices come after it, the one that can do least harm first.
+Put here what is said about a kind of work; which work there is comes from `flows.reports.worklist`.
+"""
+
+from typing import Final, Literal, NamedTuple
+
+from flows.steps import EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
+from schemas import breaks
+from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
+
+# who acts
+ISSUER = "issuer"
+PARTNER = "partner"
+OPERATOR = "operator"
+
+CARDHOLDERS = "cardholder"
+ROWS = "row"
+
+
+class Choice(NamedTuple):
+    """A decision that can follow: its name, what it does, and the command for it."""
+
+    name: str
+    effect: Text
+    command: Step
+    widest: Literal["chunk", "run", "issuer"] = "issuer"  # what its command can take at once
+    late: bool = False  # only after the time that an answer is waited for
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The choice as plain facts."""
+        return {"decision": self.name, "effect": str(self.effect), "command": str(self.command)}
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.command}"
+
+
+class Kind(NamedTuple):
+    """A kind of work.
+
+    `matter` says what is the matter, `then` what to do about it; `noun` and `rows` name what is
+    counted. The slots of steps: `target`, the run or, for several, the issuer; `issuer`, `run`,
+    `chunk`, `chunks`, `place`, `limit`, `codes`, and those that the work itself has.
+    """
+
+    name: str
+    who: str
+    matter: str
+    first: Step
+    then: str = ""
+    choices: tuple[Choice, ...] = ()
+    noun: str = "run"
+    rows: str = ROWS
+    of_one_run: bool = False  # its first step takes one run, so each run has a line of its own
+
+
+WORK: Final[dict[str, Kind]] = {}  # by name
+
+
+def _kind(kind: Kind) -> str:
+    """Add a kind to WORK; return its name."""
+    WORK[kind.name] = kind
+    return kind.name
+
+
+_INGEST = Step("ingest", Slot("issuer"))
+_QUESTIONS = Step("questions", Slot("issuer"), to=FILE)
+_REPORT = Step("report", Slot("run"))
+_CANCEL = Choice(
+    "cancel",
+    "The chunks are never sent.",
+    Step("outbox cancel", Slot("run"), Slot("chunks"), reason=WHY),
+    widest="run",
+)
+
+
+# of just the reasons that the line is about, so that no other line means the same rows
+_RESUBMIT = Step("resubmit", Slot("target"), code=Slot("codes"), reason=WHY)
+_REHEARSE = _RESUBMIT.adding(dry_run=True)
+
+
+def _send_again(effect: str) -> Choice:
+    return Choice("send again", effect, _RESUBMIT)
+
+
+TO_UPLOAD = _kind(
+    Kind(
+        "chunks to upload",
+        OPERATOR,
+        "To be uploaded to the portal",
+        Step("outbox fetch", Slot("target"), Slot("chunk"), to=FOLDER),
+        "Fetch them, upload each file, then record it.",
+        (
+            Choice(
+                "hold back",
+                "They cannot be fetched until they are released.",
+                Step("outbox hold", Slot("run"), Slot("chunks"), reason=WHY),
+                widest="run",
+            ),
+            _CANCEL,
+        ),
+        noun="chunk",
+    )
+)
+OTHER_KEY = _kind(
+    Kind(
+        "chunks sealed to another key",
+        OPERATOR,
+        "They wait, sealed to a key that is no longer pinned, so the portal may not open them",
+        Step("mend reseal", Slot("run"), reason=WHY, dry_run=True),
+        "Do not upload them.",
+        (
+            Choice(
+                "seal again",
+                "The same rows are sealed to the keys that are pinned now.",
+                Step("mend reseal", Slot("run"), reason=WHY),
+            ),
+            _CANCEL,
+        ),
+        noun="chunk",
+        of_one_run=True,
+    )
+)
+ON_HOLD = _kind(
+    Kind(
+        "chunks held",
+        OPERATOR,
+        "On hold in the outbox",
+        Step("outbox list", Slot("issuer"), run=Slot("run")),
+        "Read why, and find out whether that still holds.",
+        (
+            Choice(
+                "release",
+                "They wait for the upload again.",
+                Step("outbox release", Slot("run"), Slot("chunks"), reason=WHY),
+                widest="run",
+            ),
+            _CANCEL,
+        ),
+        noun="chunk",
+        of_one_run=True,
+    )
+)
+AWAITED = _kind(
+    Kind(
+        "results awaited",
+        PARTNER,
+        "Uploaded, and the answer is not due yet",
+        _INGEST,
+        "Wait until then; download the results from the portal, then ingest.",
+        noun="chunk",
+    )
+)
+OVERDUE = _kind(
+    Kind(
+        "results overdue",
+        OPERATOR,
+        "Uploaded, and no answer came in time",
+        _INGEST,
+        (
+            "Ingest what is there; if it is not there, download it again from the portal; then ask "
+            "the partner."
+        ),
+        (
+            Choice("ask", "A file of questions to send to the partner.", _QUESTIONS),
+            Choice(
+                "release",
+                "It was never uploaded, as the partner says: it waits for the upload again.",
+                Step("outbox release", Slot("run"), Slot("chunk"), reason=WHY),
+                widest="chunk",
+                late=True,
+            ),
+            Choice(
+                LOST,
+                DECISIONS[LOST].effect,
+                Step(
+                    "mend close",
+                    Slot("run"),
+                    RESULT_SHORT,
+                    Slot("place"),
+                    decision=LOST,
+                    reason=WHY,
+                ),
+                widest="chunk",
+                late=True,
+            ),
+        ),
+        noun="chunk",
+    )
+)
+INCOMPLETE = _kind(
+    Kind(
+        "results still incomplete",
+        OPERATOR,
+        "Rows that wait, although their break was closed as explained",
+        _INGEST,
+        "Ingest what came since; if the partner has nothing more, open the break again to decide.",
+        (
+            Choice(
+                "open again",
+                "The break is open, and its rows can be decided.",
+                Step("mend reopen", Slot("run"), RESULT_SHORT, Slot("place"), reason=WHY),
+                widest="chunk",
+            ),
+        ),
+        noun="chunk",
+    )
+)
+CORRECT = _kind(
+    Kind(
+        "rows to correct",
+        ISSUER,
+        "Refused for what a field contains",
+        Step("corrections", Slot("run"), to=FILE),
+        "Let the issuer fill in the template; the next step it names sends the rows.",
+        rows=CARDHOLDERS,
+        of_one_run=True,
+    )
+)
+CORRECT_CARD = _kind(
+    Kind(
+        "card fields to correct",
+        ISSUER,
+        "Refused for their card number, expiration or CVV, or because the line cannot be read",
+        Step("corrections", Slot("run"), to=FILE),
+        (
+            "Send the list to the issuer: no template can hold these fields. Rows that come "
+            "corrected with a later extract are sent with it; a corrected extract for this run "
+            "belongs in the issuer's corrections."
+        ),
+        (
+            Choice(
+                "send from a corrected extract",
+                "Its rows replace those of the run, by number or cuid.",
+                Step("resubmit", Slot("run"), extract=EXTRACT, reason=WHY),
+            ),
+        ),
+        rows=CARDHOLDERS,
+        of_one_run=True,
+    )
+)
+SEND_AGAIN = _kind(
+    Kind(
+        "errors to send again",
+        OPERATOR,
+        "Refused by the partner, though their rows are correct",
+        _REHEARSE,
+        choices=(
+            _send_again("Their rows go out again as they are; cards with a link or a wait stay."),
+        ),
+        rows=CARDHOLDERS,
+    )
+)
+ASK_ABOUT = _kind(
+    Kind(
+        "errors to ask about",
+        PARTNER,
+        "Refused by the partner for a reason that only it knows",
+        _QUESTIONS,
+        "Send the questions to the partner, and wait for its answer.",
+        (_send_again("The partner takes their rows now, as it says."),),
+        rows=CARDHOLDERS,
+    )
+)
+LOST_ROWS = _kind(
+    Kind(
+        "rows decided lost, to send again",
+        OPERATOR,
+        "Without a usable answer, as an operator decided",
+        _REHEARSE,
+        choices=(_send_again("Their rows go out again as they are."),),
+        rows=CARDHOLDERS,
+    )
+)
+EXPIRED_ROWS = _kind(
+    Kind(
+        "links expired on arrival, to send again",
+        OPERATOR,
+        "Their link had expired when it came, as an operator decided",
+        _REHEARSE,
+        choices=(_send_again("Their rows go out again for new links."),),
+        rows=CARDHOLDERS,
+    )
+)
+CANCELLED_ROWS = _kind(
+    Kind(
+        "rows of cancelled chunks",
+        OPERATOR,
+        "Not sent: their chunk was cancelled",
+        _REHEARSE,
+        choices=(_send_again("Their rows go out again in new chunks."),),
+        rows=CARDHOLDERS,
+    )
+)
+TYPED_IN = _kind(
+    Kind(
+        "single links without a link",
+        PARTNER,
+        "Requested singly with typed fields, and refused",
+        Step("link", Slot("issuer"), prompt=True),
+        "Ask the partner why, or correct the fields; request the link again.",
+        noun="",
+        rows=CARDHOLDERS,
+    )
+)
+UNKNOWN_SINGLES = _kind(
+    Kind(
+        "single links with unknown outcome",
+        PARTNER,
+        "Requested singly, and no answer came",
+        Step("status", Slot("issuer")),
+        (
+            "Ask the partner for the link of each cardholder; `link` with an override requests a "
+            "second one, where it says that there is none."
+        ),
+        noun="",
+        rows=CARDHOLDERS,
+    )
+)
+LINKS_ENDED = _kind(
+    Kind(
+        "links that ended",
+        OPERATOR,
+        "Their link ended, and nothing was placed or sent since",
+        Step("renew", Slot("issuer"), within="7d", dry_run=True),
+        choices=(
+            Choice("renew", "New links are requested.", Step("renew", Slot("issuer"), within="7d")),
+        ),
+        noun="",
+        rows=CARDHOLDERS,
+    )
+)
+LINKS_END = _kind(
+    Kind(
+        "links end within 7 days",
+        OPERATOR,
+        "Their links end soon",
+        Step("renew", Slot("issuer"), within="7d", dry_run=True),
+        choices=(
+            Choice("renew", "New links are requested.", Step("renew", Slot("issuer"), within="7d")),
+        ),
+        noun="",
+        rows="link",
+    )
+)
+STRAY_RESULTS = _kind(
+    Kind(
+        "result files to look at",
+        OPERATOR,
+        "They belong to no run",
+        Step("mend ingest-again", Slot("issuer"), Slot("name"), reason=WHY),
+        (
+            "Read the file again; if it still fits nothing, move it to the issuer it belongs to, "
+            "or remove it from the results."
+        ),
+        noun="file",
+        of_one_run=True,
+    )
+)
+REFUSED_EXTRACTS = _kind(
+    Kind(
+        "refused extracts",
+        ISSUER,
+        "Refused before anything was sent",
+        Step("extracts", Slot("issuer")),
+        "Read why, and ask the issuer for a corrected file.",
+        (
+            Choice(
+                "dismiss",
+                "The extract is not sent.",
+                Step("dismiss", Slot("issuer"), Slot("name"), reason=WHY),
+                widest="chunk",
+            ),
+        ),
+        noun="extract",
+    )
+)
+HELD_EXTRACTS = _kind(
+    Kind(
+        "extracts held for a decision",
+        ISSUER,
+        "Their name was committed with other content",
+        Step("submit", Slot("issuer"), extract=Slot("name"), open="changed-extract", dry_run=True),
+        "See what it would send, and ask the issuer which file counts.",
+        (
+            Choice(
+                "dismiss",
+                "The extract is not sent.",
+                Step("dismiss", Slot("issuer"), Slot("name"), reason=WHY),
+            ),
+            Choice(
+                "submit",
+                "It is a correction: new cards are sent.",
+                Step("submit", Slot("issuer"), extract=Slot("name"), open="changed-extract"),
+            ),
+        ),
+        noun="extract",
+        of_one_run=True,
+    )
+)
+REPEATED_EXTRACTS = _kind(
+    Kind(
+        "extracts that repeat another",
+        ISSUER,
+        "They have the same bytes as an extract that was sent",
+        Step("extracts", Slot("issuer")),
+        "Ask the issuer for the right file.",
+        (
+            Choice(
+                "dismiss",
+                "The extract is not sent.",
+                Step("dismiss", Slot("issuer"), Slot("name"), reason=WHY),
+            ),
+        ),
+        noun="extract",
+        of_one_run=True,
+    )
+)
+NO_EXTRACT = _kind(
+    Kind(
+        "business days without an extract",
+        ISSUER,
+        "No extract was submitted",
+        Step("backfill", Slot("issuer"), from_=Slot("first"), to=Slot("last")),
+        (
+            "Ask the issuer for the files; where none was due, name the day in `holidays` of "
+            "[schedule]."
+        ),
+        noun="day",
+    )
+)
+LINK_FORMS = _kind(
+    Kind(
+        "link forms to confirm",
+        PARTNER,
+        "Links have a form that nobody has confirmed",
+        Step("check", Slot("issuer")),
+        "Ask the partner whether their links have this form, and are always that long.",
+        (
+            Choice(
+                "confirm",
+                "A link of no confirmed form is a break from then on.",
+                Step("link-form", Slot("issuer"), Slot("name"), reason=WHY),
+            ),
+        ),
+        noun="form",
+        rows="link",
+        of_one_run=True,
+    )
+)
+UNCONFIRMED = _kind(
+    Kind(
+        "links to confirm",
+        OPERATOR,
+        "Delivered, and the receiving side has not confirmed it",
+        Step("deliver", Slot("issuer"), confirm=Slot("number"), reason=RECEIPT),
+        "Confirm it with the receipt of the receiving side.",
+        noun="delivery",
+        rows="link",
+    )
+)
+REQUESTS = _kind(
+    Kind(
+        "requests for a second person",
+        OPERATOR,
+        "Requested, and nobody has carried it out",
+        Step("worklist", Slot("issuer")),  # each request has its own line instead
+        noun="request",
+        of_one_run=True,
+    )
+)
+
+_OPENING = {  # what to do first about a break; without an entry: read the report
+    RESULT_SHORT: _INGEST,
+    breaks.DAMAGED_FILE: _INGEST,
+    breaks.LINK_CUT: _INGEST,
+    breaks.LINK_FORM: Step("check", Slot("issuer")),
+}
+
+
+def _break(name: str, kind: breaks.BreakKind) -> Kind:
+    """Return the kind of work that a kind of break is."""
+    first = _OPENING.get(name)
+    of_one_run = first is None and not kind.question
+    if first is None:
+        first = _QUESTIONS if kind.question else _REPORT
+    choices = [_closing(name, decision) for decision in kind.decisions]
+    return Kind(
+        f"break {name}",
+        OPERATOR,
+        kind.meaning.rstrip("."),
+        first,
+        str(kind.then),
+        tuple(choices),
+        noun="break",
+        of_one_run=of_one_run,
+    )
+
+
+def _closing(name: str, decision: str) -> Choice:
+    step = Step(
+        "mend close",
+        Slot("target"),
+        name,
+        Slot("place"),
+        decision=decision,
+        rows=Slot("limit"),
+        reason=WHY,
+    )
+    return Choice(decision, DECISIONS[decision].effect, step)
+
+
+for _name, _break_kind in KINDS.items():
+    if not _break_kind.notice:
+        _kind(_break(_name, _break_kind))

@@ -1,0 +1,53 @@
+"""The runs of an issuer whose rows a selection would send again.
+
+Of a card that was refused in several runs, the last one counts: its row there is the newest.
+"""
+
+import polars as pl
+
+from flows.book.book import read_book
+from flows.errors import OperatorError
+from flows.reports.unlinked import unlinked
+from flows.resend.selection import RowSelection, is_selected
+from flows.runs.business_date import local_day
+from flows.runs.context import IssuerContext
+from flows.runs.keys import keys_of
+from flows.steps import RUN, WHY, Sentence, Step
+
+
+class OneRunError(OperatorError):
+    """Rows of all runs of an issuer are selected in a way that needs one run."""
+
+    message = (
+        "{issuer} is an issuer: row numbers, missing results, corrected files and an override "
+        "belong to one run. Nothing was sent."
+    )
+    next_step = Sentence("Name the run: {resubmit}.", resubmit=Step("resubmit", RUN, reason=WHY))
+
+
+def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]:
+    """Return the runs that decided last that a selected card has no link, newest first."""
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    lacking = unlinked(book.cards(today)).filter(pl.col("run") != "")
+    pairs = lacking.select("run", "stage", "reason").unique().iter_rows()
+    runs = {run for run, stage, code in pairs if _is_meant(selection, stage, code)}
+    return sorted(runs, key=lambda run: keys_of(run).run[1:], reverse=True)
+
+
+def _is_meant(selection: RowSelection, stage: str, code: str | None) -> bool:
+    by_stage = {"partner": selection.errors, "submit": selection.rejects}
+    return by_stage.get(stage, False) or (code is not None and is_selected(code, selection))
+
+
+def resubmit_step(issuer: str, selection: RowSelection) -> Step:
+    """Return the step that sends what is selected of all runs of an issuer."""
+    return Step(
+        "resubmit",
+        issuer,
+        errors=selection.errors,
+        rejects=selection.rejects,
+        code=sorted(selection.codes),
+        action=sorted(selection.actions),
+        reason=WHY,
+    )

@@ -1,0 +1,88 @@
+"""Who a cardholder is, and which card is meant: the one notion of identity.
+
+* A **cardholder** is a cuid. Where we generated the cuid, which differs in every extract, name and
+  address stand for it.
+* A **card** is a cardholder and the last four digits of a card. Two cards of one cardholder that
+  look the same in one run are two cards: `twin` numbers them by their rows.
+* An **issue** of a card is its expiration and, where the source tells (`[resend]
+  reissue_column`), its reissue number. A reissued card is the same card: its issues are one
+  history, and the newest one says where the card stands.
+
+No card number and no digest of one is kept, so a reissue that changes none of these cannot be told.
+Of a row's content three fingerprints are kept (FINGERPRINTS): CRC-32, the same in every version,
+and too little to identify a person. A change of name or address is a different one.
+"""
+
+from zlib import crc32
+
+import numpy as np
+import polars as pl
+
+from schemas import portal
+
+GENERATED = "^cl-[0-9a-f]{12}-[0-9]+$"  # a cuid that we generated
+CARD = ("holder", "last_4", "twin")
+ISSUE = (*CARD, "expiration", "reissue_check")
+CONTENT_FINGERPRINTS = ("name_check", "address_check")
+FINGERPRINTS = (*CONTENT_FINGERPRINTS, "reissue_check")
+NAME = (portal.FIRST_NAME, portal.LAST_NAME, portal.NAME_ON_CARD)
+ADDRESS = (
+    portal.ADDRESS1,
+    portal.ADDRESS2,
+    portal.CITY,
+    portal.SUBNATIONAL,
+    portal.COUNTRY,
+    portal.POSTAL_CODE,
+)
+
+
+def add_fingerprints(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return `rows` (the portal's columns) with the fingerprints of name and address."""
+    return rows.with_columns(
+        fingerprint(rows, *NAME).alias("name_check"),
+        fingerprint(rows, *ADDRESS).alias("address_check"),
+    )
+
+
+def fingerprint(rows: pl.DataFrame, *names: str) -> pl.Series:
+    """Return the CRC-32 of these columns of each row."""
+    texts = rows.select(
+        pl.concat_str([pl.col(name).fill_null("") for name in names], separator="\x1f")
+    ).to_series()
+    return pl.Series(values=np.fromiter(map(crc32, texts.cast(pl.Binary)), np.uint32, rows.height))
+
+
+def holder(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Expr:
+    """Return what the cardholder of each row is known by; null where the row names none.
+
+    `rows` has the cuid, the expiration and CONTENT_FINGERPRINTS.
+    """
+    known_by = pl.col(cuid).alias("holder")
+    if not rows[cuid].str.starts_with("cl-").any():
+        return known_by
+    content = pl.concat_str(*CONTENT_FINGERPRINTS, "expiration", separator=" ")
+    is_generated = known_by.str.contains(GENERATED)
+    return pl.when(is_generated).then(pl.coalesce(content, known_by)).otherwise(known_by)
+
+
+def card_keys(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Series:
+    """Return the key (`card`) of each row's card, the same for every issue and twin.
+
+    Valid in this process only. `rows` as for `holder`, with last_4.
+    """
+    card = pl.struct(holder(rows, cuid).alias("holder"), "last_4").hash().alias("card")
+    return rows.select(card).to_series()
+
+
+def numbered_twins(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of one run with `twin`: 0, and 1, 2, ... for cards that look the same.
+
+    `rows` has the other columns of ISSUE, in the order of the run, each sent card once.
+    """
+    look = [name for name in ISSUE if name != "twin"]
+    # by hash, which is faster; where two cards have one hash they are only looked at needlessly
+    is_single = rows.select(pl.struct(look).hash().is_unique()).to_series()
+    twin = pl.int_range(pl.len()).over(look).cast(pl.UInt8)
+    if is_single.all():
+        twin = pl.lit(0, pl.UInt8)
+    return rows.with_columns(twin=twin)

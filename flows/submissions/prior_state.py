@@ -1,0 +1,219 @@
+"""What an issuer's book says of its cards, and which rows are not sent because of it.
+
+**How a card is recognised** (`PriorState`). By its cuid, last four digits and issue, as
+`flows/runs/cards.py` says. `PriorState` has where each issue of each card stands in the book.
+
+**What happens to its row** (`PriorState.suppressed`, called by `Route.process`). It is suppressed,
+which means not sent, where its card has a link that does not expire soon, is awaited, or, by a
+setting of a portfolio, was refused and is unchanged. Its ledger record says which (STANDING,
+AWAITED, REFUSED), and but for a full portfolio, where that is most rows, `held.csv` lists it. A new
+issue is sent; in a full portfolio a row is sent too where what `[portfolio] changes` names has
+changed, by the fingerprints of name and address. Outside a portfolio the gate `seen-before` refuses
+a run that would suppress more rows than `limits.max_seen_before`, and with `[resend] seen_before =
+"send"` nothing is looked up.
+
+The book is read at every submit, and the plan holds a digest of what was read: a run whose plan is
+out of date is planned again, never continued. It takes about 40 bytes a card, so that a portfolio
+of ten million cards fits in memory during the pass. A portfolio row without a cuid is rejected,
+since nobody could recognise it the next day.
+"""
+
+import hashlib
+from collections.abc import Collection
+from datetime import date, timedelta
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from flows.book.book import read_book
+from flows.book.fold import Folded
+from flows.runs.business_date import local_day
+from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, card_keys
+from flows.runs.context import IssuerContext
+from schemas import portal
+from schemas.issuer import Issuer
+from schemas.ledger import AWAITING, ERROR, LINKED
+from schemas.reasons import AWAITED, REFUSED, STANDING
+from schemas.settings import Change
+
+MOST_ISSUES = 8  # of a card that are looked through
+# of entries that look the same, that which holds a row back counts
+_WEIGHTS = {ERROR: 0, LINKED: 1, AWAITING: 2}
+
+
+class ResendPolicy(NamedTuple):
+    """What decides whether a known card is sent again."""
+
+    changes: Collection[Change]
+    renew_until: date  # a link that ends on this day or before is replaced
+    resend_errors: bool
+    whole: bool  # every extract repeats all cardholders: a change can wait for an awaited result
+
+
+def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
+    """Return the policy of [portfolio].
+
+    Outside a portfolio a row is suppressed while its card has a link or awaits one.
+    """
+    if not issuer.full_portfolio:
+        return ResendPolicy(
+            ("expiration", "reissue"), as_of - timedelta(days=1), resend_errors=True, whole=False
+        )
+    portfolio = issuer.portfolio
+    renew_until = as_of + timedelta(portfolio.renew_within_days)
+    return ResendPolicy(portfolio.changes, renew_until, portfolio.resend_errors, whole=True)
+
+
+class CardSurvey(NamedTuple):
+    """What is known of an issuer's cards.
+
+    Also the digest of what that follows from, and the number of the last run registered before.
+    """
+
+    known: "PriorState"
+    digest: str
+    last_registered: int
+
+
+def survey_cards(context: IssuerContext) -> CardSurvey:
+    """Look up every card in the issuer's book."""
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    known = PriorState(book.folded, book.newest, today)
+    digest = known.digest(context.issuer.resend.reissue_column)
+    return CardSurvey(known, digest, book.last_registered)
+
+
+class PriorState:
+    """Where every issue of a card stands.
+
+    `newest`: the business date of the latest extract; what differs in an older one is not a change.
+    `today`: a link that ended before it is none, however old the extract is.
+    """
+
+    def __init__(self, folded: Folded, newest: date = date.min, today: date = date.min) -> None:
+        self._newest = newest
+        entries = _entries(folded, today).sort("card", "expiration", "reissue_check", "weight")
+        look = ["card", "expiration", "reissue_check"]
+        entries = entries.unique(look, keep="last", maintain_order=True)
+        self._cards: NDArray[np.uint64] = entries["card"].to_numpy()
+        self._facts = entries.drop("card", "weight")
+
+    def __len__(self) -> int:
+        """Count the issues of cards."""
+        return len(self._cards)
+
+    def digest(self, reissue_column: object) -> str:
+        """Return a digest of all that a verdict depends on.
+
+        The same for the same book, whichever process reads it with the same polars.
+        """
+        facts = self._facts.with_columns(card=pl.Series(self._cards))
+        running = hashlib.sha256(facts.hash_rows().to_numpy().tobytes())
+        running.update(f"{self._newest} {reissue_column}".encode())
+        return running.hexdigest()
+
+    def suppressed(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
+        """Return the code why each row is not sent, null where it is.
+
+        `rows` has cuid, last_4, expiration and FINGERPRINTS.
+        """
+        if not len(self):
+            return pl.Series(values=[None] * rows.height, dtype=pl.String)
+        cards = rows.select(
+            card_keys(rows, portal.CUID), pl.col("expiration").cast(pl.UInt16), *FINGERPRINTS
+        )
+        places = self._places(cards)
+        known = pl.Series(self._cards[places] == cards["card"].to_numpy())
+        joined = pl.concat(
+            [cards.select(pl.all().name.prefix("row_")), self._facts[places]], how="horizontal"
+        )
+        changes = policy.changes
+        if policy.whole and as_of < self._newest:
+            changes = ()
+        return joined.select(pl.when(known).then(_verdict(policy, changes))).to_series()
+
+    def _places(self, rows: pl.DataFrame) -> NDArray[np.intp]:
+        """Return the place in the table of each row's issue, else of its card, else any place.
+
+        An unknown reissue equals each.
+        """
+        cards = rows["card"].to_numpy()
+        expirations = rows["expiration"].to_numpy()
+        reissues = rows["reissue_check"].fill_null(0).to_numpy()
+        known_expirations = self._facts["expiration"].to_numpy()
+        known_reissues = self._facts["reissue_check"].fill_null(0).to_numpy()
+        order = np.argsort(cards)
+        first = np.empty(len(cards), np.intp)
+        first[order] = np.searchsorted(self._cards, cards[order])  # sorted: takes half the time
+        first = np.minimum(first, len(self) - 1)
+
+        def is_same_issue(
+            places: NDArray[np.intp], selected: NDArray[np.intp] | slice
+        ) -> NDArray[np.bool_]:
+            reissue = reissues[selected]
+            known_reissue = known_reissues[places]
+            is_same: NDArray[np.bool_] = known_expirations[places] == expirations[selected]
+            is_same &= (reissue == known_reissue) | (reissue == 0) | (known_reissue == 0)
+            return is_same
+
+        places = first.copy()
+        # few cards have two issues
+        is_known = self._cards[first] == cards
+        others = np.flatnonzero(is_known & ~is_same_issue(first, slice(None)))
+        for step in range(1, MOST_ISSUES):
+            after = np.minimum(first[others] + step, len(self) - 1)
+            fits = (self._cards[after] == cards[others]) & is_same_issue(after, others)
+            places[others[fits]] = after[fits]
+        return places
+
+
+def _entries(folded: Folded, today: date) -> pl.DataFrame:
+    """Return one row an issue of a card: its last state, the end of its link, its fingerprints.
+
+    Those of `name_check` and `address_check` are from the last extract that sent the card,
+    `..._repeated` from the last attempt where that repeated the row. A row that was corrected for a
+    resend is unchanged in the extract, so neither is a change.
+    """
+    of_card = folded.with_place("sent")
+    sent = of_card.attempt("sent")
+    until = of_card.attempt("link")["expires_on"]
+    extract = of_card.attempt("extract").select(CONTENT_FINGERPRINTS)
+    is_repeat = pl.col("origin").is_not_null()
+    entries = sent.select(
+        card_keys(sent).alias("card"),
+        pl.col("expiration").cast(pl.UInt16),
+        "reissue_check",
+        "state",
+        pl.when(until >= today).then(until).alias("until"),
+        *(pl.when(is_repeat).then(name).alias(f"{name}_repeated") for name in CONTENT_FINGERPRINTS),
+        pl.col("state").replace_strict(_WEIGHTS, return_dtype=pl.UInt8).alias("weight"),
+    )
+    return entries.hstack(extract.get_columns())
+
+
+def _verdict(policy: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
+    differs = {
+        "name": _differs("row_name_check", "name_check", "name_check_repeated"),
+        "address": _differs("row_address_check", "address_check", "address_check_repeated"),
+        "expiration": _differs("row_expiration", "expiration"),
+        "reissue": (pl.col("row_reissue_check") != pl.col("reissue_check")).fill_null(value=False),
+    }
+    changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
+    awaited = pl.col("state") == "awaiting"
+    standing = (pl.col("until") > policy.renew_until).fill_null(value=False)
+    refused = (pl.col("state") == "error") & pl.lit(not policy.resend_errors)
+    return (
+        pl.when(awaited & (pl.lit(policy.whole) | ~changed)).then(pl.lit(AWAITED))
+        .when(changed).then(None)
+        .when(standing).then(pl.lit(STANDING))
+        .when(refused).then(pl.lit(REFUSED))
+    )  # fmt: skip
+
+
+def _differs(new: str, *old: str) -> pl.Expr:
+    """Return whether a value differs from all that are known; where none is known, it does not."""
+    unlike = [(pl.col(new) != pl.col(name)).fill_null(value=True) for name in old]
+    return pl.all_horizontal(unlike) & pl.any_horizontal(pl.col(name).is_not_null() for name in old)

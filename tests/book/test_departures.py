@@ -1,0 +1,225 @@
+"""Who left an issuer's portfolio, and since when: everybody else is still named, or cannot be told."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.book.attempts import ATTEMPT, in_order
+from flows.book.book import read_book
+from flows.book.departures import CARD, Naming, WholeExtract, departures
+from flows.book.people import balance
+from flows.reports.unlinked import unlinked
+from schemas.portal import PAN
+from tests.book.test_kept import from_ledgers
+from tests.partner_api.town import Population, town
+
+DAY = date(2026, 11, 20)
+OTHER_CARD = "5555555555554444"  # a published test card
+
+
+class Row(NamedTuple):
+    """A row of an extract: its card, and whether it was sent or refused, so an attempt."""
+
+    holder: str
+    last_4: str | None
+    is_attempt: bool
+
+
+class Night(NamedTuple):
+    """A whole extract, or a correction, which no portfolio is."""
+
+    day: int
+    full: bool
+    rows: list[Row]
+    corrects: bool = False
+
+
+nights = st.builds(
+    Night,
+    st.integers(0, 4),
+    st.booleans(),
+    st.lists(
+        st.builds(
+            Row, st.sampled_from("abc"), st.sampled_from(["1111", "2222", None]), st.booleans()
+        ),
+        max_size=4,
+    ),
+    st.sampled_from([False, False, True]),
+)
+
+
+def attempts(history: list[Night]) -> pl.DataFrame:
+    """Return what a book has of these nights, registered in this order."""
+    rows = [
+        {
+            "turn": turn,
+            "run": f"run-{turn}",
+            "as_of": DAY + timedelta(night.day),
+            "row": number,
+            "origin": 1 if night.corrects else None,
+            "renewal": False,
+            "cuid": row.holder,
+            "holder": row.holder,
+            "last_4": row.last_4,
+            "twin": 0,
+            "state": "rejected",
+            "tries": 1,
+        }
+        for turn, night in enumerate(history, start=1)
+        for number, row in enumerate(night.rows, start=1)
+        if row.is_attempt or night.corrects
+    ]
+    return in_order([pl.DataFrame(rows, ATTEMPT)])
+
+
+def extracts(history: list[Night]) -> list[Naming]:
+    """Return the whole extracts among these nights, the newest first."""
+    whole = [
+        Naming(
+            WholeExtract(day=DAY + timedelta(night.day), turn=turn, full=night.full),
+            pl.DataFrame(
+                [(row.holder, row.last_4) for row in night.rows],
+                dict.fromkeys(CARD, pl.String),
+                orient="row",
+            ),
+        )
+        for turn, night in enumerate(history, start=1)
+        if not night.corrects
+    ]
+    return sorted(whole, key=lambda named: (named.extract.day, named.extract.turn), reverse=True)
+
+
+def model(history: list[Night]) -> dict[tuple[str, str | None], date]:
+    """Say night by night, by business date, who has left since when."""
+    by_day = sorted(enumerate(history), key=lambda item: (item[1].day, item[0]))
+    attempted = [
+        (row[:2], night.corrects)
+        for night in history
+        for row in night.rows
+        if row.is_attempt or night.corrects
+    ]
+    in_an_extract = {card for card, corrects in attempted if not corrects}
+    known: set[tuple[str, str | None]] = set()
+    left: dict[tuple[str, str | None], date] = {}
+    for _, night in by_day:
+        known |= {row[:2] for row in night.rows if row.is_attempt or night.corrects}
+        if night.corrects:
+            continue
+        for card in {card for card, _ in attempted}:
+            if any(_names(row, card, card not in in_an_extract) for row in night.rows):
+                left.pop(card, None)
+            elif night.full and card in known:
+                left.setdefault(card, DAY + timedelta(night.day))
+    return left
+
+
+def _names(row: Row, card: tuple[str, str | None], only_corrected: bool) -> bool:
+    same_card = row.last_4 in (None, card[1]) or only_corrected
+    return row.holder == card[0] and same_card
+
+
+@settings(deadline=None)
+@given(st.lists(nights, max_size=6))
+def test_who_left_and_since_when_is_as_a_clerk_would_note_it_night_by_night(
+    history: list[Night],
+) -> None:
+    departed = departures(attempts(history), extracts(history))
+
+    assert model(history) == {(holder, last_4): since for holder, last_4, since in departed.rows()}
+
+
+@settings(deadline=None)
+@given(st.lists(nights, max_size=6), st.integers(0, 6))
+def test_who_had_left_before_and_the_later_extracts_say_the_same_as_all_extracts(
+    history: list[Night], first: int
+) -> None:
+    newest_first = list(extracts(history))
+    later = newest_first[: max(0, len(newest_first) - first)]
+    before = departures(attempts(history), newest_first[len(later) :])
+
+    departed = departures(attempts(history), later, before)
+
+    assert departures(attempts(history), newest_first).rows() == departed.rows()
+
+
+def stands(place: Population) -> dict[str, str]:
+    """Return where each card stands, by cuid and last four."""
+    cards = read_book(place.bench.store, "bank").cards(place.day)
+    return {
+        f"{cuid} {last_4}": standing
+        for cuid, last_4, standing in cards.select("cuid", "last_4", "standing").rows()
+    }
+
+
+def test_whom_a_portfolio_does_not_name_any_more_has_left_until_it_names_them(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, "a", "b", "c")
+    gone = place.people.pop("b")
+    place.night()
+    left_on = place.day
+    place.night()
+
+    departed = read_book(place.bench.store, "bank").departed.rows()
+    without = stands(place)
+    place.people["b"] = gone
+    place.night()
+
+    assert [("b", "4242", left_on)] == departed
+    assert {"a 4242": "linked", "b 4242": "left", "c 4242": "linked"} == without
+    assert {"linked"} == set(stands(place).values())
+
+
+def test_a_card_that_was_replaced_has_left_and_its_holder_has_not(tmp_path: Path) -> None:
+    place = town(tmp_path, "a", "b")
+    place.people["a"] |= {PAN: OTHER_CARD}
+    place.night()
+
+    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+
+    assert {"a 4242": "left", "a 4444": "to upload", "b 4242": "linked"} == stands(place)
+    assert {"to upload": 1, "linked": 1} == {
+        state: number for state, number in counted.people.items() if number
+    }
+
+
+def test_a_refused_row_names_its_card_and_one_without_a_number_all_of_its_cardholder(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, "a", "b", "c")
+    place.people["a"] |= {"country": "Atlantis"}
+    place.people["b"] |= {PAN: "unreadable"}
+    place.night()
+
+    assert "left" not in stands(place).values()
+
+
+def test_who_left_is_nobodys_work(tmp_path: Path) -> None:
+    place = town(tmp_path)
+    place.settle("a", "b", "c")
+    place.bench.submit(place.drop())
+    place.answer(errors=["b"])
+    place.people.pop("b")
+    place.night()
+
+    cards = read_book(place.bench.store, "bank").cards(DAY)
+    counted = balance(cards)
+
+    assert (0, 1) == (unlinked(cards).height, counted.people["left"])
+    assert counted.is_done
+    assert from_ledgers(place.bench) == sorted(cards.rows(), key=str)
+
+
+def test_nobody_leaves_an_issuer_that_sends_whom_it_has_news_of(tmp_path: Path) -> None:
+    place = town(tmp_path, "a", "b", settings={"full_portfolio": False})
+    place.people.pop("b")
+    place.settle("c")
+    place.night()
+
+    assert "left" not in stands(place).values()

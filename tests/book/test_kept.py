@@ -1,0 +1,189 @@
+"""The kept book says what everything that is recorded says, whatever was done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.book.book import read_book
+from flows.book.kept import SETTLED_TOGETHER, forget_book, keep_book
+from flows.runs.audit_trail import audited
+from flows.runs.context import overlaid
+from flows.runs.frames import write_parquet
+from flows.runs.keys import book, keys_of
+from flows.runs.outbox import move
+from flows.runs.store import StoreBusyError, StoreDeniedError
+from flows.submissions.submit import Request, submit
+from tests.night import DAY, Bench, local_bench
+from tests.storms import FailingStore
+
+HEAD = f"{book('bank')}head.json"
+SETTLED = f"{book('bank')}settled.parquet"
+
+
+def with_trail(folder: Path) -> Bench:
+    """Return a bench whose store has an audit trail, as that of every command."""
+    bench = local_bench(folder, portal={"rows_per_chunk": 3})
+    return replace(bench, store=audited(bench.store, "tester", bench.now))
+
+
+def stands(bench: Bench) -> list[tuple[object, ...]]:
+    """Return all that the book says of each card."""
+    cards = read_book(bench.store, "bank").cards(DAY)
+    return sorted(cards.rows(), key=str)
+
+
+def from_ledgers(bench: Bench) -> list[tuple[object, ...]]:
+    """Return what a book says that is made from the ledgers alone."""
+    dry = overlaid(bench.context).adapters.store
+    forget_book(dry, "bank")
+    return stands(replace(bench, store=dry))
+
+
+def night(bench: Bench, number: int) -> str:
+    """Submit one night; return its run."""
+    return bench.submit(bench.drop(6, f"bank-202611{number:02d}.csv", seed=number)).manifest.run
+
+
+def spoil(key: str) -> Callable[[Bench], object]:
+    """Return what writes foreign bytes into the book."""
+    return lambda bench: bench.store.replace(key, [b"not ours"])
+
+
+def answer(bench: Bench) -> None:
+    bench.answer(fail_share=0.4, seed=1)
+    bench.ingest()
+
+
+def cancel(bench: Bench) -> None:
+    """Cancel the first chunk of the last run that still waits."""
+    for run in reversed(list(bench.runs.committed())):
+        waiting = [item.chunk.number for item in run.outbox if item.state == "waiting"]
+        if waiting:
+            move(bench.context.adapters, run.id, "cancelled", waiting[:1], "by request")
+            return
+
+
+def die_while_keeping(bench: Bench) -> None:
+    """Let the store fail from the second write into the book on."""
+    written: list[str] = []
+
+    def fail(does: str, key: str) -> Exception | None:
+        if does == "replace" and key.startswith(book("bank")):
+            written.append(key)
+        return StoreBusyError(place="x", code="503") if len(written) > 1 else None
+
+    with suppress(StoreBusyError):  # where there is as much to write
+        keep_book(FailingStore(bench.store, fail), "bank", DAY)
+
+
+STEPS: dict[str, Callable[[Bench], object]] = {
+    "answer": answer,
+    "cancel": cancel,
+    "keep": lambda bench: keep_book(bench.store, "bank", DAY),
+    "forget": lambda bench: forget_book(bench.store, "bank"),
+    "die": die_while_keeping,
+    "spoil head": spoil(HEAD),
+    "spoil settled": spoil(SETTLED),
+}
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.lists(st.sampled_from(["night", *STEPS]), min_size=3, max_size=8), st.booleans())
+def test_whatever_happens_the_book_says_what_the_ledgers_say(
+    steps: list[str], has_trail: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        bench = (with_trail if has_trail else local_bench)(Path(folder))
+        for number, step in enumerate(steps, start=1):
+            if step == "night":
+                night(bench, number)
+            else:
+                STEPS[step](bench)
+            assert from_ledgers(bench) == stands(bench)
+
+
+def test_finished_runs_are_settled_and_one_that_changes_afterwards_is_read_again(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 3})
+    runs = [night(bench, number) for number in range(1, SETTLED_TOGETHER + 1)]
+    answer(bench)
+    settled = pl.read_parquet(bench.content(SETTLED))
+    before = stands(bench)
+
+    rows = bench.stored(runs[0]).keys.report("rows/part-00001.parquet")
+    answered = pl.read_parquet(bench.content(rows))
+    refused = answered.with_columns(state=pl.lit("error"), url=None, expires_on=None)
+    write_parquet(bench.store, rows, refused)
+
+    assert 6 * SETTLED_TOGETHER == settled.height
+    assert before != stands(bench)
+    assert from_ledgers(bench) == stands(bench)
+
+
+def test_foreign_bytes_on_a_page_are_discarded(tmp_path: Path) -> None:
+    bench = with_trail(tmp_path)
+    run = night(bench, 1)
+    before = stands(bench)
+
+    bench.store.replace(keys_of(run).page, [b"not ours"])
+
+    assert before == stands(bench)
+
+
+def test_a_dry_run_sees_its_own_runs_in_the_book_and_writes_nothing(tmp_path: Path) -> None:
+    bench = with_trail(tmp_path)
+    night(bench, 1)
+    kept = bench.content(HEAD)
+    dry = overlaid(bench.context)
+    with dry.sealer() as sealer:
+        assert sealer
+    name = bench.drop(6, "bank-20261102.csv", seed=2)
+
+    submit(dry, Request(name))
+
+    assert 12 == read_book(dry.adapters.store, "bank").attempts.height
+    assert kept == bench.content(HEAD)
+
+
+def test_a_store_that_does_not_let_the_book_be_written_costs_a_night_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = local_bench(tmp_path)
+    denied = FailingStore(
+        bench.store,
+        lambda does, key: (
+            StoreDeniedError(place=key, code="403")
+            if (does, key.startswith(book("bank"))) == ("replace", True)
+            else None
+        ),
+    )
+
+    done = replace(bench, store=denied).submit(bench.drop(6))
+
+    assert 6 == done.manifest.counts.submitted
+    assert "The book was not brought up to date" in caplog.text
+
+
+def test_what_is_kept_is_not_read_again(tmp_path: Path) -> None:
+    bench = with_trail(tmp_path)
+    run = night(bench, 1)
+    answer(bench)
+    opened: list[str] = []
+    store = FailingStore(
+        bench.store, lambda does, key: opened.append(key) if does == "open" else None
+    )
+
+    read_book(store, "bank")
+
+    assert not [key for key in opened if "/ledger/" in key or f"{run}/report/" in key]
+    assert pl.read_parquet(bench.content(keys_of(run).page)).height

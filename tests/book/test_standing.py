@@ -1,0 +1,149 @@
+"""Where a card stands, and its cardholder, after one attempt or several."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.book.attempts import ATTEMPT
+from flows.book.fold import fold
+from flows.book.people import balance
+from flows.book.standing import standing
+
+TODAY = date(2026, 11, 20)
+LINK = TODAY + timedelta(30)
+
+
+def attempt(
+    state: str, turn: int = 1, holder: str | None = "a", **more: object
+) -> dict[str, object]:
+    """Return one attempt as a book has it."""
+    return {
+        "turn": turn,
+        "run": f"r{turn}",
+        "holder": holder,
+        "cuid": holder,
+        "last_4": "1111",
+        "twin": 0,
+        "expiration": "2912",
+        "state": state,
+        "decided": False,
+        "expires_on": LINK if state == "linked" else None,
+        "tries": 1,
+        "sendings": 1,
+        **more,
+    }
+
+
+def cards(*attempts: dict[str, object], day: date = TODAY) -> pl.DataFrame:
+    return standing(fold(pl.DataFrame([*attempts], ATTEMPT)), day)
+
+
+def stands(*attempts: dict[str, object], day: date = TODAY) -> list[str]:
+    """Return where the cards stand."""
+    return cards(*attempts, day=day)["standing"].cast(pl.String).to_list()
+
+
+def people(*attempts: dict[str, object]) -> dict[str, int]:
+    """Return how many cardholders stand where."""
+    counted = balance(cards(*attempts))
+    return {state: number for state, number in counted.people.items() if number}
+
+
+def test_the_last_attempt_counts() -> None:
+    assert ["linked"] == stands(attempt("error"), attempt("awaiting", 2), attempt("linked", 3))
+
+
+def test_a_refusal_takes_no_link_away() -> None:
+    assert ["linked"] == stands(attempt("linked"), attempt("error", 2), attempt("rejected", 3))
+
+
+def test_what_was_never_sent_changes_nothing_where_something_was() -> None:
+    assert ["refused"] == stands(attempt("error"), attempt("cancelled", 2))
+
+
+def test_what_a_run_sent_counts_before_what_the_same_run_refused() -> None:
+    assert ["refused"] == stands(attempt("rejected"), attempt("error"))
+
+
+def test_a_link_ends_without_anything_being_written() -> None:
+    assert [["linked"], ["expired"]] == [
+        stands(attempt("linked"), day=day) for day in (LINK, LINK + timedelta(1))
+    ]
+
+
+def test_a_link_that_lives_counts_although_its_renewal_is_awaited() -> None:
+    both = [attempt("linked"), attempt("awaiting", 2, wait="uploaded")]
+
+    assert [["linked"], ["awaiting"]] == [
+        stands(*both, day=day) for day in (LINK, LINK + timedelta(1))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"wait": "waiting"}, "to upload"),
+        ({"wait": "held"}, "on hold"),
+        ({"wait": "uploaded"}, "awaiting"),
+        ({"wait": "answered"}, "awaiting"),
+        ({"wait": "single"}, "unknown"),
+        ({"wait": "answered", "trouble": "LAST4_MISMATCH"}, "unsettled"),
+    ],
+)
+def test_what_an_unanswered_row_waits_for_says_where_its_card_stands(
+    more: dict[str, Any], expected: str
+) -> None:
+    assert [expected] == stands(attempt("awaiting", **more))
+
+
+def test_a_reissued_card_is_one_card_and_stands_where_its_newest_issue_does() -> None:
+    refused = attempt("error", 2, expiration="3112", reason="cardholder.cuid.exists")
+    history = cards(attempt("linked"), refused)
+
+    assert [("2912", "linked", False), ("3112", "refused", True)] == sorted(
+        history.select("expiration", pl.col("standing").cast(pl.String), "current").rows()
+    )
+    assert {"refused": 1} == people(attempt("linked"), refused)
+
+
+def test_two_cards_that_look_the_same_in_one_run_are_two_cards() -> None:
+    assert ["linked", "refused"] == sorted(stands(attempt("linked"), attempt("error", twin=1)))
+
+
+def test_a_cardholder_stands_where_the_card_does_that_needs_most_attention() -> None:
+    assert {"refused": 1} == people(attempt("linked"), attempt("error", last_4="2222"))
+
+
+def test_a_row_without_a_readable_card_counts_only_where_its_cardholder_has_no_other() -> None:
+    unreadable: dict[str, Any] = {"last_4": None, "expiration": None}
+    refused = [attempt("rejected", holder=holder, **unreadable) for holder in ("a", "b", None)]
+
+    assert {"not sent": 1, "linked": 1} == people(*refused, attempt("linked"))
+    assert 1 == balance(cards(*refused)).nameless
+
+
+def test_the_balance_says_the_business_result_in_one_sentence() -> None:
+    counted = balance(
+        cards(
+            attempt("linked"),
+            attempt("rejected", holder="b", reason="card.pan.luhn"),
+            attempt("awaiting", holder="c", wait="uploaded"),
+            attempt("awaiting", holder="d", wait="waiting"),
+        )
+    )
+
+    assert (
+        "1 of 4 cardholders have a link; 1 waits for the issuer, 1 for the partner, 1 for you."
+        == counted.sentence
+    )
+    assert not counted.is_done
+
+
+def test_where_nobody_waits_the_sentence_says_so() -> None:
+    assert (
+        "1 of 1 cardholder has a link; nobody waits." == balance(cards(attempt("linked"))).sentence
+    )

@@ -1,0 +1,67 @@
+"""`cardlink cardholders`: the balance over people, and the book made anew."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+
+import polars as pl
+
+from flows.commands.cardholders import cardholders
+from flows.commands.context import Context
+from flows.runs.identity import digest
+from flows.runs.keys import book
+from tests.cli.test_reconcile import bank
+from tests.night import Bench
+
+
+def test_every_cardholder_ever_named_is_in_one_state(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    bench.answer(fail_share=0.2)
+    bench.ingest()
+
+    (facts,) = cardholders(Context(tmp_path), "bank").facts["issuers"]
+
+    assert (20, 20) == (facts["named"], sum(facts["people"].values()))
+    assert 20 - facts["people"]["linked"] == sum(facts["waits"].values())
+    assert facts["sentence"].startswith(f"{facts['people']['linked']} of 20 cardholders have")
+
+
+def test_a_book_that_was_right_is_made_anew_and_says_the_same(tmp_path: Path) -> None:
+    bank(tmp_path)
+
+    lines = cardholders(Context(tmp_path), "bank", rebuild=True).lines
+
+    assert "it says the same as before" in lines[0]
+
+
+def forge(bench: Bench) -> None:
+    """Make the kept book say that everybody is linked, with digests that fit."""
+    head_key = f"{book('bank')}head.json"
+    head = json.loads(bench.content(head_key))
+    ((run, page),) = head["pages"].items()
+    key = bench.stored(run).keys.page
+    forged = BytesIO()
+    attempts = pl.read_parquet(bench.content(key))
+    attempts.with_columns(state=pl.lit("linked").cast(attempts["state"].dtype)).write_parquet(
+        forged
+    )
+    bench.store.replace(key, [forged.getvalue()])
+    page["sha256"] = digest(forged.getvalue())
+    bench.store.replace(head_key, [json.dumps(head).encode()])
+
+
+def test_a_book_that_was_wrong_is_right_after_a_rebuild_which_says_so(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    forge(bench)
+    before = cardholders(Context(tmp_path), "bank").facts["issuers"][0]
+
+    lines = cardholders(Context(tmp_path), "bank", rebuild=True).lines
+
+    after = cardholders(Context(tmp_path), "bank").facts["issuers"][0]
+    assert "IT HAD BEEN WRONG" in lines[0]
+    assert (20, 0) == (
+        before["people"]["expired"] + before["people"]["linked"],
+        after["people"]["linked"],
+    )

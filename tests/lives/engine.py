@@ -1,0 +1,154 @@
+"""The engine of every life: nights of extracts, answers in the morning, and an operator's day."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from io import BytesIO
+
+import polars as pl
+
+from flows.runs.keys import deliveries
+from flows.runs.sealing import Opener
+from tests.lives.bank import Bank
+from tests.lives.clerk import Operator
+from tests.lives.command_line import CommandLine
+from tests.lives.deliveries import Deliverer
+from tests.lives.events import EVENTS
+from tests.lives.life import Life, Witness
+from tests.lives.manners import deck
+from tests.lives.place import FIRST, Place, Progress
+from tests.lives.portal import Portal
+from tests.lives.profile import Profile
+from tests.lives.town import People, Town
+
+OUTLAST = 120  # days after the last night that cards are good
+UNCONFIRMED = 0.3  # of the deliveries are not confirmed the same day
+
+
+@contextmanager
+def lived(
+    place: Place, profile: Profile, watch: Witness, on_progress: Progress = lambda _: None
+) -> Iterator[Life]:
+    """Live through the nights and the days after them, and give the life with everything still in
+    place; `watch` looks on before anything is purged.
+    """
+    nights = place.plan.nights
+    with place.wired() as openers:
+        life = _begin(place, profile, openers, watch)
+        for night in range(nights + profile.settling):
+            place.clock.begin_night(night * place.plan.stride)
+            for bank in life.banks:
+                _night(life, bank, night)
+            place.clock.hour = max(place.clock.hour, 9)
+            for bank in life.banks:
+                _morning(life, bank)
+            for bank in life.banks:
+                _day(life, bank, night)
+            on_progress(_progress(life))
+            if night > nights and all(_settled(bank) for bank in life.banks):
+                break
+        for bank in life.banks:
+            bank.last_submit = life.operator.submit(bank.name)
+            bank.note_runs(bank.last_submit.text)
+            life.schedule("reconcile", bank.name)
+        yield life
+
+
+def _begin(place: Place, profile: Profile, openers: list[Opener], watch: Witness) -> Life:
+    plan = place.plan
+    last = FIRST + timedelta(days=plan.nights * plan.stride + OUTLAST)
+    days = plan.stride if any(feed.portfolio for feed in profile.feeds) else 1
+    most = max(feed.new for feed in profile.feeds)
+    count = round(plan.rows * (1.5 + 2 * most * days * plan.nights)) + 100
+    times = 1 if profile.are_neighbours else len(profile.feeds)
+    everybody = People.of(times * count, last, plan.seed)
+    operator = Operator(CommandLine(place), place.reaper.chance)
+    life = Life(place, profile, operator, openers, watch)
+    answer = deck(profile.ways)
+    for number, feed in enumerate(profile.feeds):
+        place.configure(feed)
+        people = everybody.part(number % times * count, count)
+        town = Town(feed, people, plan.rows, random.Random(f"{plan.seed} {feed.issuer}"))
+        chance = random.Random(f"{plan.seed} {feed.issuer}'s portal")
+        portal = Portal(feed.issuer, openers[0], chance, answer, place.clock.now)
+        life.banks.append(Bank(place, profile, town, portal, Deliverer(town)))
+    for bank, other in zip(life.banks, [*life.banks[1:], life.banks[0]], strict=True):
+        bank.portal.other = other.portal if other is not bank else None
+    return life
+
+
+def _night(life: Life, bank: Bank, night: int) -> None:
+    """Drop the files of a night (after the last only what is owed), and submit them."""
+    day = life.place.clock.day
+    if night < life.place.plan.nights:
+        drops = bank.deliverer.tonight(day, life.place.plan.stride if night else 0)
+    else:
+        drops = bank.deliverer.owed(day)
+    for drop in drops:
+        bank.drop(drop)
+        life.place.clock.wait()
+    printed = life.operator.submit(bank.name).text
+    if life.profile.acts_on == "output":
+        printed += life.operator.settle(printed)
+    life.note(bank, printed)
+
+
+def _morning(life: Life, bank: Bank) -> None:
+    """Bring what the portal has ready, and ingest it."""
+    for letter in bank.portal.bring():
+        bank.bring(letter)
+    life.schedule("ingest", bank.name)
+
+
+def _day(life: Life, bank: Bank, night: int) -> None:
+    """Let happen what happens today, let the operator work, and deliver links."""
+    plan = life.place.plan
+    if night < plan.nights:
+        for event in life.profile.events:
+            if event.falls_on(night, plan):
+                EVENTS[event.name](life, bank)
+    if life.profile.acts_on == "output":
+        life.operator.upload_all(bank)
+    else:
+        bank.left = life.operator.work(bank)
+    life.note(bank)
+    if life.profile.delivers:
+        _deliver(life, bank, is_last=night >= plan.nights)
+
+
+def _deliver(life: Life, bank: Bank, *, is_last: bool) -> None:
+    """Deliver links; the receiving side takes each delivery once, and does not always confirm
+    it.
+    """
+    delivery = life.schedule("deliver", bank.name)
+    if not delivery.get("next") or not delivery.get("number"):
+        return
+    key = f"{deliveries(bank.name)}{delivery['number']:06d}/links.csv"
+    links = pl.read_csv(BytesIO(bank.content(key)), infer_schema=False)
+    for row in links.to_dicts():
+        if row["change"] == "withdrawn":
+            bank.delivered.pop(row["url"], None)
+        else:
+            bank.delivered[row["url"]] = row
+    if is_last or bank.town.chance.random() >= UNCONFIRMED:
+        life.schedule(*delivery["next"].replace("RECEIPT", "receipt-1").split()[1:])
+
+
+def _progress(life: Life) -> str:
+    commands = life.operator.given.total()
+    lines = sum(len(bank.left) for bank in life.banks)
+    return f"{life.place.clock.day}: {commands} commands, {lines} left"
+
+
+def _settled(bank: Bank) -> bool:
+    """Return whether nothing comes, and only others could settle what is on the worklist."""
+    return not bank.portal.coming and all(needs_others(line["kind"]) for line in bank.left)
+
+
+def needs_others(kind: str) -> bool:
+    """Return whether only the issuer or the partner could settle a line of the worklist."""
+    final = ("rows to correct", "card fields to correct", "errors to ask about", "links to confirm")
+    return kind in final or kind.startswith("links end")

@@ -1,0 +1,124 @@
+"""The questions to the partner about all runs of all issuers, and its answers, which are decisions."""
+
+from __future__ import annotations
+
+import csv
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.wiring import open_store
+from schemas.ledger import AWAITING, ERROR, LINKED
+from tests import keys
+from tests.cli.test_mend import cardlink, pin, told
+from tests.night import Bench, issuer
+from tests.operations.test_decide import WHY, answer
+
+STATES = (LINKED, ERROR, AWAITING)
+REFUSED = "{cuid},{last_4},,,card type is not supported\n"
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Bench:
+    """Return the bench that writes where the command line of `tmp_path` reads."""
+    (tmp_path / "store").mkdir()
+    pin(tmp_path, keys.sound())
+    return Bench(
+        open_store(issuer(), tmp_path),
+        issuer(portal={"rows_per_chunk": 10}),
+        now=lambda: datetime.now(UTC),
+    )
+
+
+@pytest.fixture
+def runs(bank: Bench, tmp_path: Path) -> list[str]:
+    """Two runs: a result that lacks two rows, and one with a refusal only the partner knows of."""
+    runs = [
+        bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
+        for night in range(2)
+    ]
+    answer(bank, runs[0], 1, rows=8)
+    last = bank.ledger(runs[1]).sort("position").row(9, named=True)
+    answer(bank, runs[1], 1, rows=9, tail=REFUSED.format(**last))
+    cardlink(tmp_path, "ingest", "bank")
+    return runs
+
+
+def written(folder: Path) -> list[dict[str, str]]:
+    file = folder / "questions.csv"
+    file.unlink(missing_ok=True)
+    cardlink(folder, "questions", "--to", str(file))
+    return list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
+
+
+def filled(folder: Path, questions: list[dict[str, str]], *answers: str) -> str:
+    """Write the file as the partner fills it in; return its name."""
+    file = folder / "answers.csv"
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(questions[0]))
+        writer.writeheader()
+        for question, word in zip(questions, answers, strict=True):
+            writer.writerow(question | {"answer": word})
+    return str(file)
+
+
+def states(bank: Bench, run: str) -> dict[str, int]:
+    summary = bank.stored(run).summary or {}
+    return {name: rows for name, rows in summary["rows"].items() if rows and name in STATES}
+
+
+def test_one_file_asks_about_all_runs_and_says_which_answers_there_are(
+    runs: list[str], tmp_path: Path
+) -> None:
+    questions = written(tmp_path)
+
+    assert [runs[0], runs[0], runs[1]] == [question["chunk"][:-14] for question in questions]
+    assert ["explained | lost"] * 2 + ["send again"] == [line["answers"] for line in questions]
+    assert "card type is not supported" in questions[2]["question"]
+    assert 3 == len({question["id"] for question in questions})
+
+
+def test_answers_are_decisions_row_by_row_and_a_dry_run_changes_nothing(
+    bank: Bench, runs: list[str], tmp_path: Path
+) -> None:
+    file = filled(tmp_path, written(tmp_path), "lost", "", "send again")
+    before = bank.snapshot()
+
+    rehearsed = told(tmp_path, "answers", file, *WHY, "--dry-run")
+    unchanged = bank.snapshot()
+    done = told(tmp_path, "answers", file, *WHY)
+    again = told(tmp_path, "answers", file, *WHY)
+
+    assert before == unchanged
+    assert rehearsed["decided"] == done["decided"]
+    assert {LINKED: 8, ERROR: 1, AWAITING: 1} == states(bank, runs[0])
+    assert ([], 2) == (again["decided"], again["settled"])
+    assert 1 == len(written(tmp_path))
+
+
+def test_a_file_with_an_answer_that_is_none_decides_nothing(
+    bank: Bench, runs: list[str], tmp_path: Path
+) -> None:
+    file = filled(tmp_path, written(tmp_path), "lost", "link", "")
+
+    done = cardlink(tmp_path, "answers", file, *WHY)
+
+    assert (2, True) == (done.exit_code, "has no answer of its choices" in done.stderr)
+    assert {LINKED: 8, AWAITING: 2} == states(bank, runs[0])
+
+
+def test_giving_rows_up_can_need_a_second_person(
+    bank: Bench, runs: list[str], tmp_path: Path
+) -> None:
+    toml = (tmp_path / "bank.toml").read_text()
+    (tmp_path / "bank.toml").write_text(toml + '[four_eyes]\nacts = ["lost"]\n')
+    close = ("mend", "close", runs[0], "RESULT_SHORT", *WHY, "--decision")
+
+    explained = cardlink(tmp_path, *close, "explained", "--dry-run")
+    lost: dict[str, Any] = told(tmp_path, *close, "lost", "--actor", "anna")
+
+    assert explained.exit_code in (0, 3, 4)
+    assert "request" in lost
+    assert {LINKED: 8, AWAITING: 2} == states(bank, runs[0])

@@ -1,0 +1,57 @@
+"""The business result of a run: how many cards have a link, and for whom the others wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.reports.rebuild import rebuild
+from flows.runs.outbox import move
+from schemas.portal import CITY
+from tests.builders import portal_rows
+from tests.night import Bench, local_bench, portal_csv
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> tuple[Bench, str]:
+    """A run of six rows, one of which we refuse, in three chunks."""
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 2})
+    extract = bench.drop_bytes(portal_csv(portal_rows({}, {}, {}, {}, {}, {CITY: None})))
+    return bench, bench.submit(extract).manifest.run
+
+
+def result(bench: Bench, run: str) -> dict[str, Any]:
+    facts: dict[str, Any] = rebuild(bench.context, bench.stored(run)).summary["open"]["result"]
+    return facts
+
+
+def test_before_the_upload_the_operator_has_to_act(sent: tuple[Bench, str]) -> None:
+    bench, run = sent
+
+    facts = result(bench, run)
+
+    assert "0 of 6 cards have a link; 1 waits for the issuer, 5 for you." == facts["sentence"]
+
+
+def test_after_the_upload_the_partner_has_to_answer(sent: tuple[Bench, str]) -> None:
+    bench, run = sent
+    move(bench.context.adapters, run, "uploaded", [1, 2])
+
+    facts = result(bench, run)
+
+    assert {"issuer": 1, "partner": 4, "operator": 1} == facts["waits"]
+
+
+def test_a_page_is_green_only_where_nobody_waits(sent: tuple[Bench, str]) -> None:
+    bench, run = sent
+    bench.answer()
+    bench.ingest()
+
+    facts = result(bench, run)
+
+    assert (5, {"issuer": 1}) == (facts["linked"], facts["waits"])
+    page = bench.report(run, "report.html").decode()
+    assert 'class="card verdict wait"' in page
+    assert "5 of 6 cards have a link; 1 waits for the issuer." in page

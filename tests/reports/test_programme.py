@@ -1,0 +1,272 @@
+"""The programme's report: all issuers by week, each cardholder once, and nothing unknown as zero."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, date, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import polars as pl
+
+from flows.book.attempts import ATTEMPT
+from flows.book.fold import fold
+from flows.book.people import balance
+from flows.book.standing import standing
+from flows.partner_api.follow_links import follow_links
+from flows.reports import programme
+from flows.reports.programme import LINKED_ON, PLACED, IssuerFacts
+from flows.reports.programme_report import (
+    Programme,
+    programme_of,
+    programme_page,
+    read_issuer,
+    write_programme,
+)
+from flows.reports.run_facts import RunFacts
+from flows.runs.keys import transactions
+from schemas.partner_api.link_placements import KNOWN_ENDS
+from tests.night import BANK, NOON, local_bench
+
+TODAY = date(2026, 11, 20)  # a Friday
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+THIS_WEEK, LAST_WEEK = date(2026, 11, 16), date(2026, 11, 9)
+
+
+def attempt(cuid: str, state: str, day: date = TODAY, **changes: Any) -> dict[str, Any]:
+    """Return one attempt as a book has it; a link lives sixty days."""
+    return {
+        "turn": day.toordinal(),
+        "run": f"r{day:%m%d}",
+        "as_of": day,
+        "row": 1,
+        "cuid": cuid,
+        "holder": cuid,
+        "last_4": "1111",
+        "twin": 0,
+        "state": state,
+        "decided": False,
+        "expires_on": day + timedelta(days=60) if state == "linked" else None,
+        "tries": 1,
+        "sendings": int(state in ("linked", "error", "awaiting")),
+        **changes,
+    }
+
+
+def issuer(
+    *attempts: dict[str, Any],
+    name: str = "bank",
+    placed: dict[str, bool] | None = None,
+    runs: tuple[RunFacts, ...] = (),
+    within: int = 24,
+) -> IssuerFacts:
+    """Return what is known of an issuer with these attempts."""
+    cards = standing(fold(pl.DataFrame([*attempts], ATTEMPT)), TODAY)
+    known = [(holder, is_placed, None, None) for holder, is_placed in (placed or {}).items()]
+    ends = pl.DataFrame(known, PLACED, orient="row")
+    return IssuerFacts(name, programme.cardholders(cards, ends), balance(cards), runs, within)
+
+
+def run(
+    day: date, hours: dict[str, int] | None = None, **reasons: list[tuple[str, int]]
+) -> RunFacts:
+    return RunFacts("r", day, "balanced", {}, reasons, {}, (), hours=hours or {})
+
+
+def weeks(report: Programme, *columns: str) -> list[tuple[Any, ...]]:
+    return report.tables["weeks"].select("week", "issuer", *columns).rows()
+
+
+def test_a_cardholder_counts_once_in_the_week_first_named_wherever_the_last_attempt_was() -> None:
+    report = programme_of(
+        [
+            issuer(
+                attempt("a", "rejected", LAST_WEEK),
+                attempt("a", "linked"),
+                attempt("b", "linked", LAST_WEEK),
+                attempt("c", "awaiting"),
+            )
+        ],
+        NOW,
+        12,
+    )
+
+    columns = ("named", "sent", "invited", "linked", "awaiting")
+    assert [(LAST_WEEK, "bank", 2, 2, 2, 2, 0), (THIS_WEEK, "bank", 1, 1, 0, 0, 1)] == weeks(
+        report, *columns
+    )
+    assert 3 == report.facts["all"]["named"] == report.facts["cardholders"]["named"]
+
+
+def test_the_weeks_of_all_issuers_add_up_to_everybody_in_every_state() -> None:
+    issuers = [
+        issuer(attempt("a", "linked"), attempt("b", "error", LAST_WEEK)),
+        issuer(attempt("a", "rejected"), name="other"),
+    ]
+
+    report = programme_of(issuers, NOW, 12)
+
+    named = {line["week"]: line["named"] for line in report.facts["weeks"]}
+    assert {"2026-11-09": 1, "2026-11-16": 2} == named
+    people = report.facts["cardholders"]["people"]
+    assert people == {name: report.facts["all"][name] for name in people}
+    assert (
+        "1 of 3 cardholders have a link; 2 wait for the partner."
+        == (report.facts["cardholders"]["sentence"])
+    )
+
+
+def test_placed_is_counted_among_those_of_whom_it_is_known_and_else_not_known() -> None:
+    linked = [attempt(cuid, "linked") for cuid in "abc"]
+    known = issuer(*linked, name="known", placed={"a": True, "b": False})
+    unknown = issuer(*linked, name="unknown")
+
+    report = programme_of([known, unknown], NOW, 12)
+
+    assert [("known", 1, 2), ("unknown", None, 0)] == report.tables["issuers"].select(
+        "issuer", "placed", "placed_known"
+    ).rows()
+    assert (1, 2) == (report.facts["all"]["placed"], report.facts["all"]["placed_known"])
+    page = programme_page(report.facts)
+    assert '<td class="n zero" data-head="placed">not known</td>' in page
+    assert '1 <span class="soft small">of 2 known</span>' in page
+
+
+def test_of_nobody_invited_it_is_known_that_no_card_is_placed() -> None:
+    report = programme_of([issuer(attempt("a", "error"))], NOW, 12)
+
+    assert 0 == report.facts["all"]["placed"]
+
+
+def test_a_link_that_ended_is_unused_where_its_card_is_known_not_to_be_placed() -> None:
+    ended = TODAY - timedelta(days=70)
+    links = [attempt(cuid, "linked", ended) for cuid in "abc"]
+
+    report = programme_of([issuer(*links, placed={"a": True, "b": False})], NOW, 12)
+
+    whole = report.facts["all"]
+    assert (3, 1, 2) == (whole["expired"], whole["expired_unused"], whole["expired_known"])
+
+
+def test_the_page_shows_the_last_weeks_and_those_before_as_one_line() -> None:
+    days = [TODAY - timedelta(weeks=back) for back in range(5)]
+    known = issuer(*(attempt(f"c{day}", "linked", day) for day in days))
+
+    report = programme_of([known], NOW, 2)
+
+    assert [("", 3), ("2026-11-09", 1), ("2026-11-16", 1)] == [
+        (line["week"], line["named"]) for line in report.facts["weeks"]
+    ]
+    assert 5 == report.tables["weeks"].height
+
+
+def test_hours_are_of_the_runs_of_a_week_each_held_to_its_own_issuers_agreement() -> None:
+    quick = issuer(runs=(run(TODAY, {"2.0": 3, "30.0": 1}),), name="quick", within=1)
+    slow = issuer(
+        runs=(run(TODAY, {"30.0": 2}), run(LAST_WEEK, {"5.0": 1})), name="slow", within=48
+    )
+
+    report = programme_of([quick, slow], NOW, 12)
+
+    lines = {(line["week"]): line for line in report.facts["hours_of_weeks"]}
+    assert (6, 2.0, 30.0, 2 / 6) == tuple(
+        lines["2026-11-16"][name]
+        for name in ("links", "median_hours", "slowest_hours", "share_in_time")
+    )
+    assert (7, 3 / 7) == (report.facts["hours"]["links"], report.facts["hours"]["share_in_time"])
+
+
+def test_reasons_are_added_up_by_week_over_all_issuers() -> None:
+    luhn = [("card.pan.luhn", 2)]
+    issuers = [
+        issuer(runs=(run(TODAY, submit=luhn), run(LAST_WEEK, submit=luhn))),
+        issuer(runs=(run(TODAY, submit=luhn, partner=[("card.pan.other", 1)]),), name="other"),
+    ]
+
+    report = programme_of(issuers, NOW, 12)
+
+    first, second = report.facts["reasons"]
+    assert ("card.pan.luhn", 6, {"2026-11-09": 2, "2026-11-16": 4}) == (
+        first["code"],
+        first["rows"],
+        first["weeks"],
+    )
+    assert ("card.pan.other", "partner", 1) == (second["code"], second["stage"], second["rows"])
+    assert 4 == report.tables["reasons"].height
+
+
+def test_days_run_from_the_link_to_the_placed_card_and_an_old_link_is_known_by_its_cuid() -> None:
+    ends = pl.DataFrame(
+        [
+            ("r1109", 1, "a", True, date(2026, 11, 14)),
+            ("r1109", 2, "b", False, None),
+            ("r1116", 7, "b", None, None),
+            ("r1116", 8, "cl-0123456789ab-8", True, date(2026, 11, 18)),
+        ],
+        KNOWN_ENDS,
+        orient="row",
+    )
+    attempts = pl.DataFrame([attempt("x", "linked", THIS_WEEK, row=8, holder="content")], ATTEMPT)
+    linked_on = [("r1109", LAST_WEEK, date(2026, 11, 10)), ("r1116", THIS_WEEK, THIS_WEEK)]
+
+    placed = programme.placed_cardholders(
+        ends, attempts, pl.DataFrame(linked_on, LINKED_ON, orient="row")
+    )
+
+    assert [
+        ("a", True, LAST_WEEK, 4),
+        ("b", None, None, None),
+        ("content", True, THIS_WEEK, 2),
+    ] == placed.sort("holder").rows()
+
+
+def test_the_page_says_the_result_first_and_which_issuers_it_lacks() -> None:
+    report = programme_of([issuer(attempt("a", "linked"))], NOW, 12, ["torn"])
+
+    page = programme_page(report.facts)
+
+    assert "1 of 1 cardholder has a link; nobody waits.</p>" in page
+    assert "could not be read: torn." in page
+    assert 'class="card verdict warn"' in page
+    assert "<script" not in page
+
+
+def test_a_report_of_nobody_can_be_read() -> None:
+    page = programme_page(programme_of([issuer()], NOW, 12).facts)
+
+    assert "Nobody was named yet." in page
+    assert "No link came yet." in page
+    assert "No row failed." in page
+
+
+def test_a_night_and_a_transaction_report_are_in_page_workbook_and_tables(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    done = bench.submit(bench.drop(20, bad=0.2)).manifest.run
+    bench.answer()
+    bench.ingest()
+    cuids = bench.ledger(done).filter(fate="submitted")["cuid"].drop_nulls()
+    lines = [f"{cuids[0]},SUCCESSFUL,2026-11-23", f"{cuids[1]},USER_DATA_FAILURE,2026-11-24"]
+    report = "\n".join(["cuid,status,completed_on", *lines, ""])
+    bench.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
+    follow_links(bench.context, None)
+
+    written = programme_of([read_issuer(bench.context)], NOON, 12)
+    write_programme(bench.store, "programme/", written)
+
+    [line] = list(csv.DictReader(io.StringIO(bench.content("programme/issuers.csv").decode())))
+    people = balance_of(bench.content("programme/summary.json"))
+    assert line["named"] == str(people["named"])
+    assert ("1", "2") == (line["placed"], line["placed_known"])
+    book = openpyxl.load_workbook(BytesIO(bench.content("programme/report.xlsx")))
+    assert ["Weeks", "Issuers", "Reasons", "Hours"] == book.sheetnames
+    page = bench.content("programme/report.html").decode()
+    assert people["sentence"] in page
+
+
+def balance_of(summary: bytes) -> dict[str, Any]:
+    cardholders: dict[str, Any] = json.loads(summary)["cardholders"]
+    return cardholders
