@@ -18,7 +18,7 @@ import polars as pl
 from schemas.expressions import CVV_SHAPE
 from schemas.portal import CVV, CVV_HASH
 
-# so the four-digit ones from 1,000
+# four-digit CVVs begin at index 1,000
 CVVS = [f"{n:03d}" for n in range(1_000)] + [f"{n:04d}" for n in range(10_000)]
 
 
@@ -49,10 +49,10 @@ def mistake(cvv_hash: pl.Expr) -> pl.Expr:
 
 def hash_text(text: str) -> str:
     """Return base64(sha256(text)), which is the CVV hash if the text is a CVV."""
-    return _right_writing(text.encode())
+    return _base64_of_sha256(text.encode())
 
 
-def _right_writing(text: bytes) -> str:
+def _base64_of_sha256(text: bytes) -> str:
     return b64encode(sha256(text).digest()).decode()
 
 
@@ -65,7 +65,7 @@ def mistaken(kind: str, cvv: str = "007") -> str:
         return hash_text(f"salt{cvv}")
     texts = _wrong_texts(cvv)
     if kind in texts:
-        return _right_writing(texts[kind][0])
+        return _base64_of_sha256(texts[kind][0])
     return _writings(cvv.encode())[kind][0]
 
 

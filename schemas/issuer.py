@@ -234,8 +234,8 @@ class Resend(Settings):
     )
     reissue_column: Spec | None = setting(
         None,
-        "source column that changes when a card is issued again, such as its sequence number: it "
-        "is another card",
+        "source column that changes when a card is issued again, such as its sequence number: the "
+        "new issue is sent again",
     )
 
 

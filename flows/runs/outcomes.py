@@ -30,7 +30,7 @@ OUTCOME: dict[str, pl.DataType] = {
     "how": pl.String(),
     "state": pl.String(),  # linked, error, broken
     "trouble": pl.String(),  # name of the break, null where there is none
-    "url": pl.String(),  # of linked rows only
+    "url": pl.String(),  # of linked rows, and of those that came with a good link beside an error
     "has_link": pl.Boolean(),  # the row had a url, stored or not
     "expires_on": pl.Date(),
     "expires_raw": pl.String(),

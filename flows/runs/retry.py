@@ -6,8 +6,11 @@
    If that is in vain, it raises a TryAgainError.
 2. **The whole command runs again.** A TryAgainError ends a command with exit code 75, and the same
    command resumes the work. In Prefect the task does so by itself, after the waits of its form
-   (`Form.retries`: for `nightly` and `rerun` three times, within some six minutes; see `RERUN` in
-   `flows/commands/submit.py`); a form without them ends as failed.
+   (`Form.retries`: `nightly` and `rerun` three times, within some six minutes; `ingest`, `deliver`,
+   `purge` and `placements` twice); a form without them ends as failed.
+
+Temporary are the errors of a store that map to StoreBusyError (`_BY_CODE` in `flows/adapters/
+s3_errors.py`, `_BY_NUMBER` in `local.py`) and those of the API that map to ServiceBusyError.
 
 No other error is retried: it needs a person. A stop signal ends the waiting.
 """

@@ -1,6 +1,6 @@
 """What commits a run, and how commits that died half-way are finished.
 
-**A run is committed when its `manifest.json` exists, and not before.** Only then are its chunks
+**A run is committed when its manifest exists, and not before.** Only then are its chunks
 offered for upload, and only then do results and reports count it. The manifest is the second of two
 create-only writes of the same bytes:
 
@@ -9,7 +9,8 @@ create-only writes of the same bytes:
    finds them awaiting; a run that was planned before it and sends one of them is not registered
    (OvertakenError; where `[resend] seen_before = "send"`, only a run of the same extract is
    refused). Nothing of the run can be uploaded yet.
-2. `runs/<run>/manifest.json` is the commit.
+2. `runs/<run>/manifest.json` is the commit. Abandoning a run creates the same key with the record of
+   that; `StoredRun.manifest` tells the two apart.
 
 A run that is registered and has no manifest died between the two. It is not committed yet, but
 decided: the next command that sends rows of the issuer writes its manifest before it plans
