@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-issuers quarter year twenty leaks torture image demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench bench-issuers hundred quarter year twenty leaks torture image demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -73,20 +73,11 @@ SEED ?= 0
 torture: .venv/test-ready
 	@$(BIN)/python -m tests.torture $(N) $(SEED) $(STORES)
 
-# Ninety nights of a full portfolio with corrections, renewals, a key rotation, crashes and retention, recounted at the
-# end; a small size runs in `make test-all`: make quarter QUARTER='--nights 30 --rows 2000'
-quarter: .venv/test-ready
-	@$(BIN)/python -m tests.lives quarter $(QUARTER)
-
-# A year of nights of two issuers with files that repeat, change, break and come twice, recounted by an oracle of its own;
-# a small size runs in `make test-all`: make year YEAR='--nights 30'
-year: .venv/test-ready
-	@$(BIN)/python -m tests.lives year $(YEAR)
-
-# Twenty nights against a portal with every bad habit, an operator acting by the worklist alone, and the number of
-# commands it took; a small size runs in `make test-all`: make twenty TWENTY='--nights 8'
-twenty: .venv/test-ready
-	@$(BIN)/python -m tests.lives twenty $(TWENTY)
+# Simulated days, recounted by an oracle of its own; what each is about stands in DESIGN.md, as data in
+# tests/lives/profile.py. Small sizes run in `make test-all`, of `hundred` in `make test` too:
+# make year LIFE='--nights 30 --rows 100'
+year twenty quarter hundred: .venv/test-ready
+	@$(BIN)/python -m tests.lives $@ $(LIFE)
 
 # The image built without a daemon and without pulling, run by podman as compose.yaml says, and a run taken through it
 # from drop to links; root, with buildah, podman, runc, debootstrap, iptables, netavark and aardvark-dns. Some minutes.

@@ -40,6 +40,7 @@ SEND_AGAIN = "send again"
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
 _BREAK = ["break", "place", "row", "cuid", "last_4", "chunk"]
 _REFUSED_ROW = ["row", "reason", "message"]
+ROW = ", row "  # a result row that answers none of ours is closed with the others of its file
 
 
 class AnswersUnreadableError(OperatorError):
@@ -148,7 +149,7 @@ def _about_breaks(run: StoredRun) -> Iterator[Question]:
                 issuer=run.issuer,
                 run=run.id,
                 about=name,
-                place=place,
+                place=f"chunk {chunk}" if chunk else place.partition(ROW)[0],
                 row=int(row or 0),
                 chunk=_chunk_name(run, int(chunk)) if chunk else place,
                 cuid=cuid,

@@ -68,6 +68,7 @@ def _kind(kind: Kind) -> str:
 
 _INGEST = Step("ingest", Slot("issuer"))
 _QUESTIONS = Step("questions", Slot("issuer"), to=FILE)
+_ASK = Choice("ask", "A file of questions to send to the partner.", _QUESTIONS)
 _REPORT = Step("report", Slot("run"))
 _CANCEL = Choice(
     "cancel",
@@ -165,7 +166,7 @@ OVERDUE = _kind(
             "the partner."
         ),
         (
-            Choice("ask", "A file of questions to send to the partner.", _QUESTIONS),
+            _ASK,
             Choice(
                 "release",
                 "It was never uploaded, as the partner says: it waits for the upload again.",
@@ -488,6 +489,8 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
     if first is None:
         first = _QUESTIONS if kind.question else _REPORT
     choices = [_closing(name, decision) for decision in kind.decisions]
+    if kind.question and first is not _QUESTIONS:
+        choices.insert(0, _ASK)
     return Kind(
         f"break {name}",
         OPERATOR,

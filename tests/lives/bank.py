@@ -12,6 +12,7 @@ from flows.runs.keys import extracts, results
 from flows.runs.store import read
 from flows.runs.stored_runs import StoredRuns
 from schemas.manifest import Manifest
+from tests.lives.census import Census
 from tests.lives.command_line import Output
 from tests.lives.deliveries import Deliverer, Drop
 from tests.lives.findings import Findings
@@ -54,7 +55,8 @@ class Bank:
     last_submit: Output | None = None  # after the last night
     gone: set[str] = field(default_factory=set)  # runs whose ledger is purged
     purged: list[dict[str, Any]] = field(default_factory=list)  # lots
-    # what was wrong with what was purged, before it was
+    census: Census = field(default_factory=Census)
+    # what was wrong on a day, and with what was purged before it was
     witnessed: Findings = field(default_factory=Findings)
 
     @property

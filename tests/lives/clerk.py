@@ -9,9 +9,9 @@ import random
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -21,24 +21,15 @@ import polars as pl
 from flows.runs.keys import keys_of
 from tests.lives.bank import Bank, WorkLine
 from tests.lives.command_line import CommandLine, Output, verb_of
-from tests.lives.portal import EXPLAINED, LOST
+from tests.lives.portal import EXPLAINED, LOST, SEND_AGAIN, chunk_name, number_of, run_of
 
 PLACES = {"WHY": "ticket INC0012345, agreed with the partner"}
-# what is asked about each of them, and what the operator decides about the others
-ANSWERED = (
-    "results overdue",
-    "results awaited",
-    "errors to ask about",
-    "rows to correct",
-    "card fields to correct",
-)
+# what the operator decides about these; about the others it does what comes first, or asks
 DECISIONS = {
     "chunks held": "release",
     "chunks sealed to another key": "seal again",
-    "results overdue": LOST,
     "results still incomplete": "open again",
     "errors to send again": "send again",
-    "errors to ask about": "send again",
     "rows decided lost, to send again": "send again",
     "links expired on arrival, to send again": "send again",
     "rows of cancelled chunks": "send again",
@@ -46,7 +37,9 @@ DECISIONS = {
     "links that ended": "renew",
     "links end within 7 days": "renew",
 }
+SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
 PASSES = 12  # over the worklist of one day
+PATIENCE = timedelta(days=7)  # until the issuer is asked about the same rows again
 PASTE = re.compile(r"`cardlink (?:--config \S+ )?([^`]+)`")
 REFUSED = re.compile(r"^(?:refused|cardlink): (.*)$", re.MULTILINE)
 HELD = "--open changed-extract"
@@ -74,8 +67,13 @@ class Operator:
     stuck: list[str] = field(default_factory=list)
     unsettled: set[str] = field(default_factory=set)  # refusals that the issuer was told of
     settled: Counter[str] = field(default_factory=Counter)  # refusals
-    # the day the issuer was asked about a run's rows
-    asked: dict[str, date] = field(default_factory=dict)
+    # the day the issuer was asked about so many rows of a run
+    asked: dict[tuple[str, int], date] = field(default_factory=dict)
+    history: list[tuple[str, ...]] = field(default_factory=list)  # since the store was copied
+    # chunks that are on hold or cancelled
+    shelf: dict[str, str] = field(default_factory=dict)
+    # the day the partner was asked about an issuer
+    inquired: dict[str, date] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -91,11 +89,22 @@ class Operator:
         """Give one command; return what it reports."""
         counted = self.given if by is None else by
         counted[verb_of(words)] += 1
+        self.history.append(words)
+        if words[0] == "outbox" and words[1] in SHELVED:
+            self._shelve(words[1], words[2], words[3 : words.index("--reason")])
         return self.command_line.give(*words, options=("--json",)).report
+
+    def _shelve(self, act: str, run: str, numbers: Sequence[str]) -> None:
+        """Note where chunks of a run are that were held, cancelled or released."""
+        for number in numbers:
+            self.shelf.pop(chunk_name(run, int(number)), None)
+            if SHELVED[act]:
+                self.shelf[chunk_name(run, int(number))] = SHELVED[act]
 
     def submit(self, issuer: str) -> Output:
         """Submit what is new; return what is printed."""
         self.scheduled["submit"] += 1
+        self.history.append(("submit", issuer))
         return self.command_line.give("submit", issuer)
 
     def settle(self, printed: str) -> str:
@@ -129,36 +138,43 @@ class Operator:
         for run in sorted({chunk["run"] for chunk in chunks if chunk["state"] == "waiting"}):
             self._upload(["outbox", "fetch", run, "--to", "FOLDER"], bank)
 
-    def work(self, bank: Bank) -> list[WorkLine]:
-        """Work through the list until nothing more can be done today; return what is left on it."""
+    def work(self, banks: Sequence[Bank]) -> None:
+        """Work through the list until nothing more can be done today, and note what is left."""
+        by_name = {bank.name: bank for bank in banks}
         waits: set[str] = set()
         times = Counter[str]()
         left: list[WorkLine] = []
         for _ in range(PASSES):
-            left = [*_things(self.give("worklist", bank.name)["worklist"])]
+            left = [*_things(self.give("worklist")["worklist"])]
             pending = [line for line in left if _key(line) not in waits]
             if not pending:
                 break
-            self._pass(bank, pending, times, waits)
-        return left
+            self._pass(by_name, pending, times, waits)
+        for bank in banks:
+            bank.left = [line for line in left if line["issuer"] == bank.name]
 
     def _pass(
-        self, bank: Bank, pending: list[WorkLine], times: Counter[str], waits: set[str]
+        self,
+        banks: Mapping[str, Bank],
+        pending: list[WorkLine],
+        times: Counter[str],
+        waits: set[str],
     ) -> None:
         """Do every line once; those with which nothing can be done today wait."""
         # runs whose rows were sent again in this pass: another line may mean the same rows
-        resent = set[str]()
+        resent = set[tuple[str, str]]()
         for line in pending:
             if "resubmit" in line["command"]:
-                if line["run"] in resent:
+                rows = (line["issuer"], line["run"])
+                if rows in resent:
                     continue
-                resent.add(line["run"])
+                resent.add(rows)
             # once may have been about other rows, by a decision in between
             if times[_key(line)] > 1:
                 self.stuck.append(f"{self.day}: {_key(line)}")
                 waits.add(_key(line))
                 continue
-            moved = self._act(line, bank)
+            moved = self._act(line, banks[line["issuer"]])
             if moved is None:  # a file came: the list is another one
                 return
             times[_key(line)] += moved
@@ -171,16 +187,16 @@ class Operator:
         """
         words = _filled(line["command"]) if line["command"] else []
         match line["kind"].split():
+            case _ if _question(line):
+                return self._inquire(line, words, bank)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
             case ["chunks", "to", "upload"]:
                 self._upload(words, bank)
-            case ["results", "overdue"] | ["break", *_]:
+            case ["break", *_]:
                 return self._decide(line, words, bank)
             case ["rows", "to", "correct"] | ["card", "fields", *_]:
                 return self._correct(line, words, bank)
-            case ["errors", "to", "ask", "about"]:
-                return self._ask(line, words, bank)
             case ["refused", "extracts"]:
                 explained = self.give(*words)
                 # the issuer sends it again, and what is said next is done then
@@ -208,9 +224,56 @@ class Operator:
             self.give(*_filled(report["next"]))
         return bool(report.get("next"))
 
+    def _inquire(self, line: WorkLine, words: list[str], bank: Bank) -> bool | None:
+        """Ask the partner about all that is open of an issuer, once a day, then take what it sends
+        and decide as it answers.
+        """
+        if self.inquired.get(bank.name) == self.day:
+            return False
+        self.inquired[bank.name] = self.day
+        if words[0] != "questions":  # what comes before the questions
+            self.give(*words)
+        file = self.folder / f"questions-{bank.name}.csv"
+        file.unlink(missing_ok=True)
+        inquiry = self.give(*_to(file, _filled(_question(line))))
+        if not inquiry["questions"]:
+            return None
+        questions = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
+        late = {str(single["name"]) for single in line["each"] if single["late"]}
+        comes = sorted({question["chunk"] for question in questions} & bank.portal.at_hand)
+        for chunk in comes:
+            bank.bring(bank.portal.again(chunk))
+        if comes:
+            self.give("ingest", bank.name)
+        for question in questions:
+            is_early = not question["cuid"] and question["chunk"] not in late
+            question["answer"] = "" if is_early else bank.portal.answer_to(question)
+        answered = [question for question in questions if question["answer"]]
+        if answered:
+            self._answer(file, questions, answered, bank)
+            rehearsed = self.give(*_filled(inquiry["next"]))
+            self._go_on(rehearsed)
+        return None if comes or answered else False
+
+    def _answer(
+        self,
+        file: Path,
+        questions: list[dict[str, str]],
+        answered: list[dict[str, str]],
+        bank: Bank,
+    ) -> None:
+        """Note what the partner answers."""
+        decisions = {(question["chunk"], question["answer"]) for question in answered}
+        for chunk, answer in sorted(decisions):
+            if bank.profile.overrides and answer == LOST:
+                self._override(chunk, bank)
+            if answer not in (EXPLAINED, SEND_AGAIN):
+                self.closed.append(Closed(self.day, chunk, answer))
+        _write(file, questions)
+
     def _decide(self, line: WorkLine, words: list[str], bank: Bank) -> bool | None:
         """Ask the partner about a chunk, then wait, take what it sends, or decide as it says."""
-        chunk = f"{line['run']}-{line['chunk']:05d}.csv.pgp" if line["chunk"] else ""
+        chunk = chunk_name(line["run"], line["chunk"]) if line["chunk"] else ""
         word = bank.portal.asked_about(chunk)
         if word.until > self.day:
             return False
@@ -218,54 +281,42 @@ class Operator:
             bank.bring(bank.portal.again(chunk))
             self.give("ingest", bank.name)
             return None
-        if not words:  # the time that an answer is waited for is not over
-            return False
         place = words.index("--decision") + 1
         offered = {choice["decision"] for choice in line["decisions"]}
         if word.decision != words[place] and word.decision in offered:
             words[place] = word.decision
-        if bank.profile.overrides and words[place] == LOST:
-            self._override(line, bank)
         self.give(*words)
         if words[place] != EXPLAINED:
             self.closed.append(Closed(self.day, chunk, words[place]))
         return True
 
-    def _override(self, line: WorkLine, bank: Bank) -> None:
+    def _override(self, chunk: str, bank: Bank) -> None:
         """Send the rows of a chunk again that have no answer, on a recorded word."""
-        folder = keys_of(line["run"]).report("rows/")
+        run = run_of(chunk)
+        folder = keys_of(run).report("rows/")
         parts = [bank.content(entry.key) for entry in bank.place.store.keys(folder)]
         rows = pl.concat(pl.read_parquet(part) for part in parts)
-        awaiting = rows.filter(chunk=line["chunk"], state="awaiting")["row"]
+        awaiting = rows.filter(chunk=number_of(chunk), state="awaiting")["row"]
         selected = chain.from_iterable(("--row", str(row)) for row in awaiting)
         words = ("--reason", "the partner lost them", "--override", "the partner lost them")
-        self.give("resubmit", line["run"], *selected, *words)
+        if len(awaiting):
+            self.give("resubmit", run, *selected, *words)
 
     def _correct(self, line: WorkLine, words: list[str], bank: Bank) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
-        if self.asked.get(line["run"]) == self.day:
+        rows_of_run = (line["run"], line["rows"])
+        if self.day - self.asked.get(rows_of_run, date.min) < PATIENCE:
             return False
-        self.asked[line["run"]] = self.day
+        self.asked[rows_of_run] = self.day
         file = self.folder / f"{line['run']}-{self.day:%m%d}.csv"
         file.unlink(missing_ok=True)
-        template = self.give(*(str(file) if word == "FILE" else word for word in words))
+        template = self.give(*_to(file, words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         if not rows or not bank.fill_in(rows):
             return False
-        with file.open("w", newline="") as out:
-            writer = csv.DictWriter(out, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        _write(file, rows)
+        del self.asked[rows_of_run]  # the line is about other rows from now on
         return self._go_on(self.give(*_filled(template["next"])))
-
-    def _ask(self, line: WorkLine, words: list[str], bank: Bank) -> bool:
-        """Ask about the refused cards of a run; where the partner takes some now, do what the line
-        says.
-        """
-        if not bank.portal.take_now(line["run"]):
-            return False
-        self.give(*words)
-        return True
 
 
 def _offered(refusal: str, command: str) -> list[str]:
@@ -278,13 +329,27 @@ def _offered(refusal: str, command: str) -> list[str]:
 
 
 def _things(worklist: Iterable[WorkLine]) -> Iterator[WorkLine]:
-    """Yield what the operator does one by one: each thing that the partner or the issuer answers
-    for itself, and whole lines of all else, with the command that it pastes.
+    """Yield what the operator does one by one: each break about which there is no question, and
+    whole lines of all else, with the command that it pastes.
     """
     for line in worklist:
-        is_answered = line["kind"] in ANSWERED or line["kind"].startswith("break ")
-        for thing in line["each"] if is_answered else [line]:
-            yield {"chunk": None, **thing, "command": _command(thing)}
+        is_single = line["kind"].startswith("break ") and not _question(line)
+        for thing in line["each"] if is_single else [line]:
+            each = [_thing(single) for single in line["each"]]
+            yield {"chunk": None, **thing, "each": each, "command": _command(thing)}
+
+
+def _thing(single: WorkLine) -> WorkLine:
+    """Return the name of the chunk of a single thing, and whether it may be given up by now."""
+    name = chunk_name(single["run"], single["chunk"]) if single["chunk"] else ""
+    decisions = {choice["decision"] for choice in single["decisions"]}
+    return {"name": name, "late": LOST in decisions}
+
+
+def _question(line: WorkLine) -> str:
+    """Return the command with which a line asks the partner, "" where it does not."""
+    commands = (line["first"], *(choice["command"] for choice in line["decisions"]))
+    return next((command for command in commands if "questions" in shlex.split(command)), "")
 
 
 def _command(line: WorkLine) -> str:
@@ -292,7 +357,7 @@ def _command(line: WorkLine) -> str:
     it is not offered yet.
     """
     choices = {choice["decision"]: choice["command"] for choice in line["decisions"]}
-    if line["kind"].startswith("break "):
+    if line["kind"].startswith("break ") and not _question(line):
         return str(next(iter(choices.values()), ""))
     decision = DECISIONS.get(line["kind"])
     return str(choices.get(decision, "") if decision else line["first"])
@@ -307,3 +372,15 @@ def _key(line: WorkLine) -> str:
 def _filled(command: str) -> list[str]:
     words = shlex.split(command)[1:]
     return [PLACES.get(word, word) for word in (words[2:] if words[0] == "--config" else words)]
+
+
+def _to(file: Path, words: Iterable[str]) -> list[str]:
+    """Return a command that writes this file."""
+    return [str(file) if word == "FILE" else word for word in words]
+
+
+def _write(file: Path, rows: list[dict[str, str]]) -> None:
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

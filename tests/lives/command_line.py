@@ -20,10 +20,11 @@ FORESEEN = {  # exit codes: an extract may be refused or held, and results may l
     "ingest": (0, 3, 4),
     "mend": (0, 3, 4),
     "resubmit": (0, 3),
-    "renew": (0, 3),
+    "renew": (0, 2, 3),  # 2: cards that cannot be renewed before somebody acts
     "reconcile": (0, 3, 4),
+    "answers": (0, 2, 3),
 }
-MORTAL = ("submit", "dismiss", "ingest", "resubmit", "renew", "purge", "mend reseal")
+MORTAL = ("submit", "dismiss", "ingest", "resubmit", "renew", "purge", "mend reseal", "answers")
 DONE_ALREADY = "nothing to send"
 
 

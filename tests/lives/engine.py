@@ -45,8 +45,7 @@ def lived(
             place.clock.hour = max(place.clock.hour, 9)
             for bank in life.banks:
                 _morning(life, bank)
-            for bank in life.banks:
-                _day(life, bank, night)
+            _day(life, night)
             on_progress(_progress(life))
             if night > nights and all(_settled(bank) for bank in life.banks):
                 break
@@ -64,7 +63,9 @@ def _begin(place: Place, profile: Profile, openers: list[Opener], watch: Witness
     most = max(feed.new for feed in profile.feeds)
     count = round(plan.rows * (1.5 + 2 * most * days * plan.nights)) + 100
     times = 1 if profile.are_neighbours else len(profile.feeds)
-    everybody = People.of(times * count, last, plan.seed)
+    ending = [FIRST + timedelta(days=day) for day in range(plan.nights * plan.stride)]
+    share = max(feed.ending for feed in profile.feeds)
+    everybody = People.of(times * count, last, plan.seed, ending, share)
     operator = Operator(CommandLine(place), place.reaper.chance)
     life = Life(place, profile, operator, openers, watch)
     answer = deck(profile.ways)
@@ -103,20 +104,30 @@ def _morning(life: Life, bank: Bank) -> None:
     life.schedule("ingest", bank.name)
 
 
-def _day(life: Life, bank: Bank, night: int) -> None:
+def _day(life: Life, night: int) -> None:
     """Let happen what happens today, let the operator work, and deliver links."""
     plan = life.place.plan
-    if night < plan.nights:
-        for event in life.profile.events:
-            if event.falls_on(night, plan):
+    _happen(life, night, is_late=False)
+    if life.profile.acts_on == "worklist":
+        life.operator.work(life.banks)
+    for bank in life.banks:
+        if life.profile.acts_on == "output":
+            life.operator.upload_all(bank)
+        life.note(bank)
+        if life.profile.delivers:
+            _deliver(life, bank, is_last=night >= plan.nights)
+        if life.profile.counts_daily:
+            bank.witnessed.misplaced += bank.census.differing(life, bank)
+    _happen(life, night, is_late=True)
+
+
+def _happen(life: Life, night: int, *, is_late: bool) -> None:
+    """Let happen what happens in the morning, or in the evening."""
+    plan = life.place.plan
+    for event in life.profile.events:
+        if night < plan.nights and event.is_late == is_late and event.falls_on(night, plan):
+            for bank in life.banks:
                 EVENTS[event.name](life, bank)
-    if life.profile.acts_on == "output":
-        life.operator.upload_all(bank)
-    else:
-        bank.left = life.operator.work(bank)
-    life.note(bank)
-    if life.profile.delivers:
-        _deliver(life, bank, is_last=night >= plan.nights)
 
 
 def _deliver(life: Life, bank: Bank, *, is_last: bool) -> None:
@@ -140,7 +151,8 @@ def _deliver(life: Life, bank: Bank, *, is_last: bool) -> None:
 def _progress(life: Life) -> str:
     commands = life.operator.given.total()
     lines = sum(len(bank.left) for bank in life.banks)
-    return f"{life.place.clock.day}: {commands} commands, {lines} left"
+    misplaced = sum(len(bank.witnessed.misplaced) for bank in life.banks)
+    return f"{life.place.clock.day}: {commands} commands, {lines} left, {misplaced} misplaced"
 
 
 def _settled(bank: Bank) -> bool:

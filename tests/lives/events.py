@@ -5,13 +5,34 @@ Put a new kind of event here: a function, an entry of `EVENTS`, and its name in 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from flows.runs.stored_run import StoredRun
 from tests.lives.bank import Bank
+from tests.lives.command_line import verb_of
 from tests.lives.life import Life
 
 WHY = ("--reason", "the issuer asked for it")
+# commands that are given again after a store was put back
+DECIDING = (
+    "submit",
+    "ingest",
+    "answers",
+    "resubmit",
+    "renew",
+    "dismiss",
+    "link-form",
+    "deliver",
+    "mend close",
+    "mend reopen",
+    "outbox hold",
+    "outbox release",
+    "outbox cancel",
+)
+EXTRACTS, RESULTS = "extracts", "results"
 RENEWED_WITHIN = 14  # days before its end a link is renewed
 
 
@@ -52,6 +73,56 @@ def renew(life: Life, bank: Bank) -> None:
     life.schedule("renew", bank.name, "--within", str(RENEWED_WITHIN))
 
 
+def back_up(life: Life, bank: Bank) -> None:
+    """Copy all that is ours of an issuer's store."""
+    copy = _copy_of(life, bank)
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(life.place.folder / "store" / bank.name, copy, ignore=_dropped_by_others)
+    life.operator.history.clear()
+
+
+def restore(life: Life, bank: Bank) -> None:
+    """Put the store back to its copy before anything was uploaded since, and go on."""
+    if _put_back(life, bank):
+        life.operator.submit(bank.name)
+        life.schedule("ingest", bank.name)
+        life.note(bank)
+
+
+def restore_later(life: Life, bank: Bank) -> None:
+    """Put the store back to its copy after the operator's work, and go on as the runbook says:
+    give the commands of that time again, and mark what the portal has as uploaded.
+    """
+    commands = [*life.operator.history]
+    if not _put_back(life, bank):
+        return
+    for words in commands:
+        if verb_of(words) in DECIDING and any(bank.name in word for word in words):
+            life.schedule(*words)
+    for chunk in _waiting(life, bank):
+        if chunk["name"] in bank.portal.uploaded:
+            life.schedule("outbox", "uploaded", chunk["run"], str(chunk["number"]))
+    life.note(bank)
+
+
+def _put_back(life: Life, bank: Bank) -> bool:
+    """Put the store back as a copy of objects does, where there is one; what others dropped since
+    is there.
+    """
+    copy = _copy_of(life, bank)
+    folder = life.place.folder / "store" / bank.name
+    if not copy.exists():
+        return False
+    for part in folder.iterdir():
+        if part.name not in (EXTRACTS, RESULTS):
+            shutil.rmtree(part)
+    shutil.copytree(copy, folder, copy_function=shutil.copy, dirs_exist_ok=True)
+    life.restored += 1
+    bank.census.forget()
+    bank.runs = {name: run for name, run in bank.runs.items() if _is_stored(bank, name)}
+    return True
+
+
 def purge(life: Life, bank: Bank) -> None:
     """Delete what retention allows; the oracle looks on before."""
     due = life.schedule("purge", bank.name, "--dry-run")["issuers"][0]["lots"]
@@ -62,8 +133,22 @@ def purge(life: Life, bank: Bank) -> None:
 
 
 EVENTS: dict[str, Callable[[Life, Bank], None]] = {
-    event.__name__: event for event in (hold, cancel, rotate, renew, purge)
+    event.__name__: event
+    for event in (hold, cancel, rotate, renew, back_up, restore, restore_later, purge)
 }
+
+
+def _copy_of(life: Life, bank: Bank) -> Path:
+    return life.place.folder / f"copy-{bank.name}"
+
+
+def _dropped_by_others(folder: str, names: list[str]) -> list[str]:
+    is_root = "runs" in names
+    return [name for name in names if is_root and name in (EXTRACTS, RESULTS)]
+
+
+def _is_stored(bank: Bank, run: str) -> bool:
+    return StoredRun.by_id(bank.place.store, run).manifest is not None
 
 
 def _waiting(life: Life, bank: Bank) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@ class Findings:
     unbalanced: list[str] = field(default_factory=list)
     # rows of which a report says something else than the books
     differing: list[str] = field(default_factory=list)
+    # cards that are elsewhere in the book than by the oracle, on some day
+    misplaced: list[str] = field(default_factory=list)
     # counts of the reconciliation that are not those of the books
     miscounted: list[str] = field(default_factory=list)
     # runs whose output does not say how many rows were held

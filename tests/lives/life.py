@@ -26,6 +26,7 @@ class Life:
     watch: Witness  # looks at what is about to be purged
     banks: list[Bank] = field(default_factory=list)
     resealed: int = 0  # chunks
+    restored: int = 0  # stores
 
     def schedule(self, *words: str) -> dict[str, Any]:
         """Give a command that no person gives; return what it reports."""

@@ -244,6 +244,19 @@ WAYS: dict[str, Callable[[Portal, str, list[Made]], object]] = {
     "junk": junk,
     "astray": astray,
 }
+# in which some rows have no answer that counts before somebody decides
+DISPUTES = (
+    "one_more",
+    "link_and_error",
+    "contradicted",
+    "expired",
+    "elsewhere",
+    "other_card",
+    "nothing_said",
+    "unnamed",
+    "mute",
+    "cut",
+)
 
 
 def deck(ways: Mapping[str, int]) -> Way:
@@ -260,6 +273,8 @@ def deck(ways: Mapping[str, int]) -> Way:
             name = "plainly"
         portal.did[name] += 1
         WAYS[name](portal, chunk, answers)
+        if name in DISPUTES:
+            portal.disputed |= {row.place for row in answers}
 
     return answer
 

@@ -65,6 +65,7 @@ def recount(life: Life) -> Findings:
     findings.figures["commands on a schedule"] = operator.scheduled.total()
     findings.figures["decisions about rows"] = len(operator.closed)
     findings.figures["chunks sealed anew"] = life.resealed
+    findings.figures["stores restored"] = life.restored
     return findings
 
 
@@ -147,7 +148,10 @@ class Recount:
             if fate == SUBMITTED:
                 sent = self._books.by_position.get((names.get(chunk, ""), position))
                 self._judge_sent(line, sent, whose)
-            elif fault := self._fault(line, fate, run, times[self._people.card(line)]):
+            elif fault := self._fault(
+                line._replace(fit=self._people.is_fit(line, run.manifest.as_of)),
+                *(fate, run, times[self._people.card(line)]),
+            ):
                 self._findings.lost.append(f"{whose}: {fault}")
 
     def _fault(self, line: Line, fate: str, run: Run, times: int) -> str:
@@ -164,7 +168,7 @@ class Recount:
         """Judge a row that the ledger calls submitted by what the portal opened at its place."""
         if sent is None or sent.row.card != self._people.card(line):
             self._findings.lost.append(f"{whose}: another card is at its place, or none")
-        elif not line.fit:
+        elif not self._people.is_fit(line, sent.day):
             self._findings.unfit.append(f"{whose}: sent, and unfit")
 
     def _judge_counts(self, run: Run) -> None:
@@ -395,13 +399,15 @@ class Recount:
     def _judge_others(self, linked: set[str]) -> None:
         """Hold everybody without a link against the reasons."""
         reasons = self._reasons()
-        for line in self._bank.town.latest.values():
+        town = self._bank.town
+        for line in (town.latest[person] for person in town.known if person not in town.gone):
             card = self._people.card(line)
             cuid = self._people.cuid(line)
             reason = reasons.get(cuid)
             if card in linked:
                 continue
-            is_hopeless = card in self._bank.portal.unsupported or not line.fit
+            is_fit = self._people.is_fit(line, self._now.date())
+            is_hopeless = card in self._bank.portal.unsupported or not is_fit
             if not reason:
                 self._findings.forgotten.append(f"{self._bank.name}: {cuid}")
             elif not is_hopeless and reason != CANCELLED_CHUNK:

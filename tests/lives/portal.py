@@ -35,6 +35,7 @@ SHORT = 0.02  # of the links
 
 Position = tuple[str, int]  # chunk and data row
 LINK, ERROR, LOST, EXPIRED, EXPLAINED = "link", "error", "lost", "expired", "explained"
+SEND_AGAIN = "send again"  # the answer about a card that is taken now
 
 
 class Made(NamedTuple):
@@ -134,6 +135,7 @@ class Portal:
     wrong_code: dict[str, str] = field(default_factory=dict)
     unsupported: set[str] = field(default_factory=set)
     never: set[str] = field(default_factory=set)  # cards that are refused for good
+    disputed: set[Position] = field(default_factory=set)  # rows whose answer is not plain
     did: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -253,13 +255,31 @@ class Portal:
         self.book(letter)
         return letter
 
-    def take_now(self, run: str) -> bool:
-        """Decide about the refused cards of a run when asked about them, each once; True where some
-        are taken now.
-        """
-        last = {sent.row.card: sent.row.chunk for sent in self.received}
-        errors = [answer for answer in self.errors if last[answer.card] == answer.chunk]
-        refused = {answer.card for answer in errors if answer.chunk.startswith(f"{run}-")}
+    @property
+    def uploaded(self) -> set[str]:
+        """Name the chunks that it lists as uploaded."""
+        return {sent.row.chunk for sent in self.received}
+
+    @property
+    def at_hand(self) -> set[str]:
+        """Name the chunks whose result is brought once more where somebody asks."""
+        words = self.words.items()
+        return {chunk for chunk, word in words if word.again is not None and word.until <= self.day}
+
+    def answer_to(self, question: dict[str, str]) -> str:
+        """Answer a question about a row or a chunk; "" where that is not known yet."""
+        chunk = question["chunk"]
+        offered = question["answers"].split(" | ")
+        if offered == [SEND_AGAIN]:
+            return SEND_AGAIN if self._takes_now(chunk, question["cuid"]) else ""
+        word = self.asked_about(chunk)
+        if word.until > self.day or word.again is not None:
+            return ""
+        return word.decision if word.decision in offered else offered[0]
+
+    def _takes_now(self, chunk: str, cuid: str) -> bool:
+        """Decide about a refused card when asked about it, each once; True where it is taken."""
+        refused = {row.card for row in self.errors if (row.chunk, row.cuid) == (chunk, cuid)}
         for card in sorted(refused & self.unsupported - self.never):
             if self.chance.random() < GRANTED:
                 self.unsupported.remove(card)
@@ -311,3 +331,13 @@ def spoken(answer: Made) -> str:
 def run_of(chunk: str) -> str:
     """Return the run of a chunk."""
     return chunk.partition(".")[0][:-6]
+
+
+def number_of(chunk: str) -> int:
+    """Return the number of a chunk in its run."""
+    return int(chunk.partition(".")[0][-5:])
+
+
+def chunk_name(run: str, number: int) -> str:
+    """Return the name under which a chunk is uploaded."""
+    return f"{run}-{number:05d}.csv.pgp"

@@ -42,6 +42,7 @@ class Feed(NamedTuple):
     changes: Mapping[str, float] = NONE
     unfit: float = 0.06  # of the new rows: their city is missing
     mended_after: int | None = None  # days until files have the city; None: when it is corrected
+    ending: float = 0.0  # of the people: their card ends within the life
     hopeless: float = 0.0  # of the unfit rows nobody can correct
     nights: Mapping[str, int] = ALWAYS
     odd: Mapping[str, int] = NEVER
@@ -56,6 +57,7 @@ class Event(NamedTuple):
     name: str
     every: int = 0  # days; 0: once, half way
     first: int = 0
+    is_late: bool = False  # in the evening, after the operator's work
 
     def falls_on(self, night: int, plan: Plan) -> bool:
         """Return whether it happens after a night."""
@@ -81,6 +83,7 @@ class Profile(NamedTuple):
     are_neighbours: bool = False  # the issuers have the same cardholders
     settling: int = 0  # days after the last night until everything must be settled
     delivers: bool = False  # links are delivered every day
+    counts_daily: bool = False  # every card of the book is held against the oracle's every day
     overrides: bool = False  # lost rows are sent again by an override, before the decision
     events: tuple[Event, ...] = ()
 
@@ -122,6 +125,15 @@ chunks_days = 7
 ledger_days = 63
 """,
 )
+_HUNDRED = Feed(
+    "north",
+    new=0.5,
+    changes={"moved": 0.05, "married": 0.01, "reissued": 0.03, "replaced": 0.01},
+    ending=0.03,
+    hopeless=0.3,
+    nights={"whole": 8, "cut": 1, "none": 1},
+    trailer=True,
+)
 PROFILES = {
     "year": Profile(
         Plan(nights=365, rows=200, per_chunk=50, deaths=0.1),
@@ -142,6 +154,37 @@ PROFILES = {
         settling=24,
         delivers=True,
         events=(Event("hold", 3), Event("cancel", 3, first=2)),
+    ),
+    "hundred": Profile(
+        Plan(nights=100, rows=200, per_chunk=1000, deaths=0.1),
+        Plan._fields,
+        feeds=(
+            _HUNDRED,
+            _HUNDRED._replace(
+                issuer="south",
+                portfolio=True,
+                changes={
+                    "moved": 0.002,
+                    "married": 0.0005,
+                    "reissued": 0.001,
+                    "replaced": 0.0005,
+                    "left": 0.002,
+                },
+            ),
+        ),
+        ways=EVERY_BAD_HABIT,
+        acts_on="worklist",
+        settling=30,
+        delivers=True,
+        counts_daily=True,
+        events=(
+            Event("hold", 5),
+            Event("cancel", 7, first=2),
+            Event("back_up", 9, first=3, is_late=True),
+            Event("restore", 9, first=4),
+            Event("back_up", 9, first=6, is_late=True),
+            Event("restore_later", 9, first=7, is_late=True),
+        ),
     ),
     "quarter": Profile(
         Plan(nights=90, rows=20_000, per_chunk=1000, deaths=0.15),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
@@ -61,8 +62,8 @@ class People:
     numbers: list[list[str]]
 
     @classmethod
-    def of(cls, count: int, last: date, seed: int) -> People:
-        """Return so many people whose cards outlast a day."""
+    def of(cls, count: int, last: date, seed: int, ending: Sequence[date], share: float) -> People:
+        """Return so many people whose cards outlast a day; those of a share end in some months."""
         out = BytesIO()
         write_sample(out, CARDS * count, as_of=last, seed=seed)
         everybody = pl.read_csv(out.getvalue(), infer_schema=False)
@@ -72,6 +73,8 @@ class People:
         for row in rows:
             if chance.random() < ODD_CUID:
                 row[CUID] = f"O'{row[CUID]}"
+            if share and chance.random() < share:
+                row[YEAR], row[MONTH] = f"{chance.choice(ending):%y %m}".split()
         return cls(rows, [numbers[person::count] for person in range(count)])
 
     def part(self, first: int, count: int) -> People:
@@ -97,6 +100,10 @@ class People:
         if not line.fit:
             row[CITY] = None
         return row
+
+    def is_fit(self, line: Line, day: date) -> bool:
+        """Return whether a row can be sent on a day: nothing is missing, and its card is valid."""
+        return line.fit and self.card(line)[16:] >= f"{day:%y%m}"
 
     def card(self, line: Line) -> str:
         """Return the card of a line: number and expiration (YYMM)."""

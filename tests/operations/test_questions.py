@@ -98,6 +98,22 @@ def test_answers_are_decisions_row_by_row_and_a_dry_run_changes_nothing(
     assert 1 == len(written(tmp_path))
 
 
+def test_an_answer_about_a_row_that_we_did_not_send_closes_its_break(
+    bank: Bench, tmp_path: Path
+) -> None:
+    run = bank.submit(bank.drop(10)).manifest.run
+    answer(bank, run, 1, tail="stranger,0000,,,card type is not supported\n")
+    cardlink(tmp_path, "ingest", "bank")
+
+    file = filled(tmp_path, written(tmp_path), "explained")
+    done = told(tmp_path, "answers", file, *WHY)
+
+    assert [{"run": run, "about": "UNKNOWN_CUID", "answer": "explained", "questions": 1}] == (
+        done["decided"]
+    )
+    assert [] == (bank.stored(run).summary or {})["breaks"]
+
+
 def test_a_file_with_an_answer_that_is_none_decides_nothing(
     bank: Bench, runs: list[str], tmp_path: Path
 ) -> None:

@@ -1,0 +1,230 @@
+"""Where every card stands on a day by what town, portal and operator did, and what the book says.
+
+The census knows nothing of how the pipeline decides or adds up. Of the store it uses which file a
+run is of, in which order runs were registered, and what is sealed in their chunks, which it opens.
+Of a row whose answer is in dispute it knows only what may have become of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+from flows.book.book import read_book
+from flows.book.people import counted_cards
+from flows.runs.commits import registered_runs
+from flows.runs.stored_run import StoredRun
+from schemas.manifest import Manifest
+from tests.lives.portal import LINK, Position
+
+if TYPE_CHECKING:
+    from tests.lives.bank import Bank
+    from tests.lives.life import Life
+
+# where a card can stand, what needs attention first; a cardholder is where its first card is
+STATES = (
+    "lost",
+    "unsettled",
+    "cancelled",
+    "on hold",
+    "to upload",
+    "expired",
+    "refused",
+    "awaiting",
+    "not sent",
+    "linked",
+    "given up",
+    "left",
+)
+WAITING = ("unsettled", "on hold", "to upload", "awaiting")
+DISPUTED = frozenset({"awaiting", "unsettled", "linked", "refused"})
+MOST = 256  # ways in which disputes may have ended that are gone through
+
+Card = tuple[str, str]  # cuid and last four digits
+Whereabouts = frozenset[str]  # where something may be: one of STATES, or several in a dispute
+
+
+class Row(NamedTuple):
+    """A row that a run sent, or refused (without a place in a chunk)."""
+
+    cuid: str
+    number: str  # of the card, and its expiration (YYMM)
+    place: Position | None
+
+    @property
+    def card(self) -> Card:
+        """The card, whichever issue of it."""
+        return self.cuid, self.number[12:16]
+
+
+class Try(NamedTuple):
+    """What became of one row: its state, with the end of its link."""
+
+    turn: int
+    issue: str
+    state: str
+    ends: date = date.max
+
+
+@dataclass
+class Census:
+    """The runs of an issuer as they were registered, and the rows of each."""
+
+    runs: list[Manifest] = field(default_factory=list)
+    rows: list[list[Row]] = field(default_factory=list)  # of each run
+
+    def forget(self) -> None:
+        """Begin anew, as the store was put back."""
+        self.runs.clear()
+        self.rows.clear()
+
+    def differing(self, life: Life, bank: Bank) -> Iterator[str]:
+        """Yield the cards of which the book says something else today; "" for one it lacks."""
+        day = life.place.clock.day
+        expected = self.standing(life, bank)
+        cards = counted_cards(read_book(life.place.store, bank.name).cards(day))
+        listed = cards.select("holder", "last_4", "standing").rows()
+        booked: dict[Card, str] = {(holder, last_4): state for holder, last_4, state in listed}
+        for card in sorted(expected.keys() | booked.keys()):
+            states = expected.get(card, frozenset())
+            if booked.get(card, "") not in states:
+                allowed = " or ".join(sorted(states)) or "never named"
+                what = booked.get(card, "vanished")
+                yield f"{day} {bank.name}: {card[0]}, {card[1]}: {what}, where it is {allowed}"
+
+    def standing(self, life: Life, bank: Bank) -> dict[Card, Whereabouts]:
+        """Return where every card that was ever named may stand today."""
+        self._read_on(life, bank)
+        day = life.place.clock.day
+        tries: dict[Card, list[tuple[int, Row]]] = defaultdict(list)
+        for turn, rows in enumerate(self.rows):
+            for row in rows:
+                tries[row.card].append((turn, row))
+        fates = Fates(life, bank)
+        gone = self._gone(bank)
+        return {
+            card: frozenset({"left"}) if card in gone else _whereabouts(of_card, fates, day)
+            for card, of_card in tries.items()
+        }
+
+    def _read_on(self, life: Life, bank: Bank) -> None:
+        """Open the chunks of the runs that were registered since."""
+        for manifest in registered_runs(life.place.store, bank.name, len(self.runs)):
+            run = StoredRun.by_id(life.place.store, manifest.run)
+            sealed = [bank.content(stored.key) for _, stored in sorted(run.sealed_chunks.items())]
+            rows = [*_refused(bank, manifest)]
+            for chunk, content in zip(manifest.chunks, sealed, strict=True):
+                rows += _opened(bank, chunk.name, content)
+            self.runs.append(manifest)
+            self.rows.append(rows)
+
+    def _gone(self, bank: Bank) -> set[Card]:
+        """Return the cards that the newest extract of a portfolio does not name."""
+        if not bank.town.feed.portfolio:
+            return set()
+        whole = [manifest for manifest in self.runs if manifest.selection is None]
+        newest = max(whole, key=lambda manifest: manifest.as_of, default=None)
+        if newest is None:
+            return set()
+        people = bank.town.people
+        lines = bank.drops[newest.source.sha256].lines
+        named = {(people.cuid(line), people.card(line)[12:16]) for line in lines}
+        return {row.card for rows in self.rows for row in rows} - named
+
+
+def _refused(bank: Bank, manifest: Manifest) -> Iterator[Row]:
+    """Yield the rows that cannot be sent of the file of a run."""
+    if manifest.selection is not None:
+        return
+    people = bank.town.people
+    for line in dict.fromkeys(bank.drops[manifest.source.sha256].lines):
+        if not people.is_fit(line, manifest.as_of):
+            yield Row(people.cuid(line), people.card(line), None)
+
+
+def _opened(bank: Bank, name: str, content: bytes) -> Iterator[Row]:
+    text = io.StringIO(bank.portal.opener.open(content, 1 << 24).decode(), newline="")
+    for position, row in enumerate(csv.DictReader(text, strict=True), 1):
+        cell = {column.partition(".")[2]: value for column, value in row.items()}
+        number = cell["pan"] + cell["expiration_year"] + cell["expiration_month"]
+        yield Row(cell["cuid"], number, (name, position))
+
+
+class Fates:
+    """What became of each row by now."""
+
+    def __init__(self, life: Life, bank: Bank) -> None:
+        self._portal = bank.portal
+        self._sent = {sent.position: sent.row for sent in bank.portal.received}
+        self._shelf: Mapping[str, str] = life.operator.shelf
+        self._decided: dict[str, str] = {}
+        for closed in life.operator.closed:
+            self._decided[closed.chunk] = closed.decision
+
+    def of(self, row: Row) -> list[tuple[str, date]]:
+        """Return in which states a row may be, each with the end of its link."""
+        if row.place is None:
+            return [("not sent", date.max)]
+        chunk, _ = row.place
+        if row.place in self._portal.plain:
+            sent = self._sent[row.place]
+            answer = ("refused" if sent.error else "linked", sent.ends)
+            return [answer, ("unsettled", date.max)] if self._is_open(row.place) else [answer]
+        if chunk in self._shelf:
+            return [(self._shelf[chunk], date.max)]
+        if row.place not in self._sent:
+            return [("to upload", date.max)]
+        ends = self._sent[row.place].ends
+        decision = self._decided.get(chunk)
+        if decision == LINK:
+            return [("linked", ends)]
+        if decision is not None:
+            return [("lost", date.max)]
+        if row.place in self._portal.disputed:
+            return [(state, ends) for state in DISPUTED]
+        return [("awaiting", date.max)]
+
+    def _is_open(self, place: Position) -> bool:
+        return place in self._portal.disputed and place[0] not in self._decided
+
+
+def _whereabouts(rows: list[tuple[int, Row]], fates: Fates, day: date) -> Whereabouts:
+    """Return where a card may stand: of each way in which its disputes may have ended."""
+    states = [
+        [Try(turn, row.number[16:], state, ends) for state, ends in fates.of(row)]
+        for turn, row in rows
+    ]
+    outcomes: Iterable[tuple[Try, ...]] = product(*states)
+    return frozenset(_standing(tries, day) for tries, _ in zip(outcomes, range(MOST), strict=False))
+
+
+def _standing(tries: tuple[Try, ...], day: date) -> str:
+    """Return where the newest issue of a card stands: the one that was tried last."""
+    issues: dict[str, list[Try]] = defaultdict(list)
+    for attempt in tries:
+        issues[attempt.issue].append(attempt)
+    newest = max(issues, key=lambda issue: (_last_word(issues[issue]).turn, issue))
+    return _of_issue(issues[newest], day)
+
+
+def _of_issue(tries: list[Try], day: date) -> str:
+    """Return where an issue stands: a link that can be opened, a wait, or the last word."""
+    if any(attempt.state == "linked" and attempt.ends >= day for attempt in tries):
+        return "linked"
+    waiting = [attempt.state for attempt in tries if attempt.state in WAITING]
+    state = waiting[-1] if waiting else _last_word(tries).state
+    return "expired" if state == "linked" else state
+
+
+def _last_word(tries: list[Try]) -> Try:
+    """Return the last try that was not cancelled, of those of one run one that was sent."""
+    tried = [attempt for attempt in tries if attempt.state != "cancelled"] or tries
+    of_last_run = [attempt for attempt in tried if attempt.turn == tried[-1].turn]
+    sent = [attempt for attempt in of_last_run if attempt.state != "not sent"]
+    return (sent or of_last_run)[-1]
