@@ -1,7 +1,7 @@
 """A chunk as the portal reads it: a header and a line per row (interface.md 2.6).
 
-Its columns and their order come from `flows/runs/header.py`: those of `schemas/portal.py`, or of the
-portal's template.
+Its columns and their order come from `flows/runs/header.py`: those of `schemas/portal.py`, or of
+the portal's template.
 """
 
 from collections.abc import Sequence

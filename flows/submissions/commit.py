@@ -9,8 +9,8 @@ create-only writes of the same bytes:
    finds them awaiting; a run that was planned before it and sends one of them is not registered
    (OvertakenError; where `[resend] seen_before = "send"`, only a run of the same extract is
    refused). Nothing of the run can be uploaded yet.
-2. `runs/<run>/manifest.json` is the commit. Abandoning a run creates the same key with the record of
-   that; `StoredRun.manifest` tells the two apart.
+2. `runs/<run>/manifest.json` is the commit. Abandoning a run creates the same key with the record
+   of that; `StoredRun.manifest` tells the two apart.
 
 A run that is registered and has no manifest died between the two. It is not committed yet, but
 decided: the next command that sends rows of the issuer writes its manifest before it plans
