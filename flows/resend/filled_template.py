@@ -13,11 +13,11 @@ import polars as pl
 
 from flows.errors import OperatorError
 from flows.redaction import redact
-from flows.resend.selection import CARD
 from flows.steps import FILE, RUN, Sentence, Step
 from schemas.corrections import AT_SOURCE, Filled, Template
 from schemas.portal import columns
 
+CARD = ("cuid", "last_4")  # what a template has of a row's card
 LISTED = 10  # lines named in a message
 LONGEST = 500  # characters of a correction
 NEEDED = ("row", "column", "correction")

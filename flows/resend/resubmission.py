@@ -1,7 +1,7 @@
 """What a resubmission would do: which rows of a run go out again, and why the others stay.
 
 Rows are selected by their state now. They are judged by today's rules, and compared with all live
-attempts for their card, as it was and as it would be. Nothing is written here.
+attempts for their issue, as it was and as it would be (`blocking.py`). Nothing is written here.
 
 An override is used once: repeating the command cannot send a card a third time.
 """
@@ -18,6 +18,15 @@ from flows.extracts.opening import open_extract
 from flows.redaction import redact
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
+from flows.resend.blocking import (
+    CARD,
+    active_attempts,
+    as_sent,
+    blocking,
+    family,
+    identified,
+    with_twins,
+)
 from flows.resend.corrected_extract import numbered, replaced_rows
 from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
@@ -153,11 +162,10 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     corrected = templates.by_row(chosen.cells)
     picks = chosen.source.picks
     rechecked = _recheck(context, chosen.source, SelectedRows(picks, corrected))
-    cards = choice.cards(chosen.rows, picks, rechecked)
-    standing = _standing(context, cards)
     repeats = [manifest for manifest in registered if _is_repeat(manifest.selection, request)]
     lifted = frozenset(repeat.run for repeat in repeats) if request.override else None
-    rows = choice.decide(chosen.rows, picks, rechecked, standing, chosen.changed, lifted)
+    blocked = _blocked(context, run, chosen, rechecked, registered, lifted or frozenset())
+    rows = choice.decide(chosen.rows, picks, rechecked, blocked, chosen.changed, lifted)
     _refuse_standing(request, rows, repeats)
     outgoing = rows.filter(pl.col("why").is_null())
     rejected = rechecked.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
@@ -239,11 +247,21 @@ def _recheck(context: IssuerContext, source: Source, selected: SelectedRows) -> 
     return pl.concat(frames)
 
 
-def _standing(context: IssuerContext, cards: pl.DataFrame) -> pl.DataFrame:
-    """Return the active attempts (STANDING) with these cards, of all runs."""
+def _blocked(
+    context: IssuerContext,
+    run: StoredRun,
+    chosen: _Chosen,
+    rechecked: pl.DataFrame,
+    registered: Sequence[Manifest],
+    first: frozenset[str],
+) -> pl.DataFrame:
+    """Return which active attempt of any run blocks each selected row (`blocking`)."""
+    would_be = rechecked.join(chosen.source.picks, on="row", maintain_order="left")
+    issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = read_book(context.adapters.store, context.issuer.issuer)
-    attempts = book.sent.join(cards, on=choice.CARD, how="semi")
-    return choice.active_attempts(attempts, _today(context))
+    of_cards = book.sent.join(issues, on=CARD, how="semi", maintain_order="left")
+    standing = active_attempts(of_cards, _today(context), family(run.id, registered))
+    return blocking(with_twins(issues, book.attempts, run.id), standing, first)
 
 
 def _today(context: IssuerContext) -> date:

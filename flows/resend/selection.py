@@ -3,12 +3,12 @@
 No linked or awaiting card is sent again, and no row that would be refused as before.
 """
 
-from datetime import date
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.attempts import CANCELLED, active
+from flows.book.attempts import CANCELLED
+from flows.resend.blocking import IDENTITY
 from flows.results.row_states import RUN_ROW
 from schemas import ledger
 from schemas.corrections import AT_SOURCE
@@ -23,10 +23,7 @@ SELECTED = {name: RUN_ROW[name] for name in ("row", "cuid", "last_4", "state", "
     "named": pl.Boolean,
 }
 # A row of the source by today's rules.
-RECHECKED = {name: ledger.dtypes()[name] for name in ("row", "cuid", "last_4", "fate", "reasons")}
-# An attempt that keeps its card from being sent again.
-STANDING = dict.fromkeys(("run", "cuid", "last_4", "state"), pl.String)
-CARD = ["cuid", "last_4"]
+RECHECKED = {name: ledger.dtypes()[name] for name in ("row", *IDENTITY, "fate", "reasons")}
 
 # Why a selected row does not go out.
 STANDS = (LINKED, AWAITING)
@@ -84,30 +81,11 @@ def _has_code(code: str, selection: RowSelection) -> bool:
     return f"{code}.".startswith(beginnings)
 
 
-def active_attempts(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the attempts (STANDING and expires_on) that keep a card from being sent again.
-
-    Those are awaiting, or have a living link.
-    """
-    standing = attempts.filter(active(today))
-    return standing.select(pl.col(name).cast(kind) for name, kind in STANDING.items())
-
-
-def cards(selected: pl.DataFrame, picks: pl.DataFrame, rechecked: pl.DataFrame) -> pl.DataFrame:
-    """Return origin, cuid, last_4 of the card of every selected row.
-
-    As it was, and as it would be now.
-    """
-    before = selected.select(pl.col("row").alias("origin"), *CARD)
-    now = rechecked.join(picks, on="row").select("origin", *CARD)
-    return pl.concat([before, now]).drop_nulls().unique(maintain_order=True)
-
-
 def decide(
     selected: pl.DataFrame,
     picks: pl.DataFrame,
     rechecked: pl.DataFrame,
-    standing: pl.DataFrame,
+    blocked: pl.DataFrame,
     corrected: pl.Series,
     lifted: frozenset[str] | None = None,
 ) -> pl.DataFrame:
@@ -117,17 +95,16 @@ def decide(
     `why` is null where a row goes out; for LINKED and AWAITING `where` names the run.
 
     `selected`: SELECTED. `picks`: row of the source, and origin, the selected row it stands for.
-    `rechecked`: RECHECKED, today's verdict on each row of the source. `standing`: STANDING, cards
-    that are linked or awaiting in any run. `corrected`: numbers of the selected rows that a
-    corrected file changes. `lifted`: an override is given; it lifts active attempts of all runs but
-    these, and such rows go out with `over` true.
+    `rechecked`: RECHECKED, today's verdict on each row of the source. `blocked`: the rows whose
+    card is linked or awaiting in any run (`flows.resend.blocking.blocking`). `corrected`: numbers
+    of the selected rows that a corrected file changes. `lifted`: an override is given; it lifts
+    active attempts of all runs but these, and such rows go out with `over` true.
     """
-    blocking = _blocking(cards(selected, picks, rechecked), standing, lifted or frozenset())
     verdicts = rechecked.select("row", "fate", now="reasons")
     rows = (
         selected.rename({"row": "origin"})
         .join(picks, on="origin", how="left", maintain_order="left")
-        .join(blocking, on="origin", how="left", maintain_order="left")
+        .join(blocked, on="origin", how="left", maintain_order="left")
         .join(verdicts, on="row", how="left", maintain_order="left")
     )
     is_blocked = pl.col("stands").is_not_null()
@@ -143,20 +120,6 @@ def decide(
         "why",
         pl.when(is_blocked).then("where").alias("where"),
         (is_blocked & pl.col("why").is_null()).alias("over"),
-    )
-
-
-def _blocking(
-    cards_of_rows: pl.DataFrame, standing: pl.DataFrame, first: frozenset[str]
-) -> pl.DataFrame:
-    """Return which active attempt blocks each row: origin, `stands` (its state), `where` (its run).
-
-    The last one counts, and one of the runs in `first` before all.
-    """
-    attempts = cards_of_rows.join(standing, on=CARD, maintain_order="right")
-    ordered = attempts.sort(pl.col("run").is_in(sorted(first)), maintain_order=True)
-    return ordered.group_by("origin", maintain_order=True).agg(
-        stands=pl.col("state").last(), where=pl.col("run").last()
     )
 
 

@@ -61,7 +61,7 @@ def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
 class Attempt(NamedTuple):
     """A resubmission of rows of a run, directly or not.
 
-    `started`: when it began. `rows`: origin (a row of the run) and state.
+    `started`: when it began. `rows`: origin (a row of the run), row and state.
     """
 
     started: str
@@ -85,7 +85,7 @@ def attempts_after(run: StoredRun, counts: Mapping[str, int]) -> dict[str, Any] 
 
     `counts`: its rows by state before them.
     """
-    attempts = sorted(_attempts(run), key=lambda attempt: (attempt.started, attempt.run.id))
+    attempts = sorted(repeats_of(run), key=lambda attempt: (attempt.started, attempt.run.id))
     if not attempts:
         return None
     resent = [attempt.rows for attempt in attempts]
@@ -103,12 +103,12 @@ def attempts_after(run: StoredRun, counts: Mapping[str, int]) -> dict[str, Any] 
 def settled_since(run: StoredRun) -> pl.Series:
     """Return the rows of a run that are linked or awaiting in a later attempt."""
     settled = [
-        attempt.rows.filter(pl.col("state").is_in(SETTLED))["origin"] for attempt in _attempts(run)
+        attempt.rows.filter(pl.col("state").is_in(SETTLED))["origin"] for attempt in repeats_of(run)
     ]
     return pl.concat([pl.Series("origin", dtype=pl.UInt32), *settled])
 
 
-def _attempts(run: StoredRun) -> Iterator[Attempt]:
+def repeats_of(run: StoredRun) -> Iterator[Attempt]:
     """Yield the runs that repeat rows of a run, directly or not."""
     for entry in run.event_entries:
         repeat = _repeating(run, entry)
@@ -122,11 +122,11 @@ def _attempts(run: StoredRun) -> Iterator[Attempt]:
 def _attempts_by(repeat: StoredRun, started: str) -> Iterator[Attempt]:
     """Yield a run that repeats another since `started`, and those that repeat it in turn."""
     rows = pl.concat(part.select("row", "origin", "state") for part in run_rows(repeat))
-    yield Attempt(started, repeat, rows.select("origin", "state"))
+    yield Attempt(started, repeat, rows.select("origin", "row", "state"))
     roots = rows.select(origin="row", root="origin")
-    for later in _attempts(repeat):
+    for later in repeats_of(repeat):
         rooted = later.rows.join(roots, on="origin", maintain_order="left")
-        yield later._replace(rows=rooted.select(origin="root", state="state"))
+        yield later._replace(rows=rooted.select(pl.col("root").alias("origin"), "row", "state"))
 
 
 def _repeating(run: StoredRun, entry: Entry) -> StoredRun | None:

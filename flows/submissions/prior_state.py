@@ -27,6 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
 from flows.book.fold import Folded
 from flows.runs.business_date import local_day
@@ -34,13 +35,15 @@ from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, card_keys
 from flows.runs.context import IssuerContext
 from schemas import portal
 from schemas.issuer import Issuer
-from schemas.ledger import AWAITING, ERROR, LINKED
+from schemas.ledger import AWAITING, LINKED
 from schemas.reasons import AWAITED, REFUSED, STANDING
 from schemas.settings import Change
 
 MOST_ISSUES = 8  # of a card that are looked through
-# of entries that look the same, that which holds a row back counts
-_WEIGHTS = {ERROR: 0, LINKED: 1, AWAITING: 2}
+# Of entries that look the same, that which holds a row back counts: one that is awaited, then the
+# link that lasts longest (its last day), then one that ended.
+_AWAITED = 2**31 - 1
+_ENDED = 1
 
 
 class ResendPolicy(NamedTuple):
@@ -99,7 +102,7 @@ class PriorState:
         look = ["card", "expiration", "reissue_check"]
         entries = entries.unique(look, keep="last", maintain_order=True)
         self._cards: NDArray[np.uint64] = entries["card"].to_numpy()
-        self._facts = entries.drop("card", "weight")
+        self._facts = entries.drop("card")
 
     def __len__(self) -> int:
         """Count the issues of cards."""
@@ -138,7 +141,7 @@ class PriorState:
     def _places(self, rows: pl.DataFrame) -> NDArray[np.intp]:
         """Return the place in the table of each row's issue, else of its card, else any place.
 
-        An unknown reissue equals each.
+        An unknown reissue equals each: of several, that which holds the row back counts.
         """
         cards = rows["card"].to_numpy()
         expirations = rows["expiration"].to_numpy()
@@ -160,18 +163,24 @@ class PriorState:
             return is_same
 
         places = first.copy()
+        weights = self._facts["weight"].to_numpy()
+        weight = np.where(is_same_issue(first, slice(None)), weights[first], -1)
         # few cards have two issues
-        is_known = self._cards[first] == cards
-        others = np.flatnonzero(is_known & ~is_same_issue(first, slice(None)))
+        second = np.minimum(first + 1, len(self) - 1)
+        several = np.flatnonzero((self._cards[second] == cards) & (second > first))
         for step in range(1, MOST_ISSUES):
-            after = np.minimum(first[others] + step, len(self) - 1)
-            fits = (self._cards[after] == cards[others]) & is_same_issue(after, others)
-            places[others[fits]] = after[fits]
+            after = np.minimum(first[several] + step, len(self) - 1)
+            fits = (self._cards[after] == cards[several]) & is_same_issue(after, several)
+            fits &= weights[after] > weight[several]
+            places[several[fits]] = after[fits]
+            weight[several[fits]] = weights[after[fits]]
         return places
 
 
 def _entries(folded: Folded, today: date) -> pl.DataFrame:
     """Return one row an issue of a card: its last state, the end of its link, its fingerprints.
+
+    It is awaiting as long as one of its attempts is, whatever came of later ones.
 
     Those of `name_check` and `address_check` are from the last extract that sent the card,
     `..._repeated` from the last attempt where that repeated the row. A row that was corrected for a
@@ -182,14 +191,21 @@ def _entries(folded: Folded, today: date) -> pl.DataFrame:
     until = of_card.attempt("link")["expires_on"]
     extract = of_card.attempt("extract").select(CONTENT_FINGERPRINTS)
     is_repeat = pl.col("origin").is_not_null()
+    is_awaited = of_card.places["waiting"].is_not_null()
+    alive = pl.when(until >= today).then(until)
+    state = pl.when(is_awaited).then(pl.lit(AWAITING)).otherwise(pl.col("state").cast(pl.String))
     entries = sent.select(
         card_keys(sent).alias("card"),
         pl.col("expiration").cast(pl.UInt16),
         "reissue_check",
-        "state",
-        pl.when(until >= today).then(until).alias("until"),
+        state.cast(ATTEMPT["state"]).alias("state"),
+        alive.alias("until"),
         *(pl.when(is_repeat).then(name).alias(f"{name}_repeated") for name in CONTENT_FINGERPRINTS),
-        pl.col("state").replace_strict(_WEIGHTS, return_dtype=pl.UInt8).alias("weight"),
+        pl.when(is_awaited)
+        .then(_AWAITED)
+        .otherwise(pl.coalesce(alive.to_physical(), (pl.col("state") == LINKED) * _ENDED))
+        .cast(pl.Int32)
+        .alias("weight"),
     )
     return entries.hstack(extract.get_columns())
 

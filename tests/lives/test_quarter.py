@@ -51,11 +51,6 @@ def test_nobody_who_could_have_a_link_is_left_without(findings: Findings) -> Non
     assert [] == findings.forgotten
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a card was issued again, and its new issue refused: the worklist has it sent again, "
-    "and resubmit leaves it, since the link of the old issue lives",
-)
 def test_the_worklist_offers_nothing_that_cannot_be_done(findings: Findings) -> None:
     assert [] == findings.stuck
     assert [] == findings.odd

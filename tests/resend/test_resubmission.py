@@ -23,10 +23,11 @@ from flows.runs.adapters import NoReasonError
 from flows.runs.errors import NoSuchRowError
 from flows.runs.keys import corrections, keys_of
 from flows.runs.outbox import move
-from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN
+from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN, YEAR
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows
 from tests.night import NOON, Bench, local_bench, portal_csv
+from tests.partner_api.town import town
 
 
 def test_what_the_partner_refused_goes_out_again_as_a_run_of_its_own(tmp_path: Path) -> None:
@@ -131,6 +132,32 @@ def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
     )
 
     assert [(2, "awaiting", other)] == chosen.rows.select("origin", "why", "where").rows()
+
+
+def test_a_reissued_card_that_the_partner_refused_goes_again_while_the_link_of_the_old_lives(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, "a", settings={"full_portfolio": False})
+    place.people["a"] |= {YEAR: "31"}
+    reissued = place.night().manifest.run
+    place.answer(errors="a")
+
+    repeated = again(place.bench, reissued)
+
+    assert {"a"} == place.sent(repeated)
+
+
+def test_a_row_that_went_again_with_another_expiration_is_not_sent_as_it_was_while_that_waits(
+    tmp_path: Path,
+) -> None:
+    bench, run = of_rows(tmp_path, {CUID: "a"})
+    bench.answer(fail_share=1.0, seed=1)
+    bench.ingest()
+    corrected = correct(bench, portal_csv(portal_rows({CUID: "a", PAN: PANS[0], YEAR: "31"})))
+    again(bench, run, extract=corrected)
+
+    with pytest.raises(NothingToSendError, match="1 awaiting"):
+        again(bench, run, reason="as it was")
 
 
 def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def why_not(card: Card, attempts: list[Tried], portfolio: Portfolio) -> str | No
         "expiration": same != card.expiration,
     }
     until = max((one.ends for one in last if one.ends), default=None)
-    if last[-1].state == "awaiting":
+    if any(one.state == "awaiting" for one in last):
         return AWAITED
     if any(differs[name] for name in portfolio.changes):
         return None
@@ -144,7 +144,7 @@ def why_seen(card: Card, attempts: list[Tried]) -> str | None:
     same = [one for one in attempts if one.card[:3] == card[:3]]
     if card.reissue and any(one.card.reissue for one in same):
         same = [one for one in same if one.card.reissue == card.reissue]
-    if same and same[-1].state == "awaiting":
+    if any(one.state == "awaiting" for one in same):
         return AWAITED
     return STANDING if any(one.ends and one.ends >= TODAY for one in same) else None
 
