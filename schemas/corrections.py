@@ -50,6 +50,7 @@ WRONG = {
     "excluded": "is excluded by the filter",
     "standing": "has a link",
     "awaiting": "is awaiting its result",
+    "up": "is given up",
     "refused": "was refused before",
     "invalid": "cannot be read",
     "unterminated": "has an unclosed quote",

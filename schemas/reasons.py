@@ -9,7 +9,7 @@ below. Of the partner's errors the kind decides the action, and the property the
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from flows.steps import ISSUER, RUN, Sentence, Step, Text
+from flows.steps import CUID, ISSUER, RUN, WHY, Sentence, Step, Text
 from schemas import portal, rules
 from schemas.actions import ASK, FIX, NOTHING, RENEW, RESUBMIT
 from schemas.rule import SEVERITY_SETTINGS, Rule
@@ -43,8 +43,10 @@ CANCELLED_CHUNK = "row.chunk.cancelled"
 STANDING = "card.link.standing"  # has a link that does not expire soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
 REFUSED = "card.link.refused"  # refused by the partner and unchanged since
+GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
 LINK_ENDED = "card.link.expired"  # had a link, which ended
 SEEN = frozenset({STANDING, AWAITED})
+HELD_BACK = SEEN | {GIVEN_UP}  # what held.csv lists
 # Why a link that ends soon or has ended is not renewed.
 ABSENT = "card.extract.absent"  # its card is not in the latest extract of a full portfolio
 UNFIT = "card.extract.refused"  # its card's newest row was refused by us
@@ -86,6 +88,15 @@ ROWS = (  # a row among others, of this extract or of earlier runs
     Reason(STANDING, "not sent: suppressed", NOTHING, _SENT),
     Reason(AWAITED, "not sent: suppressed", NOTHING, _SENT),
     Reason(REFUSED, "not sent: suppressed", FIX, _SENT),
+    Reason(
+        GIVEN_UP,
+        "not sent: suppressed",
+        NOTHING,
+        Sentence(
+            "{take_up}, where it needs a link after all",
+            take_up=Step("mend give-up", ISSUER, cuid=CUID, undo=True, reason=WHY),
+        ),
+    ),
     Reason(
         LINK_ENDED,
         "linked until its link ended",
@@ -139,6 +150,11 @@ def seen_rows(reasons: Mapping[str, int]) -> int:
     `reasons`: rows by code.
     """
     return sum(reasons.get(code, 0) for code in SEEN)
+
+
+def held_rows(reasons: Mapping[str, int]) -> int:
+    """Return how many rows are suppressed for what is known of their card (HELD_BACK)."""
+    return sum(reasons.get(code, 0) for code in HELD_BACK)
 
 
 def reason(code: str) -> Reason:

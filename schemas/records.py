@@ -4,7 +4,7 @@ Small immutable objects, each with who, when and why.
 """
 
 from datetime import date, datetime
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic import AwareDatetime, Field
 
@@ -107,6 +107,20 @@ class Dismissal(Record):
     what: Literal["dismissed", "taken back"]
     key: str
     size: int
+
+
+class NamedCard(NamedTuple):
+    """A card as the book knows it (`flows/runs/cards.py`); no `last_4`: all cards of its holder."""
+
+    holder: str
+    last_4: str | None
+
+
+class GivingUp(Record):
+    """One record of the chain `given-up/`: these cards need no link, or that was taken back."""
+
+    what: Literal["given up", "taken up"]
+    cards: tuple[NamedCard, ...]
 
 
 class FormDecision(Record):

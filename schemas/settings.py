@@ -165,7 +165,7 @@ class Alerts(Settings):
     )
 
 
-Act = Literal["release", "gates", "override", "purge", "accept", "lost"]
+Act = Literal["release", "gates", "override", "purge", "accept", "lost", "give-up"]
 
 
 class FourEyes(Settings):
@@ -176,7 +176,7 @@ class FourEyes(Settings):
     acts: tuple[Act, ...] = setting(
         (),
         "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; "
-        "`purge`; `audit accept`; `lost`: `mend close` with that decision",
+        "`purge`; `audit accept`; `lost`: `mend close` with that decision; `mend give-up`",
     )
     hours: int = setting(24, "hours after which a request expires", ge=1, le=168)
 

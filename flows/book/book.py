@@ -18,8 +18,9 @@ from flows.book.attempts import (
     in_order,
 )
 from flows.book.fold import Folded, fold
+from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
-from flows.book.standing import LEFT, standing, with_state
+from flows.book.standing import GIVEN_UP, LEFT, standing, with_state
 from flows.runs.cards import ISSUE
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Store
@@ -34,6 +35,7 @@ class Book:
     newest: date  # business date of the latest whole extract
     folded: Folded
     read_departed: Callable[[], pl.DataFrame]
+    given_up: pl.DataFrame  # the cards that are given up (`flows.book.given_up.GIVEN_UP`)
 
     @cached_property
     def departed(self) -> pl.DataFrame:
@@ -69,6 +71,14 @@ class Book:
 
     def cards(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card stands on a day (`standing`)."""
+        cards = self.cards_undecided(today)
+        if self.given_up.is_empty():
+            return cards
+        given_up = cards.filter(is_given_up(self.given_up)).select("holder", "last_4")
+        return with_state(cards, GIVEN_UP, given_up)
+
+    def cards_undecided(self, today: date) -> pl.DataFrame:
+        """Return where each issue of each card would stand if none were given up (`standing`)."""
         return with_state(standing(self.folded, today), LEFT, self.departed)
 
 
@@ -81,4 +91,5 @@ def read_book(store: Store, issuer: str) -> Book:
     typed_in = attempts_typed_in(prompted_singles(store, issuer))
     attempts = in_order([pages.attempts, typed_in])
     head = pages.head
-    return Book(issuer, head.registered, head.newest, fold(attempts), pages.departed)
+    given_up = given_up_cards(store, issuer)
+    return Book(issuer, head.registered, head.newest, fold(attempts), pages.departed, given_up)

@@ -20,10 +20,11 @@ from flows.commands.parameters import (
     Issuer,
     Number,
     Reason,
+    ReasonCode,
     RunName,
     Target,
 )
-from flows.commands.result import Result
+from flows.commands.result import Result, counted
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
 from flows.steps import EXTRACT, WHY, Sentence, Step, Text
@@ -31,13 +32,15 @@ from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS, LOST
 
 with on_first_use():
-    from flows.operations import break_decisions, manual_attribution, remediation
+    from flows.operations import break_decisions, giving_up, manual_attribution, remediation
     from flows.operations import reseal as reseals
     from flows.runs import context as contexts
     from flows.runs import keys as stored_keys
 
 # a form closes breaks of one run, whose report the operator has open
 MEND = Form("mend", "mend: {verb} {run}", picks="verb", without=("rows",))
+# a cuid is kept out of every form's log
+GIVE_UP = Form("give_up", "give up: {run}", without=("cuid",))
 ONE_FILE = "it names a row of a result file, which the operator has open"
 Break = Annotated[
     str,
@@ -66,6 +69,7 @@ Decision = Annotated[
     ),
 ]
 ResultName = Annotated[str, Field(help="The result file, by its name below the issuer's results.")]
+Cuid = Annotated[str, Field(help="A cardholder's reference at the issuer.")]
 ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")]
 
 
@@ -245,6 +249,48 @@ def reopen(
     issuer_context = context.context_of(run, dry_run=dry_run)
     settled = break_decisions.reopen_break(issuer_context, run, break_name, place, reason)
     return _settled(issuer_context, run, settled, "open again", reason, dry_run)
+
+
+@entry("mend give-up", form=GIVE_UP, second="give-up")
+def give_up(
+    context: Context,
+    run: Target,
+    *,
+    row: Sequence[Number] = (),
+    cuid: Sequence[Cuid] = (),
+    codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
+    undo: bool = False,
+    reason: Reason,
+    dry_run: DryRun = False,
+) -> Result:
+    """Give up cards that need no link any more, such as of a closed account.
+
+    Nobody waits for them, they are not sent again, and a link that they have is withdrawn.
+
+    Args:
+        run: The run whose rows are meant; or an issuer: all of its cards.
+        row: The card of a row of RUN, by its number.
+        cuid: The cards of a cardholder, by the cuid; of RUN, those in its rows.
+        codes: Cards without a link for these reasons, ours or the partner's, or a first part of
+            one: address.postal_code.
+        undo: Take the cards up again.
+    """
+    issuer = context.issuer_of(run)
+    if issuer:
+        issuer_context = wire(context.folder, issuer, dry_run=dry_run)
+    else:
+        issuer_context = context.context_of(run, dry_run=dry_run)
+    which = giving_up.Which(
+        "" if issuer else run, frozenset(row), frozenset(cuid), frozenset(codes)
+    )
+    decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
+    act = "taken up again" if undo else "given up"
+    line = f"{run}: {counted(decided.cards, 'card')} {act}"
+    states = [f"{number:,} {state}" for state, number in decided.standing.items()]
+    when = "now" if undo else "until then"
+    line += f" ({', '.join(states)} {when})" if states else "; they were so already"
+    facts = {"target": run, "what": act, **decided.facts, "reason": redact(reason)}
+    return _remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)
 
 
 @entry("dismiss", form=Form("dismiss", "dismiss {extract}"))

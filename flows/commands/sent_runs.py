@@ -16,6 +16,7 @@ with on_first_use():
     from schemas import manifest, reasons
 
 SEEN = "already have or await a link and are not sent"
+GIVEN_UP = "are of cards that are given up and are not sent"
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 
 
@@ -74,9 +75,14 @@ def _lines(context: contexts.IssuerContext, run: manifest.Manifest, headline: st
     root = context.issuer.root
     run_keys = keys.keys_of(run.run)
     counts = run.counts
-    seen = reasons.seen_rows(run.reasons)
-    if seen:
-        line = f"{seen:,} of {counts.read:,} rows {SEEN}"
+    held = {
+        SEEN: reasons.seen_rows(run.reasons),
+        GIVEN_UP: run.reasons.get(reasons.GIVEN_UP, 0),
+    }
+    for why, rows in held.items():
+        if not rows:
+            continue
+        line = f"{rows:,} of {counts.read:,} rows {why}"
         if not context.issuer.full_portfolio:  # which has no list of them
             line += f": {root}/{run_keys.report('held.csv')}"
         yield line

@@ -19,6 +19,8 @@ from typing import Any, Final
 import polars as pl
 
 from flows import steps
+from flows.book.book import read_book
+from flows.book.given_up import is_given_up
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
 from flows.extracts.opening import open_extract
@@ -76,7 +78,7 @@ Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" 
 
 
 class CardTakenError(OperatorError):
-    """The card has a link or awaits one."""
+    """The card has a link or awaits one, or is given up."""
 
     message = "No link was requested: {reason}."
     next_step = Sentence(
@@ -294,15 +296,27 @@ class _SingleRequest:
             record_event(adapters, self._keys, "single", attempt=number, outcome=answered.outcome)
 
     def _refuse_taken(self, attempt: SingleAsked) -> None:
-        """Raise CardTakenError if the card has an active link or awaits one.
+        """Raise CardTakenError if the card has an active link or awaits one, or is given up.
 
-        It may be from any run or a single link.
+        The link may be from any run or a single link.
         """
+        self._refuse_given_up(attempt)
         history = trace(self._context.adapters, self._context.issuer.issuer, attempt.cuid)
         for earlier in history.attempts:
             is_taken = earlier.active(self._today) or earlier.state == AWAITING
             if is_taken and earlier.last_4 == attempt.last_4:
                 raise CardTakenError(reason=_reason(earlier))
+
+    def _refuse_given_up(self, attempt: SingleAsked) -> None:
+        book = read_book(self._context.adapters.store, self._context.issuer.issuer)
+        if book.given_up.is_empty():
+            return
+        last_4 = pl.lit(attempt.last_4, pl.String)
+        of_cuid = book.attempts.filter(cuid=attempt.cuid).select("holder", last_4=last_4)
+        typed_in = pl.DataFrame({"holder": [attempt.cuid], "last_4": [attempt.last_4]})
+        cards = pl.concat([of_cuid, typed_in])
+        if not cards.filter(is_given_up(book.given_up)).is_empty():
+            raise CardTakenError(reason="an operator decided that this card needs no link")
 
 
 def _redacted(text: str | None) -> str | None:

@@ -18,14 +18,14 @@ from schemas import ledger
 from schemas.breaks import KINDS, Break
 from schemas.ledger import ERROR
 from schemas.manifest import Manifest
-from schemas.reasons import SEEN, reason, seen_rows
+from schemas.reasons import HELD_BACK, held_rows, reason
 from schemas.tables import Awaiting, Refusals
 
 FAILED = pl.col("state") == ERROR  # rows of errors.csv
 UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # rows of rejects.csv
-# rows of held.csv, suppressed because their card was seen before
-_SEEN_REASONS = [f"|{code}" for code in SEEN]
-SEEN_BEFORE = pl.col("reasons").list.eval(pl.element().is_in(_SEEN_REASONS)).list.any()
+# rows of held.csv, suppressed because their card was seen before, or is given up
+_HELD_REASONS = [f"|{code}" for code in HELD_BACK]
+HELD = pl.col("reasons").list.eval(pl.element().is_in(_HELD_REASONS)).list.any()
 
 SHOWN = 200  # chunks listed in one table; chunks.csv has them all
 
@@ -33,14 +33,14 @@ SHOWN = 200  # chunks listed in one table; chunks.csv has them all
 
 
 def write_unsent(run: StoredRun, manifest: Manifest, *, portfolio: bool) -> None:
-    """Write rejects.csv, and held.csv where rows are suppressed because their card was seen before.
+    """Write rejects.csv, and held.csv where rows are suppressed for what is known of their card.
 
     Also before the commit. In a full portfolio that is most rows, so it has no held.csv.
     """
     columns = ["row", "cuid", "last_4", "fate", "reasons"]
     rows_by_list = {"rejects.csv": UNSENT}
-    if seen_rows(manifest.reasons) and not portfolio:
-        rows_by_list["held.csv"] = SEEN_BEFORE
+    if held_rows(manifest.reasons) and not portfolio:
+        rows_by_list["held.csv"] = HELD
     for name, rows in rows_by_list.items():
         records = (run.ledger_part(part, columns, rows) for part in manifest.ledger)
         frames = map(unsent, records)

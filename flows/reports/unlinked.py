@@ -26,15 +26,26 @@ def unlinked(cards: pl.DataFrame) -> pl.DataFrame:
     `flows.book.standing.standing` returns them; run, stage and reason are those of the attempt that
     decides.
     """
-    standing = pl.col("standing").cast(pl.String)
-    lacking = counted_cards(cards).filter(standing.is_in(list(STAGES)))
-    own_reason = standing.replace_strict(_REASONS, default=None, return_dtype=pl.String)
-    lines = lacking.select(
+    lines = without_link(cards).select(
         *CARD,
         pl.col("tries").alias("attempts"),
         pl.col("sendings").alias("sent"),
         "run",
+        "stage",
+        "reason",
+    )
+    return with_actions(lines).sort("attempts", "cuid", "last_4", descending=[True, False, False])
+
+
+def without_link(cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the cards of `unlinked` with all of their columns, their `stage` and their `reason`.
+
+    Each once, in its newest issue.
+    """
+    standing = pl.col("standing").cast(pl.String)
+    lacking = counted_cards(cards).filter(standing.is_in(list(STAGES)))
+    own_reason = standing.replace_strict(_REASONS, default=None, return_dtype=pl.String)
+    return lacking.with_columns(
         standing.replace_strict(STAGES).alias("stage"),
         pl.coalesce(own_reason, "reason").alias("reason"),
     )
-    return with_actions(lines).sort("attempts", "cuid", "last_4", descending=[True, False, False])

@@ -7,7 +7,7 @@ Put here what is said about a kind of work; which work there is comes from `flow
 
 from typing import Final, Literal, NamedTuple
 
-from flows.steps import EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
+from flows.steps import CUID, EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
 
@@ -85,6 +85,18 @@ _REHEARSE = _RESUBMIT.adding(dry_run=True)
 
 def _send_again(effect: str) -> Choice:
     return Choice("send again", effect, _RESUBMIT)
+
+
+_NEEDS_NONE = "They need no link: nobody waits for them, and they are not sent again."
+_GIVE_UP = Choice(
+    "give up", _NEEDS_NONE, Step("mend give-up", Slot("target"), code=Slot("codes"), reason=WHY)
+)
+# of cards whose fields were typed in, which no code means
+_GIVE_ONE_UP = Choice(
+    "give up",
+    "This cardholder needs no link.",
+    Step("mend give-up", Slot("issuer"), cuid=CUID, reason=WHY),
+)
 
 
 TO_UPLOAD = _kind(
@@ -217,6 +229,7 @@ CORRECT = _kind(
         "Refused for what a field contains",
         Step("corrections", Slot("run"), to=FILE),
         "Let the issuer fill in the template; the next step it names sends the rows.",
+        (_GIVE_UP,),
         rows=CARDHOLDERS,
         of_one_run=True,
     )
@@ -238,6 +251,7 @@ CORRECT_CARD = _kind(
                 "Its rows replace those of the run, by number or cuid.",
                 Step("resubmit", Slot("run"), extract=EXTRACT, reason=WHY),
             ),
+            _GIVE_UP,
         ),
         rows=CARDHOLDERS,
         of_one_run=True,
@@ -251,6 +265,7 @@ SEND_AGAIN = _kind(
         _REHEARSE,
         choices=(
             _send_again("Their rows go out again as they are; cards with a link or a wait stay."),
+            _GIVE_UP,
         ),
         rows=CARDHOLDERS,
     )
@@ -262,7 +277,7 @@ ASK_ABOUT = _kind(
         "Refused by the partner for a reason that only it knows",
         _QUESTIONS,
         "Send the questions to the partner, and wait for its answer.",
-        (_send_again("The partner takes their rows now, as it says."),),
+        (_send_again("The partner takes their rows now, as it says."), _GIVE_UP),
         rows=CARDHOLDERS,
     )
 )
@@ -272,7 +287,7 @@ LOST_ROWS = _kind(
         OPERATOR,
         "Without a usable answer, as an operator decided",
         _REHEARSE,
-        choices=(_send_again("Their rows go out again as they are."),),
+        choices=(_send_again("Their rows go out again as they are."), _GIVE_UP),
         rows=CARDHOLDERS,
     )
 )
@@ -282,7 +297,7 @@ EXPIRED_ROWS = _kind(
         OPERATOR,
         "Their link had expired when it came, as an operator decided",
         _REHEARSE,
-        choices=(_send_again("Their rows go out again for new links."),),
+        choices=(_send_again("Their rows go out again for new links."), _GIVE_UP),
         rows=CARDHOLDERS,
     )
 )
@@ -292,7 +307,7 @@ CANCELLED_ROWS = _kind(
         OPERATOR,
         "Not sent: their chunk was cancelled",
         _REHEARSE,
-        choices=(_send_again("Their rows go out again in new chunks."),),
+        choices=(_send_again("Their rows go out again in new chunks."), _GIVE_UP),
         rows=CARDHOLDERS,
     )
 )
@@ -303,6 +318,7 @@ TYPED_IN = _kind(
         "Requested singly with typed fields, and refused",
         Step("link", Slot("issuer"), prompt=True),
         "Ask the partner why, or correct the fields; request the link again.",
+        (_GIVE_ONE_UP,),
         noun="",
         rows=CARDHOLDERS,
     )
@@ -317,6 +333,7 @@ UNKNOWN_SINGLES = _kind(
             "Ask the partner for the link of each cardholder; `link` with an override requests a "
             "second one, where it says that there is none."
         ),
+        (_GIVE_ONE_UP,),
         noun="",
         rows=CARDHOLDERS,
     )
@@ -329,6 +346,7 @@ LINKS_ENDED = _kind(
         Step("renew", Slot("issuer"), within="7d", dry_run=True),
         choices=(
             Choice("renew", "New links are requested.", Step("renew", Slot("issuer"), within="7d")),
+            _GIVE_UP,
         ),
         noun="",
         rows=CARDHOLDERS,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import read_book
+from flows.book.given_up import is_given_up
 from flows.errors import OperatorError
 from flows.extracts.opening import open_extract
 from flows.redaction import redact
@@ -36,7 +37,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError
 from flows.runs.frames import shaped
 from flows.runs.stored_run import StoredRun
-from flows.steps import REASON, Option, Sentence
+from flows.steps import REASON, ROW, RUN, WHY, Option, Sentence, Step
 from flows.submissions.extract_lookup import identify
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
@@ -56,15 +57,16 @@ class NothingAskedError(OperatorError):
 
 
 class StandingRowsError(OperatorError):
-    """Rows selected by number are linked or awaiting their result."""
+    """Rows selected by number are linked or awaiting their result, or their card is given up."""
 
     message = (
-        "{run}: {count} of the selected rows are linked or awaiting their result "
+        "{run}: {count} of the selected rows are linked or awaiting their result, or given up "
         "(rows {rows}; in {where}). Nothing was sent."
     )
     next_step = Sentence(
-        "Select the others; to send these cards a second time on purpose: {override}, "
-        "which is recorded.",
+        "Select the others; to send these cards on purpose: {override}, which is recorded; to take "
+        "one up again: {take_up}.",
+        take_up=Step("mend give-up", RUN, row=ROW, undo=True, reason=WHY),
         override=Option("--override", REASON, of="resubmit"),
     )
 
@@ -261,7 +263,22 @@ def _blocked(
     book = read_book(context.adapters.store, context.issuer.issuer)
     of_cards = book.sent.join(issues, on=CARD, how="semi", maintain_order="left")
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
-    return blocking(with_twins(issues, book.attempts, run.id), standing, first)
+    blocked = blocking(with_twins(issues, book.attempts, run.id), standing, first)
+    return _with_given_up(blocked, issues, book.given_up, first)
+
+
+def _with_given_up(
+    blocked: pl.DataFrame, issues: pl.DataFrame, given_up: pl.DataFrame, first: frozenset[str]
+) -> pl.DataFrame:
+    """Return which rows are blocked, also those whose card is given up, by no run."""
+    if given_up.is_empty():
+        return blocked
+    is_lifted = pl.col("where").is_in(sorted(first))
+    origins = issues.filter(is_given_up(given_up)).select("origin").unique(maintain_order=True)
+    origins = origins.join(blocked.filter(is_lifted), on="origin", how="anti")
+    others = blocked.join(origins, on="origin", how="anti")
+    facts = {"stands": pl.lit(choice.GIVEN_UP), "where": pl.lit("")}
+    return pl.concat([others, origins.with_columns(**facts).select(others.columns)])
 
 
 def _today(context: IssuerContext) -> date:
@@ -284,17 +301,18 @@ def _refuse_standing(request: Request, rows: pl.DataFrame, repeats: Sequence[Man
 
     Not where all that stands was sent by the same request before.
     """
-    standing = rows.filter(pl.col("why").is_in(choice.STANDS))
+    is_given_up = (pl.col("why") == choice.GIVEN_UP) & pl.col("named")
+    standing = rows.filter(pl.col("why").is_in(choice.STANDS) | is_given_up)
     named = standing.filter("named")
     sent_before = set(standing["where"]) <= {repeat.run for repeat in repeats}
     if named.is_empty() or sent_before:
         return
-    runs = named["where"].unique().sort().to_list()
+    runs = ", ".join(named["where"].filter(named["where"] != "").unique().sort().head(5))
     raise StandingRowsError(
         run=request.run,
         count=named.height,
         rows=numbered(named["origin"]),
-        where=", ".join(runs[:5]),
+        where=runs or "no run",
     )
 
 

@@ -27,6 +27,7 @@ RECHECKED = {name: ledger.dtypes()[name] for name in ("row", *IDENTITY, "fate", 
 
 # Why a selected row does not go out.
 STANDS = (LINKED, AWAITING)
+GIVEN_UP = "given up"
 NOT_IN_EXTRACT = "not in the corrected extract"
 SOURCE = "card fields are corrected at the source only"
 UNCHANGED = "would be refused as before"

@@ -4,13 +4,14 @@
 `flows/runs/cards.py` says. `PriorState` has where each issue of each card stands in the book.
 
 **What happens to its row** (`PriorState.suppressed`, called by `Route.process`). It is suppressed,
-which means not sent, where its card has a link that does not expire soon, is awaited, or, by a
-setting of a portfolio, was refused and is unchanged. Its ledger record says which (STANDING,
-AWAITED, REFUSED), and but for a full portfolio, where that is most rows, `held.csv` lists it. A new
-issue is sent; in a full portfolio a row is sent too where what `[portfolio] changes` names has
-changed, by the fingerprints of name and address. Outside a portfolio the gate `seen-before` refuses
-a run that would suppress more rows than `limits.max_seen_before`, and with `[resend] seen_before =
-"send"` nothing is looked up.
+which means not sent, where its card is given up, has a link that does not expire soon, is awaited,
+or, by a setting of a portfolio, was refused and is unchanged. Its ledger record says which
+(GIVEN_UP, STANDING, AWAITED, REFUSED), and but for a full portfolio, where that is most rows,
+`held.csv` lists it. A new issue is sent; in a full portfolio a row is sent too where what
+`[portfolio] changes` names has changed, by the fingerprints of name and address. Outside a
+portfolio the gate `seen-before` refuses a run that would suppress more rows than
+`limits.max_seen_before`, and with `[resend] seen_before = "send"` nothing is looked up but who is
+given up.
 
 The book is read at every submit, and the plan holds a digest of what was read: a run whose plan is
 out of date is planned again, never continued. It takes about 40 bytes a card, so that a portfolio
@@ -27,16 +28,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.book.attempts import ATTEMPT
+from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.book import read_book
-from flows.book.fold import Folded
+from flows.book.fold import Folded, fold
+from flows.book.given_up import CARD, NOBODY, given_up_cards, is_given_up
 from flows.runs.business_date import local_day
-from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, card_keys
+from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, card_keys, holder
+from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
 from schemas import portal
 from schemas.issuer import Issuer
 from schemas.ledger import AWAITING, LINKED
-from schemas.reasons import AWAITED, REFUSED, STANDING
+from schemas.reasons import AWAITED, GIVEN_UP, REFUSED, STANDING
 from schemas.settings import Change
 
 MOST_ISSUES = 8  # of a card that are looked through
@@ -84,20 +87,39 @@ def survey_cards(context: IssuerContext) -> CardSurvey:
     """Look up every card in the issuer's book."""
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
-    known = PriorState(book.folded, book.newest, today)
+    known = PriorState(book.folded, book.newest, today, book.given_up)
     digest = known.digest(context.issuer.resend.reissue_column)
     return CardSurvey(known, digest, book.last_registered)
 
 
+def survey_given_up(context: IssuerContext) -> CardSurvey | None:
+    """Look up nothing but who is given up; None where nobody is."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    registered = last_registered(store, issuer)
+    given_up = given_up_cards(store, issuer)
+    if given_up.is_empty():
+        return None
+    known = PriorState(fold(NO_ATTEMPTS), given_up=given_up)
+    return CardSurvey(known, known.digest(None), registered)
+
+
 class PriorState:
-    """Where every issue of a card stands.
+    """Where every issue of a card stands, and which cards are given up.
 
     `newest`: the business date of the latest extract; what differs in an older one is not a change.
     `today`: a link that ended before it is none, however old the extract is.
     """
 
-    def __init__(self, folded: Folded, newest: date = date.min, today: date = date.min) -> None:
+    def __init__(
+        self,
+        folded: Folded,
+        newest: date = date.min,
+        today: date = date.min,
+        given_up: pl.DataFrame = NOBODY,
+    ) -> None:
         self._newest = newest
+        self._given_up = given_up
         entries = _entries(folded, today).sort("card", "expiration", "reissue_check", "weight")
         look = ["card", "expiration", "reissue_check"]
         entries = entries.unique(look, keep="last", maintain_order=True)
@@ -116,6 +138,8 @@ class PriorState:
         facts = self._facts.with_columns(card=pl.Series(self._cards))
         running = hashlib.sha256(facts.hash_rows().to_numpy().tobytes())
         running.update(f"{self._newest} {reissue_column}".encode())
+        if not self._given_up.is_empty():
+            running.update(self._given_up.select(CARD).sort(CARD).write_csv().encode())
         return running.hexdigest()
 
     def suppressed(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
@@ -123,6 +147,15 @@ class PriorState:
 
         `rows` has cuid, last_4, expiration and FINGERPRINTS.
         """
+        why = self._by_book(rows, as_of, policy)
+        if self._given_up.is_empty():
+            return why
+        cards = rows.select(holder(rows, portal.CUID), "last_4")
+        is_out = is_given_up(self._given_up)
+        return cards.select(pl.when(is_out).then(pl.lit(GIVEN_UP)).otherwise(why)).to_series()
+
+    def _by_book(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
+        """Return the code why each row is not sent, as its card stands, null where it is."""
         if not len(self):
             return pl.Series(values=[None] * rows.height, dtype=pl.String)
         cards = rows.select(

@@ -33,7 +33,7 @@ from flows.submissions.commit import commit_run, finish_commits
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, refusals
 from flows.submissions.plan import make_plan, submit_step
-from flows.submissions.prior_state import PriorState, survey_cards
+from flows.submissions.prior_state import PriorState, survey_cards, survey_given_up
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Manifest
@@ -125,9 +125,9 @@ def prepare(
 
 
 def _known_cards(context: IssuerContext, *, guarded: bool) -> _KnownCards:
-    if not guarded:
+    survey = survey_cards(context) if guarded else survey_given_up(context)
+    if survey is None:
         return _KnownCards(last_registered(context.adapters.store, context.issuer.issuer))
-    survey = survey_cards(context)
     return _KnownCards(survey.last_registered, survey.known, survey.digest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,37 @@ def test_a_place_that_is_none_is_refused(bank: Bench, run: str, tmp_path: Path, 
     )
 
     assert done.exit_code == 2
+
+
+def test_cards_are_given_up_by_the_command_of_a_line_which_is_gone_then(
+    bank: Bench, tmp_path: Path
+) -> None:
+    bank.submit(bank.drop(20, bad=0.2))
+    lines = {line["kind"]: line for line in told(tmp_path, "worklist", "bank")["worklist"]}
+    rejected = [line for kind, line in lines.items() if "correct" in kind]
+    commands = [line["decisions"][-1]["command"].replace("WHY", "closed") for line in rejected]
+
+    done = [told(tmp_path, *shlex.split(command)[1:]) for command in commands]
+    left = {line["kind"] for line in told(tmp_path, "worklist", "bank")["worklist"]}
+
+    assert [line["rows"] for line in rejected] == [each["cards"] for each in done]
+    assert {"chunks to upload"} == left
+
+
+def test_the_command_says_where_the_cards_stood_and_takes_them_up_again(
+    bank: Bench, run: str, tmp_path: Path
+) -> None:
+    given_up = cardlink(tmp_path, "mend", "give-up", run, "--row", "1", "--row", "2", *WHY)
+    repeated = cardlink(tmp_path, "mend", "give-up", run, "--row", "1", *WHY)
+    taken_up = cardlink(tmp_path, "mend", "give-up", run, "--row", "1", *WHY, "--undo")
+    nothing = cardlink(tmp_path, "mend", "give-up", "bank", *WHY)
+
+    assert (0, 0, 0, 2) == (
+        given_up.exit_code,
+        repeated.exit_code,
+        taken_up.exit_code,
+        nothing.exit_code,
+    )
+    assert f"{run}: 2 cards given up (2 to upload until then)" in given_up.stdout
+    assert f"{run}: 0 cards given up; they were so already" in repeated.stdout
+    assert f"{run}: 1 card taken up again (1 to upload now)" in taken_up.stdout

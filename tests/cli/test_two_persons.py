@@ -38,7 +38,7 @@ fingerprints = ["{fingerprint}"]
 allowed_hosts = ["links.example.com"]
 rows_per_chunk = 10
 [four_eyes]
-acts = ["release", "gates", "override", "purge", "accept"]
+acts = ["release", "gates", "override", "purge", "accept", "give-up"]
 hours = 2
 """
 WHY = ("--reason", f"the issuer agreed, see {PUBLISHED[0]}")
@@ -369,3 +369,12 @@ def test_a_trail_that_was_touched_ends_with_the_exit_code_of_a_balance_that_does
     number = asked(tmp_path, *closed)
     assert 0 == typed(tmp_path, *closed, "--actor", "bert", "--approve", number).exit_code
     assert 0 == typed(tmp_path, "audit", "verify", "bank").exit_code
+
+
+def test_giving_up_waits_for_a_second_person(bank: Bench, run: str, tmp_path: Path) -> None:
+    line = ("mend", "give-up", run, "--row", "1", *WHY)
+    number = asked(tmp_path, *line)
+
+    carried = typed(tmp_path, *line, "--actor", "bert", "--approve", number)
+
+    assert (0, 1) == (carried.exit_code, facts(carried)["cards"])

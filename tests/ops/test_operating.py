@@ -139,6 +139,7 @@ def deployments_of(*issuers: str) -> set[str]:
         "worklist",
         "programme",
         "mend",
+        "give_up",
         "audit",
     )
     return each.union(by_hand)

@@ -19,6 +19,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import polars as pl
+
 HERE = Path(__file__).parent
 FIRST, SECOND = "first-bank", "second-bank"
 SHARED = ("portal.asc", "portal-secret.asc", f"{SECOND}.toml")
@@ -127,6 +129,12 @@ class Bank:
             path.name for path in (self.store / issuer / "runs").glob(f"{issuer}-{day}-*")
         )[which]
 
+    def rejected(self, run: str) -> int:
+        """Return the first rejected row of a run that names its card."""
+        [part] = sorted((self.store / run.partition("-2")[0] / "runs" / run / "ledger").iterdir())
+        ledger = pl.read_parquet(part, columns=["row", "fate", "cuid", "last_4"]).drop_nulls()
+        return int(ledger.filter(fate="rejected")["row"].min())  # type: ignore[arg-type]  # a number
+
     def answer(self, issuer: str, fail: float) -> None:
         """Let the portal answer what is committed."""
         self.type(
@@ -190,6 +198,9 @@ def write(bank: Bank) -> None:
     waiting = bank.run_of(FIRST, "20240403")
     bank.type("outbox", "uploaded", waiting, 1)
     bank.type("outbox", "hold", waiting, 2, "--reason", "the partner asked")
+    if (bank.code / "flows/operations/giving_up.py").exists():
+        closed = ("--row", bank.rejected(waiting), "--reason", "the account is closed")
+        bank.type("mend", "give-up", waiting, *closed)
 
     for day, fatal in (
         ("20240404", "/seals/"),

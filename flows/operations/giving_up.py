@@ -1,0 +1,149 @@
+"""Give cards up: nobody waits for them any more, until that is taken back.
+
+The account is closed, or the cardholder does not want a link. Each decision is a record, create-
+only, with who, when and why; `flows/book/given_up.py` says what it means.
+"""
+
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.book.book import read_book
+from flows.book.given_up import CARD, is_given_up
+from flows.book.people import counted_cards
+from flows.errors import OperatorError
+from flows.reports.cardholder_trace import refuse_card_number
+from flows.reports.unlinked import without_link
+from flows.resend.corrected_extract import numbered
+from flows.resend.selection import RowSelection, is_selected
+from flows.runs.business_date import local_day
+from flows.runs.cards import CONTENT_FINGERPRINTS, holder
+from flows.runs.chains import add_record
+from flows.runs.context import IssuerContext
+from flows.runs.errors import NoSuchRowError, NotFoundError
+from flows.runs.keys import given_up
+from flows.runs.stored_run import StoredRun
+from flows.steps import CUID, RUN, WHY, Sentence, Step
+from schemas.records import GivingUp, NamedCard
+
+_RECORD = ["row", "cuid", "last_4", "expiration", *CONTENT_FINGERPRINTS]
+
+
+class NoCardsNamedError(OperatorError):
+    """The cards to give up are not named, or by rows without their run."""
+
+    message = "{target}: the cards to give up are not named, or by rows without their run."
+    next_step = Sentence(
+        "Name rows of a run, {rows}, or cardholders, {cuids}, or the reasons that they wait for.",
+        rows=Step("mend give-up", RUN, row=1, reason=WHY),
+        cuids=Step("mend give-up", RUN, cuid=CUID, reason=WHY),
+    )
+
+
+class Which(NamedTuple):
+    """Which cards are meant; each part adds some.
+
+    Of a `run`: those of its rows; "" means the whole issuer. `codes`: why cards have no link, or
+    first parts of codes; cards whose fields were typed in are not meant by them.
+    """
+
+    run: str = ""
+    rows: frozenset[int] = frozenset()
+    cuids: frozenset[str] = frozenset()
+    codes: frozenset[str] = frozenset()
+
+
+class Decided(NamedTuple):
+    """What was recorded, None where it was so already; the cards by where they stand without it."""
+
+    record: GivingUp | None
+    standing: dict[str, int]
+
+    @property
+    def cards(self) -> int:
+        """How many cards the decision is about."""
+        return sum(self.standing.values())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The decision as plain facts."""
+        return {"cards": self.cards, "standing": self.standing}
+
+
+def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = False) -> Decided:
+    """Decide that cards need no link, or take that back.
+
+    Cards that are given up already stay so. Raises NoCardsNamedError, CardGivenError,
+    UnknownRunError, NoSuchRowError, NotFoundError where no card is meant, NoReasonError.
+    """
+    signed = context.adapters.signed(reason)
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    if not any(which[1:]) or (which.rows and not which.run):
+        raise NoCardsNamedError(target=which.run or issuer)
+    book = read_book(store, issuer)
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    cards = _meant(context, book.cards_undecided(today), which)
+    is_out = is_given_up(book.given_up)
+    if undo:
+        cards = cards.filter(is_out)
+    if cards.is_empty():
+        missing = "such card that is given up" if undo else "such card"
+        raise NotFoundError(
+            place=which.run or issuer, what=missing, command=Step("cardholders", issuer)
+        )
+    decided = cards if undo else cards.filter(~is_out)
+    if decided.is_empty():
+        return Decided(None, {})
+    named = _as_given_up(book.given_up, decided) if undo else decided.select(CARD)
+    record = GivingUp(
+        **signed,
+        what="taken up" if undo else "given up",
+        cards=tuple(NamedCard(*card) for card in named.iter_rows()),
+    )
+    add_record(store, given_up(issuer), record)
+    states = decided["standing"].cast(pl.String).value_counts(sort=True)
+    return Decided(record, dict(states.iter_rows()))
+
+
+def _as_given_up(decisions: pl.DataFrame, cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the decisions that gave these cards up (CARD), perhaps as all of a cardholder."""
+    of_cards = decisions.join(cards, on=CARD, how="semi", nulls_equal=True)
+    whole = decisions.filter(pl.col("last_4").is_null()).join(cards, on="holder", how="semi")
+    return pl.concat([of_cards, whole]).select(CARD).unique(maintain_order=True)
+
+
+def _meant(context: IssuerContext, cards: pl.DataFrame, which: Which) -> pl.DataFrame:
+    """Return the cards that are meant, each once; `cards` as if none were given up."""
+    for cuid in which.cuids:
+        refuse_card_number(cuid)
+    counted = counted_cards(cards).unique(CARD, keep="last", maintain_order=True)
+    if which.run and (which.rows or which.cuids):
+        named = _cards_of_rows(context, which)
+    else:
+        named = counted.filter(pl.col("cuid").is_in(list(which.cuids)))
+    meant = pl.concat([named.select(CARD), _refused_for(cards, which).select(CARD)])
+    return counted.join(meant, on=CARD, how="semi", nulls_equal=True)
+
+
+def _refused_for(cards: pl.DataFrame, which: Which) -> pl.DataFrame:
+    """Return the cards of runs that have no link for these reasons."""
+    lacking = without_link(cards).filter(pl.col("run") != "")
+    if which.run:
+        lacking = lacking.filter(run=which.run)
+    selection = RowSelection(codes=which.codes)
+    codes = lacking["reason"].drop_nulls().unique()
+    meant = [code for code in codes if is_selected(code, selection)]
+    return lacking.filter(pl.col("reason").is_in(meant))
+
+
+def _cards_of_rows(context: IssuerContext, which: Which) -> pl.DataFrame:
+    """Return the cards of the rows of the run that are meant (CARD); NoSuchRowError."""
+    run = StoredRun.by_id(context.adapters.store, which.run)
+    is_meant = pl.col("row").is_in(list(which.rows)) | pl.col("cuid").is_in(list(which.cuids))
+    parts = run.with_ledger().ledger
+    records = pl.concat([run.ledger_part(part, _RECORD, is_meant) for part in parts])
+    lacking = pl.Series(sorted(which.rows - set(records["row"])), dtype=pl.UInt32)
+    if len(lacking):
+        raise NoSuchRowError(place=which.run, rows=numbered(lacking))
+    return records.with_columns(holder(records)).drop_nulls("holder").select(CARD)
