@@ -6,9 +6,9 @@ Small immutable objects, each with who, when and why.
 from datetime import date, datetime
 from typing import Final, Literal, NamedTuple
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from schemas.manifest import Document, ManifestChunk
+from schemas.manifest import Document, ManifestChunk, version
 
 LINKED: Final = "linked"
 REFUSED: Final = "refused"  # the partner gave no link
@@ -190,9 +190,21 @@ class Confirmed(Record):
     """The record, once, that the receiving side has a delivery."""
 
 
+class Removed(BaseModel):
+    """How many cardholders and cards left the book with a ledger, by the state they stood in.
+
+    Those whom no other ledger names.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    people: dict[str, int]
+    cards: dict[str, int]
+
+
 class Purged(Document):
     """One purged part of a run; `verdict` and `rows` are those of its last report."""
 
+    format: int = version(2)
     run: str  # empty for links outside a run: single ones, deliveries
     part: Part
     at: AwareDatetime
@@ -203,3 +215,5 @@ class Purged(Document):
     bytes: int
     verdict: str = ""
     rows: dict[str, int] = Field(default_factory=dict)
+    # of a ledger; None in records of earlier versions
+    removed: Removed | None = Field(None, exclude_if=lambda removed: removed is None)

@@ -1,7 +1,8 @@
 """The book of an issuer: read it once, and ask it.
 
 `read_book` brings it together from all that is recorded. Nothing has a window: a run counts until
-retention removes its ledger, and then what its cards have left is what later runs say.
+retention removes its ledger, and then what its cards have left is what later runs say. Whom no
+other run names is part of the opening balance.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from flows.book.attempts import (
 from flows.book.fold import Folded, fold
 from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
+from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.book.standing import GIVEN_UP, LEFT, standing, with_state
 from flows.runs.cards import ISSUE
 from flows.runs.single_links import prompted_singles
@@ -36,6 +38,7 @@ class Book:
     folded: Folded
     read_departed: Callable[[], pl.DataFrame]
     given_up: pl.DataFrame  # the cards that are given up (`flows.book.given_up.GIVEN_UP`)
+    opening: OpeningBalance = NOBODY_REMOVED  # whom retention removed
 
     @cached_property
     def departed(self) -> pl.DataFrame:
@@ -92,4 +95,12 @@ def read_book(store: Store, issuer: str) -> Book:
     attempts = in_order([pages.attempts, typed_in])
     head = pages.head
     given_up = given_up_cards(store, issuer)
-    return Book(issuer, head.registered, head.newest, fold(attempts), pages.departed, given_up)
+    return Book(
+        issuer,
+        head.registered,
+        head.newest,
+        fold(attempts),
+        pages.departed,
+        given_up,
+        head.opening,
+    )

@@ -10,21 +10,24 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from importlib.metadata import version
+from itertools import count, takewhile
 from typing import NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.book.departures import WholeExtract
+from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.runs.audit_trail import entries_since
 from flows.runs.commits import registered_runs
-from flows.runs.keys import book
+from flows.runs.identity import canonical
+from flows.runs.keys import book, link
 from flows.runs.overlay import Overlay
 from flows.runs.store import Store, read_if_stored
 from schemas.manifest import Manifest
 
 # of the code that makes the book; attempts are compared by digest, which a new polars may change
-CODE = f"3, cardlink {version('cardlink')}, polars {pl.__version__}"
+CODE = f"4, cardlink {version('cardlink')}, polars {pl.__version__}"
 LATER = timedelta(days=1)  # how long after its entry in the audit trail a run may be changed
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 
@@ -61,6 +64,7 @@ class Head(BaseModel):
     settled: str = ""  # SHA-256 of settled.parquet
     left: str = ""  # SHA-256 of left.parquet: who has left by the extracts of `left_runs`
     left_runs: tuple[str, ...] = ()
+    opening: OpeningBalance = NOBODY_REMOVED
 
 
 class News(NamedTuple):
@@ -76,13 +80,32 @@ class News(NamedTuple):
     runs: frozenset[str]
 
 
-def read_head(store: Store, issuer: str) -> Head:
-    """Return the stored head, an empty one where there is none that can be believed.
+def generation(store: Store, issuer: str) -> int:
+    """Return how often the book was discarded."""
+
+    def is_stored(number: int) -> bool:
+        return read_if_stored(store, _generation_key(issuer, number), 0) is not None
+
+    return sum(1 for _ in takewhile(is_stored, count(1)))
+
+
+def forget_book(store: Store, issuer: str) -> None:
+    """Discard the kept book: the next reader makes it anew from the ledgers.
+
+    What a process that began before that writes of it is not read any more.
+    """
+    content = canonical({"code": CODE})
+    while not store.create(_generation_key(issuer, generation(store, issuer) + 1), content):
+        continue  # another process discarded it meanwhile
+
+
+def read_head(store: Store, issuer: str, number: int) -> Head:
+    """Return the stored head of a generation, an empty one where there is none to be believed.
 
     Not where its code is another, nor where the audit trail or the commit chain does not have what
     it read last, as in a store that was restored.
     """
-    content = read_if_stored(store, head_key(issuer))
+    content = read_if_stored(store, head_key(issuer, number))
     if content is None:
         return Head()
     with suppress(ValidationError):
@@ -135,6 +158,11 @@ def _written_in_memory(store: Store) -> set[str]:
     return _runs_in(store.written) if isinstance(store, Overlay) else set()
 
 
-def head_key(issuer: str) -> str:
-    """Return the key of the head of an issuer's book."""
-    return f"{book(issuer)}head.json"
+def head_key(issuer: str, number: int = 0) -> str:
+    """Return the key of the head of a generation of an issuer's book."""
+    return f"{book(issuer)}head-{number:06d}.json" if number else f"{book(issuer)}head.json"
+
+
+def _generation_key(issuer: str, number: int) -> str:
+    """Return the key of an object that says that the book was discarded: they are counted."""
+    return link(f"{book(issuer)}generations/", number)

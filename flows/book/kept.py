@@ -19,11 +19,13 @@ its page was made from, the page is made anew. Without an audit trail every run 
 
 **What is believed**: a page or the settled attempts with exactly the bytes that the head names,
 made by this version of the code (`head.py`). Anything else is discarded and made anew from the
-ledgers, so that two writers, a crash between two writes, or somebody's file cost time alone.
+ledgers, so that two writers, a crash between two writes, or somebody's file cost time alone. A
+rebuild begins a new generation, whose head has a key of its own (`forget_book`): whoever began to
+write before writes a head that nobody reads.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
@@ -48,7 +50,8 @@ from flows.book.departures import (
     whole_extract,
 )
 from flows.book.fold import compacted
-from flows.book.head import Head, News, Page, head_key, news_since, read_head
+from flows.book.head import Head, News, Page, generation, head_key, news_since, read_head
+from flows.book.opening import opening_balance
 from flows.errors import CardlinkError
 from flows.runs.business_date import local_day
 from flows.runs.commits import registered_runs
@@ -77,13 +80,19 @@ class Pages(NamedTuple):
     head: Head
     attempts: pl.DataFrame
     departed: Callable[[], pl.DataFrame]  # who has left (`flows.book.departures.DEPARTED`)
+    attempts_of: Callable[[str], pl.DataFrame]  # all attempts of a run, none where it has none
 
 
 def current_pages(store: Store, issuer: str) -> Pages:
     """Return the book as everything that is recorded says; nothing is written."""
     keeper = _Keeper(store, issuer)
     attempts = keeper.attempts()
-    return Pages(keeper.head, attempts, lambda: keeper.departed(attempts))
+    return Pages(keeper.head, attempts, lambda: keeper.departed(attempts), keeper.attempts_on_page)
+
+
+def attempts_without(store: Store, issuer: str, runs: Collection[str]) -> pl.DataFrame:
+    """Return all attempts, in order, as they are once the ledgers of these runs are gone."""
+    return _Keeper(store, issuer, runs).attempts()
 
 
 def keep_book(store: Store, issuer: str, today: date) -> None:
@@ -106,11 +115,6 @@ def keep_up_to_date(context: IssuerContext) -> None:
         LOG.warning("The book was not brought up to date: %s", error.what_happened)
 
 
-def forget_book(store: Store, issuer: str) -> None:
-    """Discard the kept book: the next reader makes it anew from the ledgers."""
-    store.replace(head_key(issuer), [canonical(Head(code="discarded").model_dump(mode="json"))])
-
-
 class _Ledger(NamedTuple):
     """What the ledger of a run says: its attempts, and of which extract they are."""
 
@@ -120,16 +124,21 @@ class _Ledger(NamedTuple):
 
 
 class _Keeper:
-    """Brings the kept book of an issuer up to date in memory, and writes it."""
+    """Brings the kept book of an issuer up to date in memory, and writes it.
 
-    def __init__(self, store: Store, issuer: str) -> None:
+    `without`: runs whose ledgers are taken to be gone.
+    """
+
+    def __init__(self, store: Store, issuer: str, without: Collection[str] = ()) -> None:
         self._store = store
         self._issuer = issuer
         self._frames: dict[str, pl.DataFrame] = {}
         self._written_anew: set[str] = set()  # runs whose page has to be written
-        self._kept = read_head(store, issuer)
+        self._generation = generation(store, issuer)
+        self._kept = read_head(store, issuer, self._generation)
         news = news_since(store, issuer, self._kept)
-        self._purged = StoredRuns(store, issuer).without_ledger
+        purged = StoredRuns(store, issuer).without_ledger
+        self._purged = purged.union(without)
         self._pages = {
             run: page for run, page in self._kept.pages.items() if run not in self._purged
         }
@@ -148,6 +157,7 @@ class _Keeper:
             settled=self._kept.settled,
             left=self._kept.left,
             left_runs=self._kept.left_runs,
+            opening=opening_balance(store, issuer, purged, self._kept.opening),
         )
 
     def _bring_up_to_date(self, news: News) -> None:
@@ -225,15 +235,20 @@ class _Keeper:
         selection = manifest.selection
         repeated = self._pages.get(selection.of) if selection is not None else None
         if selection is not None and repeated is not None and repeated.twins:
-            attempts = with_twins_of(attempts, self._attempts_on_page(selection.of))
+            attempts = with_twins_of(attempts, self.attempts_on_page(selection.of))
         return _Ledger(attempts, stored.manifest is not None, whole_extract(stored, turn))
 
     def _link(self, turn: int) -> Manifest:
         """Return what the commit chain has at a number."""
         return next(registered_runs(self._store, self._issuer, turn - 1))
 
-    def _attempts_on_page(self, run: str) -> pl.DataFrame:
-        """Return the attempts of a run: as they were just read, as they are kept, or read anew."""
+    def attempts_on_page(self, run: str) -> pl.DataFrame:
+        """Return the attempts of a run: as they were just read, as they are kept, or read anew.
+
+        None of a run that has no page.
+        """
+        if run not in self._pages:
+            return NO_ATTEMPTS
         if run not in self._frames:
             page = self._pages[run]
             content = read_if_stored(self._store, keys_of(run).page)
@@ -260,7 +275,7 @@ class _Keeper:
 
     def _frames_of(self, runs: Iterable[str]) -> list[pl.DataFrame]:
         by_turn = sorted(runs, key=lambda run: (self._pages[run].turn, run))
-        return concurrently(self._attempts_on_page, by_turn)
+        return concurrently(self.attempts_on_page, by_turn)
 
     def attempts(self) -> pl.DataFrame:
         """Return all attempts, in order."""
@@ -320,7 +335,8 @@ class _Keeper:
             head = head.model_copy(update={"settled": digest(content)})
         head = self._with_departed(head.model_copy(update={"pages": self._pages}))
         if head != self._kept:
-            self._store.replace(head_key(self._issuer), [canonical(head.model_dump(mode="json"))])
+            key = head_key(self._issuer, self._generation)
+            self._store.replace(key, [canonical(head.model_dump(mode="json"))])
 
     def _with_departed(self, head: Head) -> Head:
         """Write who has left, where an extract came; return the head that names it."""
@@ -335,7 +351,7 @@ class _Keeper:
         return head.model_copy(update={"left_runs": runs})
 
     def _write_page(self, run: str) -> None:
-        content = _page_bytes(self._attempts_on_page(run))
+        content = _page_bytes(self.attempts_on_page(run))
         self._store.replace(keys_of(run).page, [content])
         self._pages[run] = self._pages[run].model_copy(update={"sha256": digest(content)})
 

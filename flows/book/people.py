@@ -1,7 +1,7 @@
 """The balance over people: each cardholder once, where the card that needs most attention stands.
 
 A cardholder has one or more cards. Those that the issuer ever named are the sum over the states,
-and `balance` checks it.
+which `balance` checks, and those whom retention removed.
 """
 
 from collections import Counter
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.opening import NOBODY_REMOVED, OpeningBalance, all_removed
 from flows.book.standing import HAS_LINK, STATES
 from flows.errors import BugError
 
@@ -21,18 +22,24 @@ class Balance(NamedTuple):
     """How many cardholders and cards are in which state (`flows.book.standing.STATES`).
 
     `waits`: cardholders by who has to act (WAITING_FOR). `nameless`: rows that name no cardholder,
-    which belong to nobody.
+    which belong to nobody. `opening`: whom retention removed, who are in no state any more.
     """
 
     people: Mapping[str, int]
     cards: Mapping[str, int]
     waits: Mapping[str, int]
     nameless: int
+    opening: OpeningBalance = NOBODY_REMOVED
+
+    @property
+    def listed(self) -> int:
+        """The cardholders that a ledger names."""
+        return sum(self.people.values())
 
     @property
     def named(self) -> int:
         """The cardholders that the issuer ever named."""
-        return sum(self.people.values())
+        return self.listed + self.opening.total
 
     @property
     def linked(self) -> int:
@@ -47,9 +54,9 @@ class Balance(NamedTuple):
     @property
     def sentence(self) -> str:
         """The business result in one sentence."""
-        holders = "cardholder has" if self.named == 1 else "cardholders have"
+        holders = "cardholder has" if self.listed == 1 else "cardholders have"
         return (
-            f"{self.linked:,} of {self.named:,} {holders} a link; {waiting_sentence(self.waits)}."
+            f"{self.linked:,} of {self.listed:,} {holders} a link; {waiting_sentence(self.waits)}."
         )
 
     @property
@@ -62,6 +69,7 @@ class Balance(NamedTuple):
             "cards": dict(self.cards),
             "waits": dict(self.waits),
             "nameless": self.nameless,
+            "removed": self.opening.facts,
         }
 
 
@@ -77,11 +85,12 @@ def waiting_sentence(waits: Mapping[str, int]) -> str:
 
 def together(balances: Iterable[Balance]) -> Balance:
     """Return the balance over the cardholders of several issuers; nobody is in two of them."""
+    issuers = list(balances)
     people = Counter[str]()
     cards = Counter[str]()
     waits = Counter[str]()
     nameless = 0
-    for issuer in balances:
+    for issuer in issuers:
         people.update(issuer.people)
         cards.update(issuer.cards)
         waits.update(issuer.waits)
@@ -91,6 +100,7 @@ def together(balances: Iterable[Balance]) -> Balance:
         cards={state.name: cards[state.name] for state in STATES},
         waits={name: waits[name] for name in WAITING_FOR},
         nameless=nameless,
+        opening=all_removed(issuer.opening for issuer in issuers),
     )
 
 
@@ -119,10 +129,10 @@ def people(cards: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def balance(cards: pl.DataFrame) -> Balance:
-    """Return the balance over the cards of a book on a day (`standing`).
+def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Balance:
+    """Return the balance over the cards of a book on a day (`standing`), and over whom it lost.
 
-    Raises BugError where a cardholder is in no state.
+    `opening`: whom retention removed from it. Raises BugError where a cardholder is in no state.
     """
     counted = counted_cards(cards)
     holders = people(counted)
@@ -134,8 +144,9 @@ def balance(cards: pl.DataFrame) -> Balance:
         cards={state.name: by_card[state.name] for state in STATES},
         waits={name: who[name] for name in WAITING_FOR},
         nameless=cards.filter(pl.col("holder").is_null()).height,
+        opening=opening,
     )
-    named = cards["holder"].drop_nulls().n_unique()
-    if result.named != named:
-        raise BugError(place="balance over people", kind=f"{result.named} of {named} counted")
+    listed = cards["holder"].drop_nulls().n_unique()
+    if result.listed != listed:
+        raise BugError(place="balance over people", kind=f"{result.listed} of {listed} counted")
     return result

@@ -15,7 +15,7 @@ from flows.steps import Step
 from flows.wiring import wire
 
 with on_first_use():
-    from flows.book import book, kept, people
+    from flows.book import book, head, kept, people
     from flows.runs import business_date
     from flows.runs import context as contexts
 
@@ -34,7 +34,7 @@ def cardholders(context: Context, issuer: str = "", *, rebuild: bool = False) ->
     """Show how many cardholders have a link, and for whom the others wait.
 
     Every cardholder that the issuer ever named is in exactly one state, until retention removes
-    the ledgers that name it.
+    the ledgers that name it, which counts it as removed.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
@@ -60,22 +60,28 @@ def _rebuilt(context: contexts.IssuerContext) -> str:
     store = context.adapters.store
     name = context.issuer.issuer
     before = book.read_book(store, name).cards(_today(context))
-    kept.forget_book(store, name)
+    head.forget_book(store, name)
     kept.keep_up_to_date(context)
-    after = book.read_book(store, name).cards(_today(context))
+    rebuilt = book.read_book(store, name)
+    after = rebuilt.cards(_today(context))
     same = before.sort(before.columns).equals(after.sort(after.columns))
     verdict = "it says the same as before" if same else "IT HAD BEEN WRONG, and is right now"
-    return f"{name}: the book was made anew from the ledgers; {verdict}"
+    remark = f"{name}: the book was made anew from the ledgers; {verdict}"
+    if rebuilt.opening.ledgers:
+        remark += "; whom retention removed is counted from the records of its purges, as before"
+    return remark
 
 
 def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
     name = context.issuer.issuer
-    cards = book.read_book(context.adapters.store, name).cards(_today(context))
-    facts = {"issuer": name, **people.balance(cards).facts}
+    current = book.read_book(context.adapters.store, name)
+    counted = people.balance(current.cards(_today(context)), current.opening)
+    facts = {"issuer": name, **counted.facts}
     remarks = [remark] if remark else []
-    return _Standing(
-        facts, [*remarks, f"{name}: {facts['sentence']}", "", standing_table(facts), ""]
-    )
+    shown: list[Part] = [*remarks, f"{name}: {facts['sentence']}", "", standing_table(facts), ""]
+    if current.opening.sentence:
+        shown += [current.opening.sentence, ""]
+    return _Standing(facts, shown)
 
 
 def _today(context: contexts.IssuerContext) -> date:
@@ -92,5 +98,9 @@ def standing_table(counted: Mapping[str, Any]) -> Table:
         for state, number in counted["people"].items()
         if number or counted["cards"][state]
     ]
-    total = ("ever named", counted["named"], sum(counted["cards"].values()))
+    removed = counted["removed"]
+    removed_cards = sum(removed["cards"].values())
+    if removed_cards:
+        rows.append(("removed by retention", sum(removed["people"].values()), removed_cards))
+    total = ("ever named", counted["named"], sum(counted["cards"].values()) + removed_cards)
     return Table(("where they stand", "cardholders", "cards"), [*rows, total])

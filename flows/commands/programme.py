@@ -113,6 +113,8 @@ def _where(place: _Place, *, is_only: bool) -> Iterator[Part]:
 def _shown(facts: dict[str, Any]) -> Iterator[Part]:
     """Yield the result in one sentence, the issuers, the weeks and the hours."""
     yield facts["cardholders"]["sentence"]
+    if facts["cardholders"]["removed"]["sentence"]:
+        yield facts["cardholders"]["removed"]["sentence"]
     yield ""
     issuers = [[line["issuer"], *_cells(line)] for line in facts["issuers"]]
     yield Table(("issuer", *HEADS), issuers)

@@ -17,6 +17,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from flows.book.kept import keep_up_to_date
+from flows.book.removals import Ledger, removals
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
     KEPT,
@@ -30,6 +31,7 @@ from flows.operations.retention import (
 )
 from flows.redaction import redact
 from flows.reports.summary import FIGURES
+from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError
@@ -37,11 +39,12 @@ from flows.runs.identity import canonical
 from flows.runs.keys import DROPPED, deliveries, probes, prompted_prefix, purged, runs
 from flows.runs.read_once import read_once
 from flows.runs.single_links import answer_key
-from flows.runs.store import Cleaner, ConflictError, Entry, StoreDeniedError
+from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from schemas.records import PARTS, Abandoned, Part, Purged
+from flows.runs.versions import read_document
+from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 _DELIVERED_LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
@@ -97,11 +100,11 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     stored_runs = StoredRuns(context.adapters.store, context.issuer.issuer)
     plans = concurrently(lambda run: _plan_run(context, stored_runs.run(run)), stored_runs.ids)
-    due = chain.from_iterable(plan.due for plan in plans)
+    due = [*chain.from_iterable(plan.due for plan in plans), *_links_of_no_run(context)]
     temporary = [*chain.from_iterable(plan.temporary for plan in plans), *_probe_objects(context)]
     oldest = context.adapters.now() - DEAD
     return PurgePlan(
-        lots=(*due, *_links_of_no_run(context)),
+        lots=_counted(context, due),
         kept=tuple(chain.from_iterable(plan.kept for plan in plans)),
         unknown=tuple(chain.from_iterable(plan.unknown for plan in plans)),
         leftovers=tuple(_leftovers(context, cleaner)),
@@ -133,6 +136,25 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     if deleted:
         keep_up_to_date(context)
     return plan._replace(lots=tuple(deleted))
+
+
+def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:
+    """Return units with the cardholders who leave the book with them, which each record says."""
+    adapters = context.adapters
+    begun_now = [unit for unit in units if unit.record.part == "ledger" and not unit.resumed]
+    ledgers = [
+        Ledger(unit.record.run, frozenset(entry.key for entry in unit.entries))
+        for unit in begun_now
+    ]
+    today = local_day(adapters.now(), context.issuer.time_zone)
+    counts = removals(adapters.store, context.issuer.issuer, today, ledgers)
+    by_key = {unit.key: count for unit, count in zip(begun_now, counts, strict=True)}
+    return tuple(
+        unit._replace(record=unit.record.model_copy(update={"removed": by_key[unit.key]}))
+        if unit.key in by_key
+        else unit
+        for unit in units
+    )
 
 
 def _ensure_abandoned(context: IssuerContext, unit: PurgeUnit) -> bool:
@@ -192,15 +214,26 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
 
 
 def _single_links(context: IssuerContext, until: datetime) -> list[Entry]:
-    """Return the requests of no run that were answered, each with its answer, both that old."""
-    entries = context.adapters.store.keys(prompted_prefix(context.issuer.issuer))
+    """Return the requests of no run that were answered, each with its answer, both that old.
+
+    Not those whose link can still be opened.
+    """
+    store = context.adapters.store
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    entries = store.keys(prompted_prefix(context.issuer.issuer))
     old = {entry.key: entry for entry in entries if entry.modified <= until}
     answered: list[Entry] = []
     for key, entry in old.items():
         answer = old.get(answer_key(key))
-        if answer is not None:
+        if answer is not None and not _is_alive(store, answer.key, today):
             answered += [entry, answer]
     return answered
+
+
+def _is_alive(store: Store, answer: str, today: date) -> bool:
+    """Return whether an answer gave a link that can still be opened."""
+    answered = read_document(store, answer, SingleAnswered)
+    return bool(answered and answered.expires_on and answered.expires_on >= today)
 
 
 def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:

@@ -63,7 +63,7 @@ def read_issuer(context: IssuerContext) -> IssuerFacts:
     return IssuerFacts(
         issuer=issuer,
         cardholders=programme.cardholders(cards, placed),
-        balance=balance(cards),
+        balance=balance(cards, book.opening),
         runs=[read.facts for read in runs],
         within=context.issuer.portal.link_within_hours,
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import read_book
+from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance
 from flows.reports.link_forms import forms_to_confirm
 from flows.reports.open_items import ReportTerms
@@ -70,7 +71,9 @@ def survey(
     forms = forms_to_confirm(context, depart=_links_depart(facts))
     work = worklist(stored, facts, manifests, cards, context.issuer, terms, forms)
     work += beside(context, manifests)
-    return Survey(facts, without_link, balance(cards), work, terms, book.active_twice(today))
+    opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
+    counted = balance(cards, opening)
+    return Survey(facts, without_link, counted, work, terms, book.active_twice(today))
 
 
 def _links_depart(facts: Iterable[RunFacts]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.book.book import read_book
-from flows.book.kept import SETTLED_TOGETHER, forget_book, keep_book
+from flows.book.head import CODE, forget_book, generation, head_key
+from flows.book.kept import SETTLED_TOGETHER, keep_book
 from flows.runs.audit_trail import audited
 from flows.runs.context import overlaid
 from flows.runs.frames import write_parquet
+from flows.runs.identity import canonical
 from flows.runs.keys import book, keys_of
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError, StoreDeniedError
@@ -127,6 +130,99 @@ def test_finished_runs_are_settled_and_one_that_changes_afterwards_is_read_again
 
     assert 6 * SETTLED_TOGETHER == settled.height
     assert before != stands(bench)
+    assert from_ledgers(bench) == stands(bench)
+
+
+def kept_objects(bench: Bench) -> dict[str, bytes]:
+    """Return everything that is kept of the book."""
+    return {
+        key: content
+        for key, content in bench.snapshot().items()
+        if key.startswith(book("bank")) or key.endswith("/book.parquet")
+    }
+
+
+def rebuild(bench: Bench) -> None:
+    forget_book(bench.store, "bank")
+    keep_book(bench.store, "bank", DAY)
+
+
+def test_a_rebuild_writes_nothing_but_the_book_and_a_second_one_writes_the_same(
+    tmp_path: Path,
+) -> None:
+    bench = with_trail(tmp_path)
+    night(bench, 1)
+    answer(bench)
+    others = bench.snapshot().keys() - kept_objects(bench).keys()
+
+    rebuild(bench)
+    first = bench.content(head_key("bank", 1))
+    pages = {key for key in kept_objects(bench) if key.endswith(".parquet")}
+    rebuild(bench)
+
+    assert others == bench.snapshot().keys() - kept_objects(bench).keys()
+    assert first == bench.content(head_key("bank", 2))
+    assert pages == {key for key in kept_objects(bench) if key.endswith(".parquet")}
+    assert json.loads(first)["code"] == CODE
+
+
+def test_a_rebuild_removes_what_no_ledger_has(tmp_path: Path) -> None:
+    bench = with_trail(tmp_path)
+    run = night(bench, 1)
+    right = stands(bench)
+    head = json.loads(bench.content(HEAD))
+    invented = str(keys_of(run).run._replace(sha8="0badcafe"))
+    page = bench.content(keys_of(run).page)
+    bench.store.replace(keys_of(invented).page, [page])
+    head["pages"][invented] = head["pages"][run]
+    bench.store.replace(HEAD, [canonical(head)])
+    wrong = read_book(bench.store, "bank").attempts.height
+
+    rebuild(bench)
+
+    assert (12, 6) == (wrong, read_book(bench.store, "bank").attempts.height)
+    assert right == stands(bench)
+
+
+def test_who_began_before_a_rebuild_cannot_undo_it(tmp_path: Path) -> None:
+    bench = with_trail(tmp_path)
+    night(bench, 1)
+    right = stands(bench)
+    run = night(bench, 2)
+    head = json.loads(bench.content(HEAD))
+    del head["pages"][run]  # what is to be mended by the rebuild
+    bench.store.replace(HEAD, [canonical({**head, "recent": {}})])
+    wrong = stands(bench)
+    begun: list[str] = []
+
+    def rebuild_meanwhile(does: str, key: str) -> Exception | None:
+        if does == "replace" and key.endswith("/book.parquet") and not begun:
+            begun.append(key)
+            rebuild(bench)
+        return None
+
+    answer(replace(bench, store=FailingStore(bench.store, rebuild_meanwhile)))
+
+    assert right == wrong
+    assert begun
+    assert 12 == read_book(bench.store, "bank").attempts.height
+    assert from_ledgers(bench) == stands(bench)
+
+
+def test_two_rebuilds_at_once_are_two_generations(tmp_path: Path) -> None:
+    bench = with_trail(tmp_path)
+    night(bench, 1)
+    begun: list[str] = []
+
+    def another(does: str, key: str) -> Exception | None:
+        if does == "create" and not begun:
+            begun.append(key)
+            forget_book(bench.store, "bank")
+        return None
+
+    forget_book(FailingStore(bench.store, another), "bank")
+
+    assert 2 == generation(bench.store, "bank")
     assert from_ledgers(bench) == stands(bench)
 
 

@@ -1,0 +1,109 @@
+"""The opening balance: how many cardholders and cards retention has removed from the book.
+
+The record of each purge says how many left the book with a ledger, by the state they stood in
+(`removals.py` counts them). The opening balance is the sum over these records, so it survives a
+rebuild of the book. There are counts only: nobody can be recognised in it. Somebody who is named
+again afterwards is counted as new.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from flows.runs.keys import keys_of, purged
+from flows.runs.store import Store
+from flows.runs.threads import concurrently
+from flows.runs.versions import read_document
+from schemas.records import Purged
+
+
+class OpeningBalance(BaseModel):
+    """How many `people` and `cards` were removed, by state; `ledgers` are the records of it.
+
+    `uncounted`: ledgers that went before cardholders were counted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    people: dict[str, int] = {}
+    cards: dict[str, int] = {}
+    uncounted: int = 0
+    ledgers: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """The cardholders that were removed."""
+        return sum(self.people.values())
+
+    @property
+    def sentence(self) -> str:
+        """Whom retention removed, in one sentence; "" where it removed nobody."""
+        states = ", ".join(f"{number:,} {state}" for state, number in self.people.items())
+        if self.total and self.uncounted:
+            return f"Retention removed {self.total:,} more ({states}), and {self._uncounted}."
+        if self.total:
+            return f"Retention removed {self.total:,} more ({states})."
+        if self.uncounted:
+            return f"Retention removed {self._uncounted}."
+        return ""
+
+    @property
+    def _uncounted(self) -> str:
+        ledgers = "1 ledger" if self.uncounted == 1 else f"{self.uncounted:,} ledgers"
+        return f"the cardholders of {ledgers} before they were counted"
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The opening balance as plain facts."""
+        return {"sentence": self.sentence, **self.model_dump(mode="json", exclude={"ledgers"})}
+
+
+NOBODY_REMOVED = OpeningBalance()
+
+
+def opening_balance(
+    store: Store, issuer: str, runs: Collection[str], kept: OpeningBalance
+) -> OpeningBalance:
+    """Return the opening balance: as it is kept, with the ledgers that were removed since.
+
+    `runs`: those whose ledger was purged.
+    """
+    single_links = {entry.key for entry in store.keys(f"{purged(issuer)}single/")}
+    stored = single_links | {keys_of(run).purged("ledger") for run in runs}
+    if not stored.issuperset(kept.ledgers):
+        kept = NOBODY_REMOVED
+    later = sorted(stored.difference(kept.ledgers))
+    if not later:
+        return kept
+    records = concurrently(lambda key: read_document(store, key, Purged), later)
+    known = [record for record in records if record is not None]
+    removed = [record.removed for record in known if record.removed is not None]
+    return OpeningBalance(
+        people=added(kept.people, *(counts.people for counts in removed)),
+        cards=added(kept.cards, *(counts.cards for counts in removed)),
+        uncounted=kept.uncounted + sum(map(_is_uncounted, known)),
+        ledgers=tuple(sorted(stored)),
+    )
+
+
+def all_removed(balances: Iterable[OpeningBalance]) -> OpeningBalance:
+    """Return the opening balance of several issuers."""
+    issuers = list(balances)
+    return OpeningBalance(
+        people=added(*(issuer.people for issuer in issuers)),
+        cards=added(*(issuer.cards for issuer in issuers)),
+        uncounted=sum(issuer.uncounted for issuer in issuers),
+    )
+
+
+def added(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sum of counts by state."""
+    total = Counter[str]()
+    for by_state in counts:
+        total.update(by_state)
+    return dict(sorted(total.items()))
+
+
+def _is_uncounted(record: Purged) -> bool:
+    """Return whether rows went without their cardholders being counted, by an earlier version."""
+    return record.removed is None and (not record.run or any(record.rows.values()))
