@@ -18,11 +18,13 @@ from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import CLEAR
 from flows.runs.errors import AbandonedError, LedgerPurgedError
+from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move, outboxes
 from flows.runs.single_links import answer_key
 from flows.submissions.prior_state import survey_cards
 from flows.submissions.submit import Submitted
+from schemas.records import SingleAnswered, SingleAsked
 from tests.builders import quick
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import (
@@ -274,8 +276,13 @@ def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_know
         "bank/single/20261120T000000000001.json",
         "bank/single/20261120T000000000002.json",
     )
-    for key in (known, answer_key(known), unknown):
-        bench.store.create(key, b"{}")
+    asked = SingleAsked(
+        row=None, cuid="c-1", last_4="4242", expiration="3012", at=bench.now(), by="tester"
+    )
+    for key in (known, unknown):
+        bench.store.create(key, canonical(asked))
+    refused = SingleAnswered(outcome="refused", at=bench.now())
+    bench.store.create(answer_key(known), canonical(refused))
 
     young = plan_purge(later(bench, 390).context, cleaner(bench))
     due = purge(later(bench, YEAR).context, cleaner(bench))
