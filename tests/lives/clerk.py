@@ -72,6 +72,7 @@ class Operator:
     history: list[tuple[str, ...]] = field(default_factory=list)  # since the store was copied
     # chunks that are on hold or cancelled
     shelf: dict[str, str] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)  # chunks that may be given up today
     # the day the partner was asked about an issuer
     inquired: dict[str, date] = field(default_factory=dict)
 
@@ -146,6 +147,8 @@ class Operator:
         left: list[WorkLine] = []
         for _ in range(PASSES):
             left = [*_things(self.give("worklist")["worklist"])]
+            singles = chain.from_iterable(line["each"] for line in left)
+            self.late = {str(single["name"]) for single in singles if single["late"]}
             pending = [line for line in left if _key(line) not in waits]
             if not pending:
                 break
@@ -239,14 +242,13 @@ class Operator:
         if not inquiry["questions"]:
             return None
         questions = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
-        late = {str(single["name"]) for single in line["each"] if single["late"]}
         comes = sorted({question["chunk"] for question in questions} & bank.portal.at_hand)
         for chunk in comes:
             bank.bring(bank.portal.again(chunk))
         if comes:
             self.give("ingest", bank.name)
         for question in questions:
-            is_early = not question["cuid"] and question["chunk"] not in late
+            is_early = not question["cuid"] and question["chunk"] not in self.late
             question["answer"] = "" if is_early else bank.portal.answer_to(question)
         answered = [question for question in questions if question["answer"]]
         if answered:
