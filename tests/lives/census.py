@@ -43,6 +43,7 @@ STATES = (
     "left",
 )
 WAITING = ("unsettled", "on hold", "to upload", "awaiting")
+WITHOUT_LINK = {"lost", "cancelled", "expired", "refused", "not sent"}
 DISPUTED = frozenset({"awaiting", "unsettled", "linked", "refused"})
 MOST = 256  # ways in which disputes may have ended that are gone through
 
@@ -79,6 +80,10 @@ class Census:
     runs: list[Manifest] = field(default_factory=list)
     rows: list[list[Row]] = field(default_factory=list)  # of each run
 
+    targets: list[str] = field(default_factory=list)  # runs, or the issuer: given up today
+    # cards that may have been given up: which of a run's codes they have is the partner's word
+    given_up: set[Card] = field(default_factory=set)
+
     def forget(self) -> None:
         """Begin anew, as the store was put back."""
         self.runs.clear()
@@ -108,10 +113,23 @@ class Census:
                 tries[row.card].append((turn, row))
         fates = Fates(life, bank)
         gone = self._gone(bank)
-        return {
+        standing = {
             card: frozenset({"left"}) if card in gone else _whereabouts(of_card, fates, day)
             for card, of_card in tries.items()
         }
+        meant = {
+            card
+            for card, of_card in tries.items()
+            if standing[card] & WITHOUT_LINK and self._is_meant(of_card, bank.name)
+        }
+        self.targets.clear()
+        self.given_up |= meant
+        return standing | {card: standing[card] | {"given up"} for card in self.given_up}
+
+    def _is_meant(self, rows: list[tuple[int, Row]], issuer: str) -> bool:
+        """Return whether a card is one of what was given up today."""
+        runs = {self.runs[turn].run for turn, _ in rows} | {issuer}
+        return not runs.isdisjoint(self.targets)
 
     def _read_on(self, life: Life, bank: Bank) -> None:
         """Open the chunks of the runs that were registered since."""

@@ -9,7 +9,7 @@ import random
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import chain
@@ -40,6 +40,14 @@ DECISIONS = {
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
 PASSES = 12  # over the worklist of one day
 PATIENCE = timedelta(days=7)  # until the issuer is asked about the same rows again
+GIVEN_UP_AFTER = timedelta(days=14)  # on the list, where the issuer and the partner cannot help
+HOPELESS = (
+    "rows to correct",
+    "card fields to correct",
+    "errors to ask about",
+    "errors to send again",
+    "links that ended",
+)
 PASTE = re.compile(r"`cardlink (?:--config \S+ )?([^`]+)`")
 REFUSED = re.compile(r"^(?:refused|cardlink): (.*)$", re.MULTILINE)
 HELD = "--open changed-extract"
@@ -72,6 +80,7 @@ class Operator:
     history: list[tuple[str, ...]] = field(default_factory=list)  # since the store was copied
     # chunks that are on hold or cancelled
     shelf: dict[str, str] = field(default_factory=dict)
+    since: dict[str, date] = field(default_factory=dict)  # when a thing came on the list
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
     # the day the partner was asked about an issuer
     inquired: dict[str, date] = field(default_factory=dict)
@@ -146,7 +155,7 @@ class Operator:
         times = Counter[str]()
         left: list[WorkLine] = []
         for _ in range(PASSES):
-            left = [*_things(self.give("worklist")["worklist"])]
+            left = self._read()
             singles = chain.from_iterable(line["each"] for line in left)
             self.late = {str(single["name"]) for single in singles if single["late"]}
             pending = [line for line in left if _key(line) not in waits]
@@ -155,6 +164,15 @@ class Operator:
             self._pass(by_name, pending, times, waits)
         for bank in banks:
             bank.left = [line for line in left if line["issuer"] == bank.name]
+
+    def _read(self) -> list[WorkLine]:
+        """Read the list, and note since when each thing stands on it."""
+        worklist = self.give("worklist")["worklist"]
+        singles = chain.from_iterable(line["each"] for line in worklist)
+        names = map(_name, singles)
+        self.since = {name: self.since.get(name, self.day) for name in names}
+        hopeless = {name for name, day in self.since.items() if self.day - day >= GIVEN_UP_AFTER}
+        return [*_things(worklist, hopeless)]
 
     def _pass(
         self,
@@ -190,6 +208,9 @@ class Operator:
         """
         words = _filled(line["command"]) if line["command"] else []
         match line["kind"].split():
+            case _ if words[:2] == ["mend", "give-up"]:
+                bank.census.targets.append(words[2])
+                self.give(*words)
             case _ if _question(line):
                 return self._inquire(line, words, bank)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
@@ -330,15 +351,39 @@ def _offered(refusal: str, command: str) -> list[str]:
     return []
 
 
-def _things(worklist: Iterable[WorkLine]) -> Iterator[WorkLine]:
-    """Yield what the operator does one by one: each break about which there is no question, and
-    whole lines of all else, with the command that it pastes.
+def _things(worklist: Iterable[WorkLine], hopeless: Collection[str]) -> Iterator[WorkLine]:
+    """Yield what the operator does one by one: each break about which there is no question, what
+    it gives up, and whole lines of all else, with the command that it pastes.
     """
     for line in worklist:
+        given_up = [*_given_up(line, hopeless)]
+        if given_up:
+            yield from given_up
+            continue
         is_single = line["kind"].startswith("break ") and not _question(line)
         for thing in line["each"] if is_single else [line]:
             each = [_thing(single) for single in line["each"]]
             yield {"chunk": None, **thing, "each": each, "command": _command(thing)}
+
+
+def _given_up(line: WorkLine, hopeless: Collection[str]) -> Iterator[WorkLine]:
+    """Yield the things of a line that are given up, where that is offered."""
+    if line["kind"] not in HOPELESS:
+        return
+    for single in line["each"]:
+        command = _choices(single).get("give up")
+        if command and _name(single) in hopeless:
+            yield {**single, "each": [], "command": command}
+
+
+def _name(single: WorkLine) -> str:
+    """Return what a thing is known by from day to day."""
+    return f"{single['kind']} {single['issuer']} {single['run']} {single['chunk']}"
+
+
+def _choices(line: WorkLine) -> dict[str, str]:
+    """Return the commands of the decisions that a line offers, by name."""
+    return {choice["decision"]: choice["command"] for choice in line["decisions"]}
 
 
 def _thing(single: WorkLine) -> WorkLine:
@@ -358,7 +403,7 @@ def _command(line: WorkLine) -> str:
     """Return the first step, or the decision that follows where the operator knows it; "" where
     it is not offered yet.
     """
-    choices = {choice["decision"]: choice["command"] for choice in line["decisions"]}
+    choices = _choices(line)
     if line["kind"].startswith("break ") and not _question(line):
         return str(next(iter(choices.values()), ""))
     decision = DECISIONS.get(line["kind"])

@@ -404,7 +404,7 @@ class Recount:
             card = self._people.card(line)
             cuid = self._people.cuid(line)
             reason = reasons.get(cuid)
-            if card in linked:
+            if card in linked or (cuid, card[12:16]) in self._bank.census.given_up:
                 continue
             is_fit = self._people.is_fit(line, self._now.date())
             is_hopeless = card in self._bank.portal.unsupported or not is_fit
