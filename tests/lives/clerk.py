@@ -39,6 +39,7 @@ DECISIONS = {
 }
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
 PASSES = 12  # over the worklist of one day
+TO_UPLOAD = "chunks to upload"
 PATIENCE = timedelta(days=7)  # until the issuer is asked about the same rows again
 GIVEN_UP_AFTER = timedelta(days=14)  # on the list, where the issuer and the partner cannot help
 HOPELESS = (
@@ -159,6 +160,8 @@ class Operator:
             singles = chain.from_iterable(line["each"] for line in left)
             self.late = {str(single["name"]) for single in singles if single["late"]}
             pending = [line for line in left if _key(line) not in waits]
+            # uploads come last, and all at once
+            pending = [line for line in pending if line["kind"] != TO_UPLOAD] or pending
             if not pending:
                 break
             self._pass(by_name, pending, times, waits)
@@ -215,7 +218,7 @@ class Operator:
                 return self._inquire(line, words, bank)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
-            case ["chunks", "to", "upload"]:
+            case _ if line["kind"] == TO_UPLOAD:
                 self._upload(words, bank)
             case ["break", *_]:
                 return self._decide(line, words, bank)
