@@ -90,7 +90,9 @@ class Books:
         known = self.state(before, run.moment)
         if known == "ended" or (known == "error" and self._may_retry(before, run)):
             return known
-        if known == "living" and self._renews and before.row.ends <= run.moment.date() + RENEWED:
+        # a link that is disputed later counts until then
+        is_linked = known == "living" or before.position in self._bank.portal.disputed
+        if is_linked and self._renews and before.row.ends <= run.moment.date() + RENEWED:
             return "ending link"
         came = self._bank.portal.plain.get(before.position)
         day_it_came = came.date() if came else date.max
