@@ -334,8 +334,7 @@ class Operator:
         if self.day - self.asked.get(rows_of_run, date.min) < PATIENCE:
             return False
         self.asked[rows_of_run] = self.day
-        file = self.folder / f"{line['run']}-{self.day:%m%d}.csv"
-        file.unlink(missing_ok=True)
+        file = self.folder / f"{line['run']}-{self.given['corrections']}.csv"
         template = self.give(*_to(file, words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         if not rows or not bank.fill_in(rows):
