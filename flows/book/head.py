@@ -17,6 +17,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.book.departures import WholeExtract
+from flows.book.known_plans import KnownPlan, ended, read_plans
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.runs.audit_trail import entries_since
 from flows.runs.commits import registered_runs
@@ -27,7 +28,7 @@ from flows.runs.store import Store, read_if_stored
 from schemas.manifest import Manifest
 
 # of the code that makes the book; attempts are compared by digest, which a new polars may change
-CODE = f"4, cardlink {version('cardlink')}, polars {pl.__version__}"
+CODE = f"5, cardlink {version('cardlink')}, polars {pl.__version__}"
 LATER = timedelta(days=1)  # how long after its entry in the audit trail a run may be changed
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 
@@ -65,6 +66,7 @@ class Head(BaseModel):
     left: str = ""  # SHA-256 of left.parquet: who has left by the extracts of `left_runs`
     left_runs: tuple[str, ...] = ()
     opening: OpeningBalance = NOBODY_REMOVED
+    plans: dict[str, KnownPlan] = {}  # of runs that have ended
 
 
 class News(NamedTuple):
@@ -97,6 +99,18 @@ def forget_book(store: Store, issuer: str) -> None:
     content = canonical({"code": CODE})
     while not store.create(_generation_key(issuer, generation(store, issuer) + 1), content):
         continue  # another process discarded it meanwhile
+
+
+def known_plans(store: Store, issuer: str) -> list[KnownPlan]:
+    """Return what is known of the plan of each run that has one, by business date."""
+    kept = read_head(store, issuer, generation(store, issuer))
+    return list(read_plans(store, issuer, kept.plans).values())
+
+
+def with_plans(head: Head, store: Store, issuer: str) -> Head:
+    """Return a head that keeps the plans of the runs that have ended."""
+    plans = read_plans(store, issuer, head.plans)
+    return head.model_copy(update={"plans": ended(plans.values())})
 
 
 def read_head(store: Store, issuer: str, number: int) -> Head:

@@ -50,7 +50,16 @@ from flows.book.departures import (
     whole_extract,
 )
 from flows.book.fold import compacted
-from flows.book.head import Head, News, Page, generation, head_key, news_since, read_head
+from flows.book.head import (
+    Head,
+    News,
+    Page,
+    generation,
+    head_key,
+    news_since,
+    read_head,
+    with_plans,
+)
 from flows.book.opening import opening_balance
 from flows.errors import CardlinkError
 from flows.runs.business_date import local_day
@@ -158,6 +167,7 @@ class _Keeper:
             left=self._kept.left,
             left_runs=self._kept.left_runs,
             opening=opening_balance(store, issuer, purged, self._kept.opening),
+            plans=self._kept.plans,
         )
 
     def _bring_up_to_date(self, news: News) -> None:
@@ -334,6 +344,7 @@ class _Keeper:
             self._store.replace(_settled_key(self._issuer), [content])
             head = head.model_copy(update={"settled": digest(content)})
         head = self._with_departed(head.model_copy(update={"pages": self._pages}))
+        head = with_plans(head, self._store, self._issuer)
         if head != self._kept:
             key = head_key(self._issuer, self._generation)
             self._store.replace(key, [canonical(head.model_dump(mode="json"))])

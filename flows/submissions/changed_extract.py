@@ -18,7 +18,7 @@ from flows.runs.errors import LedgerPurgedError
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import CHANGED_EXTRACT
-from flows.submissions.plan import dismiss_step, expected_run, plans_under_name, submit_step
+from flows.submissions.plan import dismiss_step, expected_run, runs_under_name, submit_step
 from flows.submissions.prior_state import PriorState
 from flows.submissions.row_scope import RowScope
 from flows.submissions.scan import Scan
@@ -76,8 +76,7 @@ def changed_extract(
 
 def _committed_under_name(store: Store, issuer: str, key: str) -> list[Manifest]:
     """Return the manifests of the runs of whole extracts with this name."""
-    plans = plans_under_name(store, issuer, key)
-    manifests = [StoredRun.by_id(store, plan.run).manifest for plan in plans]
+    manifests = [run.manifest for run in runs_under_name(store, issuer, key)]
     return [manifest for manifest in manifests if manifest is not None]
 
 

@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from flows.book.head import known_plans
+from flows.book.known_plans import KnownPlan
 from flows.extracts.delivery import business_date, is_extract, missing, waits_for
 from flows.extracts.errors import checked_name
 from flows.runs.business_date import date_in_name
@@ -27,14 +29,11 @@ from flows.runs.store import (
     VerdictAwaitedError,
     VerdictRefusedError,
 )
-from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
-from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.extract_lookup import identify
-from schemas.manifest import Manifest, Plan, SourceIdentity
-from schemas.records import Abandoned, Dismissal
+from schemas.manifest import SourceIdentity
+from schemas.records import Dismissal
 
 State = Literal[
     "pending",
@@ -103,19 +102,12 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     return sorted(states, key=lambda extract: (extract.key, extract.entry is not None, extract.run))
 
 
-class _Run(NamedTuple):
-    """A run of a whole extract, and how it ended."""
-
-    plan: Plan
-    end: Manifest | Abandoned | None
-
-
 class _History(NamedTuple):
     """What is recorded of an issuer's extracts: the runs of whole ones, and dismissals."""
 
-    plans: Sequence[Plan]
-    by_name: Mapping[str, Sequence[_Run]]
-    by_content: Mapping[str, Sequence[_Run]]
+    plans: Sequence[KnownPlan]
+    by_name: Mapping[str, Sequence[KnownPlan]]
+    by_content: Mapping[str, Sequence[KnownPlan]]
     dismissals: Mapping[str, tuple[Dismissal, ...]]  # by content
     digests: Mapping[tuple[str, int, str], str]  # by name, size and version
     sizes: Collection[int]
@@ -124,16 +116,15 @@ class _History(NamedTuple):
 def _read_history(context: IssuerContext) -> _History:
     store = context.adapters.store
     issuer = context.issuer.issuer
-    plans = [plan for plan in StoredRuns(store, issuer).plans() if plan.selection is None]
-    ends = concurrently(lambda plan: StoredRun.by_id(store, plan.run).end, plans)
-    by_name = defaultdict[str, list[_Run]](list)
-    by_content = defaultdict[str, list[_Run]](list)
-    for plan, end in zip(plans, ends, strict=True):
-        by_name[plan.source.key].append(_Run(plan, end))
-        by_content[plan.source.sha256].append(_Run(plan, end))
+    plans = [plan for plan in known_plans(store, issuer) if plan.is_whole]
+    by_name = defaultdict[str, list[KnownPlan]](list)
+    by_content = defaultdict[str, list[KnownPlan]](list)
+    for plan in plans:
+        by_name[plan.key].append(plan)
+        by_content[plan.sha256].append(plan)
     chains = _read_dismissals(store, issuer)
-    digests = {_version(plan.source): plan.source.sha256 for plan in plans}
-    sizes = {plan.source.size for plan in plans}
+    digests = {_version(plan): plan.sha256 for plan in plans}
+    sizes = {plan.size for plan in plans}
     for chain in chains.values():
         sizes.update(record.size for record in chain)
     return _History(plans, by_name, by_content, chains, digests, sizes)
@@ -146,7 +137,7 @@ def _read_dismissals(store: Store, issuer: str) -> dict[str, tuple[Dismissal, ..
     return {sha256: dismissals(store, issuer, sha256) for sha256 in contents}
 
 
-def _version(source: Entry | SourceIdentity) -> tuple[str, int, str]:
+def _version(source: Entry | KnownPlan) -> tuple[str, int, str]:
     return source.key, source.size, source.version
 
 
@@ -205,7 +196,7 @@ def _content(context: IssuerContext, entry: Entry, *, remember: bool) -> str:
 def _former_extracts(history: _History, stored: Sequence[ExtractState]) -> list[ExtractState]:
     """Return the contents that had a run and are no longer stored under their name."""
     present = {extract.key: extract.sha256 for extract in stored if extract.state != "ignored"}
-    submitted = {(plan.source.key, plan.source.sha256) for plan in history.plans}
+    submitted = {(plan.key, plan.sha256) for plan in history.plans}
     former: list[ExtractState] = []
     for key, sha256 in submitted:
         if present.get(key) == sha256:
@@ -230,7 +221,7 @@ def _judged(context: IssuerContext, history: _History, extract: ExtractState) ->
     if extract.state == "ignored":
         return extract
     runs = _runs_of_content(context, history, extract)
-    own_runs = [run for run in runs if run.plan.source.key == extract.key]
+    own_runs = [run for run in runs if run.key == extract.key]
     own_run = _last_id(own_runs)
     committed = _last_committed(own_runs)
     ended = _last_if_ended(own_runs)  # abandoned: one that is committed is decided above it
@@ -253,7 +244,7 @@ def _judged(context: IssuerContext, history: _History, extract: ExtractState) ->
 
 def _runs_of_content(
     context: IssuerContext, history: _History, extract: ExtractState
-) -> Sequence[_Run]:
+) -> Sequence[KnownPlan]:
     """Return the runs of an extract's content, whatever its name.
 
     A full portfolio may hold the same bytes on another date: then only those of this date count.
@@ -262,26 +253,25 @@ def _runs_of_content(
     if extract.entry is None or not context.issuer.full_portfolio:
         return runs
     day = None if extract.waits else business_date(context, extract.entry)
-    return [run for run in runs if _is_of_file(run, extract.entry) or run.plan.as_of == day]
+    return [run for run in runs if _is_of_file(run, extract.entry) or run.as_of == day]
 
 
-def _is_of_file(run: _Run, entry: Entry) -> bool:
+def _is_of_file(run: KnownPlan, entry: Entry) -> bool:
     """Return whether a run is of this very file: its name has a date, or it is the same version."""
-    source = run.plan.source
     has_date = date_in_name(entry.key) is not None
-    return source.key == entry.key and (has_date or source.version == entry.version)
+    return run.key == entry.key and (has_date or run.version == entry.version)
 
 
-def _last_id(runs: Sequence[_Run]) -> str:
+def _last_id(runs: Sequence[KnownPlan]) -> str:
     """Return the id of the last run, "" where there is none."""
-    return runs[-1].plan.run if runs else ""
+    return runs[-1].run if runs else ""
 
 
-def _last_committed(runs: Sequence[_Run]) -> str:
+def _last_committed(runs: Sequence[KnownPlan]) -> str:
     """Return the id of the last run that is committed, "" where none is."""
-    return _last_id([run for run in runs if isinstance(run.end, Manifest)])
+    return _last_id([run for run in runs if run.end == "committed"])
 
 
-def _last_if_ended(runs: Sequence[_Run]) -> str:
+def _last_if_ended(runs: Sequence[KnownPlan]) -> str:
     """Return the id of the last run, "" where it may still be committed, or there is none."""
-    return _last_id([run for run in runs[-1:] if run.end is not None])
+    return _last_id([run for run in runs[-1:] if run.end])

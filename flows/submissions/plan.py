@@ -8,13 +8,13 @@ registered last when it was made.
 
 from datetime import date
 
+from flows.book.head import known_plans
 from flows.errors import ExtractError, OperatorError
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPLACED, record_event
 from flows.runs.identity import canonical, digest, row_settings
 from flows.runs.store import Store, write_once
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.steps import REASON, WHY, Option, Sentence, Step, Values
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.submission_chain import RunInputs, changes, pick, read_chain, submission_of
@@ -141,10 +141,11 @@ def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInpu
     return run.id
 
 
-def plans_under_name(store: Store, issuer: str, key: str) -> list[Plan]:
-    """Return the plans of the runs of whole extracts with that key, by business date."""
-    plans = StoredRuns(store, issuer).plans()
-    return [plan for plan in plans if plan.source.key == key and plan.selection is None]
+def runs_under_name(store: Store, issuer: str, key: str) -> list[StoredRun]:
+    """Return the runs of whole extracts with that key that have a plan, by business date."""
+    plans = known_plans(store, issuer)
+    runs = [plan.run for plan in plans if plan.key == key and plan.is_whole]
+    return [StoredRun.by_id(store, run) for run in runs]
 
 
 def submit_step(key: str, **options: Values) -> Step:
@@ -166,17 +167,16 @@ def _replaced(context: IssuerContext, plan: Plan, inputs: RunInputs) -> tuple[st
     """
     store = context.adapters.store
     source = plan.source
-    same_name = plans_under_name(store, context.issuer.issuer, source.key)
-    changed_from = [stored.run for stored in same_name if stored.source.sha256 != source.sha256]
+    same_name = runs_under_name(store, context.issuer.issuer, source.key)
+    changed_from = [run.id for run in same_name if run.planned().source.sha256 != source.sha256]
     remarks: list[str] = []
     if changed_from:
         remarks.append(f"{source.key} had other content before, in run {changed_from[-1]}")
-    for stored in same_name:
-        run = StoredRun.by_id(store, stored.run)
-        if stored.run in (plan.run, *changed_from) or run.is_ended:
+    for run in same_name:
+        if run.id in (plan.run, *changed_from) or run.is_ended:
             continue
-        changed = changes(context, stored, inputs) or ["what other runs have sent"]
+        changed = changes(context, run.planned(), inputs) or ["what other runs have sent"]
         record_event(context.adapters, run.keys, REPLACED, run=plan.run)
         problem = "was never committed: planned anew; changed since"
-        remarks.append(f"run {stored.run} {problem}: {', '.join(changed)}")
+        remarks.append(f"run {run.id} {problem}: {', '.join(changed)}")
     return tuple(remarks)

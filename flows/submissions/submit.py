@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from typing import NamedTuple
 
+from flows.book.head import known_plans
 from flows.book.kept import keep_up_to_date
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.extracts.delivery import business_date
@@ -25,7 +26,6 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.steps import WHY, Sentence, Slot, Step
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
 from flows.submissions.changed_extract import changed_extract
@@ -242,9 +242,9 @@ def refuse_resend(context: IssuerContext, request: Request) -> None:
     sha256 = identify(store, entry).sha256
     day = business_date(context, entry)
     any_day = not context.issuer.full_portfolio
-    for plan in StoredRuns(store, context.issuer.issuer).plans():
+    for plan in known_plans(store, context.issuer.issuer):
         run = StoredRun.by_id(store, plan.run)
-        is_repeated = plan.source.sha256 == sha256 and (any_day or plan.as_of == day)
+        is_repeated = plan.sha256 == sha256 and (any_day or plan.as_of == day)
         if not is_repeated or run.manifest is None:
             continue
         sent = [chunk for chunk in run.outbox if chunk.state != "cancelled"]

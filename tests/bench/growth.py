@@ -1,8 +1,4 @@
-"""Stores of many small runs: what each command costs as an issuer's runs become more.
-
-Usage: python -m tests.bench.growth [--runs 100 400 1600]. Prints the CPU seconds of each command at
-each size, side by side.
-"""
+"""Stores of many small runs, to see what a command costs as an issuer's runs become more."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from tests.night import Bench, issuer
 A_DAY = 4  # runs a day
 ROWS = 20  # of a run
 ANSWERED_TOGETHER = 20  # runs whose results are ingested at once
+LIVING = 800  # days that a link can be opened
 LAST = datetime(2026, 11, 20, 12, tzinfo=UTC)  # when the last run was made
 
 
@@ -31,20 +28,22 @@ class Clock:
 
 
 def grown(folder: Path, runs: int, last: datetime = LAST) -> Bench:
-    """Return a bench with so many answered runs behind it, A_DAY a day, made by the real code.
-
-    Every card is new, and all but one in twenty of a run have a link.
-    """
+    """Return a bench with so many answered runs behind it, A_DAY a day, made by the real code."""
     folder.mkdir(parents=True, exist_ok=True)
-    clock = Clock(last)
+    clock = Clock(last - timedelta(days=runs / A_DAY))
     bench = Bench(audited(ClockedStore(folder, clock), "grower", clock), issuer(), clock)
-    for number in range(runs):
-        clock.moment = last - timedelta(days=(runs - 1 - number) / A_DAY)
-        submit_next(bench, number)
-        if number % ANSWERED_TOGETHER == ANSWERED_TOGETHER - 1 or number == runs - 1:
-            bench.answer(fail_share=0.05, seed=number)
-            bench.ingest()
+    grow(bench, clock, range(runs))
     return bench
+
+
+def grow(bench: Bench, clock: Clock, numbers: range) -> None:
+    """Make and answer a run of each of these numbers. Every card is new, and has a link."""
+    for number in numbers:
+        clock.moment += timedelta(days=1 / A_DAY)
+        submit_next(bench, number)
+        if number == numbers[-1] or number % ANSWERED_TOGETHER == ANSWERED_TOGETHER - 1:
+            bench.answer(seed=number, expires=clock.moment.date() + timedelta(days=LIVING))
+            bench.ingest()
 
 
 def submit_next(bench: Bench, number: int) -> str:
