@@ -124,6 +124,10 @@ class Census:
         }
         self.targets.clear()
         self.given_up |= meant
+        delivered = {(row["cuid"], row["last_4"]) for row in bank.delivered.values()}
+        for card in delivered & standing.keys():
+            if "linked" in standing[card]:  # what was delivered may be another link of the card
+                standing[card] |= {"delivered"}
         return standing | {card: standing[card] | {"given up"} for card in self.given_up}
 
     def _is_meant(self, rows: list[tuple[int, Row]], issuer: str) -> bool:
