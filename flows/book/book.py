@@ -6,7 +6,7 @@ other run names is part of the opening balance.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 
@@ -79,6 +79,11 @@ class Book:
             return cards
         given_up = cards.filter(is_given_up(self.given_up)).select("holder", "last_4")
         return with_state(cards, GIVEN_UP, given_up)
+
+    @property
+    def undecided(self) -> "Book":
+        """The book as if no card were given up."""
+        return replace(self, given_up=self.given_up.clear())
 
     def cards_undecided(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card would stand if none were given up (`standing`)."""

@@ -89,7 +89,21 @@ def standing(folded: Folded, today: date) -> pl.DataFrame:
         newest.alias("newest"),
     )
     named = cards.with_columns(_state(today).alias("standing"))
-    return _with_who(named).with_columns(_is_current().alias("current")).drop("newest")
+    who = _with_who(named).with_columns(_nobody_for_ended_cards(today))
+    return who.with_columns(_is_current().alias("current")).drop("newest")
+
+
+def last_day() -> pl.Expr:
+    """Return the last day of a card, from its `expiration`."""
+    year = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32)
+    month = pl.col("expiration").str.slice(2, 2).cast(pl.Int32)
+    return pl.date(year, month, 1).dt.month_end()
+
+
+def _nobody_for_ended_cards(today: date) -> pl.Expr:
+    """Return `who` acts: nobody where a link ended and its card has expired, too."""
+    is_over = (pl.col("standing") == EXPIRED.name) & (last_day() < today).fill_null(value=False)
+    return pl.when(is_over).then(pl.lit("")).otherwise("who").alias("who")
 
 
 def with_state(cards: pl.DataFrame, state: State, of: pl.DataFrame) -> pl.DataFrame:

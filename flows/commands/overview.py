@@ -86,7 +86,7 @@ def reconcile(
 
     def of_issuer(name: str) -> list[_Overview]:
         issuer_context = wire(context.folder, name)
-        beside = undecided_work.undecided
+        beside = undecided_work.beside_runs()
         survey = surveys.survey(issuer_context, from_date, to_date, beside)
         facts = across.report_across(issuer_context, survey, from_date, to_date)
         place = f"files: {issuer_context.issuer.root}/{keys.period(name, from_date, to_date)}"
@@ -153,7 +153,7 @@ def worklist(context: Context, issuer: str = "") -> Result:
 
     def of_issuer(name: str) -> list[_Conversation]:
         issuer_context = wire(context.folder, name)
-        work = surveys.survey(issuer_context, beside=undecided_work.undecided).work
+        work = surveys.survey(issuer_context, beside=undecided_work.beside_runs()).work
         return [_Conversation(line, issuer_context) for line in worklists.lines(work)]
 
     conversations, unread = context.each(issuer, of_issuer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -13,10 +14,12 @@ from flows.commands.result import Result
 from flows.configuration import load_issuer
 from flows.redaction import spare
 from flows.steps import Sentence, Step, Text
-from flows.wiring import edges, now
+from flows.wiring import edges, now, wire
 
 with on_first_use():
+    from flows.book import book
     from flows.reports import cardholder, cardholder_trace
+    from flows.resend import renewal
     from flows.runs import business_date
     from schemas import ledger
 
@@ -43,7 +46,8 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         settings = load_issuer(context.folder, name)
         known = cardholder_trace.trace(edges(settings, context.folder), name, cuid, urls=url)
         today = business_date.local_day(now(), settings.time_zone)
-        return [_Known(known, cardholder.card_statuses(known.attempts, today))]
+        renewals = _renewals(context, name, cuid, known.attempts, today)
+        return [_Known(known, cardholder.card_statuses(known.attempts, today, renewals))]
 
     known, unread = context.each(issuer, of_issuer)
     attempts = list(chain.from_iterable(each.trace.attempts for each in known))
@@ -59,6 +63,21 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     }
     lines = list(_lines(attempts, cards, purged))
     return Result(facts, lines, _next_step(cards)).beside(unread)
+
+
+def _renewals(
+    context: Context, issuer: str, cuid: str, attempts: Sequence[cardholder.Attempt], today: date
+) -> cardholder.Renewals:
+    """Return why a renewal leaves out the cards of a cardholder whose link ends, or has ended."""
+    soon = today + timedelta(days=cardholder.SOON)
+    ends = [attempt.expires_on for attempt in attempts if attempt.state == ledger.LINKED]
+    if not any(day is not None and day <= soon for day in ends):
+        return {}
+    issuer_context = wire(context.folder, issuer)
+    known = book.read_book(issuer_context.adapters.store, issuer)
+    ending = renewal.ending(issuer_context, known, cardholder.SOON).filter(cuid=cuid)
+    whys = ending.select("last_4", "why").iter_rows()
+    return {(issuer, last_4): why for last_4, why in whys}
 
 
 def _next_step(cards: Sequence[cardholder.CardStatus]) -> Step | None:

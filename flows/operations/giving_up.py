@@ -13,7 +13,8 @@ from flows.book.given_up import CARD, is_given_up
 from flows.book.people import counted_cards
 from flows.errors import OperatorError
 from flows.reports.cardholder_trace import refuse_card_number
-from flows.reports.unlinked import without_link
+from flows.reports.unlinked import NONE_ENDING, without_link
+from flows.resend import renewal
 from flows.resend.corrected_extract import numbered
 from flows.resend.selection import RowSelection, is_selected
 from flows.runs.business_date import local_day
@@ -83,7 +84,10 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
         raise NoCardsNamedError(target=which.run or issuer)
     book = read_book(store, issuer)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    cards = _meant(context, book.cards_undecided(today), which)
+    ending = NONE_ENDING
+    if which.codes:
+        ending = renewal.ending(context, book.undecided, 0)
+    cards = _meant(context, book.cards_undecided(today), ending, which)
     is_out = is_given_up(book.given_up)
     if undo:
         cards = cards.filter(is_out)
@@ -113,7 +117,9 @@ def _as_given_up(decisions: pl.DataFrame, cards: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([of_cards, whole]).select(CARD).unique(maintain_order=True)
 
 
-def _meant(context: IssuerContext, cards: pl.DataFrame, which: Which) -> pl.DataFrame:
+def _meant(
+    context: IssuerContext, cards: pl.DataFrame, ending: pl.DataFrame, which: Which
+) -> pl.DataFrame:
     """Return the cards that are meant, each once; `cards` as if none were given up."""
     for cuid in which.cuids:
         refuse_card_number(cuid)
@@ -122,13 +128,13 @@ def _meant(context: IssuerContext, cards: pl.DataFrame, which: Which) -> pl.Data
         named = _cards_of_rows(context, which)
     else:
         named = counted.filter(pl.col("cuid").is_in(list(which.cuids)))
-    meant = pl.concat([named.select(CARD), _refused_for(cards, which).select(CARD)])
+    meant = pl.concat([named.select(CARD), _refused_for(cards, ending, which).select(CARD)])
     return counted.join(meant, on=CARD, how="semi", nulls_equal=True)
 
 
-def _refused_for(cards: pl.DataFrame, which: Which) -> pl.DataFrame:
+def _refused_for(cards: pl.DataFrame, ending: pl.DataFrame, which: Which) -> pl.DataFrame:
     """Return the cards of runs that have no link for these reasons."""
-    lacking = without_link(cards).filter(pl.col("run") != "")
+    lacking = without_link(cards, ending).filter(pl.col("run") != "")
     if which.run:
         lacking = lacking.filter(run=which.run)
     selection = RowSelection(codes=which.codes)

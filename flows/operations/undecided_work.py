@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from flows.operations.four_eyes import OpenRequest, open_requests
 from flows.reports import work_kinds as kinds
+from flows.reports.survey import Beside
 from flows.reports.worklist import Work
+from flows.resend.renewal import ending
 from flows.runs.context import IssuerContext
 from flows.runs.keys import extracts
 from flows.steps import YOUR_NAME
@@ -19,6 +21,11 @@ _EXTRACTS: dict[State, str] = {
     "held": kinds.HELD_EXTRACTS,
     "repeated": kinds.REPEATED_EXTRACTS,
 }
+
+
+def beside_runs() -> Beside:
+    """Return what the worklist takes from beside the committed runs."""
+    return Beside(undecided, ending)
 
 
 def undecided(context: IssuerContext, manifests: Sequence[Manifest]) -> list[Work]:

@@ -169,24 +169,32 @@ def single_attempt(shared: Attempt, request: SingleAsked, answer: SingleAnswered
     )
 
 
-def card_statuses(attempts: Sequence[Attempt], today: date) -> list[CardStatus]:
+# why a renewal leaves a card out, null where it does not, by issuer and last four; of cards whose
+# link ends soon or has ended
+Renewals = Mapping[tuple[str, str | None], str | None]
+
+
+def card_statuses(
+    attempts: Sequence[Attempt], today: date, renewals: Renewals | None = None
+) -> list[CardStatus]:
     """Return the status of every card.
 
-    The active link that lasts longest gives it, else what last happened to the card.
+    The active link that lasts longest gives it, else what last happened to the card. Without
+    `renewals`, every link that ends can be renewed.
     """
     cards: dict[tuple[str, str | None, str | None], list[Attempt]] = {}
     for attempt in attempts:
         card = (attempt.issuer, attempt.last_4, attempt.expiration)
         cards.setdefault(card, []).append(attempt)
-    return [_card_status(of_card, today) for of_card in cards.values()]
+    return [_card_status(of_card, today, renewals) for of_card in cards.values()]
 
 
-def _card_status(attempts: Sequence[Attempt], today: date) -> CardStatus:
+def _card_status(attempts: Sequence[Attempt], today: date, renewals: Renewals | None) -> CardStatus:
     decisive = _decisive_attempt(attempts, today)
     if decisive.active(today):
-        status, then = _link_status(decisive, today)
+        status, then = _link_status(decisive, today, renewals)
     else:
-        status, then = _unlinked_status(decisive)
+        status, then = _unlinked_status(decisive, renewals)
     runs = [
         attempt.run or "typed in"
         for attempt in attempts
@@ -207,21 +215,21 @@ def _decisive_attempt(attempts: Sequence[Attempt], today: date) -> Attempt:
     return (decisive or attempts)[-1]
 
 
-def _link_status(attempt: Attempt, today: date) -> tuple[str, Text]:
+def _link_status(attempt: Attempt, today: date, renewals: Renewals | None) -> tuple[str, Text]:
     """Return status and next step of a card with a link that can be opened."""
     until = attempt.expires_on
     if until is None:
         return "has a link", ""
     then: Text = ""
     if (until - today).days <= SOON:
-        then = advice("it expires soon", Step("renew", attempt.issuer))
+        then = _renewal("it expires soon", attempt, renewals)
     return f"has a link until {until}", then
 
 
-def _unlinked_status(attempt: Attempt) -> tuple[str, Text]:
+def _unlinked_status(attempt: Attempt, renewals: Renewals | None) -> tuple[str, Text]:
     """Return status and next step of a card without a link that can be opened."""
     if attempt.state == LINKED:
-        then = advice("to send a new link", Step("renew", attempt.issuer))
+        then = _renewal("to send a new link", attempt, renewals)
         return f"its link expired on {attempt.expires_on}", then
     if attempt.state == AWAITING:
         return waits(attempt.sent, attempt.trouble, attempt.run, attempt.issuer, attempt.chunk)
@@ -231,6 +239,19 @@ def _unlinked_status(attempt: Attempt) -> tuple[str, Text]:
     if attempt.reasons:
         status += f": {', '.join(attempt.reasons)}"
     return status, _next_step(attempt)
+
+
+def _renewal(purpose: str, attempt: Attempt, renewals: Renewals | None) -> Text:
+    """Return how a link that ends is renewed, or why it is not; "" where it is replaced already."""
+    card = (attempt.issuer, attempt.last_4)
+    why = renewals.get(card) if renewals is not None else None
+    if why is not None:
+        accepted = reason(why).hint
+        template = "a renewal leaves it out, {why}; accepted: {accepted}"
+        return Sentence(template, why=why, accepted=accepted)
+    if renewals is not None and card not in renewals:
+        return ""
+    return advice(purpose, Step("renew", attempt.issuer))
 
 
 def waits(

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.book import read_book
+from flows.book.book import Book, read_book
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance
 from flows.reports.link_forms import forms_to_confirm
+from flows.reports.link_work import WITHIN, link_work
 from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, run_facts
-from flows.reports.unlinked import unlinked
+from flows.reports.unlinked import LINK, NONE_ENDING, unlinked
 from flows.reports.worklist import Work, worklist
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -26,8 +27,19 @@ from flows.runs.stored_runs import StoredRuns
 from schemas.breaks import LINK_FORM
 from schemas.manifest import Manifest
 
-# what is to be done beside the committed runs of an issuer
-Beside = Callable[[IssuerContext, Sequence[Manifest]], Iterable[Work]]
+
+class Beside(NamedTuple):
+    """What is known beside the committed runs of an issuer.
+
+    `work`: what is to be done about it. `ending`: links that end within so many days or have ended
+    (`flows.reports.unlinked.ENDING`).
+    """
+
+    work: Callable[[IssuerContext, Sequence[Manifest]], Iterable[Work]]
+    ending: Callable[[IssuerContext, Book, int], pl.DataFrame]
+
+
+NOTHING_BESIDE = Beside(lambda _context, _manifests: (), lambda _context, _book, _days: NONE_ENDING)
 
 
 class Survey(NamedTuple):
@@ -50,12 +62,11 @@ def survey(
     context: IssuerContext,
     start: date | None = None,
     end: date | None = None,
-    beside: Beside = lambda _context, _manifests: (),
+    beside: Beside = NOTHING_BESIDE,
 ) -> Survey:
     """Return what is known of the issuer's committed runs of these business dates.
 
-    Of a period: the cardholders whose standing one of its runs decided. `beside` returns
-    the work that is not about committed runs.
+    Of a period: the cardholders whose standing one of its runs decided.
     """
     adapters = context.adapters
     stored = StoredRuns(adapters.store, context.issuer.issuer)
@@ -65,12 +76,14 @@ def survey(
     book = read_book(adapters.store, context.issuer.issuer)
     today = local_day(terms.now, context.issuer.time_zone)
     cards = _of_period(book.cards(today), start, end)
-    without_link = unlinked(cards)
+    ending = beside.ending(context, book, WITHIN).join(cards, on=LINK, how="semi", nulls_equal=True)
+    without_link = unlinked(cards, ending)
     manifests = [run.manifest for run in runs]
     facts = [run.facts for run in runs if run.facts]
     forms = forms_to_confirm(context, depart=_links_depart(facts))
-    work = worklist(stored, facts, manifests, cards, context.issuer, terms, forms)
-    work += beside(context, manifests)
+    work = worklist(stored, facts, manifests, cards, without_link, context.issuer, terms, forms)
+    work += link_work(context.issuer.issuer, ending, terms.now)
+    work += beside.work(context, manifests)
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
     counted = balance(cards, opening)
     return Survey(facts, without_link, counted, work, terms, book.active_twice(today))

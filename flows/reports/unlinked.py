@@ -16,17 +16,34 @@ STAGES = {
     CANCELLED_CHUNK.name: "outbox",  # its chunk was cancelled
     EXPIRED.name: "link",  # it had one, which ended
 }
+LINK = ["holder", "last_4", "twin"]
+# links that end within a week or have ended: their card, where it stands, why a renewal leaves it
+# out, null where it is renewed, and its newest row
+ENDING = pl.Schema(
+    {
+        "holder": pl.String(),
+        "last_4": pl.String(),
+        "twin": pl.UInt8(),
+        "cuid": pl.String(),
+        "ends": pl.Date(),
+        "standing": pl.String(),
+        "why": pl.String(),
+        "run": pl.String(),
+        "extract": pl.String(),  # of that row, where it is not stored any more
+    }
+)
+NONE_ENDING = pl.DataFrame(schema=ENDING)
 _REASONS = {CANCELLED_CHUNK.name: reasons.CANCELLED_CHUNK, EXPIRED.name: reasons.LINK_ENDED}
 
 
-def unlinked(cards: pl.DataFrame) -> pl.DataFrame:
+def unlinked(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.DataFrame:
     """Return the cards that have no link and await none: one line each, most attempts first.
 
     Columns: cuid, last_4, attempts, sent, run, stage, reason, action. `cards`: as
     `flows.book.standing.standing` returns them; run, stage and reason are those of the attempt that
-    decides.
+    decides. `ending`: links that end or have ended (ENDING), for the reason of those that ended.
     """
-    lines = without_link(cards).select(
+    lines = without_link(cards, ending).select(
         *CARD,
         pl.col("tries").alias("attempts"),
         pl.col("sendings").alias("sent"),
@@ -37,7 +54,7 @@ def unlinked(cards: pl.DataFrame) -> pl.DataFrame:
     return with_actions(lines).sort("attempts", "cuid", "last_4", descending=[True, False, False])
 
 
-def without_link(cards: pl.DataFrame) -> pl.DataFrame:
+def without_link(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.DataFrame:
     """Return the cards of `unlinked` with all of their columns, their `stage` and their `reason`.
 
     Each once, in its newest issue.
@@ -45,7 +62,11 @@ def without_link(cards: pl.DataFrame) -> pl.DataFrame:
     standing = pl.col("standing").cast(pl.String)
     lacking = counted_cards(cards).filter(standing.is_in(list(STAGES)))
     own_reason = standing.replace_strict(_REASONS, default=None, return_dtype=pl.String)
-    return lacking.with_columns(
+    is_ended = standing == EXPIRED.name
+    why = ending.select(*LINK, left_out="why").unique(LINK)
+    judged = lacking.join(why, on=LINK, how="left", nulls_equal=True, maintain_order="left")
+    left_out = pl.when(is_ended).then("left_out")
+    return judged.with_columns(
         standing.replace_strict(STAGES).alias("stage"),
-        pl.coalesce(own_reason, "reason").alias("reason"),
-    )
+        pl.coalesce(left_out, own_reason, "reason").alias("reason"),
+    ).drop("left_out")

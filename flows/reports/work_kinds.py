@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 from flows.steps import CUID, EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
+from schemas.reasons import ABSENT, GONE, LINK_ENDED
 
 # who acts
 ISSUER = "issuer"
@@ -27,7 +28,7 @@ class Choice(NamedTuple):
     effect: Text
     command: Step
     widest: Literal["chunk", "run", "issuer"] = "issuer"  # what its command can take at once
-    late: bool = False  # only after the time that an answer is waited for
+    late: bool = False  # only once its work is late
 
     @property
     def facts(self) -> dict[str, str]:
@@ -338,29 +339,76 @@ UNKNOWN_SINGLES = _kind(
         rows=CARDHOLDERS,
     )
 )
-LINKS_ENDED = _kind(
+_RENEW = Step("renew", Slot("issuer"), within="7d")
+_ENDED = "Those of them whose link has ended need none."
+
+
+def _give_up_ended(code: str) -> Choice:
+    step = Step("mend give-up", Slot("issuer"), code=code, reason=WHY)
+    return Choice("give up", _ENDED, step, late=True)
+
+
+TO_RENEW = _kind(
     Kind(
-        "links that ended",
+        "links to renew",
         OPERATOR,
-        "Their link ended, and nothing was placed or sent since",
-        Step("renew", Slot("issuer"), within="7d", dry_run=True),
+        "Their links end within 7 days, or have ended",
+        _RENEW.adding(dry_run=True),
         choices=(
-            Choice("renew", "New links are requested.", Step("renew", Slot("issuer"), within="7d")),
-            _GIVE_UP,
+            Choice("renew", "New links are requested.", _RENEW),
+            _give_up_ended(LINK_ENDED),
         ),
         noun="",
-        rows=CARDHOLDERS,
+        rows="link",
     )
 )
-LINKS_END = _kind(
+LINKS_UNFIT = _kind(
     Kind(
-        "links end within 7 days",
-        OPERATOR,
-        "Their links end soon",
-        Step("renew", Slot("issuer"), within="7d", dry_run=True),
-        choices=(
-            Choice("renew", "New links are requested.", Step("renew", Slot("issuer"), within="7d")),
+        "links that end, rows refused",
+        ISSUER,
+        "Their links end or have ended, and we refused their newest rows",
+        Step("corrections", Slot("run"), to=FILE),
+        (
+            "Let the issuer fill in the template, or correct the rows in a later extract: a card "
+            "in a row that can be sent is renewed."
         ),
+        noun="",
+        rows="link",
+        of_one_run=True,
+    )
+)
+LINKS_GONE = _kind(
+    Kind(
+        "links that end, extract gone",
+        ISSUER,
+        "Their links end or have ended, and the extract with their rows is gone",
+        _RENEW.adding(dry_run=True),
+        "Put the file back as it was, or ask the issuer to name these cardholders again.",
+        (_give_up_ended(GONE),),
+        noun="extract",
+        rows="link",
+    )
+)
+LINKS_TYPED_IN = _kind(
+    Kind(
+        "single links that end",
+        OPERATOR,
+        "Their links end or have ended, and no extract has them: their fields were typed in",
+        Step("link", Slot("issuer"), prompt=True),
+        "Request another single link for each.",
+        (_GIVE_ONE_UP,),
+        noun="",
+        rows="link",
+    )
+)
+LINKS_ABSENT = _kind(
+    Kind(
+        "links that ended, not in the extract",
+        ISSUER,
+        "Their links ended, and the latest extract does not have them",
+        Step("reconcile", Slot("issuer")),
+        "Ask the issuer about them: unlinked.csv lists them; one that comes again gets a new link.",
+        (_give_up_ended(ABSENT), _GIVE_ONE_UP),
         noun="",
         rows="link",
     )

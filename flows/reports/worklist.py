@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.book.people import counted_cards
-from flows.book.standing import HAS_LINK, UNKNOWN
+from flows.book.standing import UNKNOWN
 from flows.reports import work_kinds as kinds
 from flows.reports.ages import duration
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
-from flows.reports.unlinked import unlinked
 from flows.reports.wording import rows
 from flows.reports.work_kinds import WORK, Choice, Kind
 from flows.results.learned_forms import LearnedForm
@@ -65,7 +64,8 @@ class Work(NamedTuple):
     since: datetime
     fields: tuple[tuple[str, Any], ...] = ()
     step: Step | None = None
-    is_late: bool = False  # the time that an answer is waited for is over
+    # the time that an answer is waited for is over, or some of its links have ended
+    is_late: bool = False
     note: str = ""
     codes: frozenset[str] = frozenset()  # the reasons of its rows
 
@@ -224,6 +224,7 @@ def worklist(
     facts: Sequence[RunFacts],
     manifests: Collection[Manifest],
     cards: pl.DataFrame,
+    lacking: pl.DataFrame,
     issuer: Issuer,
     terms: ReportTerms,
     forms: Iterable[LearnedForm] = (),
@@ -231,7 +232,8 @@ def worklist(
     """Return what is to be done about these runs and beside them.
 
     `manifests` are those of all committed runs, `cards` where the cards stand
-    (`flows.book.standing.standing`), `forms` those of links that are to be confirmed.
+    (`flows.book.standing.standing`), `lacking` those without a link (`unlinked`), `forms` those of
+    links that are to be confirmed.
     """
     store = runs.store
     name = runs.issuer
@@ -239,9 +241,8 @@ def worklist(
     for run in facts:
         work += _chunks(issuer, run, terms)
         work += _breaks(name, run)
-    work += _unlinked(name, manifests, unlinked(cards), terms)
+    work += _unlinked(name, manifests, lacking, terms)
     work += _unknown(name, cards, terms)
-    work += _links_ending(name, cards, terms)
     work += _stray_results(store, name)
     work += _refused_extracts(runs, manifests)
     work += _days_without_extract(issuer, runs, manifests, terms)
@@ -338,7 +339,7 @@ def _unlinked_kind(run: str, stage: str, code: str, action: str) -> str:
     """Return the kind of work about cards without a link; "" where nobody has to do anything."""
     kind = _BY_REASON.get(code) or _BY_ACTION.get(action, "")
     table = [
-        (stage == "link", kinds.LINKS_ENDED),
+        (stage == "link", ""),  # a renewal says what is to be done: `link_work`
         (not kind, ""),
         (not run, kinds.TYPED_IN),
         (kind == kinds.CORRECT and is_at_source(code), kinds.CORRECT_CARD),
@@ -352,15 +353,6 @@ def _unknown(issuer: str, cards: pl.DataFrame, terms: ReportTerms) -> Iterator[W
     unknown = counted_cards(cards).filter(standing == UNKNOWN.name).height
     if unknown:
         yield Work(terms.now, kinds.UNKNOWN_SINGLES, issuer, "", None, unknown, terms.now)
-
-
-def _links_ending(issuer: str, cards: pl.DataFrame, terms: ReportTerms) -> Iterator[Work]:
-    """Yield the cards whose last link ends within a week."""
-    last = terms.now.date() + timedelta(days=7)
-    is_linked = pl.col("standing").cast(pl.String) == HAS_LINK.name
-    days = counted_cards(cards).filter(is_linked & (pl.col("until") <= last))["until"].to_list()
-    if days:
-        yield Work(_midnight(min(days)), kinds.LINKS_END, issuer, "", None, len(days), terms.now)
 
 
 def _stray_results(store: Store, issuer: str) -> Iterator[Work]:

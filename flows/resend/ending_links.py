@@ -19,6 +19,7 @@ from flows.book.standing import (
     TO_UPLOAD,
     UNKNOWN,
     UNSETTLED,
+    last_day,
 )
 from flows.book.standing import REFUSED as IS_REFUSED
 from flows.runs.cards import CARD, FINGERPRINTS, holder, numbered_twins
@@ -46,8 +47,8 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     """Return the cards whose last link has ended or ends by `until`, each in its newest issue.
 
     Columns: those of CARD, cuid, expiration, `ends`, `why` it is left out, as far as the book says
-    so (ABSENT, AWAITED, REFUSED), and its newest row in a run: `run`, `row` and `fit`, whether we
-    sent it. A card that has left is no news once its link has ended.
+    so (ABSENT, AWAITED, REFUSED), where it stands (`standing`), and its newest row in a run: `run`,
+    `row` and `fit`, whether we sent it. A card that has left is no news once its link has ended.
     """
     cards = book.cards(today)
     newest = book.folded.attempt("row")
@@ -67,7 +68,7 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     is_concerned = pl.col("standing").cast(pl.String).is_in([state.name for state in _CONCERNED])
     is_concerned |= has_left & (pl.col("until") >= today)
     is_ending = (pl.col("until") <= until) & pl.col("current") & is_concerned
-    columns = [*CARD, "cuid", "expiration", "run", "row", "fit", "why"]
+    columns = [*CARD, "cuid", "expiration", "run", "row", "fit", "why", "standing"]
     return beside.filter(is_ending).select(*columns, ends="until")
 
 
@@ -101,9 +102,6 @@ def judged(links: pl.DataFrame, today: date, lacking: str) -> pl.DataFrame:
 
     `lacking`: why one is left out that has no row (`schemas.reasons`: ABSENT, TYPED_IN).
     """
-    year = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32)
-    month = pl.col("expiration").str.slice(2, 2).cast(pl.Int32)
-    last_day = pl.date(year, month, 1).dt.month_end()
     why = (
         pl.when(pl.col("why").is_not_null())
         .then("why")
@@ -111,7 +109,7 @@ def judged(links: pl.DataFrame, today: date, lacking: str) -> pl.DataFrame:
         .then(pl.lit(lacking))
         .when(~pl.col("fit"))
         .then(pl.lit(UNFIT))
-        .when((last_day <= pl.col("ends")) | (last_day < today))
+        .when((last_day() <= pl.col("ends")) | (last_day() < today))
         .then(pl.lit(DYING))
     )
     listed = links.with_columns(why=why)

@@ -14,6 +14,7 @@ import polars as pl
 
 from flows.book.book import Book, read_book
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError
+from flows.reports.unlinked import ENDING, NONE_ENDING
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.ending_links import RECORD, ending_links, in_extract, judged
 from flows.resend.selected_run import (
@@ -24,6 +25,7 @@ from flows.resend.selected_run import (
     selection_job,
 )
 from flows.runs.business_date import local_day
+from flows.runs.cards import CARD
 from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
@@ -61,6 +63,7 @@ class RenewalPlan(NamedTuple):
     left_out: Mapping[str, int]  # cards by reason
     gone: Mapping[str, int]  # cards by the key of an extract that is not stored any more
     last_registered: int  # number of the last run that was known
+    links: pl.DataFrame  # every link that ends (ENDING), also those left out
 
     @property
     def due(self) -> int:
@@ -97,24 +100,58 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
     until = today + timedelta(days=within_days)
     registered = list(registered_runs(store, context.issuer.issuer))
     book = read_book(store, context.issuer.issuer)
-    links = _judged_links(context, book, registered, today, until)
+    links = _judged_links(context, ending_links(book, today, until), registered, today)
+    return _plan(context, links, until, len(registered))
+
+
+def ending(context: IssuerContext, book: Book, within_days: int) -> pl.DataFrame:
+    """Return the links (ENDING) that end in so many days or have ended, as a renewal judges them.
+
+    Of a full portfolio without an extract none can be renewed.
+    """
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    until = today + timedelta(days=within_days)
+    links = ending_links(book, today, until)
+    if links.is_empty():
+        return NONE_ENDING
+    registered = list(registered_runs(context.adapters.store, context.issuer.issuer))
+    try:
+        judged_links = _judged_links(context, links, registered, today)
+    except NotFoundError:
+        judged_links = judged(links, today, TYPED_IN)
+    return _plan(context, judged_links, until, len(registered)).links
+
+
+def _plan(
+    context: IssuerContext, links: pl.DataFrame, until: date, last_registered: int
+) -> RenewalPlan:
+    """Return the runs that renew what is due of these links, which are judged already."""
     sources = list[RenewalSource]()
     gone = Counter[str]()
+    without_source = [NONE_ENDING.select(*CARD, "extract")]
     for group in _by_source(context, links.filter(pl.col("why").is_null())):
         source = _reopened(context, group)
         if source is None:
-            gone[group[0].of.source.key] += sum(rows.cards.height for rows in group)
+            key = group[0].of.source.key
+            cards = pl.concat([rows.cards for rows in group]).select(*CARD, extract=pl.lit(key))
+            gone[key] += cards.height
+            without_source.append(cards)
         else:
             sources.append(source)
-    left_out = Counter(links["why"].drop_nulls()) + Counter({GONE: gone.total()})
-    return RenewalPlan(until, tuple(sources), dict(left_out.most_common()), gone, len(registered))
+    everything = links.join(
+        pl.concat(without_source), on=CARD, how="left", nulls_equal=True, maintain_order="left"
+    )
+    is_gone = pl.col("extract").is_not_null()
+    why = pl.when(is_gone).then(pl.lit(GONE)).otherwise("why").alias("why")
+    everything = everything.with_columns(why).select(*ENDING).cast(ENDING)
+    left_out = dict(Counter(everything["why"].drop_nulls()).most_common())
+    return RenewalPlan(until, tuple(sources), left_out, gone, last_registered, everything)
 
 
 def _judged_links(
-    context: IssuerContext, book: Book, registered: Sequence[Manifest], today: date, until: date
+    context: IssuerContext, links: pl.DataFrame, registered: Sequence[Manifest], today: date
 ) -> pl.DataFrame:
     """Return the links that end, with the newest row of each card, and why it is left out."""
-    links = ending_links(book, today, until)
     if not context.issuer.full_portfolio:
         return judged(links, today, TYPED_IN)
     store = context.adapters.store

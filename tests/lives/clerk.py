@@ -34,8 +34,7 @@ DECISIONS = {
     "links expired on arrival, to send again": "send again",
     "rows of cancelled chunks": "send again",
     "link forms to confirm": "confirm",
-    "links that ended": "renew",
-    "links end within 7 days": "renew",
+    "links to renew": "renew",
 }
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
 PASSES = 12  # over the worklist of one day

@@ -163,4 +163,4 @@ def _settled(bank: Bank) -> bool:
 def needs_others(kind: str) -> bool:
     """Return whether only the issuer or the partner could settle a line of the worklist."""
     final = ("rows to correct", "card fields to correct", "errors to ask about", "links to confirm")
-    return kind in final or kind.startswith("links end")
+    return kind in final or kind.startswith(("links to renew", "links that end"))

@@ -159,7 +159,7 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
         ("rows decided lost",),
     ),
     ending: (
-        ("their links expire within 7 days", "links end within 7 days", "it expires soon"),
+        ("their links expire within 7 days", "links to renew", "it expires soon"),
         ("results awaited",),
     ),
     twice: (("Look at 1 card with a link or a wait in more than one run",), ()),

@@ -1,0 +1,49 @@
+"""What is to be done about links that end within a week or have ended.
+
+Exactly what a renewal would do, and why it leaves the others out: `flows/resend/renewal.py` says
+both, here it becomes lines of the worklist.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
+
+import polars as pl
+
+from flows.book.standing import EXPIRED, HAS_LINK
+from flows.reports import work_kinds as kinds
+from flows.reports.worklist import Work
+from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
+
+WITHIN = 7  # days
+
+
+def link_work(issuer: str, ending: pl.DataFrame, now: datetime) -> Iterator[Work]:
+    """Yield what is to be done about these links (`flows.reports.unlinked.ENDING`).
+
+    Nothing about a card that expires before a new link would help, or that awaits its answer. One
+    that was refused, or has left, is work only while its link counts.
+    """
+    is_ended = pl.col("standing") == EXPIRED.name
+    counts = ending.filter(is_ended | (pl.col("standing") == HAS_LINK.name))
+    due = counts.filter(pl.col("why").is_null())
+    if due.height:
+        yield _work(issuer, kinds.TO_RENEW, due, now)
+    for (run,), rows in counts.filter(why=UNFIT).group_by("run", maintain_order=True):
+        yield _work(issuer, kinds.LINKS_UNFIT, rows, now, run=str(run))
+    for (extract,), rows in counts.filter(why=GONE).group_by("extract", maintain_order=True):
+        yield _work(issuer, kinds.LINKS_GONE, rows, now, name=str(extract))
+    for why, kind in ((TYPED_IN, kinds.LINKS_TYPED_IN), (ABSENT, kinds.LINKS_ABSENT)):
+        rows = counts.filter(is_ended if why == ABSENT else pl.lit(value=True), why=why)
+        if rows.height:
+            yield _work(issuer, kind, rows, now)
+
+
+def _work(
+    issuer: str, kind: str, rows: pl.DataFrame, now: datetime, run: str = "", name: str = ""
+) -> Work:
+    first: date = rows["ends"].min()  # type: ignore[assignment]  # of dates
+    due = datetime.combine(first, time(), UTC)
+    fields = (("name", name),) if name else ()
+    some_ended = bool((rows["standing"] == EXPIRED.name).any())
+    since = min(due, now)
+    return Work(due, kind, issuer, run, None, rows.height, since, fields, is_late=some_ended)

@@ -1,0 +1,169 @@
+"""The worklist says of links that end what a renewal would do, and of the others what helps."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from flows.book.book import read_book
+from flows.book.people import balance
+from flows.operations.giving_up import Which, give_up
+from flows.operations.undecided_work import beside_runs
+from flows.reports.cardholder import Attempt, Renewals, card_statuses
+from flows.reports.survey import survey
+from flows.reports.worklist import Line, lines
+from flows.resend.renewal import renew
+from flows.runs.keys import extracts
+from schemas.ledger import LINKED
+from schemas.portal import CITY, MONTH, YEAR
+from schemas.reasons import DYING
+from tests.night import NOON
+from tests.partner_api.town import Population, town
+
+KINDS = "links"
+
+
+def work(place: Population) -> dict[str, Line]:
+    """Return the lines about links, by kind."""
+    everything = lines(survey(place.bench.context, beside=beside_runs()).work)
+    return {line.kind.name: line for line in everything if line.kind.name.startswith(KINDS)}
+
+
+def reasons(place: Population) -> dict[str, tuple[str, str]]:
+    """Return reason and action of who has no link (unlinked.csv), by cuid."""
+    listed = survey(place.bench.context, beside=beside_runs()).cards
+    rows = listed.select("cuid", "reason", "action").rows()
+    return {cuid: (code, action) for cuid, code, action in rows}
+
+
+def after(place: Population, days: int) -> Population:
+    """Let days go by without an extract."""
+    place.day += timedelta(days=days)
+    return place
+
+
+def answered(folder: Path, *cuids: str, portfolio: bool = False) -> Population:
+    """Return an issuer whose cardholders have links that live for sixty days."""
+    place = town(folder, settings={"full_portfolio": portfolio})
+    place.settle(*cuids)
+    place.night()
+    place.answer()
+    return place
+
+
+@pytest.mark.parametrize("portfolio", [False, True])
+@pytest.mark.parametrize("days", [55, 70])
+def test_a_line_has_just_the_links_that_the_command_renews_and_is_gone_then(
+    tmp_path: Path, days: int, portfolio: bool
+) -> None:
+    place = after(answered(tmp_path, "a", "b", "c", portfolio=portfolio), days)
+
+    before = work(place)
+    renewed = renew(place.bench.context, 7)
+    awaiting = work(place)
+    place.answer()
+
+    line = before["links to renew"]
+    assert 3 == line.rows == renewed.plan.due == len(place.sent(renewed.runs[0]))
+    assert ["links to renew"] == [*before]
+    assert ({}, {}) == (awaiting, work(place))
+
+
+def test_a_card_that_expires_before_a_new_link_would_help_is_nobodys_work(tmp_path: Path) -> None:
+    place = town(tmp_path, settings={"full_portfolio": False})
+    place.settle("a", "b")
+    place.people["b"] |= {YEAR: "26", MONTH: "12"}
+    place.night()
+    place.answer()
+    after(place, 55)
+    soon = work(place)
+    after(place, 15)
+
+    renew(place.bench.context, 7)
+    place.answer()
+    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+
+    assert {"links to renew": 1} == {kind: line.rows for kind, line in soon.items()}
+    assert {} == work(place)
+    assert {"b": ("card.expiration.before_link", "nothing")} == reasons(place)
+    assert counted.is_done
+
+
+def test_links_whose_extract_is_gone_are_no_renewal_until_it_is_put_back_or_they_are_given_up(
+    tmp_path: Path,
+) -> None:
+    place = after(answered(tmp_path, "a", "b"), 70)
+    key = f"{extracts('bank')}bank-{place.day - timedelta(70):%Y%m%d}.csv"
+    file = tmp_path / "store" / key
+    content = file.read_bytes()
+    file.unlink()
+
+    gone = work(place)
+    listed = reasons(place)
+    file.write_bytes(content)
+    back = work(place)
+    file.unlink()
+    choice = gone["links that end, extract gone"].choices[-1]
+    give_up(place.bench.context, Which(codes=frozenset({"card.extract.gone"})), "closed")
+
+    assert {"links that end, extract gone": 2} == {kind: line.rows for kind, line in gone.items()}
+    assert ("card.extract.gone", "fix at source") == listed["a"]
+    assert {"links to renew": 2} == {kind: line.rows for kind, line in back.items()}
+    assert "--code card.extract.gone" in str(choice.command)
+    assert {} == work(place)
+
+
+def test_a_living_link_whose_newest_row_we_refused_is_the_issuers_work_and_not_renewed(
+    tmp_path: Path,
+) -> None:
+    place = answered(tmp_path, "a", "b", portfolio=True)
+    place.people["b"] |= {CITY: None}
+    place.day += timedelta(54)
+    run = place.night().manifest.run
+
+    before = work(place)
+    renewed = renew(place.bench.context, 7)
+
+    refused = before["links that end, rows refused"]
+    assert (1, run, 1) == (refused.rows, refused.run, renewed.plan.left_out["card.extract.refused"])
+    assert renewed.plan.due == sum(
+        line.rows for kind, line in before.items() if kind == "links to renew"
+    )
+
+
+def test_ended_links_are_given_up_by_what_the_line_says_and_leave_the_list(tmp_path: Path) -> None:
+    place = after(answered(tmp_path, "a", "b"), 70)
+    living = answered(tmp_path / "living", "a")
+    after(living, 55)
+
+    offered = [choice.name for choice in work(place)["links to renew"].choices]
+    of_living = [choice.name for choice in work(living)["links to renew"].choices]
+    decided = give_up(
+        place.bench.context, Which(codes=frozenset({"card.link.expired"})), "not wanted"
+    )
+
+    assert (["renew", "give up"], ["renew"]) == (offered, of_living)
+    assert ({"expired": 2}, {}) == (decided.standing, work(place))
+
+
+def test_a_trace_advises_a_renewal_only_where_there_is_one(tmp_path: Path) -> None:
+    today = date(2026, 11, 20)
+    attempt = Attempt(NOON, "bank", "r", 1, "4242", "2911", state=LINKED, expires_on=today)
+
+    cases: dict[str, Renewals] = {
+        "due": {("bank", "4242"): None},
+        "left out": {("bank", "4242"): DYING},
+        "replaced": {},
+    }
+
+    advised = {
+        name: str(card_statuses([attempt], today, renewals)[0].then)
+        for name, renewals in cases.items()
+    }
+
+    assert "cardlink renew bank" in advised["due"]
+    assert "card.expiration.before_link" in advised["left out"]
+    assert "renew bank" not in advised["left out"]
+    assert "" == advised["replaced"]
