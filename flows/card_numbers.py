@@ -36,13 +36,6 @@ _IDENTIFIER = re.compile(
     r"(?![0-9A-Za-z])",
     re.IGNORECASE,
 )
-# What a foreign text may say with many digits: dates, times and our run ids.
-_KNOWN_SHAPE = re.compile(
-    r"(?<![0-9])(?:(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]"
-    r"(?:[ T][0-2][0-9](?::[0-5][0-9]){1,2}(?:\.[0-9]{1,9})?)?"
-    r"|20[0-9]{6}-[0-9a-f]{8}(?:-r[0-9]{1,2})?(?:-[0-9]{5})?"
-    r"|[01][0-9]/[0-3][0-9]/(?:19|20)[0-9]{2})(?![0-9])"
-)
 
 
 def passes_luhn(digits: str) -> bool:
@@ -65,14 +58,6 @@ def card_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a text has a card number outside identifiers."""
     for _, groups in _chains(blank_identifiers(text)):
         yield from _spans_among(text, groups)
-
-
-def long_number_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a foreign text has as many digits as a card number, but no date or run id."""
-    for chain, groups in _chains(_KNOWN_SHAPE.sub(_blank, text)):
-        most_digits = max(map(count_digits, _LIST_COMMA.split(chain[0])))
-        if most_digits >= FEWEST_DIGITS or _any_branded(_joined(groups)):
-            yield chain.span()
 
 
 def numbers_alone(text: str) -> Iterator[str]:
@@ -130,15 +115,6 @@ def _spans_together(text: str, groups: Groups) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _joined(groups: Groups) -> list[str]:
-    """Return the 16 digits from the beginning of each group on."""
-    digits = [group[0] for group in groups]
-    return [
-        "".join(digits[number : number + _USUAL_DIGITS])[:_USUAL_DIGITS]
-        for number in range(len(digits))
-    ]
-
-
 def _windows(runs: Iterable[str]) -> Iterator[str]:
     """Yield every 16 digits within these runs that pass Luhn."""
     for run in runs:
@@ -151,10 +127,6 @@ def _windows(runs: Iterable[str]) -> Iterator[str]:
 def _branded(runs: Iterable[str]) -> Iterator[str]:
     """Yield every 16 digits within these runs that pass Luhn and begin as a brand's cards do."""
     return filter(_BEGINS.match, _windows(runs))
-
-
-def _any_branded(runs: Iterable[str]) -> bool:
-    return next(_branded(runs), None) is not None
 
 
 def _blank(identifier: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from flows.card_numbers import blank_identifiers, card_spans, long_number_spans
+from flows.card_numbers import blank_identifiers, card_spans
 from flows.errors import CardlinkError
 from flows.spellings import Span, readings
 
@@ -26,12 +26,6 @@ _CERTAIN = 20  # characters of a hash that tell whose it is
 _BASE64_LENGTH = 44
 _HEX_LENGTH = 64
 _URLSAFE = str.maketrans("-_", "+/")
-# Any other digest is masked in a foreign text, or where it is called that of a card.
-_DIGEST = re.compile(
-    r"(?<![0-9A-Za-z])[0-9A-Fa-f]{40,}(?![0-9A-Za-z])"
-    r"|(?<![0-9A-Za-z+/_-])(?:[0-9A-Za-z+/_-]{22}==|[0-9A-Za-z+/_-]{27}=|[0-9A-Za-z+/_-]{43}="
-    r"|[0-9A-Za-z+/_-]{86}==)"
-)
 _HASH_WORDS = (
     r"(?:number|num|no|hash|hashed|digest|is|was|of|the|a|for|value|hex|md5|hmac"
     r"|sha-?(?:1|2|224|256|384|512))(?![a-z])"
@@ -71,17 +65,16 @@ _SECRETS: list[str] = []
 _LINKS: set[str] = set()  # that are printed as they are
 
 
-def redact(text: str, *, foreign: bool = False) -> str:
+def redact(text: str) -> str:
     """Return `text` with card numbers, CVVs, their hashes and known secrets masked.
 
     A card number is 13 to 19 digits that pass Luhn, bare or in a card's groups, or a longer run:
-    lists, dates, times and identifiers are left. In a foreign text, which an issuer or the partner
-    wrote, any 13 digits without a letter between and anything of a digest's length are masked too,
-    and dates and our run ids left.
+    lists, dates, times and identifiers are left. What is stored of a text that an issuer or the
+    partner wrote is another question (`flows.harmless`).
     """
     clean = ""
     end = 0
-    for start, stop in sorted(_sensitive_spans(text, foreign)):
+    for start, stop in sorted(_sensitive_spans(text)):
         if start >= end:
             clean += text[end:start] + MASK
         end = max(end, stop)
@@ -196,11 +189,11 @@ class Redaction(logging.Filter):
         return True
 
 
-def _sensitive_spans(text: str, foreign: bool) -> Iterator[Span]:
+def _sensitive_spans(text: str) -> Iterator[Span]:
     """Yield where a text has something to mask, in any of its readings."""
     links = list(_link_spans(text))
     for reading in readings(text):
-        for span in _spans_in(reading.text, foreign):
+        for span in _spans_in(reading.text):
             start, stop = reading.original_span(span)
             if not any(first <= start and stop <= last for first, last in links):
                 yield start, stop
@@ -215,15 +208,14 @@ def _link_spans(text: str) -> Iterator[Span]:
             start = text.find(link, start + 1)
 
 
-def _spans_in(text: str, foreign: bool) -> Iterator[Span]:
+def _spans_in(text: str) -> Iterator[Span]:
     """Yield where one reading of a text has something to mask."""
     yield from _secret_spans(text)
     yield from _cvv_spans(text)
-    yield from _digest_spans(text, foreign)
+    if _HEX_RUN.search(text):
+        yield from _named_spans(_DIGEST_OF_CARD, text)
     if _LONG_NUMBER.search(text):
         yield from card_spans(text)
-        if foreign:
-            yield from long_number_spans(text)
 
 
 def _secret_spans(text: str) -> Iterator[Span]:
@@ -253,16 +245,6 @@ def _cvv_spans(text: str) -> Iterator[Span]:
         yield from _named_spans(_NAMED_CVV, text)
     for run in _CODED.finditer(text):
         yield from _cvv_hash_spans(run)
-
-
-def _digest_spans(text: str, foreign: bool) -> Iterator[Span]:
-    """Yield where a text has a digest that it calls that of a card, or in a foreign text any."""
-    has_hex = _HEX_RUN.search(text) is not None
-    if has_hex:
-        yield from _named_spans(_DIGEST_OF_CARD, text)
-    if foreign and (has_hex or "=" in text):
-        for digest in _DIGEST.finditer(text):
-            yield digest.span()
 
 
 def _named_spans(pattern: re.Pattern[str], text: str) -> Iterator[Span]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.redaction import redact
-from flows.results.masking import mask, printable
+from flows.results.masking import mask_host, printable
 from schemas.partner_api.jobs import PENDING, RunStatus
 from schemas.partner_api.link_placements import (
     AUTHENTICATED,
@@ -69,7 +69,7 @@ def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job
     percent = standing.percent_complete
     if percent is not None:
         percent = min(DONE, max(0, percent))
-    merchant_site = mask(site or "")[:LONGEST] or None
+    merchant_site = mask_host(site or "")[:LONGEST] or None
     return Job(job_id, state, ended, authenticated, percent, merchant_site)
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flows.harmless import with_cuid
 from flows.results.error_text import parse_error
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, identifier
@@ -56,10 +57,11 @@ def link_of(body: bytes) -> CardLink | None:
 
 
 def refusal_of(body: bytes) -> Refusal:
-    """Read a refusal, whose shape 7 leaves open: its codes, and its text without card numbers."""
+    """Read a refusal, whose shape 7 leaves open: its codes, and what is harmless of its text."""
     reasons = parse_error(body.decode("utf-8", "replace")).reasons
     codes = dict.fromkeys(reason.code for reason in reasons)
-    return Refusal(", ".join(codes), "; ".join(reason.message for reason in reasons))
+    message = "; ".join(reason.message for reason in reasons)
+    return Refusal(", ".join(codes), with_cuid(message, None))
 
 
 def text_in(body: bytes, names: Iterable[str]) -> str | None:

@@ -256,7 +256,7 @@ class _SingleRequest:
         now = self._context.adapters.now()
         if isinstance(response, Refusal):
             codes = tuple(response.codes.split(", "))
-            message = redact(response.message, foreign=True)
+            message = redact(response.message)
             return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=message)
         url = response.url or self._settings.url_of(response.cardholder_long_token)
         if url is None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from flows.partner_api.job_records import code
 from flows.results.csv_records import DELIMITERS, HEAD
-from flows.results.masking import printable, storable
+from flows.results.masking import printable
 from flows.results.opening import EMPTY, NOT_A_RESULT, text_of
 from flows.results.read import day_in
 from schemas.partner_api.jobs import PENDING
@@ -146,9 +146,7 @@ def _meanings(rows: pl.DataFrame) -> pl.DataFrame:
     words = rows["status"].unique().to_list()
     codes = [code(word) for word in words]
     status = pl.col("status").replace_strict(words, codes, return_dtype=pl.String)
-    coded = rows.with_columns(
-        status.alias("status"), day_in("completed_on").alias("completed_on"), storable("cuid")
-    )
+    coded = rows.with_columns(status.alias("status"), day_in("completed_on").alias("completed_on"))
     placed = pl.col("status").is_in(PLACED)
     ended = pl.col("status").is_in(ENDS) | pl.col("completed_on").is_not_null()
     with_ends = coded.with_columns(

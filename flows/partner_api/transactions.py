@@ -22,6 +22,7 @@ from flows.partner_api.transaction_report import (
 )
 from flows.redaction import redact
 from flows.results.decisions import SHOWN
+from flows.results.masking import storable
 from flows.results.opening import DAMAGE, LIMIT, TOO_LARGE
 from flows.runs.identity import digest
 from flows.runs.keys import placements, transactions
@@ -47,6 +48,7 @@ def ingest_transactions(store: Store, issuer: str, runs: Iterable[StoredRun]) ->
     Its breaks name the rows whose cuid has a link in none of `runs`. A report that is taken away
     later still counts.
     """
+    runs = list(runs)
     kept = set(kept_reports(store, issuer))
     dropped = {
         _key(issuer, entry): entry
@@ -55,9 +57,10 @@ def ingest_transactions(store: Store, issuer: str, runs: Iterable[StoredRun]) ->
     }
     for key, entry in dropped.items():
         if key not in kept or _facts(read(store, key))["version"] != _version(entry):
-            _keep(store, key, entry)
+            _keep(store, issuer, key, entry, runs)
     files = sorted(kept | dropped.keys())
-    unknown = _unknown_marks(store, issuer, files, runs)
+    cuids = [kept_frame(store, key, ["cuid"]) for key in files]
+    unknown = _unknown_marks(store, issuer, cuids, runs)
     breaks = set(chain.from_iterable(_breaks(read(store, key), unknown) for key in files))
     rows = sum(kept_frame(store, key, [POSITION]).height for key in files)
     return ReadTransactions(len(files), rows, tuple(sorted(breaks)))
@@ -94,18 +97,27 @@ def _version(entry: Entry) -> str:
     return f"{entry.size}|{entry.version}"
 
 
-def _keep(store: Store, key: str, entry: Entry) -> None:
+def _keep(store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[StoredRun]) -> None:
+    """Keep what a report says; of a cuid that has no link only what is harmless.
+
+    A report with one that was left out is read again the next time.
+    """
     name = redact(entry.key.rpartition("/")[2])  # a report may be named after a card
     if entry.size > LIMIT:
         report = read_transactions(b"", name)._replace(problems=(TOO_LARGE,))
     else:
         report = read_transactions(read(store, entry.key), name)
+    unknown = _unknown_marks(store, issuer, [report.rows], runs)
+    is_unknown = pl.col("cuid").hash().is_in(unknown.implode())
+    is_harmless = pl.col("cuid") == storable("cuid", is_unknown)
+    rows = report.rows.with_columns(pl.when(~is_unknown | is_harmless).then("cuid"))
+    is_whole = rows["cuid"].null_count() == report.rows["cuid"].null_count()
     facts = {
         "name": report.name,
         "problems": json.dumps(report.problems),
-        "version": _version(entry),
+        "version": _version(entry) if is_whole else "",
     }
-    store.replace(key, [parquet(report.rows, facts, compression="zstd")])
+    store.replace(key, [parquet(rows, facts, compression="zstd")])
 
 
 def _facts(content: bytes) -> dict[str, str]:
@@ -113,10 +125,13 @@ def _facts(content: bytes) -> dict[str, str]:
 
 
 def _unknown_marks(
-    store: Store, issuer: str, files: Iterable[str], runs: Iterable[StoredRun]
+    store: Store, issuer: str, reports: Iterable[pl.DataFrame], runs: Iterable[StoredRun]
 ) -> pl.Series:
-    """Return 64-bit hashes of the cuids without a link; runs are read until every one is found."""
-    frames = [kept_frame(store, key, ["cuid"]).drop_nulls().select(_mark()) for key in files]
+    """Return 64-bit hashes of the cuids of reports that have no link.
+
+    Runs are read until every one is found.
+    """
+    frames = [rows.select("cuid").drop_nulls().select(_mark()) for rows in reports]
     unknown = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *frames])["mark"].unique()
     linked_in_runs = chain.from_iterable(map(_linked_marks, runs))
     for linked in chain(_prompted_marks(store, issuer), linked_in_runs):

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 from xxhash import xxh3_64_intdigest
 
+from flows.harmless import CUID, OWN
 from flows.results.error_text import ErrorObject, parse_error
 from flows.results.links import LinkRules, judge_links
 from flows.results.masking import storable
@@ -168,6 +169,8 @@ def _stored_cells() -> list[pl.Expr]:
     is_link = pl.col("link_trouble").is_null()
     disputed = (pl.col("trouble") == breaks.URL_AND_ERROR) & is_link
     as_sent = (pl.col("claim") == pl.col("cuid_sent")).fill_null(value=False)
+    names_its_own = (pl.col("error_cuid") == pl.col("cuid_sent")).fill_null(value=False)
+    named = pl.when(names_its_own).then("cuid_sent").otherwise(pl.lit(CUID))
     cuid = storable("claim", pl.col("cuid_sent").is_null())
     return [
         pl.coalesce("cuid_sent", cuid).alias("cuid"),
@@ -175,6 +178,7 @@ def _stored_cells() -> list[pl.Expr]:
         pl.when(linked | disputed).then("url").alias("url"),
         pl.col("url").is_not_null().alias("has_link"),
         storable("expires_raw"),
+        pl.col("message").str.split(OWN).list.join(named),
         # as received; a cuid that we sent is no card number, however long it is
         pl.when(as_sent).then("claim").otherwise(storable("claim", ~as_sent)).alias("claimed"),
         pl.col("last_4").alias("claimed_last_4"),

@@ -4,7 +4,7 @@ Tried in turn (interface.md 2.7, 7): JSON, Python literals, node's util.inspect,
 the quoting around it (`error_trees`); then the result is walked for messages. Otherwise cuid and
 messages are picked out of the text; at worst the text is the message.
 
-The raw text is kept, because the partner documents no form.
+The partner documents no form, so the file itself is kept as it came.
 """
 
 import re
@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from flows.harmless import OWN, about, without_own
 from flows.results.error_trees import nested, trees
 from flows.results.masking import printable
 from flows.results.partner_terms import PartnerReason, partner_reason, shape_of
@@ -30,7 +31,10 @@ class Fault(NamedTuple):
 
 
 class ErrorObject(NamedTuple):
-    """An error cell: the cuid it names, if any, at least one reason, and its shape for grouping."""
+    """An error cell: the cuid it names, if any, at least one reason, and its shape for grouping.
+
+    In messages OWN stands for the cuid (`flows.harmless`).
+    """
 
     cuid: str | None
     reasons: tuple[PartnerReason, ...]
@@ -38,25 +42,33 @@ class ErrorObject(NamedTuple):
 
 
 _NAMED_CUID = re.compile(r"""\bcuid['"]?\s*:\s*['"](?P<cuid>[0-9A-Za-z_.-]*[0-9A-Za-z])['"]""")
-_STAND_IN = "Q"
 
 
 def parse_error(text: str) -> ErrorObject:
-    """Read one error cell: at least one reason, messages masked (interface.md 2.7).
+    """Read one error cell: at least one reason, of messages what is harmless (interface.md 2.7).
 
-    Errors that differ only in the cuid are read once, with a Q for each of its characters. That
-    reading is used if the text has no other Q, and Qs come out of it as the cuid and nowhere else.
+    Errors that differ only in the cuid are read once, with OWN in its place.
     """
-    text = text[:LONGEST]
-    named = _NAMED_CUID.search(text) if _STAND_IN not in text else None
+    text = without_own(text[:LONGEST])
+    named = _NAMED_CUID.search(text)
     if named:
         start, end = named.span("cuid")
-        stand_in = _STAND_IN * (end - start)
-        cuid, faults = read_error(text[:start] + stand_in + text[end:])
-        if cuid == stand_in and _STAND_IN not in str(faults):
-            return ErrorObject(named["cuid"], *_judged(faults))
-    cuid, faults = read_error(text)
-    return ErrorObject(cuid, *_judged(faults))
+        cuid, faults = read_error(text[:start] + OWN + text[end:])
+        if cuid == OWN:
+            return _about(named["cuid"], faults)
+    return _about(*read_error(text))
+
+
+def _about(cuid: str | None, faults: Iterable[Fault]) -> ErrorObject:
+    own = tuple(
+        Fault(
+            tuple(about(name, cuid) for name in fault.path),
+            about(fault.message, cuid),
+            about(fault.name, cuid),
+        )
+        for fault in faults
+    )
+    return ErrorObject(cuid, *_judged(own))
 
 
 @lru_cache(maxsize=1024)

@@ -1,30 +1,33 @@
-"""Make foreign text safe to store: card numbers and CVVs masked."""
+"""Make foreign cells safe to store: what is not known to be harmless is a mark, or is left out."""
 
 import re
+from functools import lru_cache
 
 import polars as pl
 
-from flows.redaction import redact
+from flows.harmless import harmless
 
 LONGEST = 200  # characters of a message that are stored
-CARD_DIGITS = 13  # the fewest a card number has
-_NUMBER = r"\d(?:[^0-9A-Za-z]{0,12}\d){12,}"
-_ENCODED = r"[^ -~]|[\\%&<]"
-_SUSPECT = rf"{_NUMBER}|{_ENCODED}|(?i:cv[vcnd]|code)"  # may hold what the redactor finds
-_CODED = "[0-9A-Za-z+/_-]{40}"
-# ISO, or epoch milliseconds
-_MOMENT = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?"
-    r"|^[1-3][0-9]{12}$"
-)
+# Cells that need no reading: a date, and a short name with a short number.
+_PLAIN = r"^(?:(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]|[A-Za-z]{0,12}[-_.]?[0-9]{1,8})$"
+_HOST = re.compile(r"(?:[a-z-]+[0-9]{0,4}[a-z-]*\.){1,5}[a-z]{2,24}", re.IGNORECASE)
 
 
-def mask(text: str) -> str:
-    """Return a foreign `text` on one line, redacted, at most 200 characters."""
-    flat = " ".join(redact(printable(text), foreign=True).split())
-    if len(flat) > LONGEST:
-        return flat[: LONGEST - 1] + "…"
-    return flat
+@lru_cache(4096)
+def mask(text: str, *, secret: bool = False) -> str:
+    """Return what is kept of a foreign text, at most 200 characters.
+
+    `secret`: it is about a CVV, a card number or a security answer.
+    """
+    kept = harmless(printable(text), secret=secret)
+    if len(kept) > LONGEST:
+        return kept[: LONGEST - 1] + "…"
+    return kept
+
+
+def mask_host(text: str) -> str:
+    """Return the name of a host; of any other text what is kept of it."""
+    return text if _HOST.fullmatch(text) else mask(text)
 
 
 def printable(text: str) -> str:
@@ -35,18 +38,12 @@ def printable(text: str) -> str:
 
 
 def storable(column: str, where: pl.Expr | None = None) -> pl.Expr:
-    """Return a column of foreign cells, null where one looks like a card number.
+    """Return a column of foreign cells, each as what is kept of it; null where `where` is false.
 
-    Also null where `where` is false. At most 200 characters. A timestamp at the start of a cell
-    (ISO, or epoch milliseconds) is no card number.
+    Dates stay, and names with a number of at most eight digits.
     """
     cell = pl.col(column) if where is None else pl.when(where).then(column)
-    long = pl.when(cell.str.len_bytes() >= CARD_DIGITS).then(cell)  # nulls cost nothing to search
-    holds_card = long.str.replace(_MOMENT, "").str.contains(_NUMBER).fill_null(value=False)
-    suspect = pl.when(~holds_card & cell.str.contains(f"{_SUSPECT}|{_CODED}")).then(cell)
-    clean = suspect.map_elements(_clean, pl.Boolean).fill_null(value=True)
-    return pl.when(~holds_card & clean).then(cell.str.slice(0, LONGEST)).alias(column)
-
-
-def _clean(cell: str) -> bool:
-    return cell == redact(cell, foreign=re.search(_ENCODED, cell) is not None)
+    is_plain = cell.str.contains(_PLAIN).fill_null(value=True)
+    # few are not plain, and nulls cost nothing
+    read = pl.when(~is_plain).then(cell).map_elements(mask, pl.String)
+    return pl.when(is_plain).then(cell).otherwise(read).alias(column)

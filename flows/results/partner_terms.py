@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from flows.harmless import OWN, speaks_of_secret
 from flows.results.masking import mask
 
 _CARD_PROPERTIES = (
@@ -21,6 +22,7 @@ _ADDRESS_PROPERTIES = (
     "address1", "address2", "city", "subnational", "country", "postal_code", "email",
     "phone_number", "first_name", "last_name", "is_primary",
 )  # fmt: skip
+_SECRETS = ("pan", "cvv", "cvv_hash")  # of whose errors no digit is kept
 _ENTITY_OF = {
     **dict.fromkeys(_CARD_PROPERTIES, "card"),
     **dict.fromkeys(_ADDRESS_PROPERTIES, "address"),
@@ -97,18 +99,20 @@ class PartnerReason(NamedTuple):
 @lru_cache(maxsize=4096)  # one night has few different faults, and the cuids are not in these texts
 def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> PartnerReason:
     """Classify one fault by the names on its path, its message and the error's own name."""
-    text = mask(html.unescape(message))
-    if _EMPTY_OBJECT.match(text):
-        return PartnerReason("partner", "error", UNREADABLE, text or "(no text)")
+    text = html.unescape(message)
+    if _EMPTY_OBJECT.match(text.strip()):
+        return PartnerReason("partner", "error", UNREADABLE, mask(text) or "(no text)")
     names = _names_on(path)
     property_name = _property_of(names, text)
     entity = _ENTITY_OF.get(property_name) or _entity_of(names, text)
     kind = _kind_of(f"{text} {name}")
+    is_secret = property_name in _SECRETS or speaks_of_secret(" ".join(path))
+    kept = mask(text, secret=is_secret)
     if not entity:
-        return PartnerReason("partner", "error", kind, text)
+        return PartnerReason("partner", "error", kind, kept)
     if kind == "expired" and entity == "card":
         property_name = "expiration"
-    return PartnerReason(entity, property_name or "record", kind, text)
+    return PartnerReason(entity, property_name or "record", kind, kept)
 
 
 def _kind_of(text: str) -> str:
@@ -154,7 +158,7 @@ def _snake_case(name: str) -> str:
 
 
 _BLANKS = (
-    (re.compile(r"\[masked\]|\S*@\S+|https?://\S+"), "#"),
+    (re.compile(rf"(?:\S*\[[0-9]+ [A-Za-z0-9]+\])+|\[link\]|\[e-mail address\]|{OWN}"), "#"),
     (re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`"), "'#'"),
     (re.compile(r"\b[\w-]*\d[\w-]*\b"), "#"),
 )

@@ -218,12 +218,11 @@ def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
     stored = b"".join(bench.snapshot().values()).decode()
     shown = done.output + traced.output + caplog.text
     assert kept.answered is not None
-    assert kept.answered.message.startswith("wrong: '[masked]' for [masked] by [masked]")
+    assert kept.answered.message.startswith("wrong: '[3 digits]' for [16 digits] by [")
     assert [
         word for word in ("737", "5555555555554444", "s3cret", "w0rd") if word in stored + shown
     ] == []
-    assert r"\u001b[2J\u202e" in traced.output
-    assert not {"\x1b", "\u202e"} & set(traced.output)
+    assert not {"\x1b", "\u202e"} & set(traced.output + kept.answered.message)
 
 
 def test_the_prompts_can_be_left(tmp_path: Path, bench: Bench, service: RunningService) -> None:

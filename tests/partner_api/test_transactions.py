@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from flows.partner_api.follow_links import follow_links
+from flows.partner_api.transactions import kept_frame, kept_reports
 from flows.runs.keys import transactions
 from tests.night import BANK, Bench, local_bench
 
@@ -100,6 +101,24 @@ def test_a_row_of_no_known_cuid_is_a_break_with_its_place_until_its_link_comes(
     )
     assert [12, 12, 12, 1, 1, 1] == reached(facts)
     assert "stranger" not in json.dumps(facts)
+
+
+def test_of_a_cuid_without_a_link_only_what_is_harmless_is_stored(tmp_path: Path) -> None:
+    bench, cuids = night(tmp_path)
+    drop(
+        bench,
+        "t.csv",
+        f"{cuids[0]},SUCCESSFUL,2026-11-20",
+        "4242x4242x4242x4242,SUCCESSFUL,2026-11-20",
+    )
+
+    facts = follow_links(bench.context, None)
+    again = follow_links(bench.context, None)
+
+    assert ["t.csv, rows 2"] == [found["place"] for found in facts["breaks"]]
+    assert facts["breaks"] == again["breaks"]
+    (key,) = kept_reports(bench.store, BANK)
+    assert [cuids[0], None] == kept_frame(bench.store, key, ["cuid"])["cuid"].to_list()
 
 
 def test_a_file_that_is_no_report_is_a_break_and_stops_no_other(tmp_path: Path) -> None:

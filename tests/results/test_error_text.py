@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.error_text import ErrorObject, parse_error, read_error
+from flows.harmless import about
+from flows.results.error_text import ErrorObject, Fault, parse_error, read_error
 from flows.results.partner_terms import partner_reason, shape_of
 from tests.results.error_objects import TEXTS, Written
 
@@ -25,8 +26,13 @@ CARDS = (
 def by_itself(text: str) -> ErrorObject:
     """Read an error without what was read before."""
     cuid, faults = read_error.__wrapped__(text)
-    reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
+    reasons = tuple(dict.fromkeys(partner_reason(*own(fault, cuid)) for fault in faults))
     return ErrorObject(cuid, reasons, shape_of(reasons))
+
+
+def own(fault: Fault, cuid: str | None) -> Fault:
+    names = tuple(about(name, cuid) for name in fault.path)
+    return Fault(names, about(fault.message, cuid), about(fault.name, cuid))
 
 
 @pytest.mark.parametrize("written", TEXTS, ids=lambda written: written.writer)

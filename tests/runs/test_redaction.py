@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flows.card_numbers import passes_luhn
-from flows.redaction import Redaction, redact
+from flows.redaction import Redaction, redact, shown
 from flows.runs.store import StoreBusyError
 from schemas.expressions import PUBLISHED
 
@@ -127,3 +127,7 @@ def test_an_error_of_ours_is_logged_without_its_trace_and_not_once_more_by_prefe
 
     assert passes == shown
     assert "Traceback" not in logging.Formatter().format(record) or not passes
+
+
+def test_what_a_terminal_shows_has_no_controls_and_no_marks_of_direction() -> None:
+    assert r"a\u001b[2Jb\u202ec" == shown("a\x1b[2Jb\u202ec")
