@@ -1,8 +1,12 @@
 """The kinds of work: what is the matter, the first step, and the decisions that can follow.
 
 The worklist is a conversation. A kind never decides for the operator: its first step asks,
-downloads or shows something, and its choices come after it, the one that can do least harm first.
-Put here what is said about a kind of work; which work there is comes from `flows.reports.worklist`.
+downloads or shows something wherever that is possible, and its choices come after it, the one that
+can do least harm first. (Confirming a delivery, ingesting a file again, requesting a single link
+once more and carrying out another person's request are themselves the first step.)
+Put here what is said about a kind of work: one `Kind`. Which work there is comes from
+`flows.reports.worklist`, for what runs have, and `flows.operations.undecided_work`, for what stands
+beside them; a break has its line by its kind in `schemas.breaks` alone.
 """
 
 from typing import Final, Literal, NamedTuple

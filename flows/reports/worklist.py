@@ -1,7 +1,8 @@
 """The worklist: what is to be done about all runs of an issuer, by whom, and the commands to paste.
 
 Due first on top. It is derived from the facts of the runs and from what waits beside them; nothing
-of it is kept. What is said about each kind of work is in `flows.reports.work_kinds`.
+of it is kept. What is said about each kind of work is in `flows.reports.work_kinds`; work that no
+committed run knows of comes from `flows.operations.undecided_work`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
