@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
@@ -26,8 +26,6 @@ from flows.redaction import redact
 from flows.steps import Option, Sentence
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
     from flows.runs.adapters import Adapters
@@ -199,7 +197,6 @@ def wire(
         opener=_opener,
         funnel=_funnel,
         opener_key=_opener_key,
-        ends=partial(_ends, adapters),
     )
     return overlaid(context) if dry_run else context
 
@@ -208,12 +205,6 @@ def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
     from flows.partner_api.run_funnel import run_funnel
 
     return run_funnel(run, today)
-
-
-def _ends(adapters: Adapters, runs: Sequence[StoredRun]) -> pl.DataFrame:
-    from flows.partner_api.link_ends import link_ends
-
-    return link_ends(runs, adapters.connections)
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:

@@ -21,7 +21,6 @@ import polars as pl
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
-from flows.partner_api.link_ends import link_ends
 from flows.partner_api.run_funnel import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
@@ -95,7 +94,6 @@ class Bench:
             self._sealer,
             self._opener,
             run_funnel,
-            ends=lambda runs: link_ends(runs, threads=2),
         )
 
     def drop(

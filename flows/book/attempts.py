@@ -4,13 +4,14 @@ An attempt is what a run's ledger and its reconciled rows say of one row. Duplic
 were held back are none.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
 
 import polars as pl
 
 from flows.runs.cards import FINGERPRINTS, holder, numbered_twins
 from flows.runs.chunks import OutboxChunk
+from flows.runs.events import ANSWERED
 from flows.runs.frames import shaped
 from flows.runs.outcomes import DECISION
 from flows.runs.single_links import ARRIVED, SingleLink, answers_of
@@ -23,6 +24,8 @@ from schemas.result import LIFE
 
 CANCELLED = "cancelled"  # its chunk was cancelled before the upload: never sent
 SINGLE = "single"  # awaits the outcome of a single link, instead of its chunk's result
+FILE = "file"
+CHANNELS = (FILE, SINGLE)
 STATES = (LINKED, ERROR, AWAITING, REJECTED, CANCELLED)
 SENT = (LINKED, ERROR, AWAITING)
 WAITS = ("waiting", "held", "uploaded", "answered", SINGLE)  # chunk states of an awaiting row
@@ -50,7 +53,9 @@ ATTEMPT = pl.Schema(
         "decided": pl.Boolean(),  # an error by an operator's decision: no answer that can be used
         "expires_on": pl.Date(),  # of the link
         "wait": pl.Enum(WAITS),  # what an awaiting row waits for, by the state of its chunk
-        "since": ARRIVED,  # when that state began
+        # since when: of an awaiting row that its chunk is in that state, of an answer that it came
+        "since": ARRIVED,
+        "channel": pl.Enum(CHANNELS),  # by which it was sent or answered
         # attempts that this one stands for, itself included where its chunk was not cancelled
         "tries": pl.UInt16(),
         "sendings": pl.UInt16(),  # of these, those that were sent
@@ -76,6 +81,7 @@ _RESULT = pl.Schema(
         "how": pl.String(),
         "reasons": pl.List(pl.String),
         "trouble": pl.String(),
+        "result": pl.String(),  # name of the result file
     }
 )
 
@@ -87,7 +93,9 @@ def attempts_of(run: StoredRun, turn: int) -> pl.DataFrame:
     """
     manifest = run.committed()
     parts = [_part(run, part) for part in manifest.ledger]
-    rows = pl.concat([*map(_as_attempts, parts)]) if parts else NO_ATTEMPTS
+    answered = _answer_times(run)
+    rows = pl.concat([NO_ATTEMPTS, *(_as_attempts(part, answered) for part in parts)])
+    rows = _with_single_times(rows, run.single_links)
     rows = _with_waits(_with_cancelled(rows, run.cancelled_chunks), run.chunk_states)
     rows = rows.with_columns(
         expires_on=pl.when(pl.col("state") == LINKED).then(
@@ -102,7 +110,7 @@ def attempts_about_to_be_sent(run: StoredRun, manifest: Manifest, turn: int) -> 
     """Return the attempts of a run that has its link in the commit chain and no manifest yet."""
     submitted = pl.col("fate") == SUBMITTED
     parts = [run.ledger_part(part, _RECORD, submitted) for part in manifest.ledger]
-    frames = [_as_attempts(_with_results(records, _no_results())) for records in parts]
+    frames = [_as_attempts(_with_results(records, _no_results()), {}) for records in parts]
     rows = pl.concat([NO_ATTEMPTS, *frames])
     return _of_run(rows.with_columns(wait=pl.lit("waiting")).cast(ATTEMPT), manifest, turn)
 
@@ -146,21 +154,51 @@ def _with_results(records: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
     return records.join(results, on="row", how="left", maintain_order="left", suffix="_result")
 
 
-def _as_attempts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return ledger records with their results as attempts, but for what the whole run shares."""
+def _answer_times(run: StoredRun) -> dict[str, datetime]:
+    """Return when each result file of a run was ingested first, by its name."""
+    times: dict[str, datetime] = {}
+    for event in run.events(ANSWERED):
+        for name in event.get("results", ()):
+            times.setdefault(name, datetime.fromisoformat(event["at"]))
+    return times
+
+
+def _as_attempts(rows: pl.DataFrame, answered: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return ledger records with their results as attempts, but for what the whole run shares.
+
+    `answered`: when each result file came, by its name.
+    """
     is_sent = (pl.col("fate") == SUBMITTED) | (pl.col("state") == LINKED)
     state = pl.when(is_sent).then(pl.col("state").fill_null(AWAITING)).otherwise("fate")
     refusals = pl.when(is_sent).then("reasons_result").otherwise("reasons")
+    is_single = pl.col("how").eq_missing(SINGLE)
+    times = pl.DataFrame(
+        [*answered.items()], {"result": pl.String, "since": ATTEMPT["since"]}, orient="row"
+    )
+    rows = rows.join(times, on="result", how="left", maintain_order="left")
     return shaped(
         rows.with_columns(
             state=state,
             reason=refusals.list.first().str.split("|").list.last(),
             decided=pl.col("how").eq_missing(DECISION),
+            since=pl.when(~is_single).then("since"),
+            channel=pl.when(is_single).then(pl.lit(SINGLE)).otherwise(pl.lit(FILE)),
             tries=1,
             sendings=is_sent.cast(pl.UInt16).fill_null(0),
         ),
         ATTEMPT,
     )
+
+
+def _with_single_times(rows: pl.DataFrame, singles: pl.DataFrame) -> pl.DataFrame:
+    """Say since when rows have the link that was requested for them singly."""
+    if singles.is_empty():
+        return rows
+    times = singles.select("row", "arrived")
+    joined = rows.join(times, on="row", how="left", maintain_order="left")
+    is_single = pl.col("channel") == SINGLE
+    since = pl.when(is_single).then("arrived").otherwise("since")
+    return joined.with_columns(since=since).select(*ATTEMPT)
 
 
 def _with_cancelled(rows: pl.DataFrame, cancelled: Iterable[int]) -> pl.DataFrame:
@@ -182,7 +220,10 @@ def _with_cancelled(rows: pl.DataFrame, cancelled: Iterable[int]) -> pl.DataFram
 
 
 def _with_waits(rows: pl.DataFrame, chunks: Sequence[OutboxChunk]) -> pl.DataFrame:
-    """Say of each awaiting row what it waits for, and since when."""
+    """Say of each awaiting row what it waits for, and since when.
+
+    A chunk of which other rows have an answer is answered, however it is marked.
+    """
     awaiting = rows.filter(pl.col("state") == AWAITING)
     if awaiting.is_empty():
         return rows
@@ -191,10 +232,17 @@ def _with_waits(rows: pl.DataFrame, chunks: Sequence[OutboxChunk]) -> pl.DataFra
         {"chunk": pl.UInt32, "wait": ATTEMPT["wait"], "since": ATTEMPT["since"]},
         orient="row",
     )
-    joined = rows.drop("wait", "since").join(waits, on="chunk", how="left", maintain_order="left")
+    is_answered = pl.col("state").is_in([LINKED, ERROR]) & (pl.col("channel") == FILE)
+    answered = rows.filter(is_answered)["chunk"].drop_nulls().unique()
+    is_of_answered = pl.col("chunk").is_in(answered.implode())
+    waits = waits.with_columns(
+        wait=pl.when(is_of_answered).then(pl.lit("answered", ATTEMPT["wait"])).otherwise("wait")
+    )
+    joined = rows.drop("wait").join(waits, on="chunk", how="left", maintain_order="left")
     is_awaiting = pl.col("state") == AWAITING
     return joined.with_columns(
-        pl.when(is_awaiting).then(name).alias(name) for name in ("wait", "since")
+        pl.when(is_awaiting).then("wait").alias("wait"),
+        pl.when(is_awaiting).then("since_right").otherwise("since").alias("since"),
     ).select(*ATTEMPT)
 
 
@@ -214,6 +262,7 @@ def _single_attempts(singles: Iterable[SingleLink], rows: pl.DataFrame) -> pl.Da
         expires_on=pl.when(pl.col("state") == LINKED).then(ends),
         wait=pl.when(is_awaiting).then(pl.lit(SINGLE)),
         since="arrived",
+        channel=pl.lit(SINGLE),
         decided=pl.lit(value=False),
         tries=pl.lit(1),
         sendings=pl.lit(1),

@@ -22,6 +22,7 @@ from flows.book.fold import Folded, fold
 from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
+from flows.book.stages import Stages, with_stages
 from flows.book.standing import GIVEN_UP, LEFT, standing, with_state
 from flows.runs.cards import ISSUE
 from flows.runs.single_links import prompted_singles
@@ -37,6 +38,7 @@ class Book:
     newest: date  # business date of the latest whole extract
     folded: Folded
     read_departed: Callable[[], pl.DataFrame]
+    read_stages: Callable[[], Stages]
     given_up: pl.DataFrame  # the cards that are given up (`flows.book.given_up.GIVEN_UP`)
     opening: OpeningBalance = NOBODY_REMOVED  # whom retention removed
 
@@ -44,6 +46,11 @@ class Book:
     def departed(self) -> pl.DataFrame:
         """The cards that have left (`flows.book.departures.DEPARTED`), read when asked for."""
         return self.read_departed()
+
+    @cached_property
+    def stages(self) -> Stages:
+        """How far links came, read when asked for."""
+        return self.read_stages()
 
     @property
     def attempts(self) -> pl.DataFrame:
@@ -73,7 +80,7 @@ class Book:
         return listed.unique().sort(look)
 
     def cards(self, today: date) -> pl.DataFrame:
-        """Return where each issue of each card stands on a day (`standing`)."""
+        """Return where each issue of each card stands on a day (`standing`, `with_stages`)."""
         cards = self.cards_undecided(today)
         if self.given_up.is_empty():
             return cards
@@ -86,8 +93,9 @@ class Book:
         return replace(self, given_up=self.given_up.clear())
 
     def cards_undecided(self, today: date) -> pl.DataFrame:
-        """Return where each issue of each card would stand if none were given up (`standing`)."""
-        return with_state(standing(self.folded, today), LEFT, self.departed)
+        """Return where each issue of each card would stand if none were given up (`cards`)."""
+        cards = with_stages(standing(self.folded, today), self.stages)
+        return with_state(cards, LEFT, self.departed)
 
 
 def read_book(store: Store, issuer: str) -> Book:
@@ -106,6 +114,7 @@ def read_book(store: Store, issuer: str) -> Book:
         head.newest,
         fold(attempts),
         pages.departed,
+        pages.stages,
         given_up,
         head.opening,
     )

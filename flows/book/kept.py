@@ -7,6 +7,7 @@ to date in memory (`current_pages`), and the commands that change something writ
 * `book/head.json` names every run that counts with what its attempts were read from, and how far
   the commit chain and the audit trail were read.
 * `runs/<run>/book.parquet` is a run's page: its attempts (`flows/book/attempts.py`).
+* `book/stages.json` and what it names say how far links came (`kept_stages.py`).
 * `book/left.parquet` has who left, by the extracts up to then.
 * `book/settled.parquet` has the attempts of finished runs that still decide something
   (`compacted`), so that a year of nights costs no more than its cards.
@@ -60,7 +61,9 @@ from flows.book.head import (
     read_head,
     with_plans,
 )
+from flows.book.kept_stages import KeptStages
 from flows.book.opening import opening_balance
+from flows.book.stages import Stages
 from flows.errors import CardlinkError
 from flows.runs.business_date import local_day
 from flows.runs.commits import registered_runs
@@ -90,13 +93,20 @@ class Pages(NamedTuple):
     attempts: pl.DataFrame
     departed: Callable[[], pl.DataFrame]  # who has left (`flows.book.departures.DEPARTED`)
     attempts_of: Callable[[str], pl.DataFrame]  # all attempts of a run, none where it has none
+    stages: Callable[[], Stages]  # how far links came
 
 
 def current_pages(store: Store, issuer: str) -> Pages:
     """Return the book as everything that is recorded says; nothing is written."""
     keeper = _Keeper(store, issuer)
     attempts = keeper.attempts()
-    return Pages(keeper.head, attempts, lambda: keeper.departed(attempts), keeper.attempts_on_page)
+    return Pages(
+        keeper.head,
+        attempts,
+        lambda: keeper.departed(attempts),
+        keeper.attempts_on_page,
+        keeper.stages.read,
+    )
 
 
 def attempts_without(store: Store, issuer: str, runs: Collection[str]) -> pl.DataFrame:
@@ -109,7 +119,9 @@ def keep_book(store: Store, issuer: str, today: date) -> None:
 
     `today`: the book is asked about this day and later ones.
     """
-    _Keeper(store, issuer).keep(today)
+    keeper = _Keeper(store, issuer)
+    keeper.keep(today)
+    keeper.stages.keep()
 
 
 def keep_up_to_date(context: IssuerContext) -> None:
@@ -169,6 +181,11 @@ class _Keeper:
             opening=opening_balance(store, issuer, purged, self._kept.opening),
             plans=self._kept.plans,
         )
+
+    @property
+    def stages(self) -> KeptStages:
+        """How far the links of these runs came (`kept_stages.py`)."""
+        return KeptStages(self._store, self._issuer, self._pages, self.attempts_on_page)
 
     def _bring_up_to_date(self, news: News) -> None:
         """Make the pages anew of the runs whose objects are others than those they were made of."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance, all_removed
-from flows.book.standing import HAS_LINK, STATES
+from flows.book.standing import SERVED, STATES
 from flows.errors import BugError
 
 WAITING_FOR = ("issuer", "partner", "operator")
@@ -43,8 +43,8 @@ class Balance(NamedTuple):
 
     @property
     def linked(self) -> int:
-        """The cardholders all of whose cards have a link, as far as they need one."""
-        return self.people[HAS_LINK.name]
+        """The cardholders all of whose cards have a link or are placed, as far as they need one."""
+        return sum(self.people[state.name] for state in SERVED)
 
     @property
     def is_done(self) -> bool:

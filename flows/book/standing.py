@@ -1,15 +1,16 @@
 """Where a card stands on a day: a table of states, the first that holds counts.
 
 A link that can be opened counts before anything else, then an answer that is awaited, then the last
-attempt. So a link ends, and its card is `expired`, without anything being written.
+attempt. So a link ends, and its card is `expired`, without anything being written. How far a card
+with a link came is added by `stages.py`.
 """
 
-from datetime import date
+from datetime import date, timedelta
 from typing import Literal, NamedTuple
 
 import polars as pl
 
-from flows.book.attempts import CANCELLED, SINGLE
+from flows.book.attempts import ATTEMPT, CANCELLED, SINGLE
 from flows.book.fold import Folded
 from flows.runs.cards import CARD
 from schemas.actions import FIX, NOTHING, RESUBMIT
@@ -39,6 +40,9 @@ AWAITED = State("awaiting", "it was sent, and the answer is awaited", "partner")
 REFUSED = State("refused", "the partner refused it, with a reason", None)
 EXPIRED = State("expired", "its link ended, and no other came", "operator")
 HAS_LINK = State("linked", "it has a link that can be opened", "")
+DELIVERED = State("delivered", "its link is in a delivery", "")
+OPENED = State("opened", "its link was opened, as the partner says", "")
+PLACED = State("placed", "the card is placed; its link may have ended since", "")
 GIVEN_UP = State("given up", "an operator decided that it needs no link", "")
 LEFT = State("left", "the issuer's latest extract does not name it any more", "")
 STATES = (
@@ -53,9 +57,14 @@ STATES = (
     AWAITED,
     NOT_SENT,
     HAS_LINK,
+    DELIVERED,
+    OPENED,
+    PLACED,
     GIVEN_UP,
     LEFT,
 )
+USABLE = (HAS_LINK, DELIVERED, OPENED)  # a link that can be opened, and is still needed
+SERVED = (*USABLE, PLACED)  # the cardholder has a link, or needs none because the card is placed
 BY_NAME = {state.name: state for state in STATES}
 NAMES = pl.Enum([state.name for state in STATES])
 _ACTORS: dict[str, Who] = {FIX: "issuer", RESUBMIT: "operator", NOTHING: ""}  # else the partner
@@ -66,8 +75,9 @@ def standing(folded: Folded, today: date) -> pl.DataFrame:
     """Return where each issue of each card stands on a day.
 
     Columns: those of the attempt that decides (ATTEMPT, with `tries` and `sendings` of all its
-    attempts), `standing` (NAMES), `who` acts, `until` (the end of its last link), `first` (the
-    business date of its first attempt), and `current`: it is the newest issue of its card.
+    attempts), `standing` (NAMES), `since` when, where that is known, `who` acts, `until` and
+    `linked_at` (end of its last link, and when it came), `first` (the business date of its first
+    attempt), and `current`: it is the newest issue of its card.
     """
     link = folded.attempt("link")
     until = link["expires_on"]
@@ -87,8 +97,12 @@ def standing(folded: Folded, today: date) -> pl.DataFrame:
         until.alias("until"),
         first.alias("first"),
         newest.alias("newest"),
+        link["since"].alias("linked_at"),
     )
     named = cards.with_columns(_state(today).alias("standing"))
+    is_expired = pl.col("standing") == EXPIRED.name
+    ended = (pl.col("until") + timedelta(days=1)).cast(ATTEMPT["since"])
+    named = named.with_columns(since=pl.when(is_expired).then(ended).otherwise("since"))
     who = _with_who(named).with_columns(_nobody_for_ended_cards(today))
     return who.with_columns(_is_current().alias("current")).drop("newest")
 

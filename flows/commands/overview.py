@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from flows.commands import on_first_use
 from flows.commands.cardholders import standing_table
@@ -16,17 +16,21 @@ from flows.commands.parameters import Field
 from flows.commands.result import Link, Part, Result, Table
 from flows.commands.results import READ_ONLY, TOP
 from flows.configuration import load_issuer
+from flows.errors import CardlinkError
 from flows.steps import Sentence, Step
 from flows.wiring import now, open_store, report_link, wire
 
 with on_first_use():
     from flows.operations import undecided_work
-    from flows.reports import across, advice, hours, verdicts
+    from flows.reports import across, advice, business_result, hours, verdicts
     from flows.reports import survey as surveys
     from flows.reports import worklist as worklists
+    from flows.runs import business_date, keys, run_status, stored_run, stored_runs
     from flows.runs import context as contexts
-    from flows.runs import keys, run_status, stored_run, stored_runs
     from flows.submissions import extract_states, plan
+
+if TYPE_CHECKING:
+    from flows.runs.store import Store
 
 WORK = (
     "due",
@@ -57,6 +61,15 @@ class _Conversation(NamedTuple):
 
     line: worklists.Line
     context: contexts.IssuerContext
+
+
+class _Status(NamedTuple):
+    """An issuer's runs, and its business result: in one sentence, and as facts where known."""
+
+    issuer: str
+    runs: list[run_status.RunStatus]
+    sentence: str
+    cardholders: dict[str, Any] | None
 
 
 class _Extract(NamedTuple):
@@ -224,20 +237,40 @@ def _with_address(context: contexts.IssuerContext, line: worklists.Line) -> Step
 
 @entry("status", form=READ_ONLY)
 def status(context: Context, issuer: str = "") -> Result:
-    """List all runs, newest first: where their rows went and what is open.
+    """Say who has a link, and list all runs, newest first: where their rows went, what is open.
 
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
     """
 
-    def of_issuer(name: str) -> list[run_status.RunStatus]:
-        store = open_store(load_issuer(context.folder, name), context.folder)
-        return stored_runs.StoredRuns(store, name).statuses()
+    def of_issuer(name: str) -> list[_Status]:
+        settings = load_issuer(context.folder, name)
+        store = open_store(settings, context.folder)
+        today = business_date.local_day(now(), settings.time_zone)
+        return [_status(store, name, today)]
 
-    statuses, unread = context.each(issuer, of_issuer)
-    shown = Table(run_status.RunStatus._fields, statuses) if statuses else "no runs yet"
-    facts = {"runs": [status_of_run._asdict() for status_of_run in statuses]}
-    return Result(facts, [shown]).beside(unread)
+    issuers, unread = context.each(issuer, of_issuer)
+    statuses = list(chain.from_iterable(known.runs for known in issuers))
+    if not statuses:
+        return Result({"cardholders": {}, "runs": []}, ["no runs yet"]).beside(unread)
+    sentences = [f"{known.issuer}: {known.sentence}" for known in issuers if known.runs]
+    facts = {
+        "cardholders": {known.issuer: known.cardholders for known in issuers},
+        "runs": [status_of_run._asdict() for status_of_run in statuses],
+    }
+    shown: list[Part] = [*sentences, "", Table(run_status.RunStatus._fields, statuses)]
+    return Result(facts, shown, headline=" ".join(sentences)).beside(unread)
+
+
+def _status(store: Store, issuer: str, today: date) -> _Status:
+    """Return an issuer's runs and who has a link; the runs also where the book cannot be read."""
+    runs = stored_runs.StoredRuns(store, issuer).statuses()
+    try:
+        known = business_result.issuer_balance(store, issuer, today)
+    except CardlinkError as error:
+        sentence = f"it is not known where its cardholders stand: {error.what_happened}"
+        return _Status(issuer, runs, sentence, None)
+    return _Status(issuer, runs, known.sentence, known.facts)
 
 
 @entry("extracts", form=READ_ONLY)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flows.runs.store import Store
 
 WEEKS = 12
-COLUMNS = ("named", "sent", "invited", "linked", "expired_unused", "placed")
+COLUMNS = ("named", "sent", "invited", "have_link", "expired_unused", "ever_placed")
 HEADS = [name.replace("_", " ") for name in COLUMNS]
 
 

@@ -69,9 +69,10 @@ def ingested(
         shown += ["", *report.shown]
     codes = [4] if done.breaks else []
     codes += [report.exit_code for report in reports]
-    headlines = [line, *(report.headline for report in reports[:NAMED])]
+    headlines = [report.headline for report in reports[:NAMED]]
     if len(reports) > NAMED:
         headlines.append(f"and {len(reports) - NAMED:,} more runs")
+    headlines.append(line)
     return Result(
         {**facts, "issuer": issuer, "reports": [report.facts for report in reports]},
         shown,

@@ -18,7 +18,7 @@ from flows.wiring import edges, now, wire
 
 with on_first_use():
     from flows.book import book
-    from flows.reports import cardholder, cardholder_trace
+    from flows.reports import cardholder, cardholder_status, cardholder_trace
     from flows.resend import renewal
     from flows.runs import business_date
     from schemas import ledger
@@ -28,7 +28,7 @@ class _Known(NamedTuple):
     """What an issuer's runs say of a cardholder, and the status of each card."""
 
     trace: cardholder_trace.CardholderTrace
-    cards: list[cardholder.CardStatus]
+    cards: list[cardholder_status.CardStatus]
 
 
 @entry("trace", form="what is known of one person is kept out of every form's log")
@@ -44,10 +44,13 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
 
     def of_issuer(name: str) -> list[_Known]:
         settings = load_issuer(context.folder, name)
-        known = cardholder_trace.trace(edges(settings, context.folder), name, cuid, urls=url)
+        adapters = edges(settings, context.folder)
+        known = cardholder_trace.trace(adapters, name, cuid, urls=url)
         today = business_date.local_day(now(), settings.time_zone)
-        renewals = _renewals(context, name, cuid, known.attempts, today)
-        return [_Known(known, cardholder.card_statuses(known.attempts, today, renewals))]
+        of_issuer = book.read_book(adapters.store, name)
+        renewals = _renewals(context, of_issuer, cuid, known.attempts, today)
+        cards = cardholder_status.card_statuses(of_issuer, cuid, known.attempts, today, renewals)
+        return [_Known(known, cards)]
 
     known, unread = context.each(issuer, of_issuer)
     attempts = list(chain.from_iterable(each.trace.attempts for each in known))
@@ -66,21 +69,23 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
 
 
 def _renewals(
-    context: Context, issuer: str, cuid: str, attempts: Sequence[cardholder.Attempt], today: date
-) -> cardholder.Renewals:
+    context: Context,
+    known: book.Book,
+    cuid: str,
+    attempts: Sequence[cardholder.Attempt],
+    today: date,
+) -> cardholder_status.Renewals:
     """Return why a renewal leaves out the cards of a cardholder whose link ends, or has ended."""
-    soon = today + timedelta(days=cardholder.SOON)
+    soon = today + timedelta(days=cardholder_status.SOON)
     ends = [attempt.expires_on for attempt in attempts if attempt.state == ledger.LINKED]
     if not any(day is not None and day <= soon for day in ends):
         return {}
-    issuer_context = wire(context.folder, issuer)
-    known = book.read_book(issuer_context.adapters.store, issuer)
-    ending = renewal.ending(issuer_context, known, cardholder.SOON).filter(cuid=cuid)
-    whys = ending.select("last_4", "why").iter_rows()
-    return {(issuer, last_4): why for last_4, why in whys}
+    issuer_context = wire(context.folder, known.issuer)
+    ending = renewal.ending(issuer_context, known, cardholder_status.SOON).filter(cuid=cuid)
+    return dict(ending.select("last_4", "why").iter_rows())
 
 
-def _next_step(cards: Sequence[cardholder.CardStatus]) -> Step | None:
+def _next_step(cards: Sequence[cardholder_status.CardStatus]) -> Step | None:
     """Return the first command that is advised for a card."""
     advised = [card.then for card in cards if isinstance(card.then, Sentence)]
     steps = chain.from_iterable(sentence.steps for sentence in advised)
@@ -89,13 +94,14 @@ def _next_step(cards: Sequence[cardholder.CardStatus]) -> Step | None:
 
 def _lines(
     attempts: Sequence[cardholder.Attempt],
-    cards: Sequence[cardholder.CardStatus],
+    cards: Sequence[cardholder_status.CardStatus],
     purged: Sequence[str],
 ) -> Iterator[Text]:
     """Yield every attempt, the status of every card, and what to do next."""
     yield from _attempt_lines(attempts)
     for card in cards:
         yield f"now: card {_card(card.last_4, card.expiration)} at {card.issuer} {card.stands}"
+        yield from _origin(card)
     if not attempts and not cards:
         yield "no run with a ledger has this cuid"
     if purged:
@@ -105,6 +111,17 @@ def _lines(
         if card.then:
             named = _card(card.last_4, card.expiration)
             yield Sentence("next for card {card}: {then}", card=named, then=card.then)
+
+
+def _origin(card: cardholder_status.CardStatus) -> Iterator[str]:
+    """Yield since when a card stands there, by which row, and how often it was tried."""
+    if not card.standing:
+        return
+    since = f"since {card.since:%Y-%m-%d %H:%M}, " if card.since else ""
+    row = f"{card.run} row {card.row}" if card.run else "fields that were typed in"
+    channel = "a single link" if card.channel == cardholder.SINGLE else "a file"
+    tries = f"attempts: {card.tries:,}, sent: {card.sendings:,}"
+    yield f"    {card.standing}: {since}by {row}, through {channel}; {tries}"
 
 
 def _attempt_lines(attempts: Sequence[cardholder.Attempt]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
 from flows.reports.ages import duration
+from flows.reports.business_result import result_sentence
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.business_date import date_in_name, day_off, due, local_day
 from flows.runs.context import IssuerContext
@@ -305,7 +306,8 @@ def _committed_causes(
     if manifest.counts.read == 0:
         yield from _empty_extract_causes(context, run)
     if run.status.state == OUT_OF_BALANCE:
-        yield Cause("out-of-balance", run.id, f"{run.id} is out of balance")
+        text = f"{run.id} is out of balance"
+        yield Cause("out-of-balance", run.id, _with_result(text, run))
     if run.status.awaiting:
         yield from _overdue_causes(context, run)
 
@@ -317,7 +319,13 @@ def _overdue_causes(context: IssuerContext, run: StoredRun) -> Iterator[Cause]:
     if overdue:
         age = duration(now - min(chunk.clock for chunk in overdue))
         text = f"{run.id}: {len(overdue)} chunks without a result, the oldest for {age}"
-        yield Cause("result-overdue", run.id, text)
+        yield Cause("result-overdue", run.id, _with_result(text, run))
+
+
+def _with_result(text: str, run: StoredRun) -> str:
+    """Return what is wrong with a run, and what came of its cards."""
+    sentence = result_sentence(run)
+    return f"{text}: {sentence.removesuffix('.')}" if sentence else text
 
 
 def _drift_causes(

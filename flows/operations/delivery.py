@@ -11,13 +11,15 @@ where they no longer live, and what it withdrew is delivered again where it does
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import date
 from io import BytesIO
 from typing import NamedTuple
 
 import polars as pl
 
 from flows.book.book import read_book
-from flows.book.standing import GIVEN_UP, HAS_LINK, LEFT
+from flows.book.kept import keep_up_to_date
+from flows.book.standing import GIVEN_UP, LEFT, SERVED
 from flows.errors import TryAgainError
 from flows.operations.link_changes import CHANGED, ISSUE, WITHDRAWN, delta, replayed
 from flows.redaction import redact
@@ -103,7 +105,7 @@ def deliver(context: IssuerContext) -> Delivered:
     books = _books(context)
     book = read_book(context.adapters.store, context.issuer.issuer)
     cards = book.cards(today)
-    alive = _living_links(context, cards)
+    alive = _living_links(context, cards, today)
     stopped = cards.filter(pl.col("standing").is_in(STOPPED))
     changes = delta(alive, books.delivered, books.unconfirmed, book.sent, stopped, today)
     if changes.is_empty():
@@ -123,6 +125,7 @@ def deliver(context: IssuerContext) -> Delivered:
     place = folder(context.issuer.issuer, delivered.number)
     for name, content in {PARQUET: parquet(changes), **contents}.items():
         context.adapters.store.create(place + name, content)
+    keep_up_to_date(context)
     return delivered
 
 
@@ -168,12 +171,13 @@ def _link_files(context: IssuerContext, changes: pl.DataFrame) -> dict[str, byte
     return {name: b"".join(pieces) for name, pieces in files}
 
 
-def _living_links(context: IssuerContext, cards: pl.DataFrame) -> pl.DataFrame:
+def _living_links(context: IssuerContext, cards: pl.DataFrame, today: date) -> pl.DataFrame:
     """Return the links that can be opened, one a card: ISSUE, url, expires_on, until.
 
     It is that of the card's newest issue where that has one, else the one that lasts longest.
     """
-    linked = cards.filter(pl.col("standing") == HAS_LINK.name)
+    is_served = pl.col("standing").cast(pl.String).is_in([state.name for state in SERVED])
+    linked = cards.filter(is_served & (pl.col("until") >= today))
     best_first = linked.sort("current", "until", descending=True)
     of_card = best_first.unique(CARD, keep="first", maintain_order=True)
     runs = of_card["run"].unique().to_list()

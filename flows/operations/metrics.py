@@ -7,8 +7,10 @@ from functools import partial
 from typing import NamedTuple, get_args
 
 from flows.operations.alert_history import open_alerts
+from flows.reports.business_result import issuer_balance
 from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
+from flows.runs.business_date import local_day
 from flows.runs.chunks import OPEN, OutboxChunk, State
 from flows.runs.context import IssuerContext
 from flows.runs.keys import reconciliation
@@ -73,8 +75,12 @@ def _gauges(context: IssuerContext) -> list[Gauge]:
     reached, unknown = _funnel(store, issuer)
     committed, took = _last_run(runs)
     waiting = len(extracts_to_submit(context, remember=True))
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    cardholders = issuer_balance(store, issuer, today)
     gauge = partial(_gauge, issuer)
     return [
+        gauge("cardholders", "Cardholders by where they stand.", cardholders.people, "standing"),
+        gauge("cardholders_waiting", "Cardholders by who acts.", cardholders.waits, "who"),
         gauge("rows", "Rows of all runs by fate.", fates, "fate"),
         gauge("runs", "Runs by state.", run_states, "state"),
         gauge("chunks", "Chunks by state.", chunk_states, "state"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from flows.book.kept import keep_up_to_date
 from flows.errors import OperatorError
 from flows.partner_api.coverage import coverage
 from flows.partner_api.link_check import LinkCheck, check_links
@@ -55,6 +56,7 @@ def follow_links(
         runs = [candidate for candidate in stored if _is_followed(candidate, today)]
     checks = list(_check_runs(context, service, runs, recheck=recheck))
     rebuilt = [followed.id for followed in runs if _renewed(context, followed)]
+    keep_up_to_date(context)
     facts = {
         "issuer": issuer,
         "at": context.adapters.now().isoformat(timespec="seconds"),

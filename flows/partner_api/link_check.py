@@ -26,10 +26,11 @@ from flows.partner_api.link_queries import (
     with_messages,
 )
 from flows.partner_api.service import AnswerLostError, Placing, UnauthorisedError
-from flows.partner_api.stored_placements import linked_rows, placements_key, read_placements
+from flows.partner_api.stored_placements import linked_rows
 from flows.runs.claim import claimed
 from flows.runs.context import IssuerContext
 from flows.runs.frames import write_parquet
+from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart
@@ -74,11 +75,13 @@ def check_links(
     """
     checks: list[LinkCheck] = []
     with claimed(context.adapters, f"{run.keys.placements}claims/"):
+        mark_check(run, context.adapters.now())
         for part in run.committed().ledger:
             check = _PartCheck(context, service, settings, run, part)
             checks.append(check.check(recheck=recheck))
             if checks[-1].stopped:
                 break
+        mark_check(run)
     questions: Counter[Question] = Counter()
     for part_check in checks:
         questions += part_check.questions

@@ -12,11 +12,12 @@ import polars as pl
 
 from flows.partner_api.funnel import add, age_of, cells, facts
 from flows.partner_api.row_stages import funnel_stages
-from flows.partner_api.stored_placements import linked_rows, read_placements, service_stages
-from flows.partner_api.transactions import reported
+from flows.partner_api.stored_placements import linked_rows, service_stages
 from flows.runs.keys import placements
+from flows.runs.placements import read_placements
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
+from flows.runs.transactions import reported
 
 SHARE = 2_000_000  # rows counted at a time
 

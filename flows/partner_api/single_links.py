@@ -19,7 +19,8 @@ from typing import Any, Final
 import polars as pl
 
 from flows import steps
-from flows.book.book import read_book
+from flows.book.attempts import SINGLE, active
+from flows.book.book import Book, read_book
 from flows.book.given_up import is_given_up
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extracts.decode import Readable
@@ -33,8 +34,6 @@ from flows.partner_api.service import (
     StrangeAnswerError,
 )
 from flows.redaction import hiding, redact
-from flows.reports.cardholder import SINGLE, Attempt
-from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild_lasting
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.selected_run import reopen_source
@@ -56,7 +55,6 @@ from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas import breaks
 from schemas.issuer import SourceSettings
-from schemas.ledger import AWAITING
 from schemas.manifest import SourceIdentity
 from schemas.partner_api.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.service import ServiceSettings
@@ -300,37 +298,37 @@ class _SingleRequest:
 
         The link may be from any run or a single link.
         """
-        self._refuse_given_up(attempt)
-        history = trace(self._context.adapters, self._context.issuer.issuer, attempt.cuid)
-        for earlier in history.attempts:
-            is_taken = earlier.active(self._today) or earlier.state == AWAITING
-            if is_taken and earlier.last_4 == attempt.last_4:
-                raise CardTakenError(reason=_reason(earlier))
-
-    def _refuse_given_up(self, attempt: SingleAsked) -> None:
         book = read_book(self._context.adapters.store, self._context.issuer.issuer)
-        if book.given_up.is_empty():
-            return
-        last_4 = pl.lit(attempt.last_4, pl.String)
-        of_cuid = book.attempts.filter(cuid=attempt.cuid).select("holder", last_4=last_4)
-        typed_in = pl.DataFrame({"holder": [attempt.cuid], "last_4": [attempt.last_4]})
-        cards = pl.concat([of_cuid, typed_in])
-        if not cards.filter(is_given_up(book.given_up)).is_empty():
-            raise CardTakenError(reason="an operator decided that this card needs no link")
+        _refuse_given_up(book, attempt)
+        of_card = (pl.col("cuid") == attempt.cuid) & (pl.col("last_4") == attempt.last_4)
+        for earlier in book.attempts.filter(of_card & active(self._today)).iter_rows(named=True):
+            raise CardTakenError(reason=_reason(earlier))
+
+
+def _refuse_given_up(book: Book, attempt: SingleAsked) -> None:
+    """Raise CardTakenError if an operator decided that the card needs no link."""
+    if book.given_up.is_empty():
+        return
+    last_4 = pl.lit(attempt.last_4, pl.String)
+    of_cuid = book.attempts.filter(cuid=attempt.cuid).select("holder", last_4=last_4)
+    typed_in = pl.DataFrame({"holder": [attempt.cuid], "last_4": [attempt.last_4]})
+    cards = pl.concat([of_cuid, typed_in])
+    if not cards.filter(is_given_up(book.given_up)).is_empty():
+        raise CardTakenError(reason="an operator decided that this card needs no link")
 
 
 def _redacted(text: str | None) -> str | None:
     return redact(text) if text else text
 
 
-def _reason(attempt: Attempt) -> str:
-    """Return what holds a card."""
+def _reason(attempt: Mapping[str, Any]) -> str:
+    """Return what holds a card; `attempt`: as the book has it (ATTEMPT)."""
     place = "what was typed in for this card"
-    if attempt.run:
-        place = f"row {attempt.row} of {attempt.run}"
-    if attempt.state == LINKED:
+    if attempt["run"]:
+        place = f"row {attempt['row']} of {attempt['run']}"
+    if attempt["state"] == LINKED:
         return f"{place} has a link"
-    if attempt.sent == SINGLE:
+    if attempt["wait"] == SINGLE:
         return (
             f"{place} was requested as a single link and has no answer: "
             "it is under way or was lost; the partner knows which"

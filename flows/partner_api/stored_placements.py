@@ -1,79 +1,16 @@
-"""What is stored of a run's links: the linked rows, and the placements that were read for them.
-
-Messages are stored, create-only, before they are interpreted, because the partner gives each one
-once. Everything else can be derived from them again, in any order.
-"""
+"""The linked rows of a run, and how far the service says that they came."""
 
 from __future__ import annotations
-
-from io import BytesIO
 
 import polars as pl
 
 from flows.partner_api.row_stages import ENDS
-from flows.runs.frames import shaped
+from flows.runs.placements import read_placements
 from flows.runs.single_links import LINK
-from flows.runs.store import ObjectMissingError, read
 from flows.runs.stored_run import StoredRun
 from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart
-from schemas.partner_api.link_placements import dtypes
-from schemas.partner_api.unknowns import (
-    LOST_MESSAGES,
-    NEVER_ASKED,
-    NO_AUTHENTICATION,
-    NO_CARDHOLDER,
-)
-
-
-def placements_key(run: StoredRun, part: LedgerPart) -> str:
-    """Return the placements key of one ledger part."""
-    return run.keys.placements + part.name
-
-
-def read_placements(
-    run: StoredRun, part: LedgerPart, columns: list[str] | None = None
-) -> pl.DataFrame:
-    """Return the placements of one ledger part; none before the first check.
-
-    They have the columns of `schemas.partner_api.link_placements.Placements`, or `columns` of them.
-    Those of an earlier version are read as `from_earlier` says.
-    """
-    try:
-        content = BytesIO(read(run.store, placements_key(run, part)))
-    except ObjectMissingError:
-        return pl.DataFrame(schema=dtypes()).select(columns or list(dtypes()))
-    if "missed" in pl.read_parquet_schema(content):
-        return pl.read_parquet(content, columns=columns or list(dtypes()))
-    return from_earlier(pl.read_parquet(content)).select(columns or pl.all())
-
-
-def from_earlier(placements: pl.DataFrame) -> pl.DataFrame:
-    """Return the placements of a version that stored false where it knew nothing.
-
-    What it saw stands. That a link was not opened is known where its record was read, and of jobs
-    only those that are there: it did not store whether it had asked for others.
-    """
-    has_jobs = pl.col("jobs").list.len() > 0
-    was_read = pl.col("seen").is_not_null() & _is_without_trouble()
-    unread = pl.when(pl.col("trouble") != NO_CARDHOLDER).then("trouble")
-    return shaped(
-        placements.with_columns(
-            pl.when(pl.col("opened") | was_read).then("opened"),
-            pl.when(has_jobs).then("authenticated"),
-            pl.when(has_jobs).then("running"),
-            pl.lit(0).alias("missed"),
-            unread.alias("trouble"),
-            pl.col("trouble").alias("jobs_trouble"),
-            # it set the time also where it had learned nothing
-            pl.when(was_read | pl.col("opened")).then("seen"),
-        ),
-        dtypes(),
-    )
-
-
-def _is_without_trouble() -> pl.Expr:
-    return pl.col("trouble").is_null() | (pl.col("trouble") == NO_CARDHOLDER)
+from schemas.partner_api.unknowns import LOST_MESSAGES, NEVER_ASKED, NO_AUTHENTICATION
 
 
 def service_stages(run: StoredRun, part: LedgerPart) -> pl.DataFrame:

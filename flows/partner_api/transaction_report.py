@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -15,32 +15,11 @@ from flows.results.csv_records import DELIMITERS, HEAD
 from flows.results.masking import printable
 from flows.results.opening import EMPTY, NOT_A_RESULT, text_of
 from flows.results.read import day_in
-from schemas.partner_api.jobs import PENDING
-from schemas.partner_api.link_placements import (
-    AUTHENTICATED,
-    AUTHENTICATING,
-    BILLABLE,
-    ENDS,
-    OTHER,
-    PLACED,
-    TRANSACTIONS,
-)
+from flows.runs.transactions import POSITION, REPORTED, from_status
+from schemas.partner_api.link_placements import BILLABLE, ENDS, PLACED, TRANSACTIONS
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-POSITION = "position"
 ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(TRANSACTIONS, pl.String())})
-REPORTED = pl.Schema(
-    {
-        "cuid": pl.String(),
-        "status": pl.String(),
-        "completed_on": pl.Date(),
-        "opened": pl.Boolean(),
-        "authenticated": pl.Boolean(),
-        "running": pl.Boolean(),
-        "termination_type": pl.String(),
-        "merchant_site": pl.String(),
-    }
-)
 
 
 class Transactions(NamedTuple):
@@ -154,46 +133,4 @@ def _meanings(rows: pl.DataFrame) -> pl.DataFrame:
         pl.when(placed).then(pl.lit(BILLABLE)).when(ended).then("status").alias("termination_type"),
         pl.lit(None, pl.String).alias("merchant_site"),
     )
-    return with_ends.with_columns(*_from_status()).select(POSITION, *REPORTED)
-
-
-def _from_status() -> list[pl.Expr]:
-    """Return what a status means while it is no end; null where it does not say."""
-    status = pl.col("status")
-    not_yet = status.is_in(AUTHENTICATING) | status.str.starts_with(PENDING)
-    authenticated = (
-        pl.when(status.is_in(AUTHENTICATED))
-        .then(pl.lit(value=True))
-        .when(not_yet)
-        .then(pl.lit(value=False))
-    )
-    has_ended = pl.col("termination_type").is_not_null()
-    running = pl.when(has_ended | (status != OTHER)).then(~has_ended)
-    return [authenticated.alias("authenticated"), running.alias("running")]
-
-
-def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return one row (REPORTED) per cuid over any reports in any order.
-
-    It is placed, else its latest end, else running. A transaction has no number of its own, so a
-    row that ended stands over one that runs: it may be the same.
-    """
-    rows = pl.concat(
-        [pl.DataFrame(schema=REPORTED), *(frame.select(*REPORTED) for frame in frames)]
-    )
-    # derived anew: an earlier version stored false where a status does not say
-    rows = rows.with_columns(*_from_status())
-    ordered = rows.sort(
-        pl.col("termination_type") == BILLABLE,
-        ~pl.col("running"),
-        "authenticated",
-        "completed_on",
-        "status",
-        descending=True,
-        nulls_last=True,
-    )
-    decisive = ordered.unique("cuid", keep="first", maintain_order=True)
-    ever = rows.group_by("cuid").agg(pl.col("authenticated").any().alias("ever"))
-    authenticated = pl.when("ever").then(pl.lit(value=True)).otherwise("authenticated")
-    joined = decisive.join(ever, on="cuid").with_columns(authenticated.alias("authenticated"))
-    return joined.select(*REPORTED).sort("cuid")
+    return with_ends.with_columns(*from_status()).select(POSITION, *REPORTED)

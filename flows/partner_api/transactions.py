@@ -14,12 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.partner_api.transaction_report import (
-    POSITION,
-    REPORTED,
-    read_transactions,
-    settled,
-)
+from flows.partner_api.transaction_report import read_transactions
 from flows.redaction import redact
 from flows.results.decisions import SHOWN
 from flows.results.masking import storable
@@ -29,6 +24,7 @@ from flows.runs.keys import placements, transactions
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Entry, Store, read
 from flows.runs.stored_run import StoredRun
+from flows.runs.transactions import POSITION, kept_frame, kept_reports
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
 from schemas.ledger import LINKED
 from schemas.tables import parquet
@@ -64,25 +60,6 @@ def ingest_transactions(store: Store, issuer: str, runs: Iterable[StoredRun]) ->
     breaks = set(chain.from_iterable(_breaks(read(store, key), unknown) for key in files))
     rows = sum(kept_frame(store, key, [POSITION]).height for key in files)
     return ReadTransactions(len(files), rows, tuple(sorted(breaks)))
-
-
-def kept_reports(store: Store, issuer: str) -> list[str]:
-    """Return the keys of the transaction reports that were kept."""
-    return [entry.key for entry in store.keys(f"{placements(issuer)}reports/")]
-
-
-def kept_frame(store: Store, key: str, columns: list[str]) -> pl.DataFrame:
-    """Return columns of a transaction report that was kept."""
-    return pl.read_parquet(BytesIO(read(store, key)), columns=columns)
-
-
-def reported(store: Store, issuer: str, share: pl.Expr) -> pl.DataFrame:
-    """Return what all kept reports say (REPORTED), one row per cuid.
-
-    `share` selects the cuids.
-    """
-    frames = (kept_frame(store, key, list(REPORTED)) for key in kept_reports(store, issuer))
-    return settled(frame.filter(share).drop_nulls("cuid") for frame in frames)
 
 
 def _key(issuer: str, entry: Entry) -> str:

@@ -1,18 +1,34 @@
-"""The business result of a run: how many cards have a link, and for whom the others wait.
+"""The business result: who has a link, and for whom the others wait; of a run, and of an issuer.
 
 Every report of a run says it first. It counts the cards of one extract as the run's own rows have
-them; the balance over all people of an issuer is in `flows/book/people.py`.
+them. What is said of an issuer counts its cardholders, as its book has them.
 """
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import date
 from typing import Any
 
-from flows.book.people import waiting_sentence
+from flows.book.book import read_book
+from flows.book.people import Balance, balance, waiting_sentence
 from flows.book.standing import actor_of
 from flows.reports.tally import Tally
 from flows.runs.chunks import OutboxChunk
+from flows.runs.store import Store
+from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
+
+
+def issuer_balance(store: Store, issuer: str, today: date) -> Balance:
+    """Return the balance over an issuer's cardholders, by its book."""
+    return balance(read_book(store, issuer).cards(today))
+
+
+def result_sentence(run: StoredRun) -> str:
+    """Return the business result of a run as its report has it, "" before the first."""
+    result = ((run.summary or {}).get("open") or {}).get("result") or {}
+    sentence: str = result.get("sentence", "")
+    return sentence
 
 
 def business_result(

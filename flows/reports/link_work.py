@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 
 import polars as pl
 
-from flows.book.standing import EXPIRED, HAS_LINK
+from flows.book.standing import EXPIRED, USABLE
 from flows.reports import work_kinds as kinds
 from flows.reports.worklist import Work
 from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
@@ -24,7 +24,8 @@ def link_work(issuer: str, ending: pl.DataFrame, now: datetime) -> Iterator[Work
     that was refused, or has left, is work only while its link counts.
     """
     is_ended = pl.col("standing") == EXPIRED.name
-    counts = ending.filter(is_ended | (pl.col("standing") == HAS_LINK.name))
+    is_usable = pl.col("standing").cast(pl.String).is_in([state.name for state in USABLE])
+    counts = ending.filter(is_ended | is_usable)
     due = counts.filter(pl.col("why").is_null())
     if due.height:
         yield _work(issuer, kinds.TO_RENEW, due, now)

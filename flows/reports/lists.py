@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from flows.reports.cardholder import waits
+from flows.reports.cardholder_status import waits
 from flows.runs.chunks import OutboxChunk
 from flows.runs.frames import csv_pieces
 from flows.runs.keys import keys_of

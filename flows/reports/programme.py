@@ -5,8 +5,8 @@ cardholders whom an issuer first named in it, and says where they stand today: t
 earlier day, so a past week changes with every answer that comes, and the weeks add up to everybody.
 Reasons and hours are those of the runs whose business date is in the week.
 
-Whether a card is placed is counted among those of whom it is known (`placed_known`), and null where
-it is known of nobody.
+Whether a card was ever placed is counted among those of whom it is known (`placed_known`), and null
+where it is known of nobody.
 """
 
 from collections import Counter, defaultdict
@@ -17,34 +17,27 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.book.people import WAITING_FOR, Balance, counted_cards, people
-from flows.book.standing import EXPIRED, STATES
+from flows.book.standing import EXPIRED, SERVED, STATES
 from flows.reports.hours import hours_of
 from flows.reports.run_facts import RunFacts
-from flows.runs.cards import GENERATED
 from schemas.reasons import reason
 
 STATE_NAMES = [state.name for state in STATES]
-# how many: named by an issuer, sent to the partner, invited (they ever had a link), placed, and
-# whose link expired unused; the last two among those of whom it is known
+_SERVED = [state.name for state in SERVED]
+# how many: named by an issuer, sent to the partner, invited (they ever had a link), have a link or
+# a placed card now, ever had a card placed, and whose link expired unused; the last two among those
+# of whom it is known
 MEASURES = (
     "named",
     "sent",
     "invited",
-    "placed",
+    "have_link",
+    "ever_placed",
     "placed_known",
     "expired_unused",
     "expired_known",
 )
 COUNTS = pl.Schema(dict.fromkeys((*MEASURES, *STATE_NAMES), pl.UInt32()))
-PLACED = pl.Schema(
-    {
-        "holder": pl.String(),
-        "placed": pl.Boolean(),
-        "placed_week": pl.Date(),  # of the run whose link it was
-        "days": pl.Int64(),  # from the link to the placed card
-    }
-)
-LINKED_ON = pl.Schema({"run": pl.String(), "as_of": pl.Date(), "linked_on": pl.Date()})
 HOURS = pl.Schema(
     {
         "week": pl.Date(),
@@ -91,55 +84,33 @@ class WeekOfIssuer(NamedTuple):
     issuer: str
 
 
-def placed_cardholders(
-    ends: pl.DataFrame, attempts: pl.DataFrame, linked_on: pl.DataFrame
-) -> pl.DataFrame:
-    """Return of each cardholder who had a link whether a card is placed (PLACED).
+def cardholders(cards: pl.DataFrame) -> pl.DataFrame:
+    """Return one line a cardholder: week, sent, invited, standing, and what is known of the end.
 
-    `ends`: what is known of each link (KNOWN_ENDS). `attempts`: those of the book, by which a link
-    is known to be a cardholder's; where it keeps an old one no longer, the cuid says so.
-    `linked_on` (LINKED_ON): when the links of each run came.
+    `cards`: as of `flows.book.book.Book.cards`. `placed`: whether any of the cardholder's cards is,
+    null where that is not known of all that had a link; `placed_week`: of the run whose link it
+    was, and `days` from the link to the placed card, where both are known.
     """
-    holders = attempts.select("run", "row", "holder").unique(["run", "row"], keep="last")
-    cuid = pl.when(~pl.col("cuid").str.contains(GENERATED)).then("cuid")
-    days = (pl.col("placed_on") - pl.col("linked_on")).dt.total_days()
-    links = (
-        ends.join(holders, on=["run", "row"], how="left")
-        .join(linked_on, on="run", how="left")
-        .with_columns(holder=pl.coalesce("holder", cuid), days=days.clip(lower_bound=0))
-        .drop_nulls("holder")
-        .sort("linked_on", maintain_order=True)
-    )
-    is_dated = pl.col("days").is_not_null()
+    had_link = pl.col("until").is_not_null()
     is_placed = pl.col("placed").any()
-    is_known = pl.col("placed").is_not_null().all()
-    return (
-        links.group_by("holder", maintain_order=True)
+    is_known = (pl.col("placed").is_not_null() | ~had_link).all()
+    days = (pl.col("placed_on") - pl.col("linked_at").dt.date()).dt.total_days()
+    dated = cards.with_columns(days=days.clip(lower_bound=0)).sort("linked_at", maintain_order=True)
+    is_dated = pl.col("days").is_not_null()
+    history = (
+        dated.drop_nulls("holder")
+        .group_by("holder")
         .agg(
+            week=_week("first").min(),
+            sent=pl.col("sendings").sum() > 0,
+            invited=had_link.any(),
             placed=pl.when(is_placed).then(True).when(is_known).then(False),
             placed_week=_week("as_of").filter(is_dated).first(),
             days=pl.col("days").filter(is_dated).first(),
         )
-        .cast(PLACED)
-    )
-
-
-def cardholders(cards: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return one line a cardholder: week, sent, invited, standing, and what is known of the end.
-
-    `cards`: as of `flows.book.standing.standing`. `placed`: PLACED.
-    """
-    history = (
-        cards.drop_nulls("holder")
-        .group_by("holder")
-        .agg(
-            week=pl.col("first").min().dt.truncate("1w"),
-            sent=pl.col("sendings").sum() > 0,
-            invited=pl.col("until").is_not_null().any(),
-        )
     )
     stand = people(counted_cards(cards)).select("holder", "standing")
-    return history.join(stand, on="holder").join(placed, on="holder", how="left").drop("holder")
+    return history.join(stand, on="holder").drop("holder")
 
 
 def by_week(issuers: Iterable[IssuerFacts]) -> pl.DataFrame:
@@ -165,7 +136,8 @@ def _counts() -> dict[str, pl.Expr]:
         "named": pl.len(),
         "sent": pl.col("sent").sum(),
         "invited": invited.sum(),
-        "placed": (invited & is_placed).sum(),
+        "have_link": pl.col("standing").cast(pl.String).is_in(_SERVED).sum(),
+        "ever_placed": (invited & is_placed).sum(),
         "placed_known": (invited & is_known).sum(),
         "expired_unused": (expired & ~is_placed).sum(),
         "expired_known": (expired & is_known).sum(),
@@ -187,7 +159,7 @@ def without_unknown(counts: pl.DataFrame) -> pl.DataFrame:
     is_known = (pl.col("placed_known") > 0) | (pl.col("invited") == 0)
     is_known_of_expired = (pl.col("expired_known") > 0) | (pl.col(EXPIRED.name) == 0)
     return counts.with_columns(
-        placed=pl.when(is_known).then("placed"),
+        ever_placed=pl.when(is_known).then("ever_placed"),
         expired_unused=pl.when(is_known_of_expired).then("expired_unused"),
     )
 

@@ -6,7 +6,7 @@ of that root.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from flows.book.book import read_book
 from flows.book.people import balance, together
 from flows.reports import programme
 from flows.reports.page import render
-from flows.reports.programme import LINKED_ON, STATE_NAMES, IssuerFacts
+from flows.reports.programme import STATE_NAMES, IssuerFacts
 from flows.reports.run_facts import RunFacts, run_facts
 from flows.reports.workbook import Sheet, workbook
 from flows.runs.business_date import local_day
@@ -25,7 +25,6 @@ from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical
 from flows.runs.keys import RunId
 from flows.runs.store import Store
-from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.steps import Step
@@ -40,13 +39,6 @@ class Programme(NamedTuple):
     facts: dict[str, Any]
 
 
-class _ReadRun(NamedTuple):
-    id: RunId
-    facts: RunFacts
-    linked_on: date
-    has_ends: bool  # the partner has said something of what became of its links
-
-
 def read_issuer(context: IssuerContext) -> IssuerFacts:
     """Return what the programme's report has to know of an issuer; nothing is written."""
     adapters = context.adapters
@@ -56,40 +48,24 @@ def read_issuer(context: IssuerContext) -> IssuerFacts:
     runs = _read_runs(stored, adapters.connections)
     book = read_book(adapters.store, issuer)
     cards = book.cards(today)
-    ends = context.ends([stored.run(read.id) for read in runs if read.has_ends])
-    dates = [(read.facts.run, read.facts.as_of, read.linked_on) for read in runs]
-    linked_on = pl.DataFrame(dates, LINKED_ON, orient="row")
-    placed = programme.placed_cardholders(ends, book.attempts, linked_on)
     return IssuerFacts(
         issuer=issuer,
-        cardholders=programme.cardholders(cards, placed),
+        cardholders=programme.cardholders(cards),
         balance=balance(cards, book.opening),
-        runs=[read.facts for read in runs],
+        runs=runs,
         within=context.issuer.portal.link_within_hours,
     )
 
 
-def _read_runs(stored: StoredRuns, connections: int) -> list[_ReadRun]:
-    """Return the committed runs."""
+def _read_runs(stored: StoredRuns, connections: int) -> list[RunFacts]:
+    """Return the facts of the committed runs."""
 
-    def read(run_id: RunId) -> _ReadRun | None:
+    def read(run_id: RunId) -> RunFacts | None:
         run = stored.run(run_id)
-        if run.manifest is None:
-            return None
-        is_followed = bool((run.summary or {}).get("funnel")) and run.purged_ledger is None
-        return _ReadRun(run_id, run_facts(run), _linked_on(run), is_followed)
+        return run_facts(run) if run.manifest is not None else None
 
     runs = concurrently(read, stored.ids, connections)
     return [run for run in runs if run is not None]
-
-
-def _linked_on(run: StoredRun) -> date:
-    """Return the day on which half of a run's links had come; before any, its business date."""
-    hours = (run.summary or {}).get("hours") or {}
-    if hours.get("median") is None:
-        return run.committed().as_of
-    came = datetime.fromisoformat(hours["start"]) + timedelta(hours=hours["median"])
-    return came.date()
 
 
 def programme_of(

@@ -12,13 +12,13 @@ from flows.book.book import Book
 from flows.book.standing import AWAITED as IS_AWAITED
 from flows.book.standing import (
     EXPIRED,
-    HAS_LINK,
     LEFT,
     NOT_SENT,
     ON_HOLD,
     TO_UPLOAD,
     UNKNOWN,
     UNSETTLED,
+    USABLE,
     last_day,
 )
 from flows.book.standing import REFUSED as IS_REFUSED
@@ -27,9 +27,9 @@ from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, REJECTED
 from schemas.reasons import ABSENT, AWAITED, DYING, REFUSED, UNFIT
 
-# where a card with an ended link can stand, for a renewal to concern it
+# where a card with an ended link can stand, for a renewal to concern it; a placed one needs none
 _CONCERNED = (
-    HAS_LINK,
+    *USABLE,
     EXPIRED,
     IS_AWAITED,
     ON_HOLD,

@@ -23,7 +23,7 @@ from flows.results.problems import describe
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
 from flows.runs.context import IssuerContext
-from flows.runs.events import record_event
+from flows.runs.events import ANSWERED, record_event
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, write_outcomes
@@ -191,7 +191,7 @@ def _keep_answers(
     kept = dict[str, str]()
     for run, run_answers in sorted(answers.items()):
         height = sum(answer.rows.height for answer in run_answers)
-        kept[run] = _keep_run(context, run, run_answers, "answered", rows=height)
+        kept[run] = _keep_run(context, run, run_answers, ANSWERED, rows=height)
     return kept
 
 

@@ -3,12 +3,10 @@
 A dry run is given one whose writes stay in memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import date
 from typing import Any, NamedTuple
-
-import polars as pl
 
 from flows.runs.adapters import Adapters
 from flows.runs.header import Header
@@ -16,7 +14,6 @@ from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.stored_run import StoredRun
 from schemas.issuer import Issuer
-from schemas.partner_api.link_placements import KNOWN_ENDS
 
 
 class IssuerContext(NamedTuple):
@@ -35,9 +32,6 @@ class IssuerContext(NamedTuple):
     funnel: Callable[[StoredRun, date], dict[str, Any] | None] = lambda *_: None
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
-    # whether the cards of these runs' links are placed, as far as the partner has said; the columns
-    # are those of KNOWN_ENDS
-    ends: Callable[[Sequence[StoredRun]], pl.DataFrame] = lambda _: pl.DataFrame(schema=KNOWN_ENDS)
 
 
 def overlaid(context: IssuerContext) -> IssuerContext:

@@ -9,6 +9,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.versions import facts_as_stored
 
 COMMITTED = "committed"  # the event of a run's commit
+ANSWERED = "answered"  # the event of result files that were ingested: their names are `results`
 REFUSED = "refused"  # the event of an attempt that an error ended
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
 DROP_TIME = "dropped"  # the fact of a run's commit that says when its extract was dropped

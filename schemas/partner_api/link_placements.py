@@ -87,19 +87,6 @@ class Placements(Table):
     seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
 
 
-# What is known of the end of a link: whether its card is placed (null: not known), and since when
-# at the latest.
-KNOWN_ENDS: Final = pl.Schema(
-    {
-        "run": pl.String(),
-        "row": pl.UInt32(),
-        "cuid": pl.String(),
-        "placed": pl.Boolean(),
-        "placed_on": pl.Date(),
-    }
-)
-
-
 def dtypes() -> dict[str, pl.DataType]:
     """Return the columns and polars types, in order."""
     return {name: column.dtype.type for name, column in Placements.to_schema().columns.items()}

@@ -166,3 +166,15 @@ def test_what_was_read_has_a_digest_that_changes_with_every_news(tmp_path: Path)
     assert run
     assert digests[2] == digests[3]
     assert 4 == len(set(digests))
+
+
+def test_an_answer_counts_since_it_was_ingested_and_says_by_which_channel_it_came(
+    tmp_path: Path,
+) -> None:
+    bench = answered(tmp_path)
+    later = replace(bench, now=lambda: NOON + timedelta(days=1))
+    later.ingest()
+
+    attempts = known(later).filter(pl.col("state").is_in(["linked", "error"]))
+
+    assert [(NOON, "file")] == attempts.select("since", "channel").unique().rows()

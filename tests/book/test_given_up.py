@@ -120,7 +120,7 @@ def test_an_answer_that_comes_later_is_recorded_and_its_link_is_not_delivered(
     report = place.bench.stored(run).summary
 
     assert {"to upload": 1} == decided.standing
-    assert {"a": "linked", "b": "given up"} == stands(place)
+    assert {"a": "delivered", "b": "given up"} == stands(place)
     assert [("a", "new", "no other link")] == changes
     assert report is not None
     assert 2 == report["rows"]["linked"]

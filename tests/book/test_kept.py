@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from flows.book.book import read_book
 from flows.book.head import CODE, forget_book, generation, head_key
 from flows.book.kept import SETTLED_TOGETHER, keep_book
+from flows.operations.delivery import deliver
+from flows.partner_api.follow_links import follow_links
 from flows.runs.audit_trail import audited
 from flows.runs.context import overlaid
 from flows.runs.frames import write_parquet
 from flows.runs.identity import canonical
-from flows.runs.keys import book, keys_of
+from flows.runs.keys import book, keys_of, transactions
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError, StoreDeniedError
 from flows.submissions.submit import Request, submit
@@ -30,6 +32,7 @@ from tests.storms import FailingStore
 
 HEAD = f"{book('bank')}head.json"
 SETTLED = f"{book('bank')}settled.parquet"
+STAGES = f"{book('bank')}stages.json"
 
 
 def with_trail(folder: Path) -> Bench:
@@ -88,6 +91,15 @@ def die_while_keeping(bench: Bench) -> None:
         keep_book(FailingStore(bench.store, fail), "bank", DAY)
 
 
+def report(bench: Bench) -> None:
+    """Drop a transaction report about every second cardholder, and take it up."""
+    cuids = read_book(bench.store, "bank").attempts["cuid"].drop_nulls().unique().sort()[::2]
+    lines = [f"{cuid},SUCCESSFUL,2026-12-01\n" for cuid in cuids]
+    key = f"{transactions('bank')}t{len(lines)}.csv"
+    bench.store.replace(key, ["".join(["cuid,status,completed_on\n", *lines]).encode()])
+    follow_links(bench.context, None)
+
+
 STEPS: dict[str, Callable[[Bench], object]] = {
     "answer": answer,
     "cancel": cancel,
@@ -96,6 +108,9 @@ STEPS: dict[str, Callable[[Bench], object]] = {
     "die": die_while_keeping,
     "spoil head": spoil(HEAD),
     "spoil settled": spoil(SETTLED),
+    "deliver": lambda bench: deliver(bench.context),
+    "report": report,
+    "spoil stages": spoil(STAGES),
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.book.head import forget_book
 from flows.commands.cardholders import cardholders
 from flows.commands.context import Context
 from flows.commands.overview import extracts, reconcile, status, worklist
@@ -113,3 +114,29 @@ def test_the_status_of_a_run_that_was_refused_says_why(tmp_path: Path) -> None:
     assert found
     assert found.sentence == refused["why"]
     assert any(line.endswith(refused["why"]) for line in done.lines)
+
+
+def test_the_status_says_first_who_has_a_link_and_for_whom_the_others_wait(tmp_path: Path) -> None:
+    bank(tmp_path)
+    bank(tmp_path, "zebra")
+
+    done = status(Context(tmp_path))
+
+    known = cardholders(Context(tmp_path)).facts["issuers"]
+    sentences = [f"{issuer['issuer']}: {issuer['sentence']}" for issuer in known]
+    assert sentences == done.lines[:2]
+    assert " ".join(sentences) == done.sentence
+    assert known == [{"issuer": name, **facts} for name, facts in done.facts["cardholders"].items()]
+
+
+def test_the_runs_are_listed_also_where_the_book_cannot_be_read(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    run = RunKeys(bench.runs.ids[0])
+    for entry in list(bench.store.keys(run.ledger)):
+        bench.store.replace(entry.key, [b"torn"])
+    forget_book(bench.store, "bank")
+
+    done = status(Context(tmp_path), "bank")
+
+    assert "bank: it is not known where its cardholders stand: " in done.sentence
+    assert [str(run.run)] == [listed["run"] for listed in done.facts["runs"]]

@@ -107,7 +107,8 @@ def test_a_cardholder_is_traced_over_all_issuers_and_told_what_to_do_next(tmp_pa
 
     assert ["bank", "other"] == sorted(one["issuer"] for one in everywhere.facts["attempts"])
     assert [run] == [one["run"] for one in here.facts["attempts"]]
-    assert here.lines[-1].startswith("now: card ..")
+    assert here.lines[-2].startswith("now: card ..")
+    assert here.lines[-1].endswith(f"by {run} row 1, through a file; attempts: 1, sent: 1")
     assert [False, True] == [any("https://" in line for line in one.lines) for one in (here, shown)]
 
 

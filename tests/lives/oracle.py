@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.book.standing import SERVED
 from flows.runs.keys import extracts, keys_of, reconciliation, results
 from flows.runs.stored_run import StoredRun
 from schemas.ledger import DUPLICATE, REJECTED, SUBMITTED, SUPPRESSED
@@ -305,7 +306,9 @@ class Recount:
         sendings = self._bank.portal.received
         counted = self._cards()
         books = {state: counted[state] for state in ("linked", "awaiting", "left")}
-        reported = {state: facts["cardholders"]["cards"][state] for state in books}
+        cards = facts["cardholders"]["cards"]
+        reported = {state: cards[state] for state in books}
+        reported["linked"] = sum(cards[state.name] for state in SERVED)
         if not self._bank.town.feed.portfolio:
             active = [sent for sent in sendings if self._books.state(sent, self._now) in ACTIVE]
             times = Counter(sent.row.card for sent in active)

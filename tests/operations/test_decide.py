@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 from flows.book.book import read_book
-from flows.reports.cardholder import card_statuses
-from flows.reports.cardholder_trace import trace
+from flows.reports.cardholder_status import card_statuses
 from flows.runs.keys import results
 from flows.wiring import open_store
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -240,9 +239,8 @@ def test_trace_says_that_an_operator_decided_and_what_to_type_next(
     cardlink(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
     cuid = bank.ledger(run).filter(chunk=1).sort("position")["cuid"][-1]
 
-    found = trace(bank.context.adapters, "bank", cuid)
+    [card] = card_statuses(read_book(bank.store, "bank"), cuid, (), datetime.now(UTC).date())
 
-    [card] = card_statuses(found.attempts, datetime.now(UTC).date())
     assert card.stands == "has no usable answer, as an operator decided: row.result.lost"
     assert (
         str(card.then) == f"send it again as it is: cardlink resubmit {run} --row 10 --reason WHY"

@@ -485,7 +485,9 @@ def test_out_of_balance_is_told(tmp_path: Path) -> None:
     looks = look(bench)
 
     assert looks == [("out-of-balance", True)]
-    assert [alert.kind for alert in open_alerts(bench.store, BANK)] == ["out-of-balance"]
+    [alert] = open_alerts(bench.store, BANK)
+    assert alert.kind == "out-of-balance"
+    assert alert.text.endswith("is out of balance: 1 of 1 card has a link; nobody waits")
 
 
 def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
@@ -503,6 +505,11 @@ def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
     name = ("issuer", BANK)
     assert samples["cardlink_rows", ("fate", "read"), name] == run.counts.read
     assert samples["cardlink_chunks", name, ("state", "waiting")] == len(run.chunks)
+    counts = run.counts
+    stood = [("not sent", counts.rejected), ("to upload", counts.submitted), ("placed", 0)]
+    for standing, number in stood:
+        assert samples["cardlink_cardholders", name, ("standing", standing)] == number
+    assert samples["cardlink_cardholders_waiting", name, ("who", "operator")] == counts.submitted
     assert samples["cardlink_alerts_open", name, ("kind", "flow-failed")] == 1
     assert bench.content(f"{BANK}/metrics/openmetrics.txt") == text.encode()
     assert run.run not in text

@@ -20,12 +20,12 @@ import pytest
 from flows.partner_api.follow_links import follow_links
 from flows.partner_api.link_check import check_links
 from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
-from flows.partner_api.stored_placements import read_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.runs.claim import ClaimedError
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of, reconciliation
+from flows.runs.placements import read_placements
 from flows.runs.store import Entry, Source, Store, StoreBusyError
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.jobs import JobRecord

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.partner_api.transaction_report import REPORTED, read_transactions, settled
+from flows.partner_api.transaction_report import read_transactions
+from flows.runs.transactions import REPORTED, settled
 
 HEADER = "cuid,status,completed_on\n"
 ROWS = "c-1,SUCCESSFUL,2026-11-20\nc-2,PENDING,\n"

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from flows.partner_api.follow_links import follow_links
-from flows.partner_api.transactions import kept_frame, kept_reports
 from flows.runs.keys import transactions
+from flows.runs.transactions import kept_frame, kept_reports
 from tests.night import BANK, Bench, local_bench
 
 HEADER = "cuid,status,completed_on\n"

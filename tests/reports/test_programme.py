@@ -16,10 +16,11 @@ import polars as pl
 from flows.book.attempts import ATTEMPT
 from flows.book.fold import fold
 from flows.book.people import balance
+from flows.book.stages import NO_STAGES, REPORTED_END, with_stages
 from flows.book.standing import standing
 from flows.partner_api.follow_links import follow_links
 from flows.reports import programme
-from flows.reports.programme import LINKED_ON, PLACED, IssuerFacts
+from flows.reports.programme import IssuerFacts
 from flows.reports.programme_report import (
     Programme,
     programme_of,
@@ -29,7 +30,6 @@ from flows.reports.programme_report import (
 )
 from flows.reports.run_facts import RunFacts
 from flows.runs.keys import transactions
-from schemas.partner_api.link_placements import KNOWN_ENDS
 from tests.night import BANK, NOON, local_bench
 
 TODAY = date(2026, 11, 20)  # a Friday
@@ -66,9 +66,10 @@ def issuer(
 ) -> IssuerFacts:
     """Return what is known of an issuer with these attempts."""
     cards = standing(fold(pl.DataFrame([*attempts], ATTEMPT)), TODAY)
-    known = [(holder, is_placed, None, None) for holder, is_placed in (placed or {}).items()]
-    ends = pl.DataFrame(known, PLACED, orient="row")
-    return IssuerFacts(name, programme.cardholders(cards, ends), balance(cards), runs, within)
+    known = [(holder, True, is_placed, None) for holder, is_placed in (placed or {}).items()]
+    reported = pl.DataFrame(known, REPORTED_END, orient="row")
+    cards = with_stages(cards, NO_STAGES._replace(reported=reported))
+    return IssuerFacts(name, programme.cardholders(cards), balance(cards), runs, within)
 
 
 def run(
@@ -128,18 +129,18 @@ def test_placed_is_counted_among_those_of_whom_it_is_known_and_else_not_known() 
     report = programme_of([known, unknown], NOW, 12)
 
     assert [("known", 1, 2), ("unknown", None, 0)] == report.tables["issuers"].select(
-        "issuer", "placed", "placed_known"
+        "issuer", "ever_placed", "placed_known"
     ).rows()
-    assert (1, 2) == (report.facts["all"]["placed"], report.facts["all"]["placed_known"])
+    assert (1, 2) == (report.facts["all"]["ever_placed"], report.facts["all"]["placed_known"])
     page = programme_page(report.facts)
-    assert '<td class="n zero" data-head="placed">not known</td>' in page
+    assert '<td class="n zero" data-head="ever placed">not known</td>' in page
     assert '1 <span class="soft small">of 2 known</span>' in page
 
 
 def test_of_nobody_invited_it_is_known_that_no_card_is_placed() -> None:
     report = programme_of([issuer(attempt("a", "error"))], NOW, 12)
 
-    assert 0 == report.facts["all"]["placed"]
+    assert 0 == report.facts["all"]["ever_placed"]
 
 
 def test_a_link_that_ended_is_unused_where_its_card_is_known_not_to_be_placed() -> None:
@@ -149,7 +150,7 @@ def test_a_link_that_ended_is_unused_where_its_card_is_known_not_to_be_placed() 
     report = programme_of([issuer(*links, placed={"a": True, "b": False})], NOW, 12)
 
     whole = report.facts["all"]
-    assert (3, 1, 2) == (whole["expired"], whole["expired_unused"], whole["expired_known"])
+    assert (2, 1, 1) == (whole["expired"], whole["expired_unused"], whole["expired_known"])
 
 
 def test_the_page_shows_the_last_weeks_and_those_before_as_one_line() -> None:
@@ -199,29 +200,17 @@ def test_reasons_are_added_up_by_week_over_all_issuers() -> None:
     assert 4 == report.tables["reasons"].height
 
 
-def test_days_run_from_the_link_to_the_placed_card_and_an_old_link_is_known_by_its_cuid() -> None:
-    ends = pl.DataFrame(
-        [
-            ("r1109", 1, "a", True, date(2026, 11, 14)),
-            ("r1109", 2, "b", False, None),
-            ("r1116", 7, "b", None, None),
-            ("r1116", 8, "cl-0123456789ab-8", True, date(2026, 11, 18)),
-        ],
-        KNOWN_ENDS,
-        orient="row",
-    )
-    attempts = pl.DataFrame([attempt("x", "linked", THIS_WEEK, row=8, holder="content")], ATTEMPT)
-    linked_on = [("r1109", LAST_WEEK, date(2026, 11, 10)), ("r1116", THIS_WEEK, THIS_WEEK)]
+def test_days_run_from_the_link_to_the_placed_card() -> None:
+    came = datetime(2026, 11, 10, 9, tzinfo=UTC)
+    linked = attempt("a", "linked", LAST_WEEK, since=came)
+    cards = standing(fold(pl.DataFrame([linked], ATTEMPT)), TODAY)
+    reported = pl.DataFrame([("a", True, True, date(2026, 11, 14))], REPORTED_END, orient="row")
 
-    placed = programme.placed_cardholders(
-        ends, attempts, pl.DataFrame(linked_on, LINKED_ON, orient="row")
-    )
+    known = programme.cardholders(with_stages(cards, NO_STAGES._replace(reported=reported)))
 
-    assert [
-        ("a", True, LAST_WEEK, 4),
-        ("b", None, None, None),
-        ("content", True, THIS_WEEK, 2),
-    ] == placed.sort("holder").rows()
+    assert [(LAST_WEEK, True, LAST_WEEK, 4)] == known.select(
+        "week", "placed", "placed_week", "days"
+    ).rows()
 
 
 def test_the_page_says_the_result_first_and_which_issuers_it_lacks() -> None:
@@ -260,7 +249,7 @@ def test_a_night_and_a_transaction_report_are_in_page_workbook_and_tables(tmp_pa
     [line] = list(csv.DictReader(io.StringIO(bench.content("programme/issuers.csv").decode())))
     people = balance_of(bench.content("programme/summary.json"))
     assert line["named"] == str(people["named"])
-    assert ("1", "2") == (line["placed"], line["placed_known"])
+    assert ("1", "2") == (line["ever_placed"], line["placed_known"])
     book = openpyxl.load_workbook(BytesIO(bench.content("programme/report.xlsx")))
     assert ["Weeks", "Issuers", "Reasons", "Hours"] == book.sheetnames
     page = bench.content("programme/report.html").decode()

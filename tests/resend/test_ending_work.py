@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,15 +11,11 @@ from flows.book.book import read_book
 from flows.book.people import balance
 from flows.operations.giving_up import Which, give_up
 from flows.operations.undecided_work import beside_runs
-from flows.reports.cardholder import Attempt, Renewals, card_statuses
 from flows.reports.survey import survey
 from flows.reports.worklist import Line, lines
 from flows.resend.renewal import renew
 from flows.runs.keys import extracts
-from schemas.ledger import LINKED
 from schemas.portal import CITY, MONTH, YEAR
-from schemas.reasons import DYING
-from tests.night import NOON
 from tests.partner_api.town import Population, town
 
 KINDS = "links"
@@ -146,24 +142,3 @@ def test_ended_links_are_given_up_by_what_the_line_says_and_leave_the_list(tmp_p
 
     assert (["renew", "give up"], ["renew"]) == (offered, of_living)
     assert ({"expired": 2}, {}) == (decided.standing, work(place))
-
-
-def test_a_trace_advises_a_renewal_only_where_there_is_one(tmp_path: Path) -> None:
-    today = date(2026, 11, 20)
-    attempt = Attempt(NOON, "bank", "r", 1, "4242", "2911", state=LINKED, expires_on=today)
-
-    cases: dict[str, Renewals] = {
-        "due": {("bank", "4242"): None},
-        "left out": {("bank", "4242"): DYING},
-        "replaced": {},
-    }
-
-    advised = {
-        name: str(card_statuses([attempt], today, renewals)[0].then)
-        for name, renewals in cases.items()
-    }
-
-    assert "cardlink renew bank" in advised["due"]
-    assert "card.expiration.before_link" in advised["left out"]
-    assert "renew bank" not in advised["left out"]
-    assert "" == advised["replaced"]

@@ -14,6 +14,7 @@ from flows.book.book import Book
 from flows.book.departures import NOBODY
 from flows.book.fold import fold
 from flows.book.given_up import NOBODY as UNDECIDED
+from flows.book.stages import NO_STAGES
 from flows.resend.ending_links import RECORD, ending_links, in_extract, judged
 from schemas.actions import NOTHING
 from schemas.ledger import dtypes
@@ -51,7 +52,8 @@ def ending(tries: list[Try], **more: object) -> pl.DataFrame:
         }
         for turn, (cuid, state, ends) in enumerate(tries, 1)
     ]
-    book = Book("bank", 0, TODAY, fold(pl.DataFrame(attempts, ATTEMPT)), lambda: NOBODY, UNDECIDED)
+    folded = fold(pl.DataFrame(attempts, ATTEMPT))
+    book = Book("bank", 0, TODAY, folded, lambda: NOBODY, lambda: NO_STAGES, UNDECIDED)
     return ending_links(book, *WINDOW)
 
 

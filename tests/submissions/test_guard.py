@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from flows.book.book import read_book
 from flows.commands.sent_runs import submitted
 from flows.reports.across import reconcile_runs
-from flows.reports.cardholder import card_statuses
-from flows.reports.cardholder_trace import trace
+from flows.reports.cardholder_status import card_statuses
 from flows.resend.renewal import renew
 from flows.runs.commits import OvertakenError
 from flows.runs.keys import keys_of
@@ -193,7 +193,7 @@ def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_ac
     place.night()
 
     facts = reconcile_runs(place.bench.context)
-    (status,) = card_statuses(trace(place.bench.context.adapters, "bank", "a").attempts, place.day)
+    (status,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
 
     assert twice == facts["active_twice"]
     assert bool(twice) == ("active in 2 runs" in status.stands)

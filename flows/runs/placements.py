@@ -1,0 +1,120 @@
+"""The placements of a run's links, as they are stored: what the service said of each.
+
+Messages are stored, create-only, before they are interpreted, because the partner gives each one
+once. Everything else can be derived from them again, in any order.
+"""
+
+from datetime import datetime
+from io import BytesIO
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from flows.runs.frames import shaped
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import placements
+from flows.runs.store import ObjectMissingError, Store, read, read_if_stored
+from flows.runs.stored_run import StoredRun
+from schemas.manifest import LedgerPart
+from schemas.partner_api.link_placements import dtypes
+from schemas.partner_api.unknowns import NO_CARDHOLDER
+
+
+def placements_key(run: StoredRun, part: LedgerPart) -> str:
+    """Return the placements key of one ledger part."""
+    return run.keys.placements + part.name
+
+
+def read_placements(
+    run: StoredRun, part: LedgerPart, columns: list[str] | None = None
+) -> pl.DataFrame:
+    """Return the placements of one ledger part; none before the first check.
+
+    They have the columns of `schemas.partner_api.link_placements.Placements`, or `columns` of them.
+    Those of an earlier version are read as `from_earlier` says.
+    """
+    try:
+        content = BytesIO(read(run.store, placements_key(run, part)))
+    except ObjectMissingError:
+        return pl.DataFrame(schema=dtypes()).select(columns or list(dtypes()))
+    if "missed" in pl.read_parquet_schema(content):
+        return pl.read_parquet(content, columns=columns or list(dtypes()))
+    return from_earlier(pl.read_parquet(content)).select(columns or pl.all())
+
+
+def from_earlier(placements: pl.DataFrame) -> pl.DataFrame:
+    """Return the placements of a version that stored false where it knew nothing.
+
+    What it saw stands. That a link was not opened is known where its record was read, and of jobs
+    only those that are there: it did not store whether it had asked for others.
+    """
+    has_jobs = pl.col("jobs").list.len() > 0
+    was_read = pl.col("seen").is_not_null() & _is_without_trouble()
+    unread = pl.when(pl.col("trouble") != NO_CARDHOLDER).then("trouble")
+    return shaped(
+        placements.with_columns(
+            pl.when(pl.col("opened") | was_read).then("opened"),
+            pl.when(has_jobs).then("authenticated"),
+            pl.when(has_jobs).then("running"),
+            pl.lit(0).alias("missed"),
+            unread.alias("trouble"),
+            pl.col("trouble").alias("jobs_trouble"),
+            # it set the time also where it had learned nothing
+            pl.when(was_read | pl.col("opened")).then("seen"),
+        ),
+        dtypes(),
+    )
+
+
+def _is_without_trouble() -> pl.Expr:
+    return pl.col("trouble").is_null() | (pl.col("trouble") == NO_CARDHOLDER)
+
+
+def checks(issuer: str) -> str:
+    """Return the prefix of the marks of checks: an object for each run whose links were queried."""
+    return f"{placements(issuer)}checks/"
+
+
+class _Mark(BaseModel):
+    """A check of a run's links: when it began; at its end, a digest of what is stored of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    began: datetime | None = None
+    placements: str = ""
+
+
+def mark_check(run: StoredRun, began: datetime | None = None) -> None:
+    """Note that the placements of a run may change from now on, or that a check has ended.
+
+    So one listing says of which runs they may be others than before.
+    """
+    mark = _Mark(began=began)
+    if began is None:
+        entries = run.store.keys(run.keys.placements, shallow=True)
+        tables = [entry.key for entry in entries if entry.key.endswith(".parquet")]
+        contents = [digest(read(run.store, key)) for key in tables]
+        mark = _Mark(placements=digest("".join(contents).encode()))
+    run.store.replace(_mark_key(run.issuer, run.id), [canonical(mark.model_dump(mode="json"))])
+
+
+def check_marks(store: Store, issuer: str) -> dict[str, str]:
+    """Return the runs whose links were queried, each with a text that every check changes."""
+    prefix = checks(issuer)
+    return {
+        entry.key.removeprefix(prefix).removesuffix(".json"): entry.version
+        for entry in store.keys(prefix)
+    }
+
+
+def is_checked(store: Store, issuer: str, run: str) -> bool:
+    """Return whether the last check of a run has ended; one that was killed has not."""
+    content = read_if_stored(store, _mark_key(issuer, run))
+    try:
+        mark = _Mark.model_validate_json(content or b"")
+    except ValidationError:  # not written by us, or not whole
+        return False
+    return mark.began is None
+
+
+def _mark_key(issuer: str, run: str) -> str:
+    return f"{checks(issuer)}{run}.json"

@@ -1,0 +1,228 @@
+"""How far a card with a link came: delivered, opened, placed, each where somebody knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.book.attempts import ATTEMPT
+from flows.book.book import read_book
+from flows.book.fold import fold
+from flows.book.people import balance
+from flows.book.stages import (
+    DELIVERED_LINK,
+    FOLLOWED,
+    NO_STAGES,
+    REPORTED_END,
+    delivered_links,
+    with_stages,
+)
+from flows.book.standing import standing
+from flows.operations.delivery import deliver
+from flows.partner_api.follow_links import follow_links
+from flows.reports.survey import survey
+from flows.resend.ending_links import ending_links
+from flows.runs.keys import transactions
+from tests.book.test_standing import LINK, TODAY, attempt
+from tests.night import BANK, DAY, NOON, Bench, local_bench
+from tests.partner_api.test_placements import place_at_every_site
+from tests.placed import placed
+
+THEN = datetime(2026, 11, 22, 8, tzinfo=UTC)
+
+
+def delivered(holder: str = "a", until: date = LINK) -> dict[str, Any]:
+    link = (holder, "1111", "2912", until, THEN)
+    return {"delivered": pl.DataFrame([link], DELIVERED_LINK, orient="row")}
+
+
+def followed(
+    opened: bool | None = None, placed: bool | None = None, turn: int = 1, expiration: str = "2912"
+) -> dict[str, Any]:
+    """Return what the service says of the link of an attempt."""
+    link = (f"r{turn}", 1, "a", "1111", 0, expiration, None, opened, placed, THEN)
+    return {"followed": pl.DataFrame([link], FOLLOWED, orient="row")}
+
+
+def reported(placed: bool | None, on: date | None = None) -> dict[str, Any]:
+    return {"reported": pl.DataFrame([("a", True, placed, on)], REPORTED_END, orient="row")}
+
+
+def staged(*attempts: dict[str, object], day: date = TODAY, **stages: pl.DataFrame) -> pl.DataFrame:
+    rows = [{"row": 1, "as_of": date(2026, 11, 1), **row} for row in attempts]
+    cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), day)
+    return with_stages(cards, NO_STAGES._replace(**stages)).sort("expiration")
+
+
+def stands(*attempts: dict[str, object], **changes: Any) -> list[str]:
+    return staged(*attempts, **changes)["standing"].cast(pl.String).to_list()
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        ({}, ("linked", None)),
+        (delivered(), ("delivered", THEN)),
+        ({**delivered(), **followed(opened=False)}, ("delivered", THEN)),
+        ({**delivered(), **followed(opened=True)}, ("opened", None)),
+        ({**delivered(), **followed(opened=True, placed=True)}, ("placed", THEN)),
+        (reported(None), ("opened", None)),
+        (reported(True), ("placed", None)),
+        (reported(False), ("opened", None)),
+    ],
+)
+def test_a_link_stands_where_it_came_furthest_and_since_when(
+    stages: dict[str, Any], expected: tuple[str, datetime | None]
+) -> None:
+    (card,) = staged(attempt("linked", since=NOON - timedelta(1)), **stages).rows(named=True)
+
+    came = expected if stages else ("linked", NOON - timedelta(1))
+    assert (*came, "") == (card["standing"], card["since"], card["who"])
+
+
+def test_what_nobody_was_asked_is_not_known_and_not_denied() -> None:
+    links = [attempt("linked")]
+
+    unasked = staged(*links, **delivered())
+    denied = staged(*links, **followed(opened=False, placed=False))
+
+    columns = ["opened", "placed"]
+    assert ([(None, None)], [(False, False)]) == tuple(
+        cards.select(columns).rows() for cards in (unasked, denied)
+    )
+
+
+def test_a_placed_card_stays_placed_when_its_link_ends_and_nobody_has_to_act() -> None:
+    after = LINK + timedelta(1)
+
+    assert ["placed"] == stands(attempt("linked"), day=after, **followed(placed=True))
+    assert ["expired"] == stands(attempt("linked"), day=after, **followed(placed=False))
+
+
+def test_a_placed_card_that_is_sent_once_more_is_awaited_until_its_answer() -> None:
+    tries = [attempt("linked"), attempt("awaiting", 2, wait="uploaded")]
+    refused = [attempt("linked"), attempt("error", 2, reason="card.pan.other")]
+    after = LINK + timedelta(1)
+
+    assert ["awaiting"] == stands(*tries, day=after, **followed(placed=True))
+    assert ["placed"] == stands(*refused, day=after, **followed(placed=True))
+
+
+def test_whether_a_link_was_opened_is_not_known_by_the_one_before_it() -> None:
+    links = [attempt("linked", expires_on=LINK - timedelta(9)), attempt("linked", 2)]
+
+    assert ["linked"] == stands(*links, **followed(opened=True))
+    assert ["placed"] == stands(*links, **followed(opened=True, placed=True))
+
+
+def test_a_reissued_card_is_not_placed_because_the_one_before_it_was() -> None:
+    issues = [attempt("linked"), attempt("linked", 2, expiration="3112", as_of=TODAY)]
+    earlier = reported(placed=True, on=TODAY - timedelta(9))
+
+    assert ["placed", "linked"] == stands(*issues, **followed(placed=True))
+    assert ["linked", "linked"] == stands(*issues, **earlier)
+
+
+def test_a_transaction_report_says_nothing_of_a_cardholder_with_two_cards() -> None:
+    two = [attempt("linked"), attempt("linked", 2, last_4="2222")]
+
+    assert ["linked", "linked"] == stands(*two, **reported(placed=True))
+
+
+def test_a_link_withdrawn_since_is_not_delivered_and_counts_from_its_first_delivery() -> None:
+    changes = pl.DataFrame(
+        {
+            "cuid": ["a", "b", "b", "a"],
+            "last_4": "1111",
+            "expiration": "2912",
+            "url": ["x", "y", "y", "x"],
+            "change": ["new", "new", "new", "withdrawn"],
+            "until": LINK,
+            "at": [THEN + timedelta(days) for days in range(4)],
+        }
+    )
+
+    links = delivered_links(changes)
+
+    assert [("b", THEN + timedelta(1))] == links.select("cuid", "delivered").rows()
+
+
+def test_everybody_with_a_link_or_a_placed_card_has_one_in_the_balance() -> None:
+    others = [attempt("linked", holder=name) for name in "bcd"]
+    stages = {**delivered("b"), **followed(opened=True)}
+    ended = attempt("linked", holder="e", expires_on=TODAY - timedelta(1))
+
+    counted = balance(staged(attempt("linked"), *others, ended, **stages))
+
+    assert (4, "4 of 5 cardholders have a link; 1 waits for you.") == (
+        counted.linked,
+        counted.sentence,
+    )
+
+
+def answered(folder: Path) -> Bench:
+    bench = local_bench(folder)
+    bench.submit(bench.drop(10))
+    bench.answer()
+    bench.ingest()
+    return bench
+
+
+def counts(bench: Bench, day: date = DAY) -> dict[str, int]:
+    people = balance(read_book(bench.store, BANK).cards(day)).people
+    return {state: number for state, number in people.items() if number}
+
+
+def test_a_delivery_and_a_transaction_report_move_cardholders_on(tmp_path: Path) -> None:
+    bench = answered(tmp_path)
+    linked = counts(bench)
+
+    deliver(bench.context)
+    handed_over = counts(bench)
+    first = read_book(bench.store, BANK).attempts["cuid"][0]
+    report = f"cuid,status,completed_on\n{first},SUCCESSFUL,2026-11-23\n"
+    bench.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
+    follow_links(bench.context, None)
+
+    assert ({"linked": 10}, {"delivered": 10}, {"delivered": 9, "placed": 1}) == (
+        linked,
+        handed_over,
+        counts(bench),
+    )
+
+
+def test_the_link_of_a_placed_card_that_ends_is_nobodys_work_and_is_not_renewed(
+    tmp_path: Path,
+) -> None:
+    bench = answered(tmp_path)
+    cards = read_book(bench.store, BANK).cards(DAY)
+    report = "cuid,status\n" + "".join(f"{cuid},SUCCESSFUL\n" for cuid in cards["cuid"])
+    bench.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
+    follow_links(bench.context, None)
+    last = cards["until"].max()
+    assert isinstance(last, date)
+    book = read_book(bench.store, BANK)
+
+    work = survey(Bench(bench.store, bench.issuer, lambda: NOON + (last - DAY)).context).work
+
+    assert [] == ending_links(book, last, last + timedelta(7)).rows()
+    assert [] == [line.kind for line in work if "link" in line.kind.lower()]
+    assert {"placed": 10} == counts(bench, last + timedelta(1))
+
+
+def test_links_that_the_service_was_asked_about_are_opened_and_placed_in_the_book(
+    tmp_path: Path,
+) -> None:
+    with placed(tmp_path, 20) as night:
+        place_at_every_site(night)
+        night.service.advance(3600)
+        facts = follow_links(night.later(7).context, night.client)
+        known = counts(night.bench)
+
+    stages = {line["stage"]: line["cardholders"] for line in facts["funnel"]["stages"]}
+    assert stages["placed"] == known["placed"] > 0
+    assert stages["opened"] - stages["placed"] == known.get("opened", 0)
