@@ -21,7 +21,7 @@ from tests.lives.life import Life, Witness
 from tests.lives.manners import deck
 from tests.lives.place import FIRST, Place, Progress
 from tests.lives.portal import Portal
-from tests.lives.profile import Profile
+from tests.lives.profile import Plan, Profile
 from tests.lives.town import People, Town
 
 OUTLAST = 120  # days after the last night that cards are good
@@ -39,7 +39,7 @@ def lived(
     with place.wired() as openers:
         life = _begin(place, profile, openers, watch)
         for night in range(nights + profile.settling):
-            place.clock.begin_night(night * place.plan.stride)
+            place.clock.begin_night(_days_until(night, place.plan))
             for bank in life.banks:
                 _night(life, bank, night)
             place.clock.hour = max(place.clock.hour, 9)
@@ -54,6 +54,12 @@ def lived(
             bank.note_runs(bank.last_submit.text)
             life.schedule("reconcile", bank.name)
         yield life
+
+
+def _days_until(night: int, plan: Plan) -> int:
+    """Return the days from the first night to another; after the last each day is one."""
+    last = min(night, plan.nights - 1)
+    return last * plan.stride + night - last
 
 
 def _begin(place: Place, profile: Profile, openers: list[Opener], watch: Witness) -> Life:
