@@ -46,7 +46,8 @@ HOPELESS = (
     "card fields to correct",
     "errors to ask about",
     "errors to send again",
-    "links that ended",
+    "links that end, extract gone",
+    "links that ended, not in the extract",
 )
 PASTE = re.compile(r"`cardlink (?:--config \S+ )?([^`]+)`")
 REFUSED = re.compile(r"^(?:refused|cardlink): (.*)$", re.MULTILINE)
@@ -221,7 +222,7 @@ class Operator:
                 self._upload(words, bank)
             case ["break", *_]:
                 return self._decide(line, words, bank)
-            case ["rows", "to", "correct"] | ["card", "fields", *_]:
+            case _ if words[:1] == ["corrections"]:
                 return self._correct(line, words, bank)
             case ["refused", "extracts"]:
                 explained = self.give(*words)
@@ -230,7 +231,7 @@ class Operator:
             case ["result", "files", "to", "look", "at"]:
                 self.give(*words)
                 bank.take_away(words[3])
-            case ["links", "end" | "that", *_]:
+            case ["links", "to", "renew"] | ["links", "that", *_]:
                 self.give(*words)
                 return False  # the new links come later
             case _:
