@@ -287,6 +287,7 @@ class Issuer(Settings):
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
     filter: Filter = setting({}, "rows that count: source column = the values they have")
+    deleted: Filter = setting({}, "rows that close a card: source column = the values they have")
     repairs: Repairs = Repairs()
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()

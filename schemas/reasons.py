@@ -44,9 +44,11 @@ STANDING = "card.link.standing"  # has a link that does not expire soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
 REFUSED = "card.link.refused"  # refused by the partner and unchanged since
 GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
+DELETED = "card.row.deleted"  # its extract marks it as deleted: it is closed
+UNREADABLE_DELETION = "card.row.deleted_unreadable"  # so does this one, without saying which card
 LINK_ENDED = "card.link.expired"  # had a link, which ended
 SEEN = frozenset({STANDING, AWAITED})
-HELD_BACK = SEEN | {GIVEN_UP}  # what held.csv lists
+HELD_BACK = SEEN | {GIVEN_UP, DELETED, UNREADABLE_DELETION}  # what held.csv lists
 # Why a link that ends soon or has ended is not renewed.
 ABSENT = "card.extract.absent"  # its card is not in the latest extract of a full portfolio
 UNFIT = "card.extract.refused"  # its card's newest row was refused by us
@@ -83,6 +85,18 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         "not sent: suppressed",
         NOTHING,
         "rows that the issuer's [filter] lets through",
+    ),
+    Reason(
+        DELETED,
+        "not sent: suppressed",
+        NOTHING,
+        "a row that the issuer's [deleted] does not match, where the card is to be linked",
+    ),
+    Reason(
+        UNREADABLE_DELETION,
+        "not sent: suppressed",
+        FIX,
+        "the cardholder's cuid and the whole card number: as it is, the row closes no card",
     ),
     Reason("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
     Reason(STANDING, "not sent: suppressed", NOTHING, _SENT),

@@ -89,6 +89,23 @@ PRODUCT = { not = ["CLOSED", "TEST"] }
 ```
 """
 
+DELETED: Final = """
+### `[deleted]`
+
+Which rows mark their card as deleted, written as in `[filter]` and whatever that says. They are
+suppressed as `card.row.deleted` and close the card of this cuid and last four digits: nobody waits
+for it, and the next delivery withdraws its link. It is back when a later extract has it without the
+mark; in an extract that has it both ways it stays. A row whose cuid or card number cannot be read
+closes nothing (`card.row.deleted_unreadable`).
+
+```toml
+[deleted]
+ACTION = ["D", "X"]
+```
+"""
+
+ABOUT_ROWS: Final = {"filter": FILTER, "deleted": DELETED}
+
 PORTAL: Final = """
 ## Portal columns
 
@@ -183,11 +200,14 @@ for the same there, and these; what is accepted is what the column accepts."""
 def settings_page() -> str:
     """Return every key of the issuer's TOML, the portal's columns and the environment."""
     models = tables()
-    sections = [name for name in Issuer.model_fields if name in models or name == "filter"]
+    sections = [name for name in Issuer.model_fields if name in models or name in ABOUT_ROWS]
     text = SETTINGS + "\n## Top level\n\n" + _keys("", sections) + "\n## Tables\n"
     for name in sections:
-        if name in ("columns", "filter"):
-            text += COLUMNS + "\n" + _keys(name) + _examples() if name == "columns" else FILTER
+        if name == "columns":
+            text += COLUMNS + "\n" + _keys(name) + _examples()
+            continue
+        if name in ABOUT_ROWS:
+            text += ABOUT_ROWS[name]
             continue
         text += f"\n### `[{name}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
     columns = "".join(

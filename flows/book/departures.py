@@ -1,12 +1,14 @@
-"""Who left: the cards that an issuer's extracts do not name any more.
+"""Who left: the cards that an issuer's extracts do not name any more, or mark as deleted.
 
 An extract of a full portfolio names everybody: a card that it does not name has left. Any other
-extract names whom it names. A card has left since the first such extract after the last one that
-names it, and is back as soon as a later one names it. Later is by business date, then by
-registration.
+extract names whom it names. Both close the cards that they mark as deleted (`[deleted]`) and name
+in no other row. A card has left since the first extract after the last one that names it which is
+such a portfolio or closes it, and is back as soon as a later one names it. Later is by business
+date, then by registration.
 
-* Every row names its card, whether it was sent, refused or held back. A row whose card number
-  cannot be read names all cards of its cardholder.
+* Every row names its card, whether it was sent, refused or held back, but not a row that is marked
+  as deleted. A row whose card number cannot be read names all cards of its cardholder; one that is
+  also marked as deleted closes none and brings none back, but a portfolio has not left them out.
 * A card that only a correction ever had, which no extract names, leaves with its cardholder.
 * Nobody leaves whose cuid we generated: their rows cannot be recognised in another extract.
 """
@@ -20,29 +22,42 @@ from pydantic import BaseModel, ConfigDict
 
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
+from schemas.reasons import DELETED, UNREADABLE_DELETION
 
 CARD = ["holder", "last_4"]
 DEPARTED = pl.Schema({"holder": pl.String(), "last_4": pl.String(), "since": pl.Date()})
 NOBODY = pl.DataFrame(schema=DEPARTED)
+NO_CARDS = NOBODY.select(CARD)
 
 
 class WholeExtract(BaseModel):
     """A committed whole extract: its business date, the number of its commit, and what it is.
 
-    `full`: a full portfolio, so that whom it does not name has left.
+    `full`: a full portfolio, so that whom it does not name has left. `closes`: some of its rows
+    are marked as deleted.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     day: date
     turn: int
     full: bool
+    closes: bool = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether somebody can have left by it."""
+        return self.full or self.closes
 
 
 class Naming(NamedTuple):
-    """The cards that a whole extract `named`: holder and last_4, null where it is unreadable."""
+    """The cards that a whole extract `named`, and those that it marked as deleted.
+
+    All have holder and last_4, null where it is unreadable.
+    """
 
     extract: WholeExtract
     named: pl.DataFrame
+    deleted: pl.DataFrame = NO_CARDS
 
 
 def whole_extract(run: StoredRun, turn: int) -> WholeExtract | None:
@@ -53,7 +68,9 @@ def whole_extract(run: StoredRun, turn: int) -> WholeExtract | None:
     manifest = run.manifest
     if manifest is None or manifest.selection is not None or run.plan is None:
         return None
-    return WholeExtract(day=manifest.as_of, turn=turn, full="portfolio" in run.plan.settings)
+    full = "portfolio" in run.plan.settings
+    closes = not manifest.reasons.keys().isdisjoint((DELETED, UNREADABLE_DELETION))
+    return WholeExtract(day=manifest.as_of, turn=turn, full=full, closes=closes)
 
 
 def departures(
@@ -66,12 +83,14 @@ def departures(
     """
     undecided = _known_cards(attempts)
     departed = [NOBODY]
-    for extract, named in extracts:
+    for extract, named, deleted in extracts:
         is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
         departed.append(undecided.filter(is_decided).select(*DEPARTED))
         undecided = undecided.filter(~is_decided)
-        if extract.full:
-            undecided = undecided.with_columns(since=pl.lit(extract.day))
+        is_gone = _is_gone(undecided, extract, deleted)
+        undecided = undecided.with_columns(
+            since=pl.when(is_gone).then(pl.lit(extract.day)).otherwise("since")
+        )
         if undecided.is_empty():
             break
     earlier = before.rename({"since": "earlier"})
@@ -102,6 +121,18 @@ def _is_older(extract: WholeExtract) -> pl.Expr:
     return (pl.col("as_of") < extract.day) | (same_day & (pl.col("turn") <= extract.turn))
 
 
+def _is_gone(cards: pl.DataFrame, extract: WholeExtract, deleted: pl.DataFrame) -> pl.Series:
+    """Return which cards an extract that does not name them closes, or leaves out of a portfolio.
+
+    A portfolio has not left out the cards of a cardholder whom it marks without a card number.
+    """
+    unreadable = deleted.filter(pl.col("last_4").is_null())["holder"].drop_nulls()
+    is_left_out = pl.lit(extract.full) & ~pl.col("holder").is_in(unreadable.implode())
+    closed = cards.with_row_index("place").join(deleted.drop_nulls(), on=CARD, how="semi")["place"]
+    numbered = cards.with_row_index("place")
+    return numbered.select(is_left_out | pl.col("place").is_in(closed.implode())).to_series()
+
+
 def _is_named(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
     """Return which cards an extract names."""
     unreadable = named.filter(pl.col("last_4").is_null())["holder"].drop_nulls()
@@ -121,12 +152,12 @@ def _is_named(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
 def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:
     """Yield what the extracts of these runs name, the newest first, each read when it is needed.
 
-    It ends with the oldest full one, since nobody can have left before that.
+    It ends with the oldest one by which somebody can have left.
     """
-    full = [extract for extract in extracts.values() if extract.full]
-    if not full:
+    deciding = [extract for extract in extracts.values() if extract.decides]
+    if not deciding:
         return
-    oldest = min(map(order, full))
+    oldest = min(map(order, deciding))
     in_order = sorted(extracts, key=lambda run: order(extracts[run]), reverse=True)
     for run in in_order:
         if order(extracts[run]) >= oldest:
@@ -140,8 +171,15 @@ def later_namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterato
 
 
 def _naming(store: Store, run: str, extract: WholeExtract) -> Naming:
-    records = pl.concat(StoredRun.by_id(store, run).ledger(["cuid", "last_4"]))
-    return Naming(extract, records.rename({"cuid": "holder"}))
+    columns = ["cuid", "last_4", "reasons"] if extract.closes else ["cuid", "last_4"]
+    records = pl.concat(StoredRun.by_id(store, run).ledger(columns))
+    cards = records.select(pl.col("cuid").alias("holder"), "last_4")
+    if not extract.closes:
+        return Naming(extract, cards)
+    codes = [f"|{DELETED}", f"|{UNREADABLE_DELETION}"]
+    is_deleted = pl.col("reasons").list.eval(pl.element().is_in(codes)).list.any()
+    marked = records.select(is_deleted).to_series()
+    return Naming(extract, cards.filter(~marked), cards.filter(marked))
 
 
 def order(extract: WholeExtract) -> tuple[date, int]:

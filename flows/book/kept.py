@@ -315,7 +315,7 @@ class _Keeper:
         What was decided by extracts that retention has removed since stays as it was.
         """
         whole = self._whole_extracts()
-        if not any(extract.full for extract in whole.values()):
+        if not self._kept.left and not any(extract.decides for extract in whole.values()):
             return NOBODY
         before = self._kept_departed()
         later = {run: whole[run] for run in whole.keys() - set(self._kept.left_runs)}
@@ -369,7 +369,7 @@ class _Keeper:
     def _with_departed(self, head: Head) -> Head:
         """Write who has left, where an extract came; return the head that names it."""
         whole = self._whole_extracts()
-        if not any(extract.full for extract in whole.values()):
+        if not head.left and not any(extract.decides for extract in whole.values()):
             return head
         runs = tuple(sorted(whole))
         if not head.left or not set(runs) <= set(self._kept.left_runs):

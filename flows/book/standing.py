@@ -44,7 +44,7 @@ DELIVERED = State("delivered", "its link is in a delivery", "")
 OPENED = State("opened", "its link was opened, as the partner says", "")
 PLACED = State("placed", "the card is placed; its link may have ended since", "")
 GIVEN_UP = State("given up", "an operator decided that it needs no link", "")
-LEFT = State("left", "the issuer's latest extract does not name it any more", "")
+LEFT = State("left", "the issuer's extracts do not name it any more, or mark it as deleted", "")
 STATES = (
     LOST,
     UNSETTLED,

@@ -17,6 +17,8 @@ with on_first_use():
 
 SEEN = "already have or await a link and are not sent"
 GIVEN_UP = "are of cards that are given up and are not sent"
+DELETED = "are marked as deleted and close their cards"
+UNREADABLE = "are marked as deleted and close nothing: their cuid or card number cannot be read"
 FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
 
 
@@ -78,6 +80,8 @@ def _lines(context: contexts.IssuerContext, run: manifest.Manifest, headline: st
     held = {
         SEEN: reasons.seen_rows(run.reasons),
         GIVEN_UP: run.reasons.get(reasons.GIVEN_UP, 0),
+        DELETED: run.reasons.get(reasons.DELETED, 0),
+        UNREADABLE: run.reasons.get(reasons.UNREADABLE_DELETION, 0),
     }
     for why, rows in held.items():
         if not rows:

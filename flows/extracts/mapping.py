@@ -1,4 +1,4 @@
-"""From an issuer's headers to the portal's columns, by its settings `[columns]` and `[filter]`."""
+"""From an issuer's headers to the portal's columns: `[columns]`, `[filter]` and `[deleted]`."""
 
 import difflib
 import re
@@ -81,6 +81,13 @@ class Mapping(NamedTuple):
     counts: pl.Expr | None
     dates: dict[str, Dates]  # by portal column
     name: str
+    deleted: pl.Expr | None = None  # which rows mark their card as deleted
+
+    @property
+    def is_read(self) -> pl.Expr:
+        """Which rows are mapped: those that count, and are not marked as deleted."""
+        is_read = pl.lit(value=True) if self.counts is None else self.counts
+        return is_read if self.deleted is None else is_read & ~self.deleted
 
     def only(self, names: Collection[str]) -> Self:
         """Return the mapping with nothing but these columns filled."""
@@ -113,12 +120,13 @@ def plan_mapping(
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     columns = _columns(specs, issuer.resend.reissue_column, finder)
     counts = _counting(issuer.filter, finder)
+    deleted = _counting(issuer.deleted, finder)
     if finder.missing:
         note(MappingError(name=name, problem=f"it has no column {'; '.join(finder.missing)}"))
     unknown = finder.unused(beside)
     if unknown and (issuer.source.strict or not issuer.columns):
         note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
-    return Mapping(columns, counts, _dates(specs, finder), name)
+    return Mapping(columns, counts, _dates(specs, finder), name, deleted)
 
 
 def _portals_own(finder: "_Finder", template: dict[str, str]) -> cells.Columns:
@@ -163,9 +171,11 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
     """Return the rows that count under the portal's columns, and those that the filter excludes.
 
     The first have row, line, the portal's columns, and REISSUE where mapped; the others row and
-    line. Raises MappingError where a date has another form than the one that `auto` found in
-    earlier rows.
+    line. Rows that are marked as deleted are neither (`deleted_rows`). Raises MappingError where a
+    date has another form than the one that `auto` found in earlier rows.
     """
+    if mapping.deleted is not None:
+        rows = rows.filter(~mapping.deleted)
     excluded = rows.select("row", "line").clear()
     if mapping.counts is not None:
         counted = rows.select(mapping.counts.fill_null(False)).to_series()
@@ -181,6 +191,15 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.Dat
     return mapped, excluded
 
 
+def deleted_rows(rows: pl.DataFrame, mapping: Mapping) -> pl.DataFrame:
+    """Return the rows that are marked as deleted, whatever the filter says.
+
+    They have row, line and the portal's columns, of which only cuid and card number are filled.
+    """
+    marked = rows.clear() if mapping.deleted is None else rows.filter(mapping.deleted)
+    return marked.select("row", "line", *mapping.only((portal.CUID, portal.PAN)).columns)
+
+
 def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note = stop) -> Mapping:
     """Return the mapping with a form for every column of dates.
 
@@ -188,13 +207,13 @@ def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note
     date has the form of the settings, a MappingError goes to `note`.
     """
     columns = list(mapping.columns)
-    counts = pl.lit(value=True) if mapping.counts is None else mapping.counts
+    is_read = mapping.is_read
 
     def all_rows() -> Iterator[pl.DataFrame]:
-        return (block.rows.filter(counts) for block in reread())
+        return (block.rows.filter(is_read) for block in reread())
 
     for target, dates in mapping.dates.items():
-        fits = dates.fits(first.filter(counts))
+        fits = dates.fits(first.filter(is_read))
         if fits.is_empty() or len(_possible(fits)) != 1:
             fits = dates.fits_all(all_rows())
         problem = _problem_of_dates(dates, fits, all_rows)

@@ -152,6 +152,7 @@ def link_typed(
         "source": SourceSettings(),
         "columns": {},
         "filter": {},
+        "deleted": {},
         "full_portfolio": False,
     }
     issuer = context.issuer.model_copy(update=as_the_portal_has_them)

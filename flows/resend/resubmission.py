@@ -264,20 +264,24 @@ def _blocked(
     of_cards = book.sent.join(issues, on=CARD, how="semi", maintain_order="left")
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
     blocked = blocking(with_twins(issues, book.attempts, run.id), standing, first)
-    return _with_given_up(blocked, issues, book.given_up, first)
+    to_send = identified(would_be["origin"], would_be)
+    has_left = to_send.join(book.departed, on=CARD, how="semi", nulls_equal=True)
+    blocked = _with_ended(blocked, has_left, choice.LEFT, first)
+    given_up = issues.filter(is_given_up(book.given_up))
+    return _with_ended(blocked, given_up, choice.GIVEN_UP, first)
 
 
-def _with_given_up(
-    blocked: pl.DataFrame, issues: pl.DataFrame, given_up: pl.DataFrame, first: frozenset[str]
+def _with_ended(
+    blocked: pl.DataFrame, ended: pl.DataFrame, state: str, first: frozenset[str]
 ) -> pl.DataFrame:
-    """Return which rows are blocked, also those whose card is given up, by no run."""
-    if given_up.is_empty():
+    """Return which rows are blocked, also those whose card needs no link, by no run."""
+    if ended.is_empty():
         return blocked
     is_lifted = pl.col("where").is_in(sorted(first))
-    origins = issues.filter(is_given_up(given_up)).select("origin").unique(maintain_order=True)
+    origins = ended.select("origin").unique(maintain_order=True)
     origins = origins.join(blocked.filter(is_lifted), on="origin", how="anti")
     others = blocked.join(origins, on="origin", how="anti")
-    facts = {"stands": pl.lit(choice.GIVEN_UP), "where": pl.lit("")}
+    facts = {"stands": pl.lit(state), "where": pl.lit("")}
     return pl.concat([others, origins.with_columns(**facts).select(others.columns)])
 
 
@@ -301,8 +305,8 @@ def _refuse_standing(request: Request, rows: pl.DataFrame, repeats: Sequence[Man
 
     Not where all that stands was sent by the same request before.
     """
-    is_given_up = (pl.col("why") == choice.GIVEN_UP) & pl.col("named")
-    standing = rows.filter(pl.col("why").is_in(choice.STANDS) | is_given_up)
+    needs_none = pl.col("why").is_in([choice.GIVEN_UP, choice.LEFT]) & pl.col("named")
+    standing = rows.filter(pl.col("why").is_in(choice.STANDS) | needs_none)
     named = standing.filter("named")
     sent_before = set(standing["where"]) <= {repeat.run for repeat in repeats}
     if named.is_empty() or sent_before:

@@ -13,7 +13,7 @@ from flows.results.row_states import RUN_ROW
 from schemas import ledger
 from schemas.corrections import AT_SOURCE
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.reasons import CANCELLED_CHUNK, reason
+from schemas.reasons import CANCELLED_CHUNK, DELETED, UNREADABLE_DELETION, reason
 
 REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)
 # A selected row. `reason`: the first code it was refused for. `named`: it was selected by number or
@@ -33,6 +33,8 @@ SOURCE = "card fields are corrected at the source only"
 UNCHANGED = "would be refused as before"
 REPEATED = "repeats another of these rows"
 EXCLUDED = "the filter leaves it out"
+MARKED = "the extract marks it as deleted"
+LEFT = "left"
 
 
 class RowSelection(NamedTuple):
@@ -137,6 +139,8 @@ def _why_refused(corrected: pl.Series) -> pl.Expr:
         .then(pl.lit(NOT_IN_EXTRACT))
         .when(pl.col("fate") == ledger.DUPLICATE)
         .then(pl.lit(REPEATED))
+        .when(_is_deletion())
+        .then(pl.lit(MARKED))
         .when(pl.col("fate") == ledger.SUPPRESSED)
         .then(pl.lit(EXCLUDED))
         .when(rejected & at_source.fill_null(value=False))
@@ -144,3 +148,10 @@ def _why_refused(corrected: pl.Series) -> pl.Expr:
         .when(rejected)
         .then(pl.lit(UNCHANGED))
     )
+
+
+def _is_deletion() -> pl.Expr:
+    """Return whether a row of the source is marked as deleted."""
+    codes = [f"|{DELETED}", f"|{UNREADABLE_DELETION}"]
+    is_marked = pl.col("now").list.eval(pl.element().is_in(codes)).list.any()
+    return is_marked.fill_null(value=False)

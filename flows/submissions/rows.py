@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
+from flows.extracts.mapping import REISSUE, Mapping, deleted_rows, map_rows, with_dates
 from flows.extracts.reader import Block
 from flows.runs.cards import (
     CONTENT_FINGERPRINTS,
@@ -24,6 +24,7 @@ from flows.runs.cards import (
     fingerprint,
 )
 from flows.submissions.chunk_csv import lines
+from flows.submissions.deletions import as_deletions
 from flows.submissions.duplicates import Table, verdicts_on_duplicates, with_keys
 from flows.submissions.ledger import unread_records, unsent_records, with_reasons
 from flows.submissions.normalise import normalise
@@ -59,11 +60,15 @@ class ReasonRows(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """A block's rows, normalised and repaired; and the lines `unread` or `excluded`."""
+    """A block's rows, normalised and repaired; and those that are not sent.
+
+    `unread` and `excluded` are lines, `deleted` ledger records.
+    """
 
     rows: pl.DataFrame
     unread: pl.DataFrame
     excluded: pl.DataFrame
+    deleted: pl.DataFrame
 
 
 class Validated(NamedTuple):
@@ -117,6 +122,7 @@ class Route:
             self._mapping = with_dates(self._mapping, block.rows, self._reread, self._scope.note)
             self._knows_date_forms = True
         mapped, excluded = map_rows(block.rows, self._mapping)
+        deleted = deleted_rows(block.rows, self._mapping)
         unread = block.refused
         self.sample.add(mapped)
         rows = normalise(mapped, rules)
@@ -125,11 +131,22 @@ class Route:
             rows = normalise(selected.correct(selected.keep(mapped)), rules)
             unread = selected.keep(unread)
             excluded = selected.keep(excluded)
+            deleted = selected.keep(deleted)
         rows, repaired = repair(rows, decided)
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
             rows = normalise(selected.correct(rows, codes=True), rules)
-        return Normalised(_with_identity(rows, self._cuid_prefix), unread, excluded)
+        deletions = self._deletions(deleted)
+        return Normalised(_with_identity(rows, self._cuid_prefix), unread, excluded, deletions)
+
+    def _deletions(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the ledger records of rows that are marked as deleted."""
+        if rows.is_empty():
+            return pl.DataFrame(schema=ledger.dtypes()).drop("origin")
+        rows = normalise(rows, self._issuer.rules)
+        verdicts = validate(rows, self._as_of, self._issuer.rules)
+        deletions = as_deletions(_with_identity(rows, self._cuid_prefix), verdicts)
+        return unsent_records(deletions, _SUPPRESSED)
 
     def _decide_repairs(self, rows: pl.DataFrame) -> frozenset[str]:
         """Return the repairs of the extract, which all its rows decide together.
@@ -196,6 +213,7 @@ class Route:
             unsent_records(with_reasons(unsent, rejects), fate),
             unread_records(block.unread, _REJECTED),
             unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), _SUPPRESSED),
+            block.deleted,
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._count(good, records)

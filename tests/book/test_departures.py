@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -24,11 +25,14 @@ OTHER_CARD = "5555555555554444"  # a published test card
 
 
 class Row(NamedTuple):
-    """A row of an extract: its card, and whether it was sent or refused, so an attempt."""
+    """A row of an extract: its card, whether it was sent or refused, so an attempt, and whether it
+    is marked as deleted, which no attempt is.
+    """
 
     holder: str
     last_4: str | None
     is_attempt: bool
+    is_deleted: bool = False
 
 
 class Night(NamedTuple):
@@ -40,14 +44,14 @@ class Night(NamedTuple):
     corrects: bool = False
 
 
+LAST_4 = st.sampled_from(["1111", "2222", None])
 nights = st.builds(
     Night,
     st.integers(0, 4),
     st.booleans(),
     st.lists(
-        st.builds(
-            Row, st.sampled_from("abc"), st.sampled_from(["1111", "2222", None]), st.booleans()
-        ),
+        st.builds(Row, st.sampled_from("abc"), LAST_4, st.booleans())
+        | st.builds(Row, st.sampled_from("abc"), LAST_4, st.just(False), st.just(True)),
         max_size=4,
     ),
     st.sampled_from([False, False, True]),
@@ -82,17 +86,25 @@ def extracts(history: list[Night]) -> list[Naming]:
     """Return the whole extracts among these nights, the newest first."""
     whole = [
         Naming(
-            WholeExtract(day=DAY + timedelta(night.day), turn=turn, full=night.full),
-            pl.DataFrame(
-                [(row.holder, row.last_4) for row in night.rows],
-                dict.fromkeys(CARD, pl.String),
-                orient="row",
+            WholeExtract(
+                day=DAY + timedelta(night.day),
+                turn=turn,
+                full=night.full,
+                closes=any(row.is_deleted for row in night.rows),
             ),
+            cards(row for row in night.rows if not row.is_deleted),
+            cards(row for row in night.rows if row.is_deleted),
         )
         for turn, night in enumerate(history, start=1)
         if not night.corrects
     ]
     return sorted(whole, key=lambda named: (named.extract.day, named.extract.turn), reverse=True)
+
+
+def cards(rows: Iterable[Row]) -> pl.DataFrame:
+    """Return the cards of rows."""
+    named = [(row.holder, row.last_4) for row in rows]
+    return pl.DataFrame(named, dict.fromkeys(CARD, pl.String), orient="row")
 
 
 def model(history: list[Night]) -> dict[tuple[str, str | None], date]:
@@ -112,9 +124,13 @@ def model(history: list[Night]) -> dict[tuple[str, str | None], date]:
         if night.corrects:
             continue
         for card in {card for card, _ in attempted}:
-            if any(_names(row, card, card not in in_an_extract) for row in night.rows):
+            marked = {row[:2] for row in night.rows if row.is_deleted}
+            named = [row for row in night.rows if not row.is_deleted]
+            is_closed = card in marked and card[1] is not None
+            is_left_out = night.full and (card[0], None) not in marked
+            if any(_names(row, card, card not in in_an_extract) for row in named):
                 left.pop(card, None)
-            elif night.full and card in known:
+            elif (is_closed or is_left_out) and card in known:
                 left.setdefault(card, DAY + timedelta(night.day))
     return left
 

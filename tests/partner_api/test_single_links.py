@@ -374,6 +374,7 @@ def test_an_issuers_own_columns_and_filters_do_not_touch_typed_fields(tmp_path: 
     own: dict[str, Any] = {
         "columns": {CUID: "ID"},
         "filter": {"STATE": "active"},
+        "deleted": {"STATE": "closed"},
         "source": {"delimiter": ";"},
     }
     bench = local_bench(tmp_path, service=SERVICE, **own)
