@@ -92,9 +92,9 @@ def attempts_of(run: StoredRun, turn: int) -> pl.DataFrame:
     `turn`: number of its commit. Single links that were made for its rows follow.
     """
     manifest = run.committed()
-    parts = [_part(run, part) for part in manifest.ledger]
     answered = _answer_times(run)
-    rows = pl.concat([NO_ATTEMPTS, *(_as_attempts(part, answered) for part in parts)])
+    parts = [_as_attempts(_part(run, part), answered) for part in manifest.ledger]
+    rows = pl.concat([NO_ATTEMPTS, *parts])
     rows = _with_single_times(rows, run.single_links)
     rows = _with_waits(_with_cancelled(rows, run.cancelled_chunks), run.chunk_states)
     rows = rows.with_columns(
@@ -224,8 +224,7 @@ def _with_waits(rows: pl.DataFrame, chunks: Sequence[OutboxChunk]) -> pl.DataFra
 
     A chunk of which other rows have an answer is answered, however it is marked.
     """
-    awaiting = rows.filter(pl.col("state") == AWAITING)
-    if awaiting.is_empty():
+    if not (rows["state"] == AWAITING).any():
         return rows
     waits = pl.DataFrame(
         [(item.chunk.number, item.state, item.clock) for item in chunks if item.state in WAITS],
@@ -238,12 +237,13 @@ def _with_waits(rows: pl.DataFrame, chunks: Sequence[OutboxChunk]) -> pl.DataFra
     waits = waits.with_columns(
         wait=pl.when(is_of_answered).then(pl.lit("answered", ATTEMPT["wait"])).otherwise("wait")
     )
-    joined = rows.drop("wait").join(waits, on="chunk", how="left", maintain_order="left")
+    # of all columns a join would make another copy
+    of_chunk = rows.select("chunk").join(waits, on="chunk", how="left", maintain_order="left")
     is_awaiting = pl.col("state") == AWAITING
-    return joined.with_columns(
-        pl.when(is_awaiting).then("wait").alias("wait"),
-        pl.when(is_awaiting).then("since_right").otherwise("since").alias("since"),
-    ).select(*ATTEMPT)
+    return rows.with_columns(
+        wait=pl.when(is_awaiting).then(of_chunk["wait"]),
+        since=pl.when(is_awaiting).then(of_chunk["since"]).otherwise("since"),
+    )
 
 
 def _single_attempts(singles: Iterable[SingleLink], rows: pl.DataFrame) -> pl.DataFrame:
@@ -252,6 +252,8 @@ def _single_attempts(singles: Iterable[SingleLink], rows: pl.DataFrame) -> pl.Da
     One for a row among `rows` repeats that row: it was sent with the same content.
     """
     answers = answers_of(singles)
+    if answers.is_empty():
+        return NO_ATTEMPTS
     already = rows.filter(pl.col("state") == LINKED).select("row", "expires_on")
     news = answers.join(already, on=["row", "expires_on"], how="anti", nulls_equal=True)
     content = rows.select("row", "origin", *FINGERPRINTS).unique("row")
@@ -291,7 +293,9 @@ def _of_run(rows: pl.DataFrame, manifest: Manifest, turn: int) -> pl.DataFrame:
 
 def _sent_with_twins(rows: pl.DataFrame) -> pl.DataFrame:
     """Number cards that look the same; several attempts of one row are of one card."""
-    once = rows.unique("row", keep="first", maintain_order=True)
+    once = rows
+    if not rows["row"].is_unique().all():
+        once = rows.unique("row", keep="first", maintain_order=True)
     twins = numbered_twins(once).select("row", "twin")
     if not (twins["twin"] > 0).any():
         return rows.with_columns(twin=pl.lit(0, pl.UInt8))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.attempts import ATTEMPT, CANCELLED, SENT, active
-from flows.runs.cards import ISSUE
+from flows.runs.cards import ISSUE, hashes
 from schemas.ledger import AWAITING, LINKED, REJECTED
 
 # The places among the attempts of those that decide, of each issue of a card; null for none.
@@ -49,7 +49,7 @@ def fold(attempts: pl.DataFrame) -> Folded:
     """
     rows = attempts.with_row_index("place")
     # by hash, which is faster; where two cards have one hash they are only grouped needlessly
-    is_single = rows.select(pl.struct(ISSUE).hash().is_unique()).to_series()
+    is_single = hashes(rows, ISSUE).is_unique()
     single = rows.filter(is_single)
     several = rows.filter(~is_single)
     return Folded(attempts, pl.concat([_of_single(single), _of_several(several)]))

@@ -13,6 +13,7 @@ Of a row's content three fingerprints are kept (FINGERPRINTS): CRC-32, the same 
 and too little to identify a person. A change of name or address is a different one.
 """
 
+from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
@@ -20,6 +21,7 @@ import polars as pl
 
 from schemas import portal
 
+HASHED = 100_000  # rows at once
 GENERATED = "^cl-[0-9a-f]{12}-[0-9]+$"  # a cuid that we generated
 CARD = ("holder", "last_4", "twin")
 ISSUE = (*CARD, "expiration", "reissue_check")
@@ -81,8 +83,17 @@ def numbered_twins(rows: pl.DataFrame) -> pl.DataFrame:
     """
     look = [name for name in ISSUE if name != "twin"]
     # by hash, which is faster; where two cards have one hash they are only looked at needlessly
-    is_single = rows.select(pl.struct(look).hash().is_unique()).to_series()
+    is_single = hashes(rows, look).is_unique()
     twin = pl.int_range(pl.len()).over(look).cast(pl.UInt8)
     if is_single.all():
         twin = pl.lit(0, pl.UInt8)
     return rows.with_columns(twin=twin)
+
+
+def hashes(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
+    """Return a hash of these columns of each row, the same in this process only.
+
+    By blocks: what is hashed is copied, and all at once it would be the peak of a night's memory.
+    """
+    blocks = [block.select(pl.struct(columns).hash()) for block in rows.iter_slices(HASHED)]
+    return pl.concat([pl.DataFrame(schema={columns[0]: pl.UInt64}), *blocks]).to_series()

@@ -1,11 +1,19 @@
-"""Stores of many small runs, to see what a command costs as an issuer's runs become more."""
+"""Stores of many small runs, to see what a command costs as an issuer's runs become more.
+
+Usage: python -m tests.bench.growth [RUNS ...]. Prints the CPU seconds of each command at each size.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from flows.runs.audit_trail import audited
+from tests.bench.scene import BANK, CARDLINK, write_toml
 from tests.clocked import ClockedStore
 from tests.night import Bench, issuer
 
@@ -55,3 +63,52 @@ def drop_next(bench: Bench, number: int) -> str:
     """Drop an extract of new cards; return its name."""
     name = f"bank-{bench.now():%Y%m%d}-{number:05d}.csv"
     return bench.drop(ROWS, name, seed=number + 1)
+
+
+COMMANDS = (
+    "submit bank --dry-run",
+    "extracts bank",
+    "status bank",
+    "worklist bank",
+    "reconcile bank",
+    "cardholders bank",
+    "programme bank",
+    "trace nobody --issuer bank",
+    "deliver bank --dry-run",
+    "renew bank --dry-run",
+    "outbox list bank",
+    "audit verify bank",
+    "purge bank --dry-run",
+)
+ENDINGS = (0, 1, 2, 3, 4)  # exit codes: what a command finds to do is not what is measured
+
+
+def measured(folder: Path, runs: int) -> dict[str, float]:
+    """Return the CPU seconds of each command on a store of so many runs, the book up to date."""
+    bench = grown(folder / "store", runs, datetime.now(UTC) - timedelta(days=2))
+    (folder / "portal.asc").write_bytes(bench.key.public)
+    write_toml(folder, BANK, bench.key)
+    drop_next(bench, runs)
+    config = [CARDLINK, "--config", str(folder)]
+    return {words: _cpu([*config, *words.split()]) for words in COMMANDS}
+
+
+def _cpu(command: list[str]) -> float:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode in ENDINGS, f"{command}: {child.returncode}"
+    return usage.ru_utime + usage.ru_stime
+
+
+def main(sizes: list[int]) -> None:
+    """Print the CPU seconds of each command at each size, side by side."""
+    with TemporaryDirectory(prefix="cardlink-growth-") as folder:
+        columns = [measured(Path(folder) / str(runs), runs) for runs in sizes]
+    print(f"{'CPU seconds, by runs':32}" + "".join(f"{runs:>9,}" for runs in sizes))
+    for words in COMMANDS:
+        print(f"{words:32}" + "".join(f"{column[words]:>9.2f}" for column in columns))
+
+
+if __name__ == "__main__":
+    main([int(size) for size in sys.argv[1:]] or [100, 400, 1600])
