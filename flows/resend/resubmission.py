@@ -57,10 +57,10 @@ class NothingAskedError(OperatorError):
 
 
 class StandingRowsError(OperatorError):
-    """Rows selected by number are linked or awaiting their result, or their card is given up."""
+    """Rows selected by number are linked, awaiting their result, or their card is given up."""
 
     message = (
-        "{run}: {count} of the selected rows are linked or awaiting their result, or given up "
+        "{run}: {count} of the selected rows are linked, awaiting their result, or given up "
         "(rows {rows}; in {where}). Nothing was sent."
     )
     next_step = Sentence(

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from flows.operations.alert_history import watch
 from flows.operations.history import history
+from flows.operations.link_changes import CHANGED
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import plan_purge, purge
 from flows.operations.remediation import abandon
@@ -24,7 +26,8 @@ from flows.runs.outbox import move, outboxes
 from flows.runs.single_links import answer_key
 from flows.submissions.prior_state import survey_cards
 from flows.submissions.submit import Submitted
-from schemas.records import SingleAnswered, SingleAsked
+from schemas.records import Delivery, SingleAnswered, SingleAsked
+from schemas.tables import parquet
 from tests.builders import quick
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import (
@@ -258,8 +261,13 @@ def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliver
         "bank/deliveries/000001/confirmed.json",
         "bank/deliveries/000001/received",
     }
-    for key in links | records:
-        bench.store.create(key, b"{}")
+    record = Delivery(
+        after=0, at=bench.now(), by="tester", files={}, new=0, replaced=0, withdrawn=0, living=0
+    )
+    bench.store.create("bank/deliveries/000001.json", canonical(record))
+    for key in links | records - {"bank/deliveries/000001.json"}:
+        content = parquet(pl.DataFrame(schema=CHANGED)) if key.endswith(".parquet") else b"{}"
+        bench.store.create(key, content)
 
     young = plan_purge(later(bench, 390).context, cleaner(bench))
     due = purge(later(bench, YEAR).context, cleaner(bench))
