@@ -51,6 +51,8 @@ WRONG = {
     "standing": "has a link",
     "awaiting": "is awaiting its result",
     "up": "is given up",
+    "deleted": "is marked as deleted",
+    "deleted_unreadable": "is marked as deleted and does not say which card",
     "refused": "was refused before",
     "invalid": "cannot be read",
     "unterminated": "has an unclosed quote",
