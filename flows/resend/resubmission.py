@@ -57,10 +57,10 @@ class NothingAskedError(OperatorError):
 
 
 class StandingRowsError(OperatorError):
-    """Rows selected by number are linked, awaiting their result, or their card is given up."""
+    """Rows selected by number are linked or awaiting, or their card is given up or has left."""
 
     message = (
-        "{run}: {count} of the selected rows are linked, awaiting their result, or given up "
+        "{run}: {count} of the selected rows are linked, awaiting their result, given up, or have left "
         "(rows {rows}; in {where}). Nothing was sent."
     )
     next_step = Sentence(

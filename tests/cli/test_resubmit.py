@@ -149,6 +149,6 @@ def test_what_is_refused_is_told_in_a_sentence_with_exit_code_2(
     assert "rows to resubmit are not given" in nothing.stderr
     assert "--reason" in unreasoned.stderr
     assert (
-        f"1 of the selected rows are linked, awaiting their result, or given up (rows 1; in {run})"
-        in standing.stderr
+        "1 of the selected rows are linked, awaiting their result, given up, or have left "
+        f"(rows 1; in {run})" in standing.stderr
     )
