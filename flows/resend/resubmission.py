@@ -60,8 +60,8 @@ class StandingRowsError(OperatorError):
     """Rows selected by number are linked or awaiting, or their card is given up or has left."""
 
     message = (
-        "{run}: {count} of the selected rows are linked, awaiting their result, given up, or have left "
-        "(rows {rows}; in {where}). Nothing was sent."
+        "{run}: {count} of the selected rows are linked, awaiting their result, given up, or have "
+        "left (rows {rows}; in {where}). Nothing was sent."
     )
     next_step = Sentence(
         "Select the others; to send these cards on purpose: {override}, which is recorded; to take "
