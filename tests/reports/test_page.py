@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.book.opening import NOBODY_REMOVED
 from flows.reports.page import across_page, run_page
 from flows.reports.tally import KINDS
 from flows.reports.wording import percent
@@ -48,6 +49,7 @@ def across(**changes: Any) -> dict[str, Any]:
             "cards": {},
             "waits": {},
             "nameless": 0,
+            "removed": NOBODY_REMOVED.facts,
         },
         "active_twice": 0,
         "to_do": {"results overdue": 3},
