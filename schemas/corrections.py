@@ -50,6 +50,8 @@ WRONG = {
     "excluded": "is excluded by the filter",
     "standing": "has a link",
     "awaiting": "is awaiting its result",
+    "changed": "has changed since its link",
+    "reverted": "is again as its link has it",
     "up": "is given up",
     "deleted": "is marked as deleted",
     "deleted_unreadable": "is marked as deleted and does not say which card",

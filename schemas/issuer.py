@@ -232,6 +232,11 @@ class Resend(Settings):
         "a card that has or awaits a link: `suppress` its row, `refuse` the extract, or `send` it "
         "again",
     )
+    changed: Literal["ask", "send", "hold"] = setting(
+        "ask",
+        "a card with a link whose name or address has changed: `ask` on the worklist, `send` it "
+        "for a new link, or `hold` its row; in a full portfolio `[portfolio] changes` decides",
+    )
     reissue_column: Spec | None = setting(
         None,
         "source column that changes when a card is issued again, such as its sequence number: the "
@@ -310,6 +315,11 @@ class Issuer(Settings):
         if self.store != StoreSettings() and urlsplit(self.root).scheme != "s3":
             raise ValueError(
                 "[store] is for a root on S3, and root is a directory: delete the table"
+            )
+        if "changes" in self.portfolio.model_fields_set and not self.full_portfolio:
+            raise ValueError(
+                "[portfolio] changes is for full_portfolio = true only: delete it, and say what is "
+                "done about a changed name or address with [resend] changed"
             )
         if not (self.test or self.portal.sealed):
             raise ValueError("portal.sealed = false is for an issuer with test = true only")

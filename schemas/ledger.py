@@ -36,9 +36,9 @@ class Ledger(Table):
     chunk: pl.UInt32 = pa.Field(nullable=True)  # from 1; null unless submitted
     position: pl.UInt16 = pa.Field(nullable=True)  # data row within the chunk, from 1
     origin: pl.UInt32 = pa.Field(nullable=True)  # the row it repeats, of the run `selection.of`
-    # CRC-32 of the names and of the address as sent, for a full
+    # CRC-32 of the names and of the address as sent, or as they have changed
     name_check: pl.UInt32 = pa.Field(nullable=True)
-    address_check: pl.UInt32 = pa.Field(nullable=True)  # portfolio, and where we generated the cuid
+    address_check: pl.UInt32 = pa.Field(nullable=True)
     # CRC-32 of what [resend] reissue_column holds
     reissue_check: pl.UInt32 = pa.Field(nullable=True)
     # "column|code" each, warnings of sent rows too

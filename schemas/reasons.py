@@ -43,11 +43,14 @@ CANCELLED_CHUNK = "row.chunk.cancelled"
 STANDING = "card.link.standing"  # has a link that does not expire soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
 REFUSED = "card.link.refused"  # refused by the partner and unchanged since
+CHANGED = "card.content.changed"  # its name or address is not what its link was made from
+REVERTED = "card.content.reverted"  # its name and address are again what its link was made from
+CHANGES = (CHANGED, REVERTED)
 GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
 DELETED = "card.row.deleted"  # its extract marks it as deleted: it is closed
 UNREADABLE_DELETION = "card.row.deleted_unreadable"  # so does this one, without saying which card
 LINK_ENDED = "card.link.expired"  # had a link, which ended
-SEEN = frozenset({STANDING, AWAITED})
+SEEN = frozenset({STANDING, AWAITED, CHANGED, REVERTED})
 HELD_BACK = SEEN | {GIVEN_UP, DELETED, UNREADABLE_DELETION}  # what held.csv lists
 # Why a link that ends soon or has ended is not renewed.
 ABSENT = "card.extract.absent"  # its card is not in the latest extract of a full portfolio
@@ -102,6 +105,13 @@ ROWS = (  # a row among others, of this extract or of earlier runs
     Reason(STANDING, "not sent: suppressed", NOTHING, _SENT),
     Reason(AWAITED, "not sent: suppressed", NOTHING, _SENT),
     Reason(REFUSED, "not sent: suppressed", FIX, _SENT),
+    Reason(
+        CHANGED,
+        "not sent: suppressed, its card has or awaits a link of another name or address",
+        RESUBMIT,
+        Sentence("{resubmit}", resubmit=Step("resubmit", RUN, changed=True, reason=WHY)),
+    ),
+    Reason(REVERTED, "not sent: suppressed, its name and address are as sent", NOTHING, _SENT),
     Reason(
         GIVEN_UP,
         "not sent: suppressed",

@@ -17,7 +17,7 @@ from flows.runs.outcomes import DECISION
 from flows.runs.single_links import ARRIVED, SingleLink, answers_of
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
-from schemas import ledger
+from schemas import ledger, reasons
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED, SUBMITTED
 from schemas.manifest import LedgerPart, Manifest
 from schemas.result import LIFE
@@ -26,13 +26,19 @@ CANCELLED = "cancelled"  # its chunk was cancelled before the upload: never sent
 SINGLE = "single"  # awaits the outcome of a single link, instead of its chunk's result
 FILE = "file"
 CHANNELS = (FILE, SINGLE)
-STATES = (LINKED, ERROR, AWAITING, REJECTED, CANCELLED)
+# Not sent, while its card has or awaits a link: its name or address is not what was sent, or it is
+# that again. Such a row is no attempt; it says what a card's link should be made from.
+CHANGED = "changed"
+REVERTED = "reverted"
+CHANGES = (CHANGED, REVERTED)
+STATES = (LINKED, ERROR, AWAITING, REJECTED, CANCELLED, *CHANGES)
 SENT = (LINKED, ERROR, AWAITING)
 WAITS = ("waiting", "held", "uploaded", "answered", SINGLE)  # chunk states of an awaiting row
 TYPED_IN = 2**31 - 1  # the turn of single links whose fields were typed in: after all runs
 ATTEMPT = pl.Schema(
     {
         "turn": pl.Int32(),  # number of the run's commit
+        "content": pl.Int32(),  # number of the commit of the extract whose row it is, -1: unknown
         "run": pl.String(),  # "" where the fields were typed in
         "as_of": pl.Date(),  # business date of the run
         "row": pl.UInt32(),
@@ -61,6 +67,8 @@ ATTEMPT = pl.Schema(
         "sendings": pl.UInt16(),  # of these, those that were sent
     }
 )
+UNKNOWN_CONTENT = -1
+_CHANGES = {reasons.CHANGED: CHANGED, reasons.REVERTED: REVERTED}
 NO_ATTEMPTS = pl.DataFrame(schema=ATTEMPT)
 _RECORD = [
     "row",
@@ -86,14 +94,16 @@ _RESULT = pl.Schema(
 )
 
 
-def attempts_of(run: StoredRun, turn: int) -> pl.DataFrame:
+def attempts_of(run: StoredRun, turn: int, content: int | None = None) -> pl.DataFrame:
     """Return the attempts (ATTEMPT) of a committed run, in the order of its rows.
 
-    `turn`: number of its commit. Single links that were made for its rows follow.
+    `turn`: number of its commit; `content`: that of its extract, where the run is not of all of it.
+    Single links that were made for its rows follow.
     """
     manifest = run.committed()
+    changes = _changes(run, manifest)
     answered = _answer_times(run)
-    parts = [_as_attempts(_part(run, part), answered) for part in manifest.ledger]
+    parts = [_as_attempts(_part(run, part, changes), answered) for part in manifest.ledger]
     rows = pl.concat([NO_ATTEMPTS, *parts])
     rows = _with_single_times(rows, run.single_links)
     rows = _with_waits(_with_cancelled(rows, run.cancelled_chunks), run.chunk_states)
@@ -103,16 +113,19 @@ def attempts_of(run: StoredRun, turn: int) -> pl.DataFrame:
         )
     )
     attempts = pl.concat([rows, _single_attempts(run.single_link_attempts, rows)])
-    return _of_run(attempts, manifest, turn)
+    return _of_run(attempts, manifest, turn, turn if content is None else content)
 
 
-def attempts_about_to_be_sent(run: StoredRun, manifest: Manifest, turn: int) -> pl.DataFrame:
+def attempts_about_to_be_sent(
+    run: StoredRun, manifest: Manifest, turn: int, content: int
+) -> pl.DataFrame:
     """Return the attempts of a run that has its link in the commit chain and no manifest yet."""
     submitted = pl.col("fate") == SUBMITTED
     parts = [run.ledger_part(part, _RECORD, submitted) for part in manifest.ledger]
     frames = [_as_attempts(_with_results(records, _no_results()), {}) for records in parts]
     rows = pl.concat([NO_ATTEMPTS, *frames])
-    return _of_run(rows.with_columns(wait=pl.lit("waiting")).cast(ATTEMPT), manifest, turn)
+    waiting = rows.with_columns(wait=pl.lit("waiting")).cast(ATTEMPT)
+    return _of_run(waiting, manifest, turn, content)
 
 
 def attempts_typed_in(singles: Sequence[SingleLink]) -> pl.DataFrame:
@@ -121,13 +134,22 @@ def attempts_typed_in(singles: Sequence[SingleLink]) -> pl.DataFrame:
     identified = rows.with_columns(holder=holder(rows), twin=pl.lit(0, pl.UInt8))
     return identified.with_columns(
         turn=pl.lit(TYPED_IN, pl.Int32),
+        content=pl.lit(UNKNOWN_CONTENT, pl.Int32),
         run=pl.lit(""),
         renewal=pl.lit(value=False),
         as_of=pl.col("since").dt.date(),
     ).select(*ATTEMPT)
 
 
-def _part(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
+def _changes(run: StoredRun, manifest: Manifest) -> list[str]:
+    """Return the reasons by which a run's ledger tells changes; none where they are on hold."""
+    settings = run.plan.settings if run.plan is not None else {}
+    if settings.get("resend", {}).get("changed") == "hold":
+        return []
+    return [f"|{code}" for code in reasons.CHANGES if code in manifest.reasons]
+
+
+def _part(run: StoredRun, part: LedgerPart, changes: Sequence[str]) -> pl.DataFrame:
     """Return the records of a ledger part that are attempts, with what came of them."""
     results = _results(run, part)
     # a single link comes to a row that was not sent, too
@@ -135,6 +157,9 @@ def _part(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
     is_attempt = pl.col("fate").is_in([SUBMITTED, ledger.REJECTED])
     if linked.len():
         is_attempt |= pl.col("row").is_in(linked.implode())
+    if changes:
+        is_suppressed = pl.col("fate") == ledger.SUPPRESSED
+        is_attempt |= is_suppressed & pl.col("reasons").list.last().is_in(changes)
     return _with_results(run.ledger_part(part, _RECORD, is_attempt), results)
 
 
@@ -169,7 +194,14 @@ def _as_attempts(rows: pl.DataFrame, answered: Mapping[str, datetime]) -> pl.Dat
     `answered`: when each result file came, by its name.
     """
     is_sent = (pl.col("fate") == SUBMITTED) | (pl.col("state") == LINKED)
-    state = pl.when(is_sent).then(pl.col("state").fill_null(AWAITING)).otherwise("fate")
+    code = pl.col("reasons").list.last().str.strip_prefix("|")
+    state = (
+        pl.when(is_sent)
+        .then(pl.col("state").fill_null(AWAITING))
+        .when(pl.col("fate") == ledger.SUPPRESSED)
+        .then(code.replace_strict(_CHANGES, default=None, return_dtype=pl.String))
+        .otherwise("fate")
+    )
     refusals = pl.when(is_sent).then("reasons_result").otherwise("reasons")
     is_single = pl.col("how").eq_missing(SINGLE)
     times = pl.DataFrame(
@@ -183,7 +215,7 @@ def _as_attempts(rows: pl.DataFrame, answered: Mapping[str, datetime]) -> pl.Dat
             decided=pl.col("how").eq_missing(DECISION),
             since=pl.when(~is_single).then("since"),
             channel=pl.when(is_single).then(pl.lit(SINGLE)).otherwise(pl.lit(FILE)),
-            tries=1,
+            tries=(~state.is_in(CHANGES)).cast(pl.UInt16),
             sendings=is_sent.cast(pl.UInt16).fill_null(0),
         ),
         ATTEMPT,
@@ -272,12 +304,13 @@ def _single_attempts(singles: Iterable[SingleLink], rows: pl.DataFrame) -> pl.Da
     return shaped(attempts, ATTEMPT)
 
 
-def _of_run(rows: pl.DataFrame, manifest: Manifest, turn: int) -> pl.DataFrame:
+def _of_run(rows: pl.DataFrame, manifest: Manifest, turn: int, content: int) -> pl.DataFrame:
     """Complete the attempts of one run with what all of them share, and with their identity."""
     is_renewal = manifest.selection is not None and manifest.selection.kind == "renew"
     shared = {
         "renewal": pl.lit(is_renewal),
         "turn": pl.lit(turn, pl.Int32),
+        "content": pl.lit(content, pl.Int32),
         "run": pl.lit(manifest.run),
         "as_of": pl.lit(manifest.as_of),
     }

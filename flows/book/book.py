@@ -23,8 +23,8 @@ from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.book.stages import Stages, with_stages
-from flows.book.standing import GIVEN_UP, LEFT, standing, with_state
-from flows.runs.cards import ISSUE
+from flows.book.standing import CHANGED_SINCE, GIVEN_UP, LEFT, standing, with_state
+from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Store
 
@@ -68,16 +68,39 @@ class Book:
     def active_twice(self, today: date) -> pl.DataFrame:
         """Return the cards that are active in more than one run, renewals apart.
 
+        One whose name or address had changed was replaced on purpose: only what was sent like the
+        last counts.
         Columns: cuid, last_4, expiration, and `runs`, their ids.
         """
         is_counted = active(today) & ~pl.col("renewal")
         look = ["cuid", "last_4", "expiration"]
         attempts = self.attempts.filter(is_counted).drop_nulls(look)
         run = pl.when(pl.col("run") == "").then(pl.lit("typed in")).otherwise("run")
-        runs = attempts.group_by(ISSUE).agg(pl.col("cuid").first(), runs=run.unique().sort())
+        is_like_last = pl.all_horizontal(
+            (pl.col(name) == pl.col(name).last()).fill_null(value=True)
+            for name in CONTENT_FINGERPRINTS
+        )
+        runs = attempts.group_by(ISSUE, maintain_order=True).agg(
+            pl.col("cuid").first(), runs=run.filter(is_like_last).unique().sort()
+        )
         several = runs.filter(pl.col("runs").list.len() > 1)
         listed = several.select(*look, pl.col("runs").list.join(" "))
         return listed.unique().sort(look)
+
+    def changes(self, cards: pl.DataFrame) -> pl.DataFrame:
+        """Return the cards that have a link and have changed since (`standing.CHANGED_SINCE`).
+
+        Columns: those of the newest row that says so (ATTEMPT), `is_name` and `is_address`: what
+        has changed. `cards`: all that `cards` returns.
+        """
+        is_open = (cards["standing"] == CHANGED_SINCE.name) & cards["current"]
+        sent = self.folded.attempt("content")
+        change = self.folded.attempt("change")
+        differs = {
+            is_other: (change[check] != sent[check]).fill_null(value=True)
+            for is_other, check in (("is_name", "name_check"), ("is_address", "address_check"))
+        }
+        return change.with_columns(**differs).filter(is_open)
 
     def cards(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card stands on a day (`standing`, `with_stages`)."""

@@ -1,8 +1,9 @@
 """How the attempts of a card add up: which of them say where it stands.
 
 Of the many attempts of an issue of a card at most a handful still decide something: the last one,
-the link that lasts longest, the last that awaits its answer, the last as the extract had it, and
-the last that is a row of some run.
+the link that lasts longest, the last that awaits its answer, the last as the extract had it, the
+last that is a row of some run, that of the newest extract's row with a link or a wait, and the
+last that says of a change of name or address.
 `fold` finds them; `compacted` keeps only them, with the number of those that they stand for, and
 nothing that is asked of the book changes by it.
 """
@@ -12,12 +13,20 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.attempts import ATTEMPT, CANCELLED, SENT, active
-from flows.runs.cards import ISSUE, hashes
+from flows.book.attempts import (
+    ATTEMPT,
+    CANCELLED,
+    CHANGED,
+    CHANGES,
+    SENT,
+    UNKNOWN_CONTENT,
+    active,
+)
+from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, hashes
 from schemas.ledger import AWAITING, LINKED, REJECTED
 
 # The places among the attempts of those that decide, of each issue of a card; null for none.
-PLACES = ("last", "sent", "link", "waiting", "extract", "row")
+PLACES = ("last", "sent", "link", "waiting", "extract", "row", "content", "change")
 
 
 class Folded(NamedTuple):
@@ -72,6 +81,9 @@ def _of_several(rows: pl.DataFrame) -> pl.DataFrame:
     longest = place.filter(conditions["link"]).sort_by(
         pl.col("expires_on").filter(conditions["link"]), maintain_order=True
     )
+    newest_content = place.filter(conditions["content"]).sort_by(
+        pl.col("content").filter(conditions["content"]), maintain_order=True
+    )
     return (
         rows.group_by(ISSUE, maintain_order=True)
         .agg(
@@ -81,6 +93,8 @@ def _of_several(rows: pl.DataFrame) -> pl.DataFrame:
             waiting=place.filter(conditions["waiting"]).last(),
             extract=place.filter(conditions["extract"]).last(),
             row=place.filter(conditions["row"]).last(),
+            content=newest_content.last(),
+            change=place.filter(conditions["change"]).last(),
             first=place.first(),
             tries=pl.col("tries").sum(),
             sendings=pl.col("sendings").sum(),
@@ -102,24 +116,50 @@ def _conditions() -> dict[str, pl.Expr]:
         & pl.col("origin").is_null()
         & pl.col("name_check").is_not_null(),
         "row": pl.col("run") != "",
+        "content": pl.col("state").is_in([LINKED, AWAITING]),
+        "change": pl.col("state").is_in(CHANGES),
     }
 
 
 def _last_word() -> pl.Expr:
     """Return the place of the attempt that was made last.
 
-    What was sent comes before what the same run refused, and a cancelled chunk says least of all.
+    What was sent comes before what the same run refused, and a cancelled chunk says least of all,
+    but for a row that was held back and says only that the card has changed.
     """
     place = pl.col("place")
     state = pl.col("state")
     turn = pl.col("turn")
-    of_last_run = turn == turn.filter(state != CANCELLED).max()
-    in_last_run = place.filter(of_last_run & ~state.is_in([CANCELLED, REJECTED])).last()
-    tried = place.filter(state != CANCELLED).last()
-    return pl.coalesce(in_last_run, tried, place.last())
+    is_tried = ~state.is_in([CANCELLED, *CHANGES])
+    of_last_run = turn == turn.filter(is_tried).max()
+    in_last_run = place.filter(of_last_run & is_tried & (state != REJECTED)).last()
+    tried = place.filter(is_tried).last()
+    cancelled = place.filter(state == CANCELLED).last()
+    return pl.coalesce(in_last_run, tried, cancelled, place.last())
 
 
 _PLACED = pl.Schema(dict.fromkeys((*PLACES, "first", "tries", "sendings"), pl.UInt32()))
+
+
+def is_changed(folded: Folded) -> pl.Series:
+    """Return which issues have changed since what their link, or the awaited one, was made from.
+
+    Not where a row of that extract or of a later one has been sent since, or one with the same name
+    and address, or a later extract took the change back.
+    """
+    change = folded.attempt("change")
+    if change["state"].null_count() == change.height:
+        return pl.repeat(value=False, n=change.height, dtype=pl.Boolean, eager=True)
+    sent = folded.attempt("content").select(
+        pl.col("content", *CONTENT_FINGERPRINTS).name.suffix("_sent")
+    )
+    is_same = pl.all_horizontal(
+        pl.col(name) == pl.col(f"{name}_sent") for name in CONTENT_FINGERPRINTS
+    )
+    is_newer = pl.col("content") > pl.col("content_sent").fill_null(UNKNOWN_CONTENT)
+    is_open = (pl.col("state") == CHANGED) & is_newer & ~is_same.fill_null(value=False)
+    beside = pl.concat([change, sent], how="horizontal")
+    return beside.select(is_open.fill_null(value=False)).to_series()
 
 
 def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:

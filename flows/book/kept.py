@@ -36,6 +36,7 @@ import polars as pl
 from flows.book.attempts import (
     ATTEMPT,
     NO_ATTEMPTS,
+    UNKNOWN_CONTENT,
     attempts_about_to_be_sent,
     attempts_of,
     in_order,
@@ -141,6 +142,7 @@ class _Ledger(NamedTuple):
 
     attempts: pl.DataFrame
     is_committed: bool
+    content: int  # number of the commit of the extract that its rows are of
     extract: WholeExtract | None
 
 
@@ -233,6 +235,7 @@ class _Keeper:
         self._frames[run] = attempts
         page = Page(
             turn=turn,
+            content=ledger.content,
             objects=objects,
             sha256="",  # until it is written
             committed=ledger.is_committed,
@@ -253,17 +256,20 @@ class _Keeper:
         stored = StoredRun.by_id(self._store, run)
         if isinstance(stored.end, Abandoned):
             return None
-        manifest = stored.manifest
-        if manifest is None:
-            manifest = link or self._link(turn)
-            attempts = attempts_about_to_be_sent(stored, manifest, turn)
-        else:
-            attempts = attempts_of(stored, turn)
+        manifest = stored.manifest or link or self._link(turn)
         selection = manifest.selection
         repeated = self._pages.get(selection.of) if selection is not None else None
+        content = turn
+        if selection is not None:
+            content = UNKNOWN_CONTENT if repeated is None else repeated.content
+        if stored.manifest is None:
+            attempts = attempts_about_to_be_sent(stored, manifest, turn, content)
+        else:
+            attempts = attempts_of(stored, turn, content)
         if selection is not None and repeated is not None and repeated.twins:
             attempts = with_twins_of(attempts, self.attempts_on_page(selection.of))
-        return _Ledger(attempts, stored.manifest is not None, whole_extract(stored, turn))
+        is_committed = stored.manifest is not None
+        return _Ledger(attempts, is_committed, content, whole_extract(stored, turn))
 
     def _link(self, turn: int) -> Manifest:
         """Return what the commit chain has at a number."""

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from flows.book.attempts import ATTEMPT, CANCELLED, SINGLE
-from flows.book.fold import Folded
+from flows.book.attempts import ATTEMPT, CANCELLED, CHANGES, SINGLE
+from flows.book.fold import Folded, is_changed
 from flows.runs.cards import CARD
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
@@ -39,6 +39,9 @@ UNKNOWN = State("unknown", "a single link was requested, with unknown outcome", 
 AWAITED = State("awaiting", "it was sent, and the answer is awaited", "partner")
 REFUSED = State("refused", "the partner refused it, with a reason", None)
 EXPIRED = State("expired", "its link ended, and no other came", "operator")
+CHANGED_SINCE = State(
+    "changed", "it has a link, but its name or address has changed since", "operator"
+)
 HAS_LINK = State("linked", "it has a link that can be opened", "")
 DELIVERED = State("delivered", "its link is in a delivery", "")
 OPENED = State("opened", "its link was opened, as the partner says", "")
@@ -56,6 +59,7 @@ STATES = (
     REFUSED,
     AWAITED,
     NOT_SENT,
+    CHANGED_SINCE,
     HAS_LINK,
     DELIVERED,
     OPENED,
@@ -63,7 +67,8 @@ STATES = (
     GIVEN_UP,
     LEFT,
 )
-USABLE = (HAS_LINK, DELIVERED, OPENED)  # a link that can be opened, and is still needed
+# a link that can be opened, and is still needed
+USABLE = (HAS_LINK, CHANGED_SINCE, DELIVERED, OPENED)
 SERVED = (*USABLE, PLACED)  # the cardholder has a link, or needs none because the card is placed
 BY_NAME = {state.name: state for state in STATES}
 NAMES = pl.Enum([state.name for state in STATES])
@@ -98,13 +103,14 @@ def standing(folded: Folded, today: date) -> pl.DataFrame:
         first.alias("first"),
         newest.alias("newest"),
         link["since"].alias("linked_at"),
+        changed=is_changed(folded),
     )
     named = cards.with_columns(_state(today).alias("standing"))
     is_expired = pl.col("standing") == EXPIRED.name
     ended = (pl.col("until") + timedelta(days=1)).cast(ATTEMPT["since"])
     named = named.with_columns(since=pl.when(is_expired).then(ended).otherwise("since"))
     who = _with_who(named).with_columns(_nobody_for_ended_cards(today))
-    return who.with_columns(_is_current().alias("current")).drop("newest")
+    return who.with_columns(_is_current().alias("current")).drop("newest", "changed")
 
 
 def last_day() -> pl.Expr:
@@ -139,6 +145,7 @@ def _state(today: date) -> pl.Expr:
     state = pl.col("state")
     is_ended = (pl.col("expires_on") < today).fill_null(value=False)
     table = [
+        ((state == LINKED) & ~is_ended & pl.col("changed"), CHANGED_SINCE),
         ((state == LINKED) & ~is_ended, HAS_LINK),
         (state == LINKED, EXPIRED),
         ((state == AWAITING) & pl.col("trouble").is_not_null(), UNSETTLED),
@@ -147,7 +154,7 @@ def _state(today: date) -> pl.Expr:
         ((state == ERROR) & pl.col("decided"), LOST),
         (state == ERROR, REFUSED),
         (state == CANCELLED, CANCELLED_CHUNK),
-        (state == REJECTED, NOT_SENT),
+        (state.is_in([REJECTED, *CHANGES]), NOT_SENT),
     ]
     result = pl.lit(None, NAMES)
     for condition, named in reversed(table):

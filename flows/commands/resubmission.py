@@ -49,6 +49,7 @@ WHICH = Choice(
         "errors to resubmit as is": {"action": (RESUBMIT,)},
         "our rejects": {"rejects": True},
         "no answer": {"missing": True},
+        "changed names and addresses": {"changed": True},
         "as codes or corrections say": {},
     },
 )
@@ -73,6 +74,7 @@ def resubmit(
     action: Sequence[Action] = (),
     missing: bool = False,
     rejects: bool = False,
+    changed: bool = False,
     row: Sequence[Number] = (),
     corrections: Annotated[ExtractName, Field(metavar="FILE")] = "",
     extract: ExtractName = "",
@@ -85,13 +87,15 @@ def resubmit(
     Args:
         run: The run whose rows are sent again; rows with a link or awaiting their result stay. Or
             an issuer: all runs that decided last that a card has no link, selected by errors,
-            codes, actions or rejects, each as a new run.
+            codes, actions, rejects or changed, each as a new run.
         errors: Rows refused by the partner.
         codes: Rows refused for these reasons, ours or the partner's, or a first part of one:
             address.postal_code.
         action: Rows by the action their reason asks for.
         missing: Rows without a result.
         rejects: Rows we refused.
+        changed: Rows of cards that have a link and whose name or address has changed since; the new
+            link replaces the one they have.
         row: A row of RUN, by its number.
         corrections: A filled-in correction template, by its name below the issuer's corrections; on
             the command line also a local file.
@@ -103,7 +107,7 @@ def resubmit(
         dry_run: Show how many rows would be sent and why the others stay; write nothing.
     """
     rows = selection.RowSelection(
-        errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row)
+        errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row), changed
     )
     issuer = context.issuer_of(run)
     if issuer:

@@ -11,7 +11,9 @@ from flows.book.people import counted_cards
 from flows.book.standing import (
     BY_NAME,
     CANCELLED_CHUNK,
+    CHANGED_SINCE,
     EXPIRED,
+    HAS_LINK,
     LOST,
     NOT_SENT,
     PLACED,
@@ -168,8 +170,12 @@ def _words(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
 def _link(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
     """Return status and next step of a card with a link that can be opened."""
     until = card["until"]
-    came = "" if card["standing"] == USABLE[0].name else f", which is {card['standing']}"
+    came = "" if card["standing"] == HAS_LINK.name else f", which is {card['standing']}"
     then: Text = ""
+    if card["standing"] == CHANGED_SINCE.name:
+        came = "; its name or address has changed since"
+        resend = Step("resubmit", terms.issuer, changed=True, reason=WHY)
+        then = Sentence("to send all that have changed: {resubmit}", resubmit=resend)
     if (until - terms.today).days <= SOON:
         then = _renewal("it expires soon", terms, card)
     return f"has a link until {until}{came}", then

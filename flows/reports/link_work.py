@@ -1,10 +1,10 @@
-"""What is to be done about links that end within a week or have ended.
+"""What is to be done about links that end within a week, have ended, or are of what has changed.
 
 Exactly what a renewal would do, and why it leaves the others out: `flows/resend/renewal.py` says
 both, here it becomes lines of the worklist.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time
 
 import polars as pl
@@ -12,6 +12,7 @@ import polars as pl
 from flows.book.standing import EXPIRED, USABLE
 from flows.reports import work_kinds as kinds
 from flows.reports.worklist import Work
+from schemas.manifest import Manifest
 from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
 
 WITHIN = 7  # days
@@ -37,6 +38,21 @@ def link_work(issuer: str, ending: pl.DataFrame, now: datetime) -> Iterator[Work
         rows = counts.filter(is_ended if why == ABSENT else pl.lit(value=True), why=why)
         if rows.height:
             yield _work(issuer, kind, rows, now)
+
+
+def changed_work(
+    issuer: str, manifests: Iterable[Manifest], changes: pl.DataFrame
+) -> Iterator[Work]:
+    """Yield the cards that have changed since their link, by the run whose extract says so.
+
+    `changes`: as of `flows.book.book.Book.changes`.
+    """
+    days = {manifest.run: manifest.as_of for manifest in manifests}
+    counts = changes.select(pl.col("is_name", "is_address").sum()).row(0)
+    note = "In all, {:,} have another name, {:,} another address.".format(*counts)
+    for run, number in changes.group_by("run", maintain_order=True).len().iter_rows():
+        since = datetime.combine(days[run], time(), UTC)
+        yield Work(since, kinds.CHANGED, issuer, run, None, number, since, note=note)
 
 
 def _work(

@@ -343,6 +343,26 @@ UNKNOWN_SINGLES = _kind(
         rows=CARDHOLDERS,
     )
 )
+CHANGED = _kind(
+    Kind(
+        "changed since their link",
+        OPERATOR,
+        "They have a link, but their name or address has changed since, so it may not open",
+        Step("resubmit", Slot("target"), changed=True, reason=WHY, dry_run=True),
+        (
+            "Where their link should stay, there is nothing to do: an extract that has their old "
+            "name and address again takes them off this list."
+        ),
+        (
+            Choice(
+                "send again",
+                "New links are requested; each replaces the one it follows.",
+                Step("resubmit", Slot("target"), changed=True, reason=WHY),
+            ),
+        ),
+        rows=CARDHOLDERS,
+    )
+)
 _RENEW = Step("renew", Slot("issuer"), within="7d")
 _ENDED = "Those of them whose link has ended need none."
 

@@ -7,6 +7,8 @@ it, whatever they corrected; an attempt for any of these issues (`flows/runs/car
 * A row whose expiration could not be read has no issue: it is compared as it would be, and with
   every issue of its card where that is not known either. One without a card number or cuid has no
   card, and was never sent.
+* A row whose card has changed since its link is there to replace that link: only an awaited answer
+  blocks it, and that its change is settled (`replacing`).
 * Cards that look the same are told apart by `twin` where an attempt is of the row's own run or of
   one that repeats the same rows (`Family`). In any other run the numbers may be of other cards, so
   that there each of them blocks.
@@ -26,6 +28,7 @@ from schemas.manifest import Manifest
 # what the issue of a row is told from
 IDENTITY = ("cuid", "last_4", "expiration", *FINGERPRINTS)
 CARD = ["holder", "last_4"]
+SETTLED = "its change was sent or taken back since, or a later extract has it"  # why a row stays
 # An issue that a selected row (`origin`) was, is, or would be of; `twin` null where it is unknown.
 _ISSUE = (*CARD, "twin", "expiration", "reissue_check")
 ISSUES = pl.Schema({"origin": pl.UInt32()} | {name: ATTEMPT[name] for name in _ISSUE})
@@ -39,7 +42,7 @@ def identified(origins: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the issue of each row (ISSUES without its twin); `rows` has IDENTITY."""
     return rows.select(
         origins.alias("origin"),
-        holder(rows).alias("holder"),
+        holder(rows),
         "last_4",
         pl.lit(None, ATTEMPT["twin"]).alias("twin"),
         "expiration",
@@ -126,3 +129,16 @@ def blocking(rows: pl.DataFrame, standing: pl.DataFrame, first: frozenset[str]) 
     return ordered.group_by("origin", maintain_order=True).agg(
         stands=pl.col("state").last().cast(pl.String), where=pl.col("run").last()
     )
+
+
+def replacing(others: pl.DataFrame, awaited: pl.DataFrame, settled: pl.Series) -> pl.DataFrame:
+    """Return which rows are blocked, those included that would replace the link of their card.
+
+    `others`, `awaited`: as of `blocking`, of the other rows, and of these by what is awaited.
+    `settled`: those whose change needs no link any more.
+    """
+    is_settled = (
+        settled.rename("origin").to_frame().with_columns(stands=pl.lit(SETTLED), where=pl.lit(""))
+    )
+    later = is_settled.join(awaited, on="origin", how="anti")
+    return pl.concat([others, awaited, later.cast(awaited.schema)])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.book import read_book
+from flows.book.book import Book, read_book
 from flows.book.given_up import is_given_up
 from flows.errors import OperatorError
 from flows.extracts.opening import open_extract
@@ -26,6 +26,7 @@ from flows.resend.blocking import (
     blocking,
     family,
     identified,
+    replacing,
     with_twins,
 )
 from flows.resend.corrected_extract import numbered, replaced_rows
@@ -42,6 +43,7 @@ from flows.submissions.extract_lookup import identify
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas import ledger
+from schemas.ledger import AWAITING
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
 
@@ -258,17 +260,29 @@ def _blocked(
     first: frozenset[str],
 ) -> pl.DataFrame:
     """Return which active attempt of any run blocks each selected row (`blocking`)."""
+    changed = chosen.rows.filter(choice.IS_CHANGED)["row"]
     would_be = rechecked.join(chosen.source.picks, on="row", maintain_order="left")
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = read_book(context.adapters.store, context.issuer.issuer)
     of_cards = book.sent.join(issues, on=CARD, how="semi", maintain_order="left")
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
-    blocked = blocking(with_twins(issues, book.attempts, run.id), standing, first)
+    rows = with_twins(issues, book.attempts, run.id)
+    is_changed = pl.col("origin").is_in(changed.implode())
+    blocked = blocking(rows.filter(~is_changed), standing, first)
+    if len(changed):
+        settled = changed.filter(~changed.is_in(_open_changes(context, book, run).implode()))
+        awaited = blocking(rows.filter(is_changed), standing.filter(state=AWAITING), first)
+        blocked = replacing(blocked, awaited, settled)
     to_send = identified(would_be["origin"], would_be)
     has_left = to_send.join(book.departed, on=CARD, how="semi", nulls_equal=True)
     blocked = _with_ended(blocked, has_left, choice.LEFT, first)
     given_up = issues.filter(is_given_up(book.given_up))
     return _with_ended(blocked, given_up, choice.GIVEN_UP, first)
+
+
+def _open_changes(context: IssuerContext, book: Book, run: StoredRun) -> pl.Series:
+    """Return the rows of a run that are the last word on cards that have changed."""
+    return book.changes(book.cards(_today(context))).filter(run=run.id)["row"]
 
 
 def _with_ended(

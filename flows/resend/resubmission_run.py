@@ -114,6 +114,7 @@ def resubmit_step(request: Request) -> Step:
         errors=selection.errors,
         missing=selection.missing,
         rejects=selection.rejects,
+        changed=selection.changed,
         code=sorted(selection.codes),
         action=sorted(selection.actions),
         row=sorted(selection.rows),

@@ -26,12 +26,18 @@ class OneRunError(OperatorError):
 
 
 def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]:
-    """Return the runs that decided last that a selected card has no link, newest first."""
+    """Return the runs that decided last that a selected card has no link, newest first.
+
+    And those that said last that a card has changed since.
+    """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
-    lacking = unlinked(book.cards(today)).filter(pl.col("run") != "")
+    cards = book.cards(today)
+    lacking = unlinked(cards).filter(pl.col("run") != "")
     pairs = lacking.select("run", "stage", "reason").unique().iter_rows()
     runs = {run for run, stage, code in pairs if _is_meant(selection, stage, code)}
+    if selection.changed:
+        runs |= set(book.changes(cards)["run"])
     return sorted(runs, key=lambda run: keys_of(run).run[1:], reverse=True)
 
 
@@ -47,6 +53,7 @@ def resubmit_step(issuer: str, selection: RowSelection) -> Step:
         issuer,
         errors=selection.errors,
         rejects=selection.rejects,
+        changed=selection.changed,
         code=sorted(selection.codes),
         action=sorted(selection.actions),
         reason=WHY,

@@ -13,7 +13,7 @@ from flows.results.row_states import RUN_ROW
 from schemas import ledger
 from schemas.corrections import AT_SOURCE
 from schemas.ledger import AWAITING, ERROR, LINKED
-from schemas.reasons import CANCELLED_CHUNK, DELETED, UNREADABLE_DELETION, reason
+from schemas.reasons import CANCELLED_CHUNK, CHANGED, DELETED, UNREADABLE_DELETION, reason
 
 REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)
 # A selected row. `reason`: the first code it was refused for. `named`: it was selected by number or
@@ -25,6 +25,10 @@ SELECTED = {name: RUN_ROW[name] for name in ("row", "cuid", "last_4", "state", "
 # A row of the source by today's rules.
 RECHECKED = {name: ledger.dtypes()[name] for name in ("row", *IDENTITY, "fate", "reasons")}
 
+# a row that was held back because its card's name or address had changed
+IS_CHANGED = (pl.col("state") == ledger.SUPPRESSED) & (
+    pl.col("reasons").list.last() == f"|{CHANGED}"
+)
 # Why a selected row does not go out.
 STANDS = (LINKED, AWAITING)
 GIVEN_UP = "given up"
@@ -46,6 +50,7 @@ class RowSelection(NamedTuple):
     missing: bool = False  # rows without a result
     rejects: bool = False  # rows we refused
     rows: frozenset[int] = frozenset()  # numbers of the run's rows
+    changed: bool = False  # rows of cards whose name or address is not what their link is made from
 
 
 def select_rows(
@@ -63,12 +68,14 @@ def select_rows(
         | (pl.lit(selection.rejects) & (state == ledger.REJECTED))
         | (is_refused & has_code).fill_null(value=False)
         | (pl.lit(with_cancelled) & (state == CANCELLED))
+        | (pl.lit(selection.changed) & IS_CHANGED)
         | pl.col("row").is_in(sorted(corrected))
     )
     is_missing = state.is_in([AWAITING, CANCELLED])
     by_name = (pl.lit(selection.missing) & is_missing) | pl.col("row").is_in(sorted(selection.rows))
     first_code = pl.col("reasons").list.first().str.split("|").list.last()
-    named = rows.with_columns(reason=pl.when(is_refused).then(first_code), named=by_name)
+    has_reason = is_refused | IS_CHANGED
+    named = rows.with_columns(reason=pl.when(has_reason).then(first_code), named=by_name)
     selected = named.filter(by_kind | pl.col("named"))
     return selected.select(pl.col(name).cast(kind) for name, kind in SELECTED.items())
 

@@ -64,7 +64,8 @@ def holder(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Expr:
         return known_by
     content = pl.concat_str(*CONTENT_FINGERPRINTS, "expiration", separator=" ")
     is_generated = known_by.str.contains(GENERATED)
-    return pl.when(is_generated).then(pl.coalesce(content, known_by)).otherwise(known_by)
+    identity = pl.when(is_generated).then(pl.coalesce(content, known_by)).otherwise(known_by)
+    return identity.alias("holder")
 
 
 def card_keys(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Series:

@@ -32,6 +32,8 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(PROOFS))
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
+    elif issuer.resend.changed != "ask":  # left out before it was a setting
+        shaping["resend"] = issuer.resend.model_dump(mode="json", include={"changed"})
     portal = issuer.portal.model_dump(
         mode="json", include={"extension", "armor", "compression", "rows_per_chunk"}
     )

@@ -16,12 +16,14 @@ from pandera.config import ValidationDepth, config_context
 from pandera.errors import SchemaErrors
 
 from flows.errors import BugError
+from flows.runs.cards import FINGERPRINTS
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import ConflictError, Store, read
 from schemas.ledger import HOLDS, SUBMITTED, Ledger, dtypes
 from schemas.manifest import LedgerPart
 from schemas.portal import CUID
+from schemas.reasons import CHANGES
 from schemas.tables import parquet
 
 
@@ -60,6 +62,17 @@ def unsent_records(rows: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
     kept = {name: pl.col(name) for name in ("cuid_made", "last_4", "expiration", "reasons")}
     return _unsent(rows, fate, cuid=pl.when(~holds_card).then(CUID), **kept)
+
+
+def with_changes(records: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the records of suppressed rows, those that say of a change with their fingerprints.
+
+    `rows`: the same rows in the same order, with FINGERPRINTS.
+    """
+    is_change = pl.col("reasons").list.last().is_in([f"|{code}" for code in CHANGES])
+    return records.with_columns(
+        pl.when(is_change).then(rows[name]).alias(name) for name in FINGERPRINTS
+    )
 
 
 def unread_records(lines: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:

@@ -8,8 +8,12 @@ which means not sent, where its card is given up, has a link that does not expir
 or, by a setting of a portfolio, was refused and is unchanged. Its ledger record says which
 (GIVEN_UP, STANDING, AWAITED, REFUSED), and but for a full portfolio, where that is most rows,
 `held.csv` lists it. A new issue is sent; in a full portfolio a row is sent too where what
-`[portfolio] changes` names has changed, by the fingerprints of name and address. Outside a
-portfolio the gate `seen-before` refuses a run that would suppress more rows than
+`[portfolio] changes` names has changed, by the fingerprints of name and address.
+
+Outside a portfolio `[resend] changed` decides about another name or address: such a row is sent, or
+suppressed as CHANGED, and so is one whose card still awaits its answer, which no later extract may
+repeat. Once a later extract has what was sent, its row is REVERTED: the book follows both
+(`flows/book/fold.py`). The gate `seen-before` refuses a run that would suppress more rows than
 `limits.max_seen_before`, and with `[resend] seen_before = "send"` nothing is looked up but who is
 given up.
 
@@ -22,7 +26,7 @@ since nobody could recognise it the next day.
 import hashlib
 from collections.abc import Collection
 from datetime import date, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -30,7 +34,7 @@ from numpy.typing import NDArray
 
 from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.book import read_book
-from flows.book.fold import Folded, fold
+from flows.book.fold import Folded, fold, is_changed
 from flows.book.given_up import CARD, NOBODY, given_up_cards, is_given_up
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, card_keys, holder
@@ -39,7 +43,7 @@ from flows.runs.context import IssuerContext
 from schemas import portal
 from schemas.issuer import Issuer
 from schemas.ledger import AWAITING, LINKED
-from schemas.reasons import AWAITED, GIVEN_UP, REFUSED, STANDING
+from schemas.reasons import AWAITED, CHANGED, GIVEN_UP, REFUSED, REVERTED, STANDING
 from schemas.settings import Change
 
 MOST_ISSUES = 8  # of a card that are looked through
@@ -56,6 +60,8 @@ class ResendPolicy(NamedTuple):
     renew_until: date  # a link that ends on this day or before is replaced
     resend_errors: bool
     whole: bool  # every extract repeats all cardholders: a change can wait for an awaited result
+    # of name and address, outside a portfolio; "" where it is none of its own
+    changed: Literal["ask", "send", "hold", ""] = ""
 
 
 def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
@@ -65,7 +71,11 @@ def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
     """
     if not issuer.full_portfolio:
         return ResendPolicy(
-            ("expiration", "reissue"), as_of - timedelta(days=1), resend_errors=True, whole=False
+            ("expiration", "reissue"),
+            as_of - timedelta(days=1),
+            resend_errors=True,
+            whole=False,
+            changed=issuer.resend.changed,
         )
     portfolio = issuer.portfolio
     renew_until = as_of + timedelta(portfolio.renew_within_days)
@@ -169,7 +179,8 @@ class PriorState:
         changes = policy.changes
         if policy.whole and as_of < self._newest:
             changes = ()
-        return joined.select(pl.when(known).then(_verdict(policy, changes))).to_series()
+        verdict = _verdict(policy, changes, as_of)
+        return joined.select(pl.when(known).then(verdict)).to_series()
 
     def _places(self, rows: pl.DataFrame) -> NDArray[np.intp]:
         """Return the place in the table of each row's issue, else of its card, else any place.
@@ -213,17 +224,28 @@ class PriorState:
 def _entries(folded: Folded, today: date) -> pl.DataFrame:
     """Return one row an issue of a card: its last state, the end of its link, its fingerprints.
 
+    `changed`: it has changed since what was sent, whose fingerprints these are then. `as_of`: the
+    day of the last extract whose content counts.
+
     It is awaiting as long as one of its attempts is, whatever came of later ones.
 
     Those of `name_check` and `address_check` are from the last extract that sent the card,
     `..._repeated` from the last attempt where that repeated the row. A row that was corrected for a
     resend is unchanged in the extract, so neither is a change.
     """
+    changed = is_changed(folded)
     of_card = folded.with_place("sent")
+    changed = changed.filter(folded.places["sent"].is_not_null())
     sent = of_card.attempt("sent")
     until = of_card.attempt("link")["expires_on"]
-    extract = of_card.attempt("extract").select(CONTENT_FINGERPRINTS)
-    is_repeat = pl.col("origin").is_not_null()
+    was_sent = of_card.attempt("content")
+    days = [of_card.attempt(place)["as_of"] for place in ("change", "extract")]
+    as_of = pl.select(pl.max_horizontal(*days, sent["as_of"])).to_series()
+    extract = of_card.attempt("extract").select(
+        pl.when(changed).then(was_sent[name]).otherwise(name).alias(name)
+        for name in CONTENT_FINGERPRINTS
+    )
+    is_repeat = pl.col("origin").is_not_null() & ~changed
     is_awaited = of_card.places["waiting"].is_not_null()
     alive = pl.when(until >= today).then(until)
     state = pl.when(is_awaited).then(pl.lit(AWAITING)).otherwise(pl.col("state").cast(pl.String))
@@ -233,6 +255,8 @@ def _entries(folded: Folded, today: date) -> pl.DataFrame:
         "reissue_check",
         state.cast(ATTEMPT["state"]).alias("state"),
         alive.alias("until"),
+        changed.alias("changed"),
+        as_of.alias("as_of"),
         *(pl.when(is_repeat).then(name).alias(f"{name}_repeated") for name in CONTENT_FINGERPRINTS),
         pl.when(is_awaited)
         .then(_AWAITED)
@@ -243,7 +267,7 @@ def _entries(folded: Folded, today: date) -> pl.DataFrame:
     return entries.hstack(extract.get_columns())
 
 
-def _verdict(policy: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
+def _verdict(policy: ResendPolicy, changes: Collection[Change], as_of: date) -> pl.Expr:
     differs = {
         "name": _differs("row_name_check", "name_check", "name_check_repeated"),
         "address": _differs("row_address_check", "address_check", "address_check_repeated"),
@@ -254,9 +278,19 @@ def _verdict(policy: ResendPolicy, changes: Collection[Change]) -> pl.Expr:
     awaited = pl.col("state") == "awaiting"
     standing = (pl.col("until") > policy.renew_until).fill_null(value=False)
     refused = (pl.col("state") == "error") & pl.lit(not policy.resend_errors)
+    is_newest = pl.lit(policy.changed != "") & (pl.lit(as_of) >= pl.col("as_of"))
+    other_content = is_newest & (differs["name"] | differs["address"])
+    reverted = is_newest & pl.col("changed")
+    replaced = other_content & pl.lit(policy.changed == "send")
+    held = awaited & (pl.lit(policy.whole) | ~changed)
     return (
-        pl.when(awaited & (pl.lit(policy.whole) | ~changed)).then(pl.lit(AWAITED))
+        pl.when(held & other_content).then(pl.lit(CHANGED))
+        .when(held & reverted).then(pl.lit(REVERTED))
+        .when(held).then(pl.lit(AWAITED))
         .when(changed).then(None)
+        .when(standing & replaced).then(None)
+        .when(standing & other_content).then(pl.lit(CHANGED))
+        .when(standing & reverted).then(pl.lit(REVERTED))
         .when(standing).then(pl.lit(STANDING))
         .when(refused).then(pl.lit(REFUSED))
     )  # fmt: skip

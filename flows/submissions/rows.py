@@ -18,7 +18,6 @@ import polars as pl
 from flows.extracts.mapping import REISSUE, Mapping, deleted_rows, map_rows, with_dates
 from flows.extracts.reader import Block
 from flows.runs.cards import (
-    CONTENT_FINGERPRINTS,
     FINGERPRINTS,
     add_fingerprints,
     fingerprint,
@@ -26,7 +25,12 @@ from flows.runs.cards import (
 from flows.submissions.chunk_csv import lines
 from flows.submissions.deletions import as_deletions
 from flows.submissions.duplicates import Table, verdicts_on_duplicates, with_keys
-from flows.submissions.ledger import unread_records, unsent_records, with_reasons
+from flows.submissions.ledger import (
+    unread_records,
+    unsent_records,
+    with_changes,
+    with_reasons,
+)
 from flows.submissions.normalise import normalise
 from flows.submissions.prior_state import resend_policy
 from flows.submissions.repairs import EVIDENCE, Evidence, refuse_scientific, repair
@@ -236,7 +240,7 @@ class Route:
         text = lines(hashed, self._order)
         cells = rows if self._scope.keep_cells else hashed
         as_lines = cells.with_columns(text.alias("text"), is_test_card(pl.col(PAN)).alias("test"))
-        known = _with_fingerprints(with_keys(as_lines), everyone=self._issuer.full_portfolio)
+        known = _with_fingerprints(with_keys(as_lines))
         return known if self._scope.keep_cells else known.select(_KEPT)
 
     def _with_origin(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -253,7 +257,8 @@ class Route:
         suppressed = good.filter(why.is_not_null()).with_columns(
             reasons=pl.concat_list("|" + pl.lit(why.drop_nulls()))
         )
-        return good.filter(why.is_null()), unsent_records(suppressed, _SUPPRESSED)
+        records = unsent_records(suppressed, _SUPPRESSED)
+        return good.filter(why.is_null()), with_changes(records, suppressed)
 
     def _count(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count the reasons in the ledger and the kinds of cards that are sent."""
@@ -273,25 +278,12 @@ class Route:
         self.other_cards += good.height - test_cards
 
 
-def _with_fingerprints(rows: pl.DataFrame, *, everyone: bool) -> pl.DataFrame:
-    """Add FINGERPRINTS, by which other runs know a card.
-
-    Name and address have one for `everyone`, or only where we made the cuid.
-    """
+def _with_fingerprints(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add FINGERPRINTS, by which other runs know a card and whether it has changed."""
     reissue = pl.lit(None, pl.UInt32)
     if REISSUE in rows.columns:
         reissue = pl.when(pl.col(REISSUE).is_not_null()).then(fingerprint(rows, REISSUE))
-    unknown = dict.fromkeys(FINGERPRINTS, pl.lit(None, pl.UInt32))
-    rows = rows.with_columns(**unknown | {"reissue_check": reissue})
-    if everyone:
-        return add_fingerprints(rows)
-    with_made_cuid = rows["cuid_made"].arg_true()
-    if with_made_cuid.is_empty():
-        return rows
-    known = add_fingerprints(rows[with_made_cuid])
-    return rows.with_columns(
-        rows[name].scatter(with_made_cuid, known[name]) for name in CONTENT_FINGERPRINTS
-    )
+    return add_fingerprints(rows.with_columns(reissue_check=reissue))
 
 
 def _verdicts_on_nameless(rows: pl.DataFrame) -> pl.DataFrame:

@@ -38,7 +38,9 @@ attempts = st.builds(
     st.sampled_from(["1111", "2222", None]),
     st.sampled_from(["2712", "2912"]),
     st.integers(1, 5),
-    st.sampled_from(["linked", "error", "awaiting", "rejected", "cancelled"]),
+    st.sampled_from(
+        ["linked", "error", "awaiting", "rejected", "cancelled", "changed", "reverted"]
+    ),
     st.integers(-10, 10),
     st.booleans(),
     st.sampled_from([None, "RESULT_SHORT"]),
@@ -51,6 +53,7 @@ def book(tried: list[Tried]) -> pl.DataFrame:
     rows = [
         {
             "turn": one.turn,
+            "content": one.turn - one.repeats,
             "run": f"run-{one.turn}",
             "as_of": TODAY + timedelta(one.turn),
             "row": number,
@@ -61,14 +64,14 @@ def book(tried: list[Tried]) -> pl.DataFrame:
             "last_4": one.last_4,
             "expiration": one.expiration,
             "twin": 0,
-            "name_check": one.turn,
-            "address_check": one.turn,
+            "name_check": one.turn % 3,
+            "address_check": one.turn % 2,
             "state": one.state,
             "reason": "card.pan.luhn" if one.state in ("error", "rejected") else None,
             "trouble": one.trouble if one.state == "awaiting" else None,
             "decided": one.decided and one.state == "error",
             "expires_on": TODAY + timedelta(one.ends) if one.state == "linked" else None,
-            "tries": 1,
+            "tries": int(one.state not in ("changed", "reverted")),
             "sendings": int(one.state in ("linked", "error", "awaiting")),
         }
         for number, one in enumerate(tried, start=1)

@@ -72,7 +72,7 @@ def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Benc
     assert ("linked", 1, 1, "cuid") == (second.state, second.chunk, second.position, second.how)
     assert second.result == f"card-links-{linked}-00001-result.csv"
     assert second.expires_on is not None
-    assert ("suppressed", None, ("card.link.standing",)) == (
+    assert ("suppressed", None, ("card.content.changed",)) == (
         third.state,
         third.chunk,
         third.reasons,

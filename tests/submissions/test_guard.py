@@ -25,8 +25,8 @@ from flows.submissions.prior_state import survey_cards
 from flows.submissions.publisher import PartialRunError
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
-from schemas.portal import ADDRESS1, CUID, MONTH, NICKNAME, PAN, YEAR, columns
-from schemas.reasons import AWAITED, STANDING
+from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, NICKNAME, PAN, YEAR, columns
+from schemas.reasons import AWAITED, CHANGED, REVERTED, STANDING
 from tests.builders import portal_rows, quick
 from tests.night import portal_csv
 from tests.partner_api.town import Population, committed, town
@@ -108,9 +108,51 @@ def test_a_card_with_another_expiration_is_another_card_even_while_the_first_is_
     assert [{"a"}, set()] == [place.sent(place.night()) for _ in range(2)]
 
 
-def test_a_changed_address_alone_sends_no_card_a_second_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changed", "sent", "held"),
+    [("ask", set(), CHANGED), ("hold", set(), CHANGED), ("send", {"a"}, "")],
+)
+@pytest.mark.parametrize("change", [{ADDRESS1: "2 Side St"}, {FIRST_NAME: "Augusta"}])
+def test_a_changed_name_or_address_is_asked_about_held_or_sent(
+    tmp_path: Path, changed: str, sent: set[str], held: str, change: dict[str, str | None]
+) -> None:
+    place = bank(tmp_path, "a", resend={"changed": changed})
+    place.people["a"] |= change
+
+    done = place.night()
+
+    assert (sent, held) == (place.sent(done), place.held_back(done).get("a", ""))
+
+
+@pytest.mark.parametrize("changed", ["ask", "send"])
+def test_a_change_that_comes_while_the_answer_is_awaited_is_kept(
+    tmp_path: Path, changed: str
+) -> None:
+    place = bank(tmp_path, resend={"changed": changed})
+    place.settle("a")
+    place.night()
+    place.people["a"] |= {ADDRESS1: "2 Side St"}
+
+    assert {"a": CHANGED} == place.held_back(place.night())
+
+
+def test_a_change_that_is_taken_back_is_none(tmp_path: Path) -> None:
     place = bank(tmp_path, "a")
     place.people["a"] |= {ADDRESS1: "2 Side St"}
+    changed = place.night()
+    place.people["a"] = {CUID: "a"}
+
+    held = [place.held_back(done)["a"] for done in (changed, place.night(), place.night())]
+
+    assert [CHANGED, REVERTED, STANDING] == held
+
+
+def test_what_an_extract_says_that_is_older_than_what_was_sent_is_no_change(
+    tmp_path: Path,
+) -> None:
+    place = bank(tmp_path, "a")
+    place.people["a"] |= {ADDRESS1: "2 Side St"}
+    place.day -= timedelta(days=2)
 
     assert {"a": STANDING} == place.held_back(place.night())
 

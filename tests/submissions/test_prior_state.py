@@ -16,7 +16,7 @@ from flows.runs.cards import FINGERPRINTS, add_fingerprints, holder
 from flows.runs.frames import shaped
 from flows.submissions.prior_state import PriorState, ResendPolicy, resend_policy
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, POSTAL_CODE
-from schemas.reasons import AWAITED, REFUSED, STANDING
+from schemas.reasons import AWAITED, CHANGED, REFUSED, STANDING
 from schemas.settings import Portfolio
 from tests.builders import portal_rows
 from tests.night import issuer
@@ -108,7 +108,8 @@ def frame(attempts: list[Tried]) -> pl.DataFrame:
     ]
     names = ["cuid", "last_4", "expiration", "state", "expires_on", *FINGERPRINTS]
     sent = pl.DataFrame(rows, {name: BOOKED[name] for name in names}, orient="row")
-    return shaped(sent.with_columns(holder=holder(sent), twin=0, decided=False), BOOKED)
+    identified = sent.with_columns(holder=holder(sent), twin=0, decided=False, as_of=TODAY)
+    return shaped(identified, BOOKED)
 
 
 def known(
@@ -139,14 +140,19 @@ def test_a_card_is_held_back_exactly_where_the_plain_rule_says_so(
     assert expected == found.to_list()
 
 
-def why_seen(card: Card, attempts: list[Tried]) -> str | None:
+def why_seen(card: Card, attempts: list[Tried], changed: str) -> str | None:
     """Say in plain Python why a card is not sent outside of a portfolio."""
     same = [one for one in attempts if one.card[:3] == card[:3]]
     if card.reissue and any(one.card.reissue for one in same):
         same = [one for one in same if one.card.reissue == card.reissue]
-    if any(one.state == "awaiting" for one in same):
+    awaited = any(one.state == "awaiting" for one in same)
+    alive = any(one.ends and one.ends >= TODAY for one in same)
+    is_other = bool(same) and same[-1].card[3:5] != card[3:5]
+    if is_other and (awaited or (alive and changed != "send")):
+        return CHANGED
+    if awaited:
         return AWAITED
-    return STANDING if any(one.ends and one.ends >= TODAY for one in same) else None
+    return STANDING if alive and not is_other else None
 
 
 @settings(deadline=None)
@@ -155,9 +161,14 @@ def why_seen(card: Card, attempts: list[Tried]) -> str | None:
     st.lists(cards, max_size=6),
     st.integers(0, 12),
     st.sampled_from([(None,), (1, 2, 3)]),
+    st.sampled_from(["ask", "send", "hold"]),
 )
 def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_are_held_back(
-    attempts: list[Tried], wanted: list[Card], cut: int, reissues: tuple[int | None, ...]
+    attempts: list[Tried],
+    wanted: list[Card],
+    cut: int,
+    reissues: tuple[int | None, ...],
+    changed: str,
 ) -> None:
     def reissued(at: int, card: Card) -> Card:
         return card._replace(reissue=reissues[at % len(reissues)])
@@ -166,10 +177,10 @@ def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_are_hel
     wanted = [reissued(at, card) for at, card in enumerate(wanted)]
 
     found = known([frame(attempts[:cut]), frame(attempts[cut:])]).suppressed(
-        asked(wanted), TODAY, resend_policy(issuer(), TODAY)
+        asked(wanted), TODAY, resend_policy(issuer(resend={"changed": changed}), TODAY)
     )
 
-    assert [why_seen(card, attempts) for card in wanted] == found.to_list()
+    assert [why_seen(card, attempts, changed) for card in wanted] == found.to_list()
 
 
 def test_a_card_whose_cuid_we_generated_is_known_by_name_and_address() -> None:
