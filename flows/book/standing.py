@@ -1,8 +1,10 @@
 """Where a card stands on a day: a table of states, the first that holds counts.
 
 A link that can be opened counts before anything else, then an answer that is awaited, then the last
-attempt. So a link ends, and its card is `expired`, without anything being written. How far a card
-with a link came is added by `stages.py`.
+attempt. So a link ends, and its card is `expired`, without anything being written.
+
+`Book.cards` (`book.py`) goes on from there: how far a card with a link came (`stages.py`), who has
+left (`departures.py`), and who is given up (`given_up.py`), the last of which counts before all.
 """
 
 from datetime import date, timedelta
@@ -28,7 +30,6 @@ class State(NamedTuple):
     who: Who | None  # None: as the reason of its last refusal says
 
 
-# The states of a card, those that need attention first; a cardholder is in the first of its cards'.
 NOT_SENT = State("not sent", "we refused its row, with our reason", None)
 CANCELLED_CHUNK = State("cancelled", "its chunk was cancelled before the upload", "operator")
 LOST = State("lost", "an operator decided that no usable answer comes", "operator")
@@ -48,6 +49,7 @@ OPENED = State("opened", "its link was opened, as the partner says", "")
 PLACED = State("placed", "the card is placed; its link may have ended since", "")
 GIVEN_UP = State("given up", "an operator decided that it needs no link", "")
 LEFT = State("left", "the issuer's extracts do not name it any more, or mark it as deleted", "")
+# Most urgent first: a cardholder is in the most urgent state of its cards (`people.py`).
 STATES = (
     LOST,
     UNSETTLED,

@@ -7,8 +7,18 @@
 which means not sent, where its card is given up, has a link that does not expire soon, is awaited,
 or, by a setting of a portfolio, was refused and is unchanged. Its ledger record says which
 (GIVEN_UP, STANDING, AWAITED, REFUSED), and but for a full portfolio, where that is most rows,
-`held.csv` lists it. A new issue is sent; in a full portfolio a row is sent too where what
-`[portfolio] changes` names has changed, by the fingerprints of name and address.
+`held.csv` lists it.
+
+What happens to a known card, by what the book has of it (the first that holds):
+
+| | outside a portfolio | in a full portfolio |
+|---|---|---|
+| awaited | suppressed, but a new issue is sent | suppressed; the next extract has it |
+| changed | as `[resend] changed` says; a new issue is sent | as `[portfolio] changes` says |
+| with a link | suppressed until it has ended | suppressed until `renew_within_days` before |
+| refused, lost | sent | sent, unless `resend_errors` is off |
+
+What an extract older than the latest has is no change in a full portfolio.
 
 Outside a portfolio `[resend] changed` decides about another name or address: such a row is sent, or
 suppressed as CHANGED, and so is one whose card still awaits its answer, which no later extract may
