@@ -102,8 +102,9 @@ class Books:
         # planned anew before anybody could know of the upload
         if before.row.chunk in self._bank.cancelled and day_it_came >= after.day:
             return "cancelled"
-        is_changed = self._bank.town.feed.portfolio and before.content != after.content
-        return "change" if is_changed else ""
+        # of a delta the operator sends it, from the worklist
+        may_change = self._bank.town.feed.portfolio or selection is not None
+        return "change" if may_change and before.content != after.content else ""
 
     def _may_retry(self, before: Sent, run: Run) -> bool:
         """Return whether a run may send a refused card again: a night of a portfolio may not."""

@@ -38,6 +38,7 @@ STATES = (
     "refused",
     "awaiting",
     "not sent",
+    "changed",
     "linked",
     "given up",
     "left",
@@ -124,6 +125,9 @@ class Census:
         }
         self.targets.clear()
         self.given_up |= meant
+        for card in self._changed(bank) & standing.keys():
+            if "linked" in standing[card]:
+                standing[card] |= {"changed"}
         delivered = {(row["cuid"], row["last_4"]) for row in bank.delivered.values()}
         for card in delivered & standing.keys():
             if "linked" in standing[card]:  # what was delivered may be another link of the card
@@ -145,6 +149,19 @@ class Census:
                 rows += _opened(bank, chunk.name, content)
             self.runs.append(manifest)
             self.rows.append(rows)
+
+    def _changed(self, bank: Bank) -> set[Card]:
+        """Return the cards of a delta whose name or address is not the same in all of its files."""
+        if bank.town.feed.portfolio:
+            return set()
+        people = bank.town.people
+        contents: dict[Card, set[tuple[int, ...]]] = defaultdict(set)
+        for manifest in self.runs:
+            if manifest.selection is None:
+                for line in bank.drops[manifest.source.sha256].lines:
+                    card = people.cuid(line), people.card(line)[12:16]
+                    contents[card].add((line.address, line.name, line.code))
+        return {card for card, variants in contents.items() if len(variants) > 1}
 
     def _gone(self, bank: Bank) -> set[Card]:
         """Return the cards that the newest extract of a portfolio does not name."""

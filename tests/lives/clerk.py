@@ -35,6 +35,7 @@ DECISIONS = {
     "rows of cancelled chunks": "send again",
     "link forms to confirm": "confirm",
     "links to renew": "renew",
+    "changed since their link": "send again",
 }
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
 PASSES = 12  # over the worklist of one day

@@ -311,7 +311,8 @@ class Recount:
         reported["linked"] = sum(cards[state.name] for state in SERVED)
         if not self._bank.town.feed.portfolio:
             active = [sent for sent in sendings if self._books.state(sent, self._now) in ACTIVE]
-            times = Counter(sent.row.card for sent in active)
+            last = {sent.row.card: sent.content for sent in active}
+            times = Counter(sent.row.card for sent in active if sent.content == last[sent.row.card])
             books["active twice"] = sum(number > 1 for number in times.values())
             reported["active twice"] = facts["active_twice"]
         if reported != books:
