@@ -9,6 +9,7 @@ from typing import NamedTuple
 from flows.commands import (
     audit,
     backfill,
+    card_decisions,
     cardholders,
     check,
     delivery,
@@ -59,6 +60,7 @@ ENTRIES = entries_of(
     renewal,
     backfill,
     remediation,
+    card_decisions,
     purge,
     audit,
     partner,

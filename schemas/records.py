@@ -123,6 +123,24 @@ class GivingUp(Record):
     cards: tuple[NamedCard, ...]
 
 
+class KeptLink(NamedTuple):
+    """A link that stays, and what about it is known (`flows/book/kept_links.py`)."""
+
+    holder: str
+    last_4: str | None
+    link: str
+    name_check: int | None
+    address_check: int | None
+    refused: str
+
+
+class LinkKept(Record):
+    """One record of the chain `kept-links/`: these links stay as they are, or are asked about."""
+
+    what: Literal["kept", "asked again"]
+    links: tuple[KeptLink, ...]
+
+
 class FormDecision(Record):
     """One record of the chain `link-forms/`: the links of the partner have this form, or that was
     taken back.

@@ -20,7 +20,7 @@ from flows.errors import CardlinkError
 from flows.registry import ENTRIES
 from flows.runs.keys import keys_of
 from flows.wiring import open_store
-from schemas.portal import CITY, CUID, PAN, POSTAL_CODE
+from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
 from tests import keys
 from tests.again import PANS, correct
 from tests.builders import portal_rows, share_of
@@ -160,6 +160,17 @@ def closed(folder: Path) -> Facts:
     return case
 
 
+def moved(folder: Path) -> Facts:
+    """Let somebody with a link move; return the run whose extract says so."""
+    bench = bank(folder)
+    for day, street in (("19", "1 Main St"), ("20", "2 Side St")):
+        people = portal_rows({CUID: "a", ADDRESS1: street})
+        run = bench.submit(bench.drop_bytes(portal_csv(people), f"bank-202611{day}.csv")).manifest
+        bench.answer(fail_share=0)
+        bench.ingest()
+    return {"run": run.run, **WHY}
+
+
 def attributed(folder: Path) -> Facts:
     run = unattributed(folder)
     facts_of(folder, "mend attribute", issuer="bank", result="a.csv", row=1, to=f"{run}:1", **WHY)
@@ -197,6 +208,7 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "mend close": lambda folder: {**broken(folder), **WHY},
     "mend reopen": lambda folder: {**closed(folder), **WHY},
     "mend give-up": lambda folder: {**outbox(folder), "row": (2,), **WHY},
+    "mend keep-link": moved,
     "purge": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
     "dismiss": lambda folder: {"issuer": "bank", "extract": bank(folder).drop(3), **WHY},
     "link-form": lambda folder: {"issuer": bank(folder).issuer.issuer, "form": FORM, **WHY},

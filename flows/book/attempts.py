@@ -44,7 +44,7 @@ ATTEMPT = pl.Schema(
         "row": pl.UInt32(),
         "chunk": pl.UInt32(),
         "origin": pl.UInt32(),  # the row that this one repeats, perhaps with corrections
-        "renewal": pl.Boolean(),  # sent because its link was about to end
+        "renewal": pl.Boolean(),  # sent because a link was about to end, perhaps again
         "cuid": pl.String(),
         "holder": pl.String(),
         "last_4": pl.String(),

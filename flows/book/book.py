@@ -18,12 +18,21 @@ from flows.book.attempts import (
     attempts_typed_in,
     in_order,
 )
-from flows.book.fold import Folded, fold
+from flows.book.fold import Folded, fold, is_not_replaced
 from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
+from flows.book.kept_links import kept_links
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.book.stages import Stages, with_stages
-from flows.book.standing import CHANGED_SINCE, GIVEN_UP, LEFT, standing, with_state
+from flows.book.standing import (
+    CHANGED_SINCE,
+    GIVEN_UP,
+    LEFT,
+    NOT_REPLACED,
+    State,
+    standing,
+    with_state,
+)
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Store
@@ -40,6 +49,7 @@ class Book:
     read_departed: Callable[[], pl.DataFrame]
     read_stages: Callable[[], Stages]
     given_up: pl.DataFrame  # the cards that are given up (`flows.book.given_up.GIVEN_UP`)
+    kept: pl.DataFrame  # the links that stay as they are (`flows.book.kept_links.KEPT`)
     opening: OpeningBalance = NOBODY_REMOVED  # whom retention removed
 
     @cached_property
@@ -90,17 +100,30 @@ class Book:
     def changes(self, cards: pl.DataFrame) -> pl.DataFrame:
         """Return the cards that have a link and have changed since (`standing.CHANGED_SINCE`).
 
-        Columns: those of the newest row that says so (ATTEMPT), `is_name` and `is_address`: what
-        has changed. `cards`: all that `cards` returns.
+        Columns: those of the newest row that says so (ATTEMPT), `link` and `refused` (KEPT),
+        `is_name` and `is_address`: what has changed. `cards`: all that `cards` returns.
         """
-        is_open = (cards["standing"] == CHANGED_SINCE.name) & cards["current"]
         sent = self.folded.attempt("content")
         change = self.folded.attempt("change")
+        last = self.folded.attempt("last")
         differs = {
             is_other: (change[check] != sent[check]).fill_null(value=True)
             for is_other, check in (("is_name", "name_check"), ("is_address", "address_check"))
         }
-        return change.with_columns(**differs).filter(is_open)
+        is_refused = is_not_replaced(self.folded, self.kept)
+        refused = pl.select(pl.when(is_refused).then(last["run"]).otherwise(pl.lit("")))
+        changes = change.with_columns(**differs, link=sent["run"], refused=refused.to_series())
+        return changes.filter(_is_current(cards, CHANGED_SINCE))
+
+    def not_replaced(self, cards: pl.DataFrame) -> pl.DataFrame:
+        """Return the cards with a link whose last row was refused (`standing.NOT_REPLACED`).
+
+        Columns: those of that row (ATTEMPT), `link` and `refused` (KEPT). `cards`: all that `cards`
+        returns.
+        """
+        sent = self.folded.attempt("content")
+        last = self.folded.attempt("last").with_columns(link=sent["run"], refused="run")
+        return last.filter(_is_current(cards, NOT_REPLACED))
 
     def cards(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card stands on a day (`standing`, `with_stages`)."""
@@ -115,9 +138,14 @@ class Book:
         """The book as if no card were given up."""
         return replace(self, given_up=self.given_up.clear())
 
+    @property
+    def without_kept(self) -> "Book":
+        """The book as if nobody had decided that a link stays as it is."""
+        return replace(self, kept=self.kept.clear())
+
     def cards_undecided(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card would stand if none were given up (`cards`)."""
-        cards = with_stages(standing(self.folded, today), self.stages)
+        cards = with_stages(standing(self.folded, today, self.kept), self.stages)
         return with_state(cards, LEFT, self.departed)
 
 
@@ -130,7 +158,6 @@ def read_book(store: Store, issuer: str) -> Book:
     typed_in = attempts_typed_in(prompted_singles(store, issuer))
     attempts = in_order([pages.attempts, typed_in])
     head = pages.head
-    given_up = given_up_cards(store, issuer)
     return Book(
         issuer,
         head.registered,
@@ -138,6 +165,12 @@ def read_book(store: Store, issuer: str) -> Book:
         fold(attempts),
         pages.departed,
         pages.stages,
-        given_up,
+        given_up_cards(store, issuer),
+        kept_links(store, issuer),
         head.opening,
     )
+
+
+def _is_current(cards: pl.DataFrame, state: State) -> pl.Series:
+    """Return which cards are in a state, in their newest issue."""
+    return (cards["standing"] == state.name) & cards["current"]

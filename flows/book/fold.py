@@ -22,8 +22,9 @@ from flows.book.attempts import (
     UNKNOWN_CONTENT,
     active,
 )
+from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL, is_among
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, hashes
-from schemas.ledger import AWAITING, LINKED, REJECTED
+from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 
 # The places among the attempts of those that decide, of each issue of a card; null for none.
 PLACES = ("last", "sent", "link", "waiting", "extract", "row", "content", "change")
@@ -141,25 +142,40 @@ def _last_word() -> pl.Expr:
 _PLACED = pl.Schema(dict.fromkeys((*PLACES, "first", "tries", "sendings"), pl.UInt32()))
 
 
-def is_changed(folded: Folded) -> pl.Series:
+def is_changed(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
     """Return which issues have changed since what their link, or the awaited one, was made from.
 
     Not where a row of that extract or of a later one has been sent since, or one with the same name
-    and address, or a later extract took the change back.
+    and address, or a later extract took the change back, or an operator decided (`kept`: KEPT) that
+    it does not matter.
     """
     change = folded.attempt("change")
     if change["state"].null_count() == change.height:
         return pl.repeat(value=False, n=change.height, dtype=pl.Boolean, eager=True)
     sent = folded.attempt("content").select(
-        pl.col("content", *CONTENT_FINGERPRINTS).name.suffix("_sent")
+        pl.col("run", "content", *CONTENT_FINGERPRINTS).name.suffix("_sent")
     )
     is_same = pl.all_horizontal(
         pl.col(name) == pl.col(f"{name}_sent") for name in CONTENT_FINGERPRINTS
     )
     is_newer = pl.col("content") > pl.col("content_sent").fill_null(UNKNOWN_CONTENT)
     is_open = (pl.col("state") == CHANGED) & is_newer & ~is_same.fill_null(value=False)
-    beside = pl.concat([change, sent], how="horizontal")
-    return beside.select(is_open.fill_null(value=False)).to_series()
+    beside = pl.concat([change, sent], how="horizontal").with_columns(link="run_sent")
+    return beside.select(is_open.fill_null(value=False)).to_series() & ~is_among(
+        beside, kept, OF_CHANGE
+    )
+
+
+def is_not_replaced(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
+    """Return which issues have a link, and their last row, which was to replace it, got none.
+
+    The partner refused it, or no usable answer came. Not where an operator decided that the link
+    stays (`kept`: KEPT).
+    """
+    last = folded.attempt("last").select("holder", "last_4", "state", refused="run")
+    is_refused = (last["state"] == ERROR).fill_null(value=False)
+    has_link = folded.places["link"].is_not_null() & folded.places["waiting"].is_null()
+    return is_refused & has_link & ~is_among(last, kept, OF_REFUSAL)
 
 
 def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:

@@ -28,7 +28,7 @@ from flows.runs.store import Store, read_if_stored
 from schemas.manifest import Manifest
 
 # of the code that makes the book; attempts are compared by digest, which a new polars may change
-CODE = f"8, cardlink {version('cardlink')}, polars {pl.__version__}"
+CODE = f"9, cardlink {version('cardlink')}, polars {pl.__version__}"
 LATER = timedelta(days=1)  # how long after its entry in the audit trail a run may be changed
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 
@@ -48,6 +48,7 @@ class Page(BaseModel):
     finished: bool
     twins: bool = False  # it has cards that look the same
     settled: bool = False
+    renewal: bool = False  # its links replace others that end
     extract: WholeExtract | None = None  # None for a selection of rows, and before the commit
 
 

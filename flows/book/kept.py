@@ -241,6 +241,7 @@ class _Keeper:
             committed=ledger.is_committed,
             finished=ledger.is_committed and not (attempts["state"] == AWAITING).any(),
             twins=bool((attempts["twin"] > 0).any()),
+            renewal=bool(attempts["renewal"].any()),
             extract=ledger.extract,
         )
         if before is not None and before.sha256 == digest(_page_bytes(attempts)):
@@ -268,6 +269,8 @@ class _Keeper:
             attempts = attempts_of(stored, turn, content)
         if selection is not None and repeated is not None and repeated.twins:
             attempts = with_twins_of(attempts, self.attempts_on_page(selection.of))
+        if repeated is not None and repeated.renewal:
+            attempts = attempts.with_columns(renewal=pl.lit(value=True))
         is_committed = stored.manifest is not None
         return _Ledger(attempts, is_committed, content, whole_extract(stored, turn))
 

@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from flows.book.attempts import ATTEMPT, CANCELLED, CHANGES, SINGLE
-from flows.book.fold import Folded, is_changed
+from flows.book.fold import Folded, is_changed, is_not_replaced
+from flows.book.kept_links import NONE_KEPT
 from flows.runs.cards import CARD
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
@@ -43,6 +44,9 @@ EXPIRED = State("expired", "its link ended, and no other came", "operator")
 CHANGED_SINCE = State(
     "changed", "it has a link, but its name or address has changed since", "operator"
 )
+NOT_REPLACED = State(
+    "not replaced", "it has a link, but the row that was to replace it was refused", "operator"
+)
 HAS_LINK = State("linked", "it has a link that can be opened", "")
 DELIVERED = State("delivered", "its link is in a delivery", "")
 OPENED = State("opened", "its link was opened, as the partner says", "")
@@ -62,6 +66,7 @@ STATES = (
     AWAITED,
     NOT_SENT,
     CHANGED_SINCE,
+    NOT_REPLACED,
     HAS_LINK,
     DELIVERED,
     OPENED,
@@ -70,7 +75,7 @@ STATES = (
     LEFT,
 )
 # a link that can be opened, and is still needed
-USABLE = (HAS_LINK, CHANGED_SINCE, DELIVERED, OPENED)
+USABLE = (HAS_LINK, CHANGED_SINCE, NOT_REPLACED, DELIVERED, OPENED)
 SERVED = (*USABLE, PLACED)  # the cardholder has a link, or needs none because the card is placed
 BY_NAME = {state.name: state for state in STATES}
 NAMES = pl.Enum([state.name for state in STATES])
@@ -78,8 +83,10 @@ _ACTORS: dict[str, Who] = {FIX: "issuer", RESUBMIT: "operator", NOTHING: ""}  # 
 _WAITING = {"held": ON_HOLD, "waiting": TO_UPLOAD, SINGLE: UNKNOWN}  # by what an attempt waits for
 
 
-def standing(folded: Folded, today: date) -> pl.DataFrame:
+def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.DataFrame:
     """Return where each issue of each card stands on a day.
+
+    `kept`: the links that stay as they are, by an operator's decision (KEPT).
 
     Columns: those of the attempt that decides (ATTEMPT, with `tries` and `sendings` of all its
     attempts), `standing` (NAMES), `since` when, where that is known, `who` acts, `until` and
@@ -105,14 +112,20 @@ def standing(folded: Folded, today: date) -> pl.DataFrame:
         first.alias("first"),
         newest.alias("newest"),
         link["since"].alias("linked_at"),
-        changed=is_changed(folded),
+        changed=is_changed(folded, kept),
+        not_replaced=is_not_replaced(folded, kept),
+        refusal=folded.attempt("last")["reason"],
     )
     named = cards.with_columns(_state(today).alias("standing"))
     is_expired = pl.col("standing") == EXPIRED.name
     ended = (pl.col("until") + timedelta(days=1)).cast(ATTEMPT["since"])
     named = named.with_columns(since=pl.when(is_expired).then(ended).otherwise("since"))
+    is_refused = pl.col("standing") == NOT_REPLACED.name
+    named = named.with_columns(reason=pl.when(is_refused).then("refusal").otherwise("reason"))
     who = _with_who(named).with_columns(_nobody_for_ended_cards(today))
-    return who.with_columns(_is_current().alias("current")).drop("newest", "changed")
+    return who.with_columns(_is_current().alias("current")).drop(
+        "newest", "changed", "not_replaced", "refusal"
+    )
 
 
 def last_day() -> pl.Expr:
@@ -148,6 +161,7 @@ def _state(today: date) -> pl.Expr:
     is_ended = (pl.col("expires_on") < today).fill_null(value=False)
     table = [
         ((state == LINKED) & ~is_ended & pl.col("changed"), CHANGED_SINCE),
+        ((state == LINKED) & ~is_ended & pl.col("not_replaced"), NOT_REPLACED),
         ((state == LINKED) & ~is_ended, HAS_LINK),
         (state == LINKED, EXPIRED),
         ((state == AWAITING) & pl.col("trouble").is_not_null(), UNSETTLED),

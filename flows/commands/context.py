@@ -65,6 +65,13 @@ class Context(NamedTuple):
         """
         return wire(self.folder, keys.keys_of(run).run.issuer, dry_run=dry_run)
 
+    def context_of_target(self, target: str, *, dry_run: bool = False) -> contexts.IssuerContext:
+        """Return the context of an issuer, or of a run's; UnknownRunError where it is neither."""
+        issuer = self.issuer_of(target)
+        if issuer:
+            return wire(self.folder, issuer, dry_run=dry_run)
+        return self.context_of(target, dry_run=dry_run)
+
     def issuer_of(self, target: str) -> str:
         """Return the issuer that a target is, "" where it is a run.
 

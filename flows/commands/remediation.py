@@ -20,11 +20,10 @@ from flows.commands.parameters import (
     Issuer,
     Number,
     Reason,
-    ReasonCode,
     RunName,
     Target,
 )
-from flows.commands.result import Result, counted
+from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
 from flows.steps import EXTRACT, WHY, Sentence, Step, Text
@@ -32,15 +31,14 @@ from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS, LOST
 
 with on_first_use():
-    from flows.operations import break_decisions, giving_up, manual_attribution, remediation
+    from flows.operations import break_decisions, manual_attribution, remediation
     from flows.operations import reseal as reseals
     from flows.runs import context as contexts
     from flows.runs import keys as stored_keys
 
-# a form closes breaks of one run, whose report the operator has open
-MEND = Form("mend", "mend: {verb} {run}", picks="verb", without=("rows",))
-# a cuid is kept out of every form's log
-GIVE_UP = Form("give_up", "give up: {run}", without=("cuid",))
+# a form closes breaks of one run, whose report the operator has open, and has no cuid in its log
+WITHOUT = ("rows", "row", "cuid", "changed", "replacing", "undo")
+MEND = Form("mend", "mend: {verb} {run}", picks="verb", without=WITHOUT)
 ONE_FILE = "it names a row of a result file, which the operator has open"
 Break = Annotated[
     str,
@@ -69,7 +67,6 @@ Decision = Annotated[
     ),
 ]
 ResultName = Annotated[str, Field(help="The result file, by its name below the issuer's results.")]
-Cuid = Annotated[str, Field(help="A cardholder's reference at the issuer.")]
 ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")]
 
 
@@ -81,7 +78,7 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
     issuer = issuer_context.issuer.issuer
     next_step = Step("submit", issuer, extract=EXTRACT, new_run=WHY)
-    return _remediated(record.model_dump(mode="json"), [line], next_step, dry_run)
+    return remediated(record.model_dump(mode="json"), [line], next_step, dry_run)
 
 
 @entry("mend take-over", form=MEND)
@@ -93,7 +90,7 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
     until = claim.until.isoformat(timespec="seconds")
     line = f"{run}: the claim of {claim.holder} from {since} to {until} is ended"
     facts = {"run": run, "holder": claim.holder, "since": since, "until": until}
-    return _remediated(facts, [line], Step("submit", issuer_context.issuer.issuer), dry_run)
+    return remediated(facts, [line], Step("submit", issuer_context.issuer.issuer), dry_run)
 
 
 @entry("mend reseal", form=MEND)
@@ -117,7 +114,7 @@ def reseal(
             deleted += f"; {resealed.left:,} could not be deleted and are ignored"
         lines.append(deleted)
     next_step = Step("outbox list", issuer_context.issuer.issuer, run=run)
-    return _remediated({"run": run, **resealed._asdict()}, lines, next_step, dry_run)
+    return remediated({"run": run, **resealed._asdict()}, lines, next_step, dry_run)
 
 
 @entry("mend ingest-again", form=ONE_FILE)
@@ -232,7 +229,7 @@ def _close_in_all_runs(
         line = f"{run}: {break_name} ({count:,} rows)"
         lines.append(Sentence("{line}: {state}", line=line, state=state))
     facts = {"issuer": issuer, "runs": runs, "reason": redact(reason)}
-    return _remediated(facts, lines, Step("worklist", issuer), dry_run)
+    return remediated(facts, lines, Step("worklist", issuer), dry_run)
 
 
 @entry("mend reopen", form=MEND)
@@ -249,48 +246,6 @@ def reopen(
     issuer_context = context.context_of(run, dry_run=dry_run)
     settled = break_decisions.reopen_break(issuer_context, run, break_name, place, reason)
     return _settled(issuer_context, run, settled, "open again", reason, dry_run)
-
-
-@entry("mend give-up", form=GIVE_UP, second="give-up")
-def give_up(
-    context: Context,
-    run: Target,
-    *,
-    row: Sequence[Number] = (),
-    cuid: Sequence[Cuid] = (),
-    codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
-    undo: bool = False,
-    reason: Reason,
-    dry_run: DryRun = False,
-) -> Result:
-    """Give up cards that need no link any more, such as of a closed account.
-
-    Nobody waits for them, they are not sent again, and a link that they have is withdrawn.
-
-    Args:
-        run: The run whose rows are meant; or an issuer: all of its cards.
-        row: The card of a row of RUN, by its number.
-        cuid: The cards of a cardholder, by the cuid; of RUN, those in its rows.
-        codes: Cards without a link for these reasons, ours or the partner's, or a first part of
-            one: address.postal_code.
-        undo: Take the cards up again.
-    """
-    issuer = context.issuer_of(run)
-    if issuer:
-        issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    else:
-        issuer_context = context.context_of(run, dry_run=dry_run)
-    which = giving_up.Which(
-        "" if issuer else run, frozenset(row), frozenset(cuid), frozenset(codes)
-    )
-    decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
-    act = "taken up again" if undo else "given up"
-    line = f"{run}: {counted(decided.cards, 'card')} {act}"
-    states = [f"{number:,} {state}" for state, number in decided.standing.items()]
-    when = "now" if undo else "until then"
-    line += f" ({', '.join(states)} {when})" if states else "; they were so already"
-    facts = {"target": run, "what": act, **decided.facts, "reason": redact(reason)}
-    return _remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)
 
 
 @entry("dismiss", form=Form("dismiss", "dismiss {extract}"))
@@ -316,7 +271,7 @@ def dismiss(
     record = remediation.dismiss(issuer_context, extract, reason, undo=undo)
     state = "pending again" if undo else f"dismissed by {record.by}; it will not be submitted"
     facts = record.model_dump(mode="json")
-    return _remediated(facts, [f"{record.key}: {state}"], Step("extracts", issuer), dry_run)
+    return remediated(facts, [f"{record.key}: {state}"], Step("extracts", issuer), dry_run)
 
 
 def _settled(
@@ -338,7 +293,7 @@ def _settled(
         "reason": redact(reason),
     }
     if dry_run:
-        return _remediated(facts, lines, Step("report", run), dry_run)
+        return remediated(facts, lines, Step("report", run), dry_run)
     report = report_of(context, settled.report.summary)
     facts |= {"dry_run": False, "report": report.facts}
     return Result(facts, [*lines, "", *report.shown], report.next_step, report.exit_code)
@@ -357,13 +312,14 @@ def _decided(
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**decided.record.model_dump(mode="json"), "outcome": decided.row}
     if dry_run:
-        return _remediated(facts, [line], Step("status", context.issuer.issuer), dry_run)
+        return remediated(facts, [line], Step("status", context.issuer.issuer), dry_run)
     return ingested(context, decided.ingested, line, {**facts, "dry_run": False})
 
 
-def _remediated(
+def remediated(
     facts: dict[str, Any], lines: Sequence[Text], next_step: Step, dry_run: bool
 ) -> Result:
+    """Show a decision that was recorded, or would be."""
     if dry_run:
         lines = [Sentence("dry run, nothing was changed: {line}", line=lines[0]), *lines[1:]]
     return Result({**facts, "dry_run": dry_run}, lines, next_step)

@@ -50,6 +50,7 @@ WHICH = Choice(
         "our rejects": {"rejects": True},
         "no answer": {"missing": True},
         "changed names and addresses": {"changed": True},
+        "refused, the old link stands": {"replacing": True},
         "as codes or corrections say": {},
     },
 )
@@ -75,6 +76,7 @@ def resubmit(
     missing: bool = False,
     rejects: bool = False,
     changed: bool = False,
+    replacing: bool = False,
     row: Sequence[Number] = (),
     corrections: Annotated[ExtractName, Field(metavar="FILE")] = "",
     extract: ExtractName = "",
@@ -87,7 +89,7 @@ def resubmit(
     Args:
         run: The run whose rows are sent again; rows with a link or awaiting their result stay. Or
             an issuer: all runs that decided last that a card has no link, selected by errors,
-            codes, actions, rejects or changed, each as a new run.
+            codes, actions, rejects, changed or replacing, each as a new run.
         errors: Rows refused by the partner.
         codes: Rows refused for these reasons, ours or the partner's, or a first part of one:
             address.postal_code.
@@ -96,6 +98,7 @@ def resubmit(
         rejects: Rows we refused.
         changed: Rows of cards that have a link and whose name or address has changed since; the new
             link replaces the one they have.
+        replacing: Rows that were to replace a link and were refused, while that link still stands.
         row: A row of RUN, by its number.
         corrections: A filled-in correction template, by its name below the issuer's corrections; on
             the command line also a local file.
@@ -107,7 +110,14 @@ def resubmit(
         dry_run: Show how many rows would be sent and why the others stay; write nothing.
     """
     rows = selection.RowSelection(
-        errors, frozenset(codes), frozenset(action), missing, rejects, frozenset(row), changed
+        errors=errors,
+        codes=frozenset(codes),
+        actions=frozenset(action),
+        missing=missing,
+        rejects=rejects,
+        rows=frozenset(row),
+        changed=changed,
+        replacing=replacing,
     )
     issuer = context.issuer_of(run)
     if issuer:

@@ -15,6 +15,7 @@ from flows.book.standing import (
     EXPIRED,
     HAS_LINK,
     LOST,
+    NOT_REPLACED,
     NOT_SENT,
     PLACED,
     REFUSED,
@@ -176,6 +177,10 @@ def _link(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
         came = "; its name or address has changed since"
         resend = Step("resubmit", terms.issuer, changed=True, reason=WHY)
         then = Sentence("to send all that have changed: {resubmit}", resubmit=resend)
+    if card["standing"] == NOT_REPLACED.name:
+        came = f"; the row that was to replace it was refused: {card['reason']}"
+        resend = Step("resubmit", terms.issuer, replacing=True, reason=WHY)
+        then = Sentence("to send all such rows again: {resubmit}", resubmit=resend)
     if (until - terms.today).days <= SOON:
         then = _renewal("it expires soon", terms, card)
     return f"has a link until {until}{came}", then

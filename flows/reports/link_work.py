@@ -16,6 +16,7 @@ from schemas.manifest import Manifest
 from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
 
 WITHIN = 7  # days
+NAMED = 3  # reasons in a sentence
 
 
 def link_work(issuer: str, ending: pl.DataFrame, now: datetime) -> Iterator[Work]:
@@ -51,16 +52,64 @@ def changed_work(
     counts = changes.select(pl.col("is_name", "is_address").sum()).row(0)
     note = "In all, {:,} have another name, {:,} another address.".format(*counts)
     for run, number in changes.group_by("run", maintain_order=True).len().iter_rows():
-        since = datetime.combine(days[run], time(), UTC)
-        yield Work(since, kinds.CHANGED, issuer, run, None, number, since, note=note)
+        since = _midnight(days[run])
+        yield Work(
+            due=since,
+            kind=kinds.CHANGED,
+            issuer=issuer,
+            run=run,
+            chunk=None,
+            rows=number,
+            since=since,
+            note=note,
+        )
+
+
+def not_replaced_work(
+    issuer: str, manifests: Iterable[Manifest], refused: pl.DataFrame, now: datetime
+) -> Iterator[Work]:
+    """Yield the cards whose link was to be replaced, by the run whose row was refused.
+
+    `refused`: as of `flows.book.book.Book.not_replaced`.
+    """
+    days = {manifest.run: manifest.as_of for manifest in manifests}
+    for (run,), rows in refused.group_by("run", maintain_order=True):
+        codes = rows["reason"].drop_nulls().value_counts(sort=True).head(NAMED)
+        named = ", ".join(f"{code} ({number:,})" for code, number in codes.iter_rows())
+        day = days.get(str(run))  # none where the fields were typed in
+        since = _midnight(day) if day else now
+        yield Work(
+            due=since,
+            kind=kinds.NOT_REPLACED,
+            issuer=issuer,
+            run=str(run),
+            chunk=None,
+            rows=rows.height,
+            since=since,
+            note=f"Why: {named}." if named else "",
+        )
 
 
 def _work(
     issuer: str, kind: str, rows: pl.DataFrame, now: datetime, run: str = "", name: str = ""
 ) -> Work:
     first: date = rows["ends"].min()  # type: ignore[assignment]  # of dates
-    due = datetime.combine(first, time(), UTC)
+    due = _midnight(first)
     fields = (("name", name),) if name else ()
     some_ended = bool((rows["standing"] == EXPIRED.name).any())
     since = min(due, now)
-    return Work(due, kind, issuer, run, None, rows.height, since, fields, is_late=some_ended)
+    return Work(
+        due=due,
+        kind=kind,
+        issuer=issuer,
+        run=run,
+        chunk=None,
+        rows=rows.height,
+        since=since,
+        fields=fields,
+        is_late=some_ended,
+    )
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)

@@ -15,7 +15,7 @@ from flows.book.book import Book, read_book
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance
 from flows.reports.link_forms import forms_to_confirm
-from flows.reports.link_work import WITHIN, changed_work, link_work
+from flows.reports.link_work import WITHIN, changed_work, link_work, not_replaced_work
 from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, run_facts
 from flows.reports.unlinked import LINK, NONE_ENDING, unlinked
@@ -78,6 +78,7 @@ def survey(
     all_cards = book.cards(today)
     cards = _of_period(all_cards, start, end)
     changes = _of_period(book.changes(all_cards), start, end)
+    not_replaced = _of_period(book.not_replaced(all_cards), start, end)
     ending = beside.ending(context, book, WITHIN).join(cards, on=LINK, how="semi", nulls_equal=True)
     without_link = unlinked(cards, ending)
     manifests = [run.manifest for run in runs]
@@ -85,6 +86,7 @@ def survey(
     forms = forms_to_confirm(context, depart=_links_depart(facts))
     work = worklist(stored, facts, manifests, cards, without_link, context.issuer, terms, forms)
     work += changed_work(context.issuer.issuer, manifests, changes)
+    work += not_replaced_work(context.issuer.issuer, manifests, not_replaced, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
     work += beside.work(context, manifests)
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED

@@ -349,15 +349,38 @@ CHANGED = _kind(
         OPERATOR,
         "They have a link, but their name or address has changed since, so it may not open",
         Step("resubmit", Slot("target"), changed=True, reason=WHY, dry_run=True),
+        "An extract that has their old name and address again takes them off this list.",
         (
-            "Where their link should stay, there is nothing to do: an extract that has their old "
-            "name and address again takes them off this list."
-        ),
-        (
+            Choice(
+                "keep the link",
+                "This change does not matter; a later one that differs is asked about again.",
+                Step("mend keep-link", Slot("target"), changed=True, reason=WHY),
+            ),
             Choice(
                 "send again",
                 "New links are requested; each replaces the one it follows.",
                 Step("resubmit", Slot("target"), changed=True, reason=WHY),
+            ),
+        ),
+        rows=CARDHOLDERS,
+    )
+)
+NOT_REPLACED = _kind(
+    Kind(
+        "links not replaced",
+        OPERATOR,
+        "Their changed row, or the renewal of their link, was refused; the old link still stands",
+        Step("resubmit", Slot("target"), replacing=True, reason=WHY, dry_run=True),
+        choices=(
+            Choice(
+                "keep the link",
+                "The old link is enough, until it ends.",
+                Step("mend keep-link", Slot("target"), replacing=True, reason=WHY),
+            ),
+            Choice(
+                "send again",
+                "Their refused rows go out again; each link that comes replaces the old one.",
+                Step("resubmit", Slot("target"), replacing=True, reason=WHY),
             ),
         ),
         rows=CARDHOLDERS,

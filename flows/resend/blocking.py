@@ -28,7 +28,8 @@ from schemas.manifest import Manifest
 # what the issue of a row is told from
 IDENTITY = ("cuid", "last_4", "expiration", *FINGERPRINTS)
 CARD = ["holder", "last_4"]
-SETTLED = "its change was sent or taken back since, or a later extract has it"  # why a row stays
+# why a row stays
+SETTLED = "its change was sent, taken back or decided since, or a later extract has it"
 # An issue that a selected row (`origin`) was, is, or would be of; `twin` null where it is unknown.
 _ISSUE = (*CARD, "twin", "expiration", "reissue_check")
 ISSUES = pl.Schema({"origin": pl.UInt32()} | {name: ATTEMPT[name] for name in _ISSUE})

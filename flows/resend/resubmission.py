@@ -139,6 +139,15 @@ class ResendPlan(NamedTuple):
         return self.outgoing.height == self.refused.height
 
 
+class _Known(NamedTuple):
+    """What the book has of the run whose rows are selected."""
+
+    book: Book
+    # its rows that are the last word on cards whose link is to be replaced: they have changed, or
+    # were refused
+    replacing: pl.Series
+
+
 class _Chosen(NamedTuple):
     """The selected rows of a run, and what a corrected file changes of them."""
 
@@ -161,14 +170,15 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     registered = list(registered_runs(store, context.issuer.issuer))
     run = StoredRun.by_id(store, request.run)
     of = run.committed()
+    known = _known(context, run)
     choose = _from_corrected_extract if request.extract else _from_own_source
-    chosen = choose(context, request, run)
+    chosen = choose(context, request, run, known)
     corrected = templates.by_row(chosen.cells)
     picks = chosen.source.picks
     rechecked = _recheck(context, chosen.source, SelectedRows(picks, corrected))
     repeats = [manifest for manifest in registered if _is_repeat(manifest.selection, request)]
     lifted = frozenset(repeat.run for repeat in repeats) if request.override else None
-    blocked = _blocked(context, run, chosen, rechecked, registered, lifted or frozenset())
+    blocked = _blocked(context, run, known, chosen, rechecked, registered, lifted or frozenset())
     rows = choice.decide(chosen.rows, picks, rechecked, blocked, chosen.changed, lifted)
     _refuse_standing(request, rows, repeats)
     outgoing = rows.filter(pl.col("why").is_null())
@@ -192,21 +202,33 @@ def _refuse_unclear(request: Request) -> None:
         raise NothingAskedError(run=request.run)
 
 
-def _from_corrected_extract(context: IssuerContext, request: Request, run: StoredRun) -> _Chosen:
+def _known(context: IssuerContext, run: StoredRun) -> _Known:
+    """Return what the book has of a run."""
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    cards = book.cards(_today(context))
+    replacing = [book.changes(cards), book.not_replaced(cards)]
+    return _Known(book, pl.concat([rows.filter(run=run.id)["row"] for rows in replacing]))
+
+
+def _from_corrected_extract(
+    context: IssuerContext, request: Request, run: StoredRun, known: _Known
+) -> _Chosen:
     """Select rows of a run that are read from a corrected extract: all it has, unless some are."""
     entry = templates.find_dropped(context, request.extract)
     identity = identify(context.adapters.store, entry)
     picks, numbers = replaced_rows(context, entry, identity, run)
     changed = picks["origin"]
     selects_all = not any(request.selection)
-    rows = _selected_rows(request, run, frozenset(changed) if selects_all else frozenset())
+    rows = _selected_rows(request, run, frozenset(changed) if selects_all else frozenset(), known)
     picks = picks.filter(pl.col("origin").is_in(rows["row"].implode()))
     strangers = numbers.filter(~numbers.is_in(picks["row"].implode())).sort()
     source = Source(StoredSource(entry, identity), picks, strangers)
     return _Chosen(rows, source, changed, pl.DataFrame(schema=templates.CELL))
 
 
-def _from_own_source(context: IssuerContext, request: Request, run: StoredRun) -> _Chosen:
+def _from_own_source(
+    context: IssuerContext, request: Request, run: StoredRun, known: _Known
+) -> _Chosen:
     """Select rows of a run that are read from its own source, with a template's corrections."""
     of = run.committed()
     template: SourceIdentity | None = None
@@ -216,7 +238,7 @@ def _from_own_source(context: IssuerContext, request: Request, run: StoredRun) -
         name = template.key.rpartition("/")[2]
         cells = templates.corrected_cells(name, content, run)
     changed = cells["row"]
-    rows = _selected_rows(request, run, frozenset(changed))
+    rows = _selected_rows(request, run, frozenset(changed), known)
     numbers = rows["row"]
     stored = reopen_source(context, of.run, of.source)
     picks = pl.DataFrame({"row": numbers, "origin": numbers}, PICK)
@@ -224,11 +246,16 @@ def _from_own_source(context: IssuerContext, request: Request, run: StoredRun) -
     return _Chosen(rows, Source(stored, picks, numbers.clear()), changed, cells, template)
 
 
-def _selected_rows(request: Request, run: StoredRun, corrected: frozenset[int]) -> pl.DataFrame:
+def _selected_rows(
+    request: Request, run: StoredRun, corrected: frozenset[int], known: _Known
+) -> pl.DataFrame:
     """Return the selected rows, and those that a corrected file changes; NoSuchRowError."""
+    selection = request.selection
     parts = run_rows(run)
-    rows = pl.concat([choice.select_rows(part, request.selection, corrected) for part in parts])
-    lacking = pl.Series(sorted(request.selection.rows - set(rows["row"])), dtype=pl.UInt32)
+    rows = pl.concat(
+        [choice.select_rows(part, selection, corrected, known.replacing) for part in parts]
+    )
+    lacking = pl.Series(sorted(selection.rows - set(rows["row"])), dtype=pl.UInt32)
     if len(lacking):
         raise NoSuchRowError(place=request.run, rows=numbered(lacking))
     return rows
@@ -254,35 +281,31 @@ def _recheck(context: IssuerContext, source: Source, selected: SelectedRows) -> 
 def _blocked(
     context: IssuerContext,
     run: StoredRun,
+    known: _Known,
     chosen: _Chosen,
     rechecked: pl.DataFrame,
     registered: Sequence[Manifest],
     first: frozenset[str],
 ) -> pl.DataFrame:
     """Return which active attempt of any run blocks each selected row (`blocking`)."""
-    changed = chosen.rows.filter(choice.IS_CHANGED)["row"]
+    replaces = chosen.rows.filter("replaces")["row"]
     would_be = rechecked.join(chosen.source.picks, on="row", maintain_order="left")
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = known.book
     of_cards = book.sent.join(issues, on=CARD, how="semi", maintain_order="left")
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
     rows = with_twins(issues, book.attempts, run.id)
-    is_changed = pl.col("origin").is_in(changed.implode())
-    blocked = blocking(rows.filter(~is_changed), standing, first)
-    if len(changed):
-        settled = changed.filter(~changed.is_in(_open_changes(context, book, run).implode()))
-        awaited = blocking(rows.filter(is_changed), standing.filter(state=AWAITING), first)
+    is_replacing = pl.col("origin").is_in(replaces.implode())
+    blocked = blocking(rows.filter(~is_replacing), standing, first)
+    if len(replaces):
+        settled = replaces.filter(~replaces.is_in(known.replacing.implode()))
+        awaited = blocking(rows.filter(is_replacing), standing.filter(state=AWAITING), first)
         blocked = replacing(blocked, awaited, settled)
     to_send = identified(would_be["origin"], would_be)
     has_left = to_send.join(book.departed, on=CARD, how="semi", nulls_equal=True)
     blocked = _with_ended(blocked, has_left, choice.LEFT, first)
     given_up = issues.filter(is_given_up(book.given_up))
     return _with_ended(blocked, given_up, choice.GIVEN_UP, first)
-
-
-def _open_changes(context: IssuerContext, book: Book, run: StoredRun) -> pl.Series:
-    """Return the rows of a run that are the last word on cards that have changed."""
-    return book.changes(book.cards(_today(context))).filter(run=run.id)["row"]
 
 
 def _with_ended(

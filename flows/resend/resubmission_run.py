@@ -115,6 +115,7 @@ def resubmit_step(request: Request) -> Step:
         missing=selection.missing,
         rejects=selection.rejects,
         changed=selection.changed,
+        replacing=selection.replacing,
         code=sorted(selection.codes),
         action=sorted(selection.actions),
         row=sorted(selection.rows),

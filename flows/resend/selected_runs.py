@@ -28,7 +28,7 @@ class OneRunError(OperatorError):
 def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]:
     """Return the runs that decided last that a selected card has no link, newest first.
 
-    And those that said last that a card has changed since.
+    And those that said last that a card has changed since, or did not replace its link.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
@@ -38,6 +38,8 @@ def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]
     runs = {run for run, stage, code in pairs if _is_meant(selection, stage, code)}
     if selection.changed:
         runs |= set(book.changes(cards)["run"])
+    if selection.replacing:
+        runs |= set(book.not_replaced(cards)["run"])
     return sorted(runs, key=lambda run: keys_of(run).run[1:], reverse=True)
 
 
@@ -54,6 +56,7 @@ def resubmit_step(issuer: str, selection: RowSelection) -> Step:
         errors=selection.errors,
         rejects=selection.rejects,
         changed=selection.changed,
+        replacing=selection.replacing,
         code=sorted(selection.codes),
         action=sorted(selection.actions),
         reason=WHY,

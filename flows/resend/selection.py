@@ -3,6 +3,7 @@
 No linked or awaiting card is sent again, and no row that would be refused as before.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import polars as pl
@@ -17,10 +18,11 @@ from schemas.reasons import CANCELLED_CHUNK, CHANGED, DELETED, UNREADABLE_DELETI
 
 REFUSED = (ERROR, ledger.REJECTED, ledger.DUPLICATE)
 # A selected row. `reason`: the first code it was refused for. `named`: it was selected by number or
-# as missing, not by its errors.
+# as missing, not by its errors. `replaces`: it is there to replace the link of its card.
 SELECTED = {name: RUN_ROW[name] for name in ("row", "cuid", "last_4", "state", "reasons")} | {
     "reason": pl.String,
     "named": pl.Boolean,
+    "replaces": pl.Boolean,
 }
 # A row of the source by today's rules.
 RECHECKED = {name: ledger.dtypes()[name] for name in ("row", *IDENTITY, "fate", "reasons")}
@@ -51,31 +53,45 @@ class RowSelection(NamedTuple):
     rejects: bool = False  # rows we refused
     rows: frozenset[int] = frozenset()  # numbers of the run's rows
     changed: bool = False  # rows of cards whose name or address is not what their link is made from
+    replacing: bool = False  # refused rows that were to replace a link, which still stands
 
 
 def select_rows(
-    rows: pl.DataFrame, selection: RowSelection, corrected: frozenset[int] = frozenset()
+    rows: pl.DataFrame,
+    selection: RowSelection,
+    corrected: frozenset[int] = frozenset(),
+    replacing: Collection[int] = (),
 ) -> pl.DataFrame:
-    """Return the selected rows (SELECTED) of a run's (RUN_ROW), and the `corrected` ones."""
+    """Return the selected rows (SELECTED) of a run's (RUN_ROW), and the `corrected` ones.
+
+    `replacing`: the rows that are to replace the link of their card.
+    """
     state = pl.col("state")
     is_refused = state.is_in(REFUSED)
     codes = rows["reasons"].explode().drop_nulls().unique()
     selected_codes = [code for code in codes if is_selected(code, selection)]
     with_cancelled = _has_code(CANCELLED_CHUNK, selection)
     has_code = pl.col("reasons").list.eval(pl.element().is_in(selected_codes)).list.any()
+    is_not_replaced = (state == ERROR) & pl.col("row").is_in(sorted(replacing))
+    is_not_replaced &= pl.lit(selection.replacing)
     by_kind = (
         (pl.lit(selection.errors) & (state == ERROR))
         | (pl.lit(selection.rejects) & (state == ledger.REJECTED))
         | (is_refused & has_code).fill_null(value=False)
         | (pl.lit(with_cancelled) & (state == CANCELLED))
         | (pl.lit(selection.changed) & IS_CHANGED)
+        | is_not_replaced
         | pl.col("row").is_in(sorted(corrected))
     )
     is_missing = state.is_in([AWAITING, CANCELLED])
     by_name = (pl.lit(selection.missing) & is_missing) | pl.col("row").is_in(sorted(selection.rows))
     first_code = pl.col("reasons").list.first().str.split("|").list.last()
     has_reason = is_refused | IS_CHANGED
-    named = rows.with_columns(reason=pl.when(has_reason).then(first_code), named=by_name)
+    named = rows.with_columns(
+        reason=pl.when(has_reason).then(first_code),
+        named=by_name,
+        replaces=IS_CHANGED | is_not_replaced,
+    )
     selected = named.filter(by_kind | pl.col("named"))
     return selected.select(pl.col(name).cast(kind) for name, kind in SELECTED.items())
 
@@ -122,7 +138,7 @@ def decide(
     if lifted is not None:
         is_lifted = ~pl.col("where").is_in(sorted(lifted)).fill_null(value=False)
     why = pl.when(is_blocked & ~is_lifted).then("stands").otherwise(_why_refused(corrected))
-    kept = [name for name in SELECTED if name not in ("row", "reasons")]
+    kept = [name for name in SELECTED if name not in ("row", "reasons", "replaces")]
     return rows.with_columns(why=why).select(
         "row",
         "origin",

@@ -35,7 +35,7 @@ FOLDER = 1000  # entries in a folder, so that finding the last one takes two sho
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)"
-    r"|(commits|deliveries|link-forms|given-up)/\d{6}\.json"
+    r"|(commits|deliveries|link-forms|given-up|kept-links)/\d{6}\.json"
     r"|deliveries/\d{6}/confirmed\.json"
     r"|(dismissed|attributions|backfills|purged|approvals)/.+"
     r")"

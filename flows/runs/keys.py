@@ -76,6 +76,7 @@ commits = _prefix("commits")  # the chain in which an issuer's runs are register
 attributions = _prefix("attributions")
 link_forms = _prefix("link-forms")  # the chain of forms that the partner's links have
 given_up = _prefix("given-up")  # the chain of decisions that cards need no link
+kept_links = _prefix("kept-links")  # the chain of decisions that links stay as they are
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
 # operators' decisions that an extract shall not be sent, a chain for each content
 dismissed = _prefix("dismissed")

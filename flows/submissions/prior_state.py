@@ -44,8 +44,9 @@ from numpy.typing import NDArray
 
 from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.book import read_book
-from flows.book.fold import Folded, fold, is_changed
+from flows.book.fold import Folded, fold, is_changed, is_not_replaced
 from flows.book.given_up import CARD, NOBODY, given_up_cards, is_given_up
+from flows.book.kept_links import NONE_KEPT, is_among
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, card_keys, holder
 from flows.runs.commits import last_registered
@@ -107,7 +108,7 @@ def survey_cards(context: IssuerContext) -> CardSurvey:
     """Look up every card in the issuer's book."""
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
-    known = PriorState(book.folded, book.newest, today, book.given_up)
+    known = PriorState(book.folded, book.newest, today, book.given_up, book.kept)
     digest = known.digest(context.issuer.resend.reissue_column)
     return CardSurvey(known, digest, book.last_registered)
 
@@ -128,7 +129,8 @@ class PriorState:
     """Where every issue of a card stands, and which cards are given up.
 
     `newest`: the business date of the latest extract; what differs in an older one is not a change.
-    `today`: a link that ended before it is none, however old the extract is.
+    `today`: a link that ended before it is none, however old the extract is. `kept`: the links that
+    stay as they are, though the content of their card is another (`flows/book/kept_links.py`).
     """
 
     def __init__(
@@ -137,11 +139,13 @@ class PriorState:
         newest: date = date.min,
         today: date = date.min,
         given_up: pl.DataFrame = NOBODY,
+        kept: pl.DataFrame = NONE_KEPT,
     ) -> None:
         self._newest = newest
         self._given_up = given_up
-        entries = _entries(folded, today).sort("card", "expiration", "reissue_check", "weight")
+        self._as_good = _as_good(folded, kept)
         look = ["card", "expiration", "reissue_check"]
+        entries = _entries(folded, today, kept).sort(*look, "weight")
         entries = entries.unique(look, keep="last", maintain_order=True)
         self._cards: NDArray[np.uint64] = entries["card"].to_numpy()
         self._facts = entries.drop("card")
@@ -160,6 +164,8 @@ class PriorState:
         running.update(f"{self._newest} {reissue_column}".encode())
         if not self._given_up.is_empty():
             running.update(self._given_up.select(CARD).sort(CARD).write_csv().encode())
+        if not self._as_good.is_empty():
+            running.update(self._as_good.sort(pl.all()).write_csv().encode())
         return running.hexdigest()
 
     def suppressed(self, rows: pl.DataFrame, as_of: date, policy: ResendPolicy) -> pl.Series:
@@ -189,6 +195,7 @@ class PriorState:
         changes = policy.changes
         if policy.whole and as_of < self._newest:
             changes = ()
+        joined = joined.with_columns(as_good=is_among(cards, self._as_good, self._as_good.columns))
         verdict = _verdict(policy, changes, as_of)
         return joined.select(pl.when(known).then(verdict)).to_series()
 
@@ -231,31 +238,48 @@ class PriorState:
         return places
 
 
-def _entries(folded: Folded, today: date) -> pl.DataFrame:
+def _as_good(folded: Folded, kept: pl.DataFrame) -> pl.DataFrame:
+    """Return the contents for which links stay as they are: `card`, and CONTENT_FINGERPRINTS.
+
+    `kept`: KEPT, of which those count that are about the link that a card has now.
+    """
+    card = pl.struct("holder", "last_4").hash().alias("card")
+    if kept.is_empty():
+        return kept.clear().select(card, *CONTENT_FINGERPRINTS)
+    sent = folded.attempt("content").select("holder", "last_4", link="run")
+    current = kept.join(sent, on=sent.columns, how="semi", nulls_equal=True)
+    return current.select(card, *CONTENT_FINGERPRINTS).unique()
+
+
+def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
     """Return one row an issue of a card: its last state, the end of its link, its fingerprints.
 
-    `changed`: it has changed since what was sent, whose fingerprints these are then. `as_of`: the
-    day of the last extract whose content counts.
+    `changed`: it has changed since what was sent, whose fingerprints these are then, as they are
+    where a row was refused that was to replace a link. `as_of`: the day of the last extract whose
+    content counts.
 
     It is awaiting as long as one of its attempts is, whatever came of later ones.
 
     Those of `name_check` and `address_check` are from the last extract that sent the card,
-    `..._repeated` from the last attempt where that repeated the row. A row that was corrected for a
-    resend is unchanged in the extract, so neither is a change.
+    `..._repeated` from the last attempt where that repeated the row, or was to replace the link. A
+    row that was corrected for a resend is unchanged in the extract, so neither is a change.
     """
-    changed = is_changed(folded)
+    changed = is_changed(folded, kept)
+    not_replaced = is_not_replaced(folded)
     of_card = folded.with_place("sent")
-    changed = changed.filter(folded.places["sent"].is_not_null())
+    is_sent = folded.places["sent"].is_not_null()
+    changed = changed.filter(is_sent)
+    not_replaced = not_replaced.filter(is_sent)
     sent = of_card.attempt("sent")
     until = of_card.attempt("link")["expires_on"]
     was_sent = of_card.attempt("content")
     days = [of_card.attempt(place)["as_of"] for place in ("change", "extract")]
     as_of = pl.select(pl.max_horizontal(*days, sent["as_of"])).to_series()
     extract = of_card.attempt("extract").select(
-        pl.when(changed).then(was_sent[name]).otherwise(name).alias(name)
+        pl.when(changed | not_replaced).then(was_sent[name]).otherwise(name).alias(name)
         for name in CONTENT_FINGERPRINTS
     )
-    is_repeat = pl.col("origin").is_not_null() & ~changed
+    is_repeat = (pl.col("origin").is_not_null() & ~changed) | not_replaced
     is_awaited = of_card.places["waiting"].is_not_null()
     alive = pl.when(until >= today).then(until)
     state = pl.when(is_awaited).then(pl.lit(AWAITING)).otherwise(pl.col("state").cast(pl.String))
@@ -289,7 +313,7 @@ def _verdict(policy: ResendPolicy, changes: Collection[Change], as_of: date) -> 
     standing = (pl.col("until") > policy.renew_until).fill_null(value=False)
     refused = (pl.col("state") == "error") & pl.lit(not policy.resend_errors)
     is_newest = pl.lit(policy.changed != "") & (pl.lit(as_of) >= pl.col("as_of"))
-    other_content = is_newest & (differs["name"] | differs["address"])
+    other_content = is_newest & (differs["name"] | differs["address"]) & ~pl.col("as_good")
     reverted = is_newest & pl.col("changed")
     replaced = other_content & pl.lit(policy.changed == "send")
     held = awaited & (pl.lit(policy.whole) | ~changed)

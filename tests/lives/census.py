@@ -39,6 +39,7 @@ STATES = (
     "awaiting",
     "not sent",
     "changed",
+    "not replaced",
     "linked",
     "given up",
     "left",
@@ -118,6 +119,9 @@ class Census:
             card: frozenset({"left"}) if card in gone else _whereabouts(of_card, fates, day)
             for card, of_card in tries.items()
         }
+        for card, states in standing.items():
+            if "not replaced" in states:  # until the operator keeps the link
+                standing[card] = states | {"linked"}
         meant = {
             card
             for card, of_card in tries.items()
@@ -254,9 +258,10 @@ def _standing(tries: tuple[Try, ...], day: date) -> str:
 
 def _of_issue(tries: list[Try], day: date) -> str:
     """Return where an issue stands: a link that can be opened, a wait, or the last word."""
-    if any(attempt.state == "linked" and attempt.ends >= day for attempt in tries):
-        return "linked"
     waiting = [attempt.state for attempt in tries if attempt.state in WAITING]
+    if any(attempt.state == "linked" and attempt.ends >= day for attempt in tries):
+        is_refused = not waiting and _last_word(tries).state in ("refused", "lost")
+        return "not replaced" if is_refused else "linked"
     state = waiting[-1] if waiting else _last_word(tries).state
     return "expired" if state == "linked" else state
 

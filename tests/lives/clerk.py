@@ -36,6 +36,7 @@ DECISIONS = {
     "link forms to confirm": "confirm",
     "links to renew": "renew",
     "changed since their link": "send again",
+    "links not replaced": "keep the link",
 }
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
 PASSES = 12  # over the worklist of one day

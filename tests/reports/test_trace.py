@@ -12,6 +12,7 @@ from flows.book.book import Book
 from flows.book.departures import NOBODY
 from flows.book.fold import fold
 from flows.book.given_up import NOBODY as UNDECIDED
+from flows.book.kept_links import NONE_KEPT
 from flows.book.stages import NO_STAGES, REPORTED_END, Stages
 from flows.reports.cardholder import SINGLE, UNSENT, Attempt, single_attempt
 from flows.reports.cardholder_status import CardStatus, Renewals, card_statuses
@@ -55,7 +56,7 @@ def statuses(
     renewals: Renewals | None = None,
 ) -> list[CardStatus]:
     folded = fold(pl.DataFrame([*attempts], ATTEMPT))
-    book = Book("bank", 0, TODAY, folded, lambda: NOBODY, lambda: stages, UNDECIDED)
+    book = Book("bank", 0, TODAY, folded, lambda: NOBODY, lambda: stages, UNDECIDED, NONE_KEPT)
     return card_statuses(book, "C1", seen, TODAY, renewals)
 
 
@@ -75,8 +76,8 @@ def statuses(
         ),
         (
             [attempt(1, "linked"), attempt(2, "error", reason="card.pan.luhn")],
-            "has a link until 2027-01-01",
-            "",
+            "until 2027-01-01; the row that was to replace it was refused: card.pan.luhn",
+            "cardlink resubmit bank --replacing",
         ),
         (
             [

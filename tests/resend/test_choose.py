@@ -16,7 +16,9 @@ VERDICT = ("row", "cuid", "last_4", "fate", "reasons")
 
 def asked(*rows: tuple[int, str | None, str | None]) -> pl.DataFrame:
     """Return rows asked for: number, cuid, last_4."""
-    return pl.DataFrame([(*row, "error", [], None, False) for row in rows], SELECTED, orient="row")
+    return pl.DataFrame(
+        [(*row, "error", [], None, False, False) for row in rows], SELECTED, orient="row"
+    )
 
 
 def tried(*rows: tuple[int, str | None, str | None, str, list[str]]) -> pl.DataFrame:

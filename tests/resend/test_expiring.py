@@ -14,6 +14,7 @@ from flows.book.book import Book
 from flows.book.departures import NOBODY
 from flows.book.fold import fold
 from flows.book.given_up import NOBODY as UNDECIDED
+from flows.book.kept_links import NONE_KEPT
 from flows.book.stages import NO_STAGES
 from flows.resend.ending_links import RECORD, ending_links, in_extract, judged
 from schemas.actions import NOTHING
@@ -53,7 +54,7 @@ def ending(tries: list[Try], **more: object) -> pl.DataFrame:
         for turn, (cuid, state, ends) in enumerate(tries, 1)
     ]
     folded = fold(pl.DataFrame(attempts, ATTEMPT))
-    book = Book("bank", 0, TODAY, folded, lambda: NOBODY, lambda: NO_STAGES, UNDECIDED)
+    book = Book("bank", 0, TODAY, folded, lambda: NOBODY, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
     return ending_links(book, *WINDOW)
 
 

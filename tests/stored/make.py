@@ -33,7 +33,7 @@ DELIVERED = {
     "20240406": 18,
 }
 FORM = "https://links.example.com/l/{hex:32}"
-LATER, DISMISSED = "20240407", "20240408"
+LATER, DISMISSED, MOVED = "20240407", "20240408", "20240409"
 TOML = """issuer = "first-bank"
 root = "store"
 test = true
@@ -121,6 +121,17 @@ class Bank:
             line[cuid] = line[cuid] and f"{line[cuid]}-{day[4:]}"
         with extract.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([header, *lines])
+        self.date(began)
+
+    def drop_changed(self, day: str, before: str, run: str) -> None:
+        """Drop an extract with the rows of an earlier one that have a link, at other addresses."""
+        began, folder = time.time() - 1, self.store / FIRST / "extracts"
+        linked = pl.read_csv(self.store / FIRST / "runs" / run / "report/links.csv")["cuid"]
+        rows = pl.read_csv(folder / f"{FIRST}-{before}.csv", infer_schema=False)
+        moved = rows.filter(pl.col("cardholder.cuid").is_in(linked.implode())).with_columns(
+            pl.lit("2 Side St").alias("service_card.address.address1")
+        )
+        moved.write_csv(folder / f"{FIRST}-{day}.csv")
         self.date(began)
 
     def run_of(self, issuer: str, day: str, which: int = -1) -> str:
@@ -226,6 +237,11 @@ def write(bank: Bank) -> None:
     bank.drop(LATER, 16)  # never submitted
     bank.drop(DISMISSED, 10)
     bank.type("dismiss", FIRST, f"{FIRST}-{DISMISSED}.csv", "--reason", "sent by mistake")
+    if (bank.code / "flows/operations/keeping_links.py").exists():
+        bank.drop_changed(MOVED, "20240401", answered)
+        opened = ("--open", "row-jump", "--open", "seen-before")
+        bank.type(*submit, f"{FIRST}-{MOVED}.csv", *opened)
+        bank.type("mend", "keep-link", FIRST, "--changed", "--reason", "a spelling")
 
 
 def make(archive: Path, code: Path) -> None:

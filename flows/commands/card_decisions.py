@@ -1,0 +1,101 @@
+"""Decide about cards: they need no link any more, or the link that they have is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.form import Form
+from flows.commands.parameters import DryRun, Field, Number, Reason, ReasonCode, Target
+from flows.commands.remediation import MEND, remediated
+from flows.commands.result import Result, counted
+from flows.redaction import redact
+from flows.steps import Step
+
+with on_first_use():
+    from flows.operations import giving_up, keeping_links
+
+# a cuid is kept out of every form's log
+GIVE_UP = Form("give_up", "give up: {run}", without=("cuid",))
+Cuid = Annotated[str, Field(help="A cardholder's reference at the issuer.")]
+
+
+@entry("mend give-up", form=GIVE_UP, second="give-up")
+def give_up(
+    context: Context,
+    run: Target,
+    *,
+    row: Sequence[Number] = (),
+    cuid: Sequence[Cuid] = (),
+    codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
+    undo: bool = False,
+    reason: Reason,
+    dry_run: DryRun = False,
+) -> Result:
+    """Give up cards that need no link any more, such as of a closed account.
+
+    Nobody waits for them, they are not sent again, and a link that they have is withdrawn.
+
+    Args:
+        run: The run whose rows are meant; or an issuer: all of its cards.
+        row: The card of a row of RUN, by its number.
+        cuid: The cards of a cardholder, by the cuid; of RUN, those in its rows.
+        codes: Cards without a link for these reasons, ours or the partner's, or a first part of
+            one: address.postal_code.
+        undo: Take the cards up again.
+    """
+    issuer = context.issuer_of(run)
+    issuer_context = context.context_of_target(run, dry_run=dry_run)
+    which = giving_up.Which(
+        "" if issuer else run, frozenset(row), frozenset(cuid), frozenset(codes)
+    )
+    decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
+    act = "taken up again" if undo else "given up"
+    line = f"{run}: {counted(decided.cards, 'card')} {act}"
+    states = [f"{number:,} {state}" for state, number in decided.standing.items()]
+    when = "now" if undo else "until then"
+    line += f" ({', '.join(states)} {when})" if states else "; they were so already"
+    facts = {"target": run, "what": act, **decided.facts, "reason": redact(reason)}
+    return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)
+
+
+@entry("mend keep-link", form=MEND)
+def keep_link(
+    context: Context,
+    run: Target,
+    *,
+    row: Sequence[Number] = (),
+    cuid: Sequence[Cuid] = (),
+    changed: bool = False,
+    replacing: bool = False,
+    undo: bool = False,
+    reason: Reason,
+    dry_run: DryRun = False,
+) -> Result:
+    """Keep links as they are, although a newer row of their card says something else.
+
+    A later change that differs is asked about again; the next renewal sends what the card has then.
+
+    Args:
+        run: The run whose rows say so; or an issuer: all of its links that are to be replaced.
+        row: The link of the card of a row of RUN, by its number.
+        cuid: The links of a cardholder, by the cuid.
+        changed: Of cards whose name or address has changed: it does not matter.
+        replacing: Of cards whose row was to replace the link and was refused: the link is enough.
+        undo: Ask about these links again.
+    """
+    issuer = context.issuer_of(run)
+    issuer_context = context.context_of_target(run, dry_run=dry_run)
+    which = keeping_links.Which(
+        "" if issuer else run, frozenset(row), frozenset(cuid), changed, replacing
+    )
+    decided = keeping_links.keep_links(issuer_context, which, reason, undo=undo)
+    act = "asked about again" if undo else "kept"
+    line = f"{run}: {counted(decided.links, 'link')} {act}"
+    if decided.record is None:
+        line += "; they were so already"
+    facts = {"target": run, "what": act, "links": decided.links, "reason": redact(reason)}
+    return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)

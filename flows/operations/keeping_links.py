@@ -1,0 +1,94 @@
+"""Keep links as they are: a change, or a refused row that was to replace them, does not matter.
+
+Each decision is a record, create-only, with who, when and why; `flows/book/kept_links.py` says what
+it means.
+"""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.book.book import Book, read_book
+from flows.book.kept_links import KEPT
+from flows.reports.cardholder_trace import refuse_card_number
+from flows.runs.business_date import local_day
+from flows.runs.chains import add_record
+from flows.runs.context import IssuerContext
+from flows.runs.errors import NotFoundError
+from flows.runs.keys import kept_links, keys_of
+from flows.steps import Step
+from schemas.records import KeptLink, LinkKept
+
+CARD = ["holder", "last_4"]
+
+
+class Which(NamedTuple):
+    """Which links are meant: those of a `run`, "" for the whole issuer, and of these some.
+
+    By rows, by cuids, by why a newer row is to replace them: the card has `changed`, or such a row
+    was refused (`replacing`); without any, all.
+    """
+
+    run: str = ""
+    rows: frozenset[int] = frozenset()
+    cuids: frozenset[str] = frozenset()
+    changed: bool = False
+    replacing: bool = False
+
+
+class Decided(NamedTuple):
+    """What was recorded, None where it was so already; how many links it is about."""
+
+    record: LinkKept | None
+    links: int
+
+
+def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool = False) -> Decided:
+    """Decide that links stay as they are, or take that back.
+
+    Raises CardGivenError, UnknownRunError, NotFoundError where no link is meant, NoReasonError.
+    """
+    signed = context.adapters.signed(reason)
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    for cuid in which.cuids:
+        refuse_card_number(cuid)
+    if which.run:
+        keys_of(which.run)
+    book = read_book(store, issuer)
+    links = _meant(context, book, which)
+    were_open = _meant(context, book.without_kept, which)
+    if undo:
+        links = book.kept.join(were_open, on=CARD, how="semi", nulls_equal=True)
+    if links.is_empty() and (undo or were_open.is_empty()):
+        missing = "such link that is kept" if undo else "such link that is to be replaced"
+        place = which.run or issuer
+        raise NotFoundError(place=place, what=missing, command=Step("cardholders", issuer))
+    if links.is_empty():
+        return Decided(None, 0)
+    record = LinkKept(
+        **signed,
+        what="asked again" if undo else "kept",
+        links=tuple(KeptLink(*link) for link in links.select(*KEPT).iter_rows()),
+    )
+    add_record(store, kept_links(issuer), record)
+    return Decided(record, links.select(CARD).n_unique())
+
+
+def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
+    """Return the links that are meant (KEPT) and that a newer row is to replace, as a book says."""
+    cards = book.cards(local_day(context.adapters.now(), context.issuer.time_zone))
+    is_any = not (which.changed or which.replacing)
+    frames = []
+    if which.changed or is_any:
+        frames.append(book.changes(cards))
+    if which.replacing or is_any:
+        frames.append(book.not_replaced(cards))
+    rows = pl.concat([frame.select(*KEPT, "run", "row", "cuid") for frame in frames])
+    if which.run:
+        rows = rows.filter(run=which.run)
+    if which.rows or which.cuids:
+        is_named = pl.col("row").is_in(sorted(which.rows))
+        is_named &= pl.lit(bool(which.run))  # a row has a number in its run
+        rows = rows.filter(is_named | pl.col("cuid").is_in(sorted(which.cuids)))
+    return rows.select(*KEPT).unique(maintain_order=True)
