@@ -40,6 +40,7 @@ DECISIONS = {
 }
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
 PASSES = 12  # over the worklist of one day
+REHEARSED = 0.2  # of what can be tried before it is done
 TO_UPLOAD = "chunks to upload"
 PATIENCE = timedelta(days=7)  # until the issuer is asked about the same rows again
 GIVEN_UP_AFTER = timedelta(days=14)  # on the list, where the issuer and the partner cannot help
@@ -85,6 +86,7 @@ class Operator:
     shelf: dict[str, str] = field(default_factory=dict)
     since: dict[str, date] = field(default_factory=dict)  # when a thing came on the list
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
+    has_sent: set[str] = field(default_factory=set)  # issuers with new chunks today
     # the day the partner was asked about an issuer
     inquired: dict[str, date] = field(default_factory=dict)
 
@@ -152,23 +154,31 @@ class Operator:
             self._upload(["outbox", "fetch", run, "--to", "FOLDER"], bank)
 
     def work(self, banks: Sequence[Bank]) -> None:
-        """Work through the list until nothing more can be done today, and note what is left."""
+        """Work through the list until it says nothing new today, upload, and note what is left."""
         by_name = {bank.name: bank for bank in banks}
         waits: set[str] = set()
         times = Counter[str]()
         left: list[WorkLine] = []
+        self.has_sent.clear()
         for _ in range(PASSES):
             left = self._read()
             singles = chain.from_iterable(line["each"] for line in left)
             self.late = {str(single["name"]) for single in singles if single["late"]}
             pending = [line for line in left if _key(line) not in waits]
-            # uploads come last, and all at once
-            pending = [line for line in pending if line["kind"] != TO_UPLOAD] or pending
-            if not pending:
+            if not self._pass(by_name, pending, times, waits):
                 break
-            self._pass(by_name, pending, times, waits)
+        self._upload_all(left, by_name)
         for bank in banks:
             bank.left = [line for line in left if line["issuer"] == bank.name]
+
+    def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
+        """Upload what waits, all at once: what the list has, and what was sent again since."""
+        uploads = [line for line in left if line["kind"] == TO_UPLOAD]
+        for line in uploads:
+            if line["issuer"] not in self.has_sent:
+                self._upload(_filled(line["command"]), banks[line["issuer"]])
+        for name in sorted(self.has_sent):
+            self._upload(["outbox", "fetch", name, "--to", "FOLDER"], banks[name])
 
     def _read(self) -> list[WorkLine]:
         """Read the list, and note since when each thing stands on it."""
@@ -185,16 +195,19 @@ class Operator:
         pending: list[WorkLine],
         times: Counter[str],
         waits: set[str],
-    ) -> None:
-        """Do every line once; those with which nothing can be done today wait."""
-        # runs whose rows were sent again in this pass: another line may mean the same rows
-        resent = set[tuple[str, str]]()
+    ) -> bool:
+        """Ask the partner, then do every line once; those with which nothing can be done today
+        wait. Return whether the list is another one now.
+        """
+        inquiries = [line for line in pending if _is_inquiry(line)]
+        news = [self._inquire(line, banks[line["issuer"]]) for line in inquiries]
+        if any(news):
+            return True
+        waits |= {_key(line) for line in inquiries}
+        is_other = False
         for line in pending:
-            if "resubmit" in line["command"]:
-                rows = (line["issuer"], line["run"])
-                if rows in resent:
-                    continue
-                resent.add(rows)
+            if _key(line) in waits or line["kind"] == TO_UPLOAD:
+                continue
             # once may have been about other rows, by a decision in between
             if times[_key(line)] > 1:
                 self.stuck.append(f"{self.day}: {_key(line)}")
@@ -202,10 +215,12 @@ class Operator:
                 continue
             moved = self._act(line, banks[line["issuer"]])
             if moved is None:  # a file came: the list is another one
-                return
+                return True
             times[_key(line)] += moved
+            is_other |= moved and line["kind"].startswith("break ")
             if not moved:
                 waits.add(_key(line))
+        return is_other
 
     def _act(self, line: WorkLine, bank: Bank) -> bool | None:
         """Do what a line says; False where only others can do something today, None where a result
@@ -216,12 +231,8 @@ class Operator:
             case _ if words[:2] == ["mend", "give-up"]:
                 bank.census.targets.append(words[2])
                 self.give(*words)
-            case _ if _question(line):
-                return self._inquire(line, words, bank)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
-            case _ if line["kind"] == TO_UPLOAD:
-                self._upload(words, bank)
             case ["break", *_]:
                 return self._decide(line, words, bank)
             case _ if words[:1] == ["corrections"]:
@@ -234,11 +245,17 @@ class Operator:
                 self.give(*words)
                 bank.take_away(words[3])
             case ["links", "to", "renew"] | ["links", "that", *_]:
-                self.give(*words)
+                self._do(words, bank)
                 return False  # the new links come later
             case _:
-                self.give(*words)
+                self._do(words, bank)
         return True
+
+    def _do(self, words: list[str], bank: Bank) -> None:
+        """Give a command, and note whether there are chunks to upload by it."""
+        report = self.give(*words)
+        if words[:2] == ["outbox", "release"] or "outbox list" in (report.get("next") or ""):
+            self.has_sent.add(bank.name)
 
     def _upload(self, words: list[str], bank: Bank) -> None:
         folder = self.folder / "outbox"
@@ -253,20 +270,19 @@ class Operator:
             self.give(*_filled(report["next"]))
         return bool(report.get("next"))
 
-    def _inquire(self, line: WorkLine, words: list[str], bank: Bank) -> bool | None:
+    def _inquire(self, line: WorkLine, bank: Bank) -> bool:
         """Ask the partner about all that is open of an issuer, once a day, then take what it sends
-        and decide as it answers.
+        and decide as it answers; True where something came of it. The first step of some lines is
+        to ingest, which was done this morning.
         """
         if self.inquired.get(bank.name) == self.day:
             return False
         self.inquired[bank.name] = self.day
-        if words[0] != "questions":  # what comes before the questions
-            self.give(*words)
         file = self.folder / f"questions-{bank.name}.csv"
         file.unlink(missing_ok=True)
         inquiry = self.give(*_to(file, _filled(_question(line))))
         if not inquiry["questions"]:
-            return None
+            return False
         questions = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         comes = sorted({question["chunk"] for question in questions} & bank.portal.at_hand)
         for chunk in comes:
@@ -279,9 +295,8 @@ class Operator:
         answered = [question for question in questions if question["answer"]]
         if answered:
             self._answer(file, questions, answered, bank)
-            rehearsed = self.give(*_filled(inquiry["next"]))
-            self._go_on(rehearsed)
-        return None if comes or answered else False
+            self._send(inquiry["next"], bank)
+        return bool(comes or answered)
 
     def _answer(
         self,
@@ -343,7 +358,22 @@ class Operator:
             return False
         _write(file, rows)
         del self.asked[rows_of_run]  # the line is about other rows from now on
-        return self._go_on(self.give(*_filled(template["next"])))
+        return self._send(template["next"], bank)
+
+    def _send(self, command: str, bank: Bank) -> bool:
+        """Give a command that shows what it would do, and then does it; what is done every day is
+        not always shown first. Return whether there was something to do.
+        """
+        words = _filled(command)
+        if self.chance.random() < REHEARSED:
+            report = self.give(*words)
+            if not report.get("next"):
+                return False
+            words = _filled(report["next"])
+        else:
+            words.remove("--dry-run")
+        self._do(words, bank)
+        return True
 
 
 def _offered(refusal: str, command: str) -> list[str]:
@@ -395,6 +425,11 @@ def _thing(single: WorkLine) -> WorkLine:
     name = chunk_name(single["run"], single["chunk"]) if single["chunk"] else ""
     decisions = {choice["decision"] for choice in single["decisions"]}
     return {"name": name, "late": LOST in decisions}
+
+
+def _is_inquiry(line: WorkLine) -> bool:
+    """Return whether a line asks the partner, and is not about something that is given up."""
+    return bool(_question(line)) and "give-up" not in shlex.split(line["command"])
 
 
 def _question(line: WorkLine) -> str:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -17,6 +19,7 @@ from flows import wiring
 from flows.adapters.gpg_opener import GpgOpener
 from flows.commands import outbox as outbox_commands
 from flows.commands import overview, trace
+from flows.runs import threads
 from flows.runs.sealing import Opener
 from flows.simulator.portal_key import PortalKey
 from tests import keys
@@ -45,6 +48,8 @@ rows_per_chunk = {per_chunk}
 TRAILER = "trailer = '^TRL\\|([0-9]+)$'\n"
 KEYS = (1, 2)
 Progress = Callable[[str], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -93,6 +98,8 @@ class Place:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             for module in (wiring, outbox_commands, overview, trace):
                 patch.setattr(module, "now", self.clock.now)
+            # a kill falls on the same operation of every life of a seed, and no thread costs time
+            patch.setattr(threads, "ThreadPoolExecutor", _InTurn)
             patch.setattr(wiring, "open_store", lambda *_: self.store)
             patch.setattr(wiring, "actor", lambda: "operator@desk:1")
             yield [stack.enter_context(GpgOpener([key.secret])) for key in map(key_of, KEYS)]
@@ -109,6 +116,22 @@ class Place:
         )
         (self.folder / f"{feed.issuer}.toml").write_text(text)
         (self.folder / "portal.asc").write_bytes(key_of(key).public)
+
+
+class _InTurn(Executor):
+    """Does everything at once, in the thread of the one who submits it."""
+
+    def __init__(self, *_: object) -> None:
+        """Take the arguments of a pool of threads."""
+
+    def submit(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Return what was done."""
+        done = Future[T]()
+        try:
+            done.set_result(act(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 # whoever asks for the result has it
+            done.set_exception(error)
+        return done
 
 
 def key_of(number: int) -> PortalKey:
