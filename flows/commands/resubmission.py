@@ -17,7 +17,6 @@ from flows.commands.parameters import (
     Number,
     Reason,
     ReasonCode,
-    RunName,
     Target,
 )
 from flows.commands.result import Part, Result, Table
@@ -30,7 +29,14 @@ from flows.wiring import wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
 with on_first_use():
-    from flows.resend import resubmission, resubmission_run, selected_runs, selection
+    from flows.resend import corrections as stored_corrections
+    from flows.resend import (
+        filled_template,
+        resubmission,
+        resubmission_run,
+        selected_runs,
+        selection,
+    )
     from flows.resend import template as templates
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
@@ -89,7 +95,8 @@ def resubmit(
     Args:
         run: The run whose rows are sent again; rows with a link or awaiting their result stay. Or
             an issuer: all runs that decided last that a card has no link, selected by errors,
-            codes, actions, rejects, changed or replacing, each as a new run.
+            codes, actions, rejects, changed or replacing, or those that a template names, each as a
+            new run.
         errors: Rows refused by the partner.
         codes: Rows refused for these reasons, ours or the partner's, or a first part of one:
             address.postal_code.
@@ -121,8 +128,9 @@ def resubmit(
     )
     issuer = context.issuer_of(run)
     if issuer:
-        own = (missing, row, corrections, extract, override_reason)
-        return _in_all_runs(context, issuer, rows, reason, dry_run=dry_run, of_one_run=any(own))
+        if any((missing, row, extract, override_reason)):
+            raise selected_runs.OneRunError(issuer=issuer)
+        return _in_all_runs(context, issuer, rows, reason, corrections, dry_run=dry_run)
     issuer_context = context.context_of(run)
     request = resubmission.Request(run, rows, reason, override_reason, corrections, extract)
     template = Path(corrections)
@@ -146,29 +154,32 @@ def _in_all_runs(
     issuer: str,
     rows: selection.RowSelection,
     reason: str,
+    corrections: str,
     *,
     dry_run: bool,
-    of_one_run: bool,
 ) -> Result:
     """Send the selected rows of all runs that decided last about their cards, newest run first.
 
-    A run of which nothing can be sent, or whose extract is gone, does not stop the others.
+    Or those that a template corrects. A run of which nothing can be sent, or whose extract is gone,
+    does not stop the others.
     """
-    if of_one_run:
-        raise selected_runs.OneRunError(issuer=issuer)
     issuer_context = wire(context.folder, issuer)
     shown: list[Part] = []
     facts: list[dict[str, Any]] = []
     refused: dict[str, CardlinkError] = {}
-    for run in selected_runs.runs_to_resend(issuer_context, rows):
-        request = resubmission.Request(run, rows, reason)
+    parts = _templates(context, issuer_context, corrections) if corrections else {}
+    runs = parts or selected_runs.runs_to_resend(issuer_context, rows)
+    for run in selected_runs.newest_first(runs):
+        name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
+        request = resubmission.Request(run, rows, reason, corrections=name)
+        content = parts.get(run)
         try:
             if dry_run:
-                planned = resubmission_run.rehearse_resubmit(issuer_context, request)
+                planned = resubmission_run.rehearse_resubmit(issuer_context, request, content)
                 result = _rehearsed(issuer, request, *planned)
             else:
                 with context.progress(run) as progress:
-                    done = resubmission_run.resubmit(issuer_context, request, progress)
+                    done = resubmission_run.resubmit(issuer_context, request, progress, content)
                 result = _resubmitted(issuer_context, run, done)
         except CardlinkError as error:
             refused[run] = error
@@ -179,11 +190,22 @@ def _in_all_runs(
     shown += lines
     next_step = Step("outbox list", issuer)
     if dry_run:
-        next_step = selected_runs.resubmit_step(issuer, rows)
+        next_step = selected_runs.resubmit_step(issuer, rows, corrections)
     code = max((error.exit_code for error in refused.values()), default=0)
     everything = {"issuer": issuer, "dry_run": dry_run, "runs": facts, "refused": sorted(refused)}
     nothing = f"{issuer}: no run decided last about such rows"
     return Result(everything, shown or [nothing], next_step, code, outbox="" if dry_run else issuer)
+
+
+def _templates(
+    context: Context, issuer_context: contexts.IssuerContext, corrections: str
+) -> dict[str, bytes]:
+    """Return the part of each run of a filled-in template of several runs."""
+    path = Path(corrections)
+    if context.local_files and path.is_file():
+        return filled_template.by_run(path.read_bytes(), path.name)
+    _, content = stored_corrections.read_corrections(issuer_context, corrections)
+    return filled_template.by_run(content, path.name)
 
 
 def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Submitted) -> Result:
@@ -199,20 +221,25 @@ def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Su
 
 
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")
-def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Result:
+def corrections(context: Context, run: Target, *, to: Path | None = None) -> Result:
     """Write the refused rows of RUN, ours and the partner's, as a template to fill in.
 
     It holds no card numbers.
 
     Args:
+        run: The run; or an issuer: the rows of all its runs that wait for a correction.
         to: The file (default: RUN-corrections.csv).
     """
     path = to or Path(f"{run}-corrections.csv")
     if path.exists():
         raise FileThereError(path=str(path))
-    issuer_context = context.context_of(run)
-    issuer = issuer_context.issuer
-    frames = list(templates.correction_template(issuer_context, run))
+    issuer = context.issuer_of(run)
+    issuer_context = wire(context.folder, issuer) if issuer else context.context_of(run)
+    if issuer:
+        frames = list(templates.template_of_all_runs(issuer_context))
+    else:
+        frames = list(templates.correction_template(issuer_context, run))
+    settings = issuer_context.issuer
     pieces = stored_frames.csv_pieces(frames, tables.Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
@@ -221,7 +248,8 @@ def corrections(context: Context, run: RunName, *, to: Path | None = None) -> Re
         f"{path}: {lines:,} lines, one per row and reason",
         "fill in the column correction; (empty) clears a field; "
         "add a line to correct another column of a row",
-        f"to use it in the Prefect form, put it in {issuer.root}/{keys.corrections(issuer.issuer)}",
+        f"to use it in the Prefect form, put it in "
+        f"{settings.root}/{keys.corrections(settings.issuer)}",
     ]
     facts = {"run": run, "file": str(path), "lines": lines}
     next_step = Step("resubmit", run, corrections=path, reason=WHY, dry_run=True)

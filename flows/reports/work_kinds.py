@@ -232,11 +232,10 @@ CORRECT = _kind(
         "rows to correct",
         ISSUER,
         "Refused for what a field contains",
-        Step("corrections", Slot("run"), to=FILE),
+        Step("corrections", Slot("target"), to=FILE),
         "Let the issuer fill in the template; the next step it names sends the rows.",
         (_GIVE_UP,),
         rows=CARDHOLDERS,
-        of_one_run=True,
     )
 )
 CORRECT_CARD = _kind(
@@ -244,7 +243,7 @@ CORRECT_CARD = _kind(
         "card fields to correct",
         ISSUER,
         "Refused for their card number, expiration or CVV, or because the line cannot be read",
-        Step("corrections", Slot("run"), to=FILE),
+        Step("corrections", Slot("target"), to=FILE),
         (
             "Send the list to the issuer: no template can hold these fields. Rows that come "
             "corrected with a later extract are sent with it; a corrected extract for this run "
@@ -255,11 +254,11 @@ CORRECT_CARD = _kind(
                 "send from a corrected extract",
                 "Its rows replace those of the run, by number or cuid.",
                 Step("resubmit", Slot("run"), extract=EXTRACT, reason=WHY),
+                widest="run",
             ),
             _GIVE_UP,
         ),
         rows=CARDHOLDERS,
-        of_one_run=True,
     )
 )
 SEND_AGAIN = _kind(

@@ -80,6 +80,29 @@ def read_filled(content: bytes, name: str, run: str) -> pl.DataFrame:
     return pl.DataFrame(list(cells.values()), Filled.dtypes(), orient="row")
 
 
+def by_run(content: bytes, name: str) -> dict[str, bytes]:
+    """Return a template of several runs by run, each without the lines of the others.
+
+    Those are blank, so that a message names the lines of the file.
+    Raises CorrectionsUnreadableError, CorrectionsRefusedError where a line names no run.
+    """
+    records = list(_records(content, name))
+    runs = {line: record.get("run", "") for line, record in records if record.get("correction")}
+    refuse(name, [(line, "it names no run") for line, run in runs.items() if not run])
+    physical = list(StringIO(content.decode("utf-8-sig"), newline=""))
+    ends = [line for line, _ in _lines(content, name)]
+    begins = dict(zip(ends[1:], ends, strict=False))  # the line before each record's first
+    parts: dict[str, bytes] = {}
+    for run in sorted(set(runs.values())):
+        lines = list(physical)
+        for line, record in records:
+            if record.get("run") != run:
+                first = begins[line]
+                lines[first:line] = ["\n"] * (line - first)
+        parts[run] = "".join(lines).encode()
+    return parts
+
+
 def misplaced(filled: pl.DataFrame, rows: pl.DataFrame) -> list[tuple[int, str]]:
     """Return the lines whose row is not in the run, or has another cuid or last_4 there.
 

@@ -3,10 +3,13 @@
 Of a card that was refused in several runs, the last one counts: its row there is the newest.
 """
 
+from collections.abc import Iterable
+
 import polars as pl
 
 from flows.book.book import read_book
 from flows.errors import OperatorError
+from flows.redaction import redact
 from flows.reports.unlinked import unlinked
 from flows.resend.selection import RowSelection, is_selected
 from flows.runs.business_date import local_day
@@ -19,7 +22,7 @@ class OneRunError(OperatorError):
     """Rows of all runs of an issuer are selected in a way that needs one run."""
 
     message = (
-        "{issuer} is an issuer: row numbers, missing results, corrected files and an override "
+        "{issuer} is an issuer: row numbers, missing results, a corrected extract and an override "
         "belong to one run. Nothing was sent."
     )
     next_step = Sentence("Name the run: {resubmit}.", resubmit=Step("resubmit", RUN, reason=WHY))
@@ -40,6 +43,11 @@ def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]
         runs |= set(book.changes(cards)["run"])
     if selection.replacing:
         runs |= set(book.not_replaced(cards)["run"])
+    return newest_first(runs)
+
+
+def newest_first(runs: Iterable[str]) -> list[str]:
+    """Return runs, the newest first."""
     return sorted(runs, key=lambda run: keys_of(run).run[1:], reverse=True)
 
 
@@ -48,7 +56,7 @@ def _is_meant(selection: RowSelection, stage: str, code: str | None) -> bool:
     return by_stage.get(stage, False) or (code is not None and is_selected(code, selection))
 
 
-def resubmit_step(issuer: str, selection: RowSelection) -> Step:
+def resubmit_step(issuer: str, selection: RowSelection, corrections: str = "") -> Step:
     """Return the step that sends what is selected of all runs of an issuer."""
     return Step(
         "resubmit",
@@ -59,5 +67,6 @@ def resubmit_step(issuer: str, selection: RowSelection) -> Step:
         replacing=selection.replacing,
         code=sorted(selection.codes),
         action=sorted(selection.actions),
+        corrections=redact(corrections),
         reason=WHY,
     )

@@ -1,14 +1,20 @@
-"""The correction template of a run: one line per refused row and reason, to be filled in."""
+"""The correction template: one line per refused row and reason, to be filled in."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.book import read_book
+from flows.reports.lists import with_actions
+from flows.reports.unlinked import without_link
+from flows.resend.selected_runs import newest_first
 from flows.results.lineage import settled_since
 from flows.results.row_states import run_rows
+from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.stored_run import StoredRun
+from schemas.actions import FIX
 from schemas.corrections import (
     SOURCE_ONLY,
     UNNAMED,
@@ -42,6 +48,25 @@ def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFra
     is_refused = pl.col("state").is_in([ERROR, REJECTED])
     for rows in run_rows(stored):
         yield template(rows.filter(is_refused & ~is_settled), run)
+
+
+def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
+    """Yield the template of the cards that wait for a correction by the issuer.
+
+    A frame for each run that decided last about such cards, the newest first: of each card the row
+    of its last attempt.
+    """
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    store = context.adapters.store
+    cards = read_book(store, context.issuer.issuer).cards(today)
+    lacking = with_actions(without_link(cards)).filter(
+        (pl.col("action") == FIX) & pl.col("stage").is_in(["submit", "partner"])
+    )
+    rows_of = {run: frame["row"] for (run,), frame in lacking.group_by("run") if run}
+    for run in newest_first(rows_of):
+        is_waiting = pl.col("row").is_in(rows_of[run].implode())
+        parts = run_rows(StoredRun.by_id(store, run))
+        yield from (template(rows.filter(is_waiting), run) for rows in parts)
 
 
 def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:

@@ -88,6 +88,28 @@ def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Pat
     assert f"{sent.stdout.partition(':')[0]}: already committed, nothing to do" in again.stdout
 
 
+def test_one_template_corrects_the_rows_of_all_runs_each_in_a_run_of_its_own(
+    bank: tuple[Bench, str], tmp_path: Path
+) -> None:
+    bench, first = bank
+    rows = portal_rows({PAN: PANS[3], CUID: "d-1"}, {PAN: PANS[4], CUID: "d-2", CITY: None})
+    night = bench.drop_bytes(portal_csv(rows), "bank-20261121.csv")
+    second = bench.submit(night).manifest.run
+    path = tmp_path / "wrong.csv"
+
+    written = cardlink(tmp_path, "corrections", "bank", "--to", path)
+    fill(path, row2="Salem", row3="Salem")
+    rehearsed = cardlink(tmp_path, "resubmit", "bank", "--corrections", path, "--dry-run")
+    sent = cardlink(tmp_path, "resubmit", "bank", "--corrections", path, "--reason", "they called")
+
+    assert "3 lines, one per row and reason" in written.stdout
+    assert f"resubmit bank --corrections {path}" in rehearsed.stderr
+    assert (0, 0) == (rehearsed.exit_code, sent.exit_code)
+    assert f": 2 rows of {first} are sent again" in sent.stdout
+    assert f": 1 rows of {second} are sent again" in sent.stdout
+    assert 2 == len(list(bench.store.keys(corrections("bank"))))
+
+
 def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(
     bank: tuple[Bench, str], tmp_path: Path
 ) -> None:

@@ -219,12 +219,12 @@ class Fates:
             sent = self._sent[row.place]
             answer = ("refused" if sent.error else "linked", sent.ends)
             return [answer, ("unsettled", date.max)] if self._is_open(row.place) else [answer]
-        if chunk in self._shelf:
+        decision = self._decided.get(chunk)
+        if chunk in self._shelf and decision is None:
             return [(self._shelf[chunk], date.max)]
         if row.place not in self._sent:
             return [("to upload", date.max)]
         ends = self._sent[row.place].ends
-        decision = self._decided.get(chunk)
         if decision == LINK:
             return [("linked", ends)]
         if decision is not None:

@@ -347,11 +347,11 @@ class Operator:
 
     def _correct(self, line: WorkLine, words: list[str], bank: Bank) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
-        rows_of_run = (line["run"], line["rows"])
+        rows_of_run = (words[1], line["rows"])
         if self.day - self.asked.get(rows_of_run, date.min) < PATIENCE:
             return False
         self.asked[rows_of_run] = self.day
-        file = self.folder / f"{line['run']}-{self.given['corrections']}.csv"
+        file = self.folder / f"{words[1]}-{self.given['corrections']}.csv"
         template = self.give(*_to(file, words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         if not rows or not bank.fill_in(rows):

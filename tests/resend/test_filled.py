@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from flows.resend.filled_template import (
     CorrectionsRefusedError,
     CorrectionsUnreadableError,
+    by_run,
     misplaced,
     read_filled,
 )
@@ -52,6 +53,25 @@ def test_only_filled_in_cells_are_corrections() -> None:
     found = cells(filled(line(2, CITY, "Boston"), line(3, CITY, ""), line(4, POSTAL_CODE, "02108")))
 
     assert [(2, CITY, "Boston"), (4, POSTAL_CODE, "02108")] == found
+
+
+def test_a_template_of_two_runs_is_read_by_run_and_refused_by_the_lines_of_the_file() -> None:
+    own = [line(2, CITY, "Boston"), line(4, PAN, "Salem")]
+    other = line(3, CITY, '"Old\nSalem"').replace(RUN, "bank-20261121-3f9c21aa")
+
+    parts = by_run(filled(own[0], other, own[1], line(5, CITY, "")), "c.csv")
+
+    assert [RUN, "bank-20261121-3f9c21aa"] == [*parts]
+    assert "line 5: card fields are corrected at the source" == refusal(parts[RUN])
+    [(row, _, _)] = read_filled(parts["bank-20261121-3f9c21aa"], "c.csv", "bank-20261121-3f9c21aa")[
+        ["row", "column", "correction"]
+    ].rows()
+    assert 3 == row
+
+
+def test_in_a_template_of_several_runs_a_correction_names_its_run() -> None:
+    with pytest.raises(CorrectionsRefusedError, match="line 2: it names no run"):
+        by_run(filled(line(2, CITY, "Boston").replace(RUN, "")), "c.csv")
 
 
 def test_what_a_spreadsheet_makes_of_it_reads_the_same() -> None:
