@@ -18,11 +18,14 @@ def harden_process() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold an extract's rows
     # assertions, debuggers and foreign exceptions print frames: no cells
     os.environ["POLARS_FMT_MAX_ROWS"] = "0"
-    # The next two are effective only before numpy and polars are imported, as on the command line.
-    # numpy's own threads only spin here: nothing is multiplied
+    # The next three are effective only before numpy and polars are imported, as on the command
+    # line. numpy's own threads only spin here: nothing is multiplied
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # polars' allocator: 50 MB less, and fewer new pages
     os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1")
+    # blocks and ledgers are small queries, for which starting the streaming engine's threads costs
+    # more than it saves
+    os.environ.setdefault("POLARS_ENGINE_AFFINITY", "in-memory")
     # a record that cannot be written would be printed with its arguments
     logging.raiseExceptions = False
     for handler in list(_handlers()):

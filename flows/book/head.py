@@ -43,9 +43,9 @@ class Page(BaseModel):
     turn: int
     content: int = 0  # number of the commit of the extract that its rows are of, -1: unknown
     objects: str
-    sha256: str
+    sha256: str = ""  # until it is written
     committed: bool
-    finished: bool
+    finished: bool = False
     twins: bool = False  # it has cards that look the same
     settled: bool = False
     renewal: bool = False  # its links replace others that end

@@ -6,9 +6,10 @@ to date in memory (`current_pages`), and the commands that change something writ
 
 * `book/head.json` names every run that counts with what its attempts were read from, and how far
   the commit chain and the audit trail were read.
-* `runs/<run>/book.parquet` is a run's page: its attempts (`flows/book/attempts.py`).
+* `runs/<run>/book.parquet` is a run's page: its attempts (`flows/book/attempts.py`). A submit
+  leaves its own run without: the ledger says the same until somebody keeps the book again.
 * `book/stages.json` and what it names say how far links came (`kept_stages.py`).
-* `book/left.parquet` has who left, by the extracts up to then.
+* `book/left.parquet` has who left, by the extracts up to then (`kept_departures.py`).
 * `book/settled.parquet` has the attempts of finished runs that still decide something
   (`compacted`), so that a year of nights costs no more than its cards.
 
@@ -26,7 +27,7 @@ write before writes a head that nobody reads.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
@@ -41,16 +42,7 @@ from flows.book.attempts import (
     attempts_of,
     in_order,
 )
-from flows.book.departures import (
-    DEPARTED,
-    NOBODY,
-    WholeExtract,
-    departures,
-    later_namings,
-    namings,
-    order,
-    whole_extract,
-)
+from flows.book.departures import WholeExtract, whole_extract
 from flows.book.fold import compacted
 from flows.book.head import (
     Head,
@@ -62,6 +54,7 @@ from flows.book.head import (
     read_head,
     with_plans,
 )
+from flows.book.kept_departures import KeptDepartures
 from flows.book.kept_stages import KeptStages
 from flows.book.opening import opening_balance
 from flows.book.stages import Stages
@@ -104,7 +97,7 @@ def current_pages(store: Store, issuer: str) -> Pages:
     return Pages(
         keeper.head,
         attempts,
-        lambda: keeper.departed(attempts),
+        lambda: keeper.departures.read(attempts),
         keeper.attempts_on_page,
         keeper.stages.read,
     )
@@ -115,24 +108,25 @@ def attempts_without(store: Store, issuer: str, runs: Collection[str]) -> pl.Dat
     return _Keeper(store, issuer, runs).attempts()
 
 
-def keep_book(store: Store, issuer: str, today: date) -> None:
+def keep_book(store: Store, issuer: str, today: date, put_off: str = "") -> None:
     """Write the book as it is now, where it is another than the one that is kept.
 
-    `today`: the book is asked about this day and later ones.
+    `today`: the book is asked about this day and later ones. `put_off`: a run that has just
+    committed a whole extract, whose page is left to whoever keeps the book next.
     """
-    keeper = _Keeper(store, issuer)
+    keeper = _Keeper(store, issuer, put_off=put_off)
     keeper.keep(today)
     keeper.stages.keep()
 
 
-def keep_up_to_date(context: IssuerContext) -> None:
-    """Write the book as it is now, at the end of a command that changed something.
+def keep_up_to_date(context: IssuerContext, put_off: str = "") -> None:
+    """Write the book as it is now, at the end of a command that changed something (`keep_book`).
 
     What went wrong with it is logged and changes nothing: the next reader makes up for it.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     try:
-        keep_book(context.adapters.store, context.issuer.issuer, today)
+        keep_book(context.adapters.store, context.issuer.issuer, today, put_off)
     except CardlinkError as error:
         LOG.warning("The book was not brought up to date: %s", error.what_happened)
 
@@ -149,12 +143,15 @@ class _Ledger(NamedTuple):
 class _Keeper:
     """Brings the kept book of an issuer up to date in memory, and writes it.
 
-    `without`: runs whose ledgers are taken to be gone.
+    `without`: runs whose ledgers are taken to be gone. `put_off`: a run whose page is not made.
     """
 
-    def __init__(self, store: Store, issuer: str, without: Collection[str] = ()) -> None:
+    def __init__(
+        self, store: Store, issuer: str, without: Collection[str] = (), put_off: str = ""
+    ) -> None:
         self._store = store
         self._issuer = issuer
+        self._put_off = put_off
         self._frames: dict[str, pl.DataFrame] = {}
         self._written_anew: set[str] = set()  # runs whose page has to be written
         self._generation = generation(store, issuer)
@@ -189,10 +186,22 @@ class _Keeper:
         """How far the links of these runs came (`kept_stages.py`)."""
         return KeptStages(self._store, self._issuer, self._pages, self.attempts_on_page)
 
+    @property
+    def departures(self) -> KeptDepartures:
+        """Who has left, by the whole extracts whose ledger can be read (`kept_departures.py`)."""
+        pages = self._pages.items()
+        extracts = {
+            run: page.extract
+            for run, page in pages
+            if page.extract is not None and run != self._put_off
+        }
+        return KeptDepartures(self._store, self._issuer, self._kept, extracts)
+
     def _bring_up_to_date(self, news: News) -> None:
         """Make the pages anew of the runs whose objects are others than those they were made of."""
         turns = self._turns(news)
-        candidates = news.runs | (turns.keys() - self._pages.keys())
+        without_page = {run for run, page in self._pages.items() if not page.sha256}
+        candidates = news.runs | without_page | (turns.keys() - self._pages.keys())
         looked_at = sorted(candidates & (turns.keys() - self._purged))
         listed = dict(zip(looked_at, concurrently(self._objects, looked_at), strict=True))
         stale = [run for run in looked_at if not self._fits(run, listed[run])]
@@ -211,7 +220,7 @@ class _Keeper:
     def _fits(self, run: str, objects: str) -> bool:
         """Return whether the page of a run was made from these objects."""
         page = self._pages.get(run)
-        return page is not None and page.objects == objects
+        return page is not None and bool(page.sha256) and page.objects == objects
 
     def _objects(self, run: str) -> str:
         """Return a digest of the stored objects that the attempts of a run are read from."""
@@ -226,6 +235,9 @@ class _Keeper:
     def _make_page(self, run: str, turn: int, objects: str, link: Manifest | None) -> None:
         """Make the page of a run anew from its ledger, or drop it where the run was abandoned."""
         before = self._pages.pop(run, None)
+        if run == self._put_off and (before is None or not before.sha256):
+            self._pages[run] = self._page_put_off(run, turn, objects)
+            return
         ledger = self._read_ledger(run, turn, link)
         was_settled = before is not None and before.settled
         if ledger is None:
@@ -237,7 +249,6 @@ class _Keeper:
             turn=turn,
             content=ledger.content,
             objects=objects,
-            sha256="",  # until it is written
             committed=ledger.is_committed,
             finished=ledger.is_committed and not (attempts["state"] == AWAITING).any(),
             twins=bool((attempts["twin"] > 0).any()),
@@ -252,27 +263,48 @@ class _Keeper:
         self._written_anew.add(run)
         self._pages[run] = page
 
+    def _page_put_off(self, run: str, turn: int, objects: str) -> Page:
+        """Return what the head says of a whole extract whose ledger nobody has read yet."""
+        extract = whole_extract(StoredRun.by_id(self._store, run), turn)
+        return Page(turn=turn, content=turn, objects=objects, committed=True, extract=extract)
+
     def _read_ledger(self, run: str, turn: int, link: Manifest | None = None) -> "_Ledger | None":
         """Return the attempts of a run as its ledger has them; None where it was abandoned."""
         stored = StoredRun.by_id(self._store, run)
         if isinstance(stored.end, Abandoned):
             return None
         manifest = stored.manifest or link or self._link(turn)
-        selection = manifest.selection
-        repeated = self._pages.get(selection.of) if selection is not None else None
-        content = turn
-        if selection is not None:
-            content = UNKNOWN_CONTENT if repeated is None else repeated.content
+        content = self._content(manifest, turn)
         if stored.manifest is None:
             attempts = attempts_about_to_be_sent(stored, manifest, turn, content)
         else:
             attempts = attempts_of(stored, turn, content)
-        if selection is not None and repeated is not None and repeated.twins:
-            attempts = with_twins_of(attempts, self.attempts_on_page(selection.of))
-        if repeated is not None and repeated.renewal:
-            attempts = attempts.with_columns(renewal=pl.lit(value=True))
+        attempts = self._as_repeated(attempts, manifest)
         is_committed = stored.manifest is not None
         return _Ledger(attempts, is_committed, content, whole_extract(stored, turn))
+
+    def _content(self, manifest: Manifest, turn: int) -> int:
+        """Return the number of the commit of the extract that a run's rows are of."""
+        if manifest.selection is None:
+            return turn
+        repeated = self._pages.get(manifest.selection.of)
+        return UNKNOWN_CONTENT if repeated is None else repeated.content
+
+    def _as_repeated(self, attempts: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
+        """Give the attempts of a selection what they share with those that they repeat.
+
+        That is the numbers of cards that look the same, and whether they replace living links.
+        """
+        if manifest.selection is None:
+            return attempts
+        repeated = self._pages.get(manifest.selection.of)
+        if repeated is None:
+            return attempts
+        if repeated.twins:
+            attempts = with_twins_of(attempts, self.attempts_on_page(manifest.selection.of))
+        if repeated.renewal:
+            attempts = attempts.with_columns(renewal=pl.lit(value=True))
+        return attempts
 
     def _link(self, turn: int) -> Manifest:
         """Return what the commit chain has at a number."""
@@ -318,40 +350,6 @@ class _Keeper:
         unsettled = [run for run, page in self._pages.items() if not page.settled]
         return in_order([self._settled(), *self._frames_of(unsettled)])
 
-    def departed(self, attempts: pl.DataFrame) -> pl.DataFrame:
-        """Return who has left: as it is kept, by the extracts that came later; else by all.
-
-        What was decided by extracts that retention has removed since stays as it was.
-        """
-        whole = self._whole_extracts()
-        if not self._kept.left and not any(extract.decides for extract in whole.values()):
-            return NOBODY
-        before = self._kept_departed()
-        later = {run: whole[run] for run in whole.keys() - set(self._kept.left_runs)}
-        if before is None or not self._came_last(later, whole):
-            return departures(attempts, namings(self._store, whole))
-        return departures(attempts, later_namings(self._store, later), before)
-
-    def _whole_extracts(self) -> dict[str, WholeExtract]:
-        """Return the committed whole extracts whose ledger can be read, by run."""
-        pages = self._pages.items()
-        return {run: page.extract for run, page in pages if page.extract is not None}
-
-    def _kept_departed(self) -> pl.DataFrame | None:
-        """Return who had left when the book was kept; None where that cannot be believed."""
-        content = read_if_stored(self._store, _left_key(self._issuer))
-        if content is None or digest(content) != self._kept.left:
-            return None
-        return pl.read_parquet(BytesIO(content)).cast(DEPARTED)
-
-    def _came_last(
-        self, later: Mapping[str, WholeExtract], whole: Mapping[str, WholeExtract]
-    ) -> bool:
-        """Return whether these extracts come after all that the kept departures are made of."""
-        made_of = [order(whole[run]) for run in self._kept.left_runs if run in whole]
-        last = max(made_of, default=None)
-        return last is not None and all(order(extract) > last for extract in later.values())
-
     def keep(self, today: date) -> None:
         """Write the pages that were made anew, the settled attempts, and the head, in this order.
 
@@ -369,23 +367,12 @@ class _Keeper:
             content = _page_bytes(attempts)
             self._store.replace(_settled_key(self._issuer), [content])
             head = head.model_copy(update={"settled": digest(content)})
-        head = self._with_departed(head.model_copy(update={"pages": self._pages}))
+        head = head.model_copy(update={"pages": self._pages})
+        head = self.departures.keep(head, self.attempts)
         head = with_plans(head, self._store, self._issuer)
         if head != self._kept:
             key = head_key(self._issuer, self._generation)
             self._store.replace(key, [canonical(head.model_dump(mode="json"))])
-
-    def _with_departed(self, head: Head) -> Head:
-        """Write who has left, where an extract came; return the head that names it."""
-        whole = self._whole_extracts()
-        if not head.left and not any(extract.decides for extract in whole.values()):
-            return head
-        runs = tuple(sorted(whole))
-        if not head.left or not set(runs) <= set(self._kept.left_runs):
-            content = parquet(self.departed(self.attempts()))
-            self._store.replace(_left_key(self._issuer), [content])
-            head = head.model_copy(update={"left": digest(content)})
-        return head.model_copy(update={"left_runs": runs})
 
     def _write_page(self, run: str) -> None:
         content = _page_bytes(self.attempts_on_page(run))
@@ -418,10 +405,6 @@ def _believed(content: bytes | None, sha256: str) -> pl.DataFrame | None:
 
 def _page_bytes(attempts: pl.DataFrame) -> bytes:
     return parquet(attempts, compression="zstd", compression_level=1)
-
-
-def _left_key(issuer: str) -> str:
-    return f"{book(issuer)}left.parquet"
 
 
 def _settled_key(issuer: str) -> str:

@@ -142,10 +142,12 @@ def execute(
 ) -> Submitted:
     """Take a planned run to its manifest under its claim; a finished one is left as it is.
 
-    The book is brought up to date after it.
+    The book is brought up to date after it, but for the rows of a whole extract, which are read
+    from its ledger until something has come of them.
     """
     submitted = _committed(context, job, sealer, on_progress)
-    keep_up_to_date(context)
+    is_whole = job.plan.selection is None
+    keep_up_to_date(context, put_off=job.plan.run if is_whole else "")
     return submitted
 
 

@@ -184,6 +184,7 @@ def test_a_rebuild_writes_nothing_but_the_book_and_a_second_one_writes_the_same(
 def test_a_rebuild_removes_what_no_ledger_has(tmp_path: Path) -> None:
     bench = with_trail(tmp_path)
     run = night(bench, 1)
+    keep_book(bench.store, "bank", DAY)
     right = stands(bench)
     head = json.loads(bench.content(HEAD))
     invented = str(keys_of(run).run._replace(sha8="0badcafe"))
@@ -241,9 +242,25 @@ def test_two_rebuilds_at_once_are_two_generations(tmp_path: Path) -> None:
     assert from_ledgers(bench) == stands(bench)
 
 
+def test_the_page_of_a_run_is_written_by_whoever_keeps_the_book_after_its_submit(
+    tmp_path: Path,
+) -> None:
+    bench = with_trail(tmp_path)
+    run = night(bench, 1)
+    by_ledger = read_book(bench.store, "bank").attempts
+    has_page = keys_of(run).page in bench.snapshot()
+
+    keep_book(bench.store, "bank", DAY)
+
+    assert not has_page
+    assert by_ledger.equals(read_book(bench.store, "bank").attempts)
+    assert by_ledger.equals(pl.read_parquet(bench.content(keys_of(run).page)))
+
+
 def test_foreign_bytes_on_a_page_are_discarded(tmp_path: Path) -> None:
     bench = with_trail(tmp_path)
     run = night(bench, 1)
+    keep_book(bench.store, "bank", DAY)
     before = stands(bench)
 
     bench.store.replace(keys_of(run).page, [b"not ours"])

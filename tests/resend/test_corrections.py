@@ -119,6 +119,7 @@ def test_rows_still_refused_are_rejects_of_the_new_run(tmp_path: Path) -> None:
 def test_corrections_after_which_every_row_is_still_refused_make_no_run(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None})
     name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
+    bench.ingest()
     before = bench.snapshot().keys()
 
     with pytest.raises(NothingToSendError) as refused:
@@ -181,6 +182,7 @@ def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(
     bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
     content = fill(bench, run, {(2, CITY): "Salem"}, (9, CITY, "Salem"))
     name = correct(bench, content)
+    bench.ingest()
     before = bench.snapshot()
 
     with pytest.raises(CorrectionsRefusedError) as refused:
