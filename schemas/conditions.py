@@ -24,6 +24,7 @@ from schemas.expressions import (
 from schemas.issuer import RuleSettings
 from schemas.portal import COUNTRY, CVV, CVV_HASH, MONTH, PAN, POSTAL_CODE, SUBNATIONAL, YEAR
 from schemas.rule import Condition
+from schemas.telling import tells_card
 
 LONGEST = 254  # characters, as many as an e-mail address may have
 FARTHEST = 20 * 12  # months; no card is valid for longer, so the digits mean something else
@@ -46,6 +47,12 @@ def short_enough(column: str) -> Condition:
 def no_card_number(column: str) -> pl.Expr:
     """Return whether a text holds no card number, neither the row's own nor another."""
     return ~holds_card(pl.col(column), pl.col(PAN))
+
+
+def tells_nothing(column: str) -> pl.Expr:
+    """Return whether neither a card number nor any CVV follows from an identifier."""
+    is_own_hash = (pl.col(column) == pl.col(CVV_HASH)).fill_null(value=False)
+    return no_card_number(column) & ~tells_card(pl.col(column), pl.col(PAN)) & ~is_own_hash
 
 
 def not_expired(as_of: date, _: RuleSettings) -> pl.Expr:

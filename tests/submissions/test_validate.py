@@ -400,7 +400,7 @@ def test_pandera_judges_every_row_and_keeps_no_value(monkeypatch: pytest.MonkeyP
             raise
 
     monkeypatch.setattr(DataFrameSchema, "validate", spy)
-    rows = portal_rows({}, *(change for change, *_ in BREAKS))
+    rows = portal_rows({}, {CITY: "4242 4242 4242 4242"}, *(change for change, *_ in BREAKS))
 
     validate(rows, DAY, RuleSettings())
 
@@ -424,7 +424,7 @@ def test_pandera_decides_about_a_row_with_the_shape_of_a_screen_that_breaks_no_r
 ) -> None:
     passed: list[int] = []
     ask = DataFrameSchema.validate
-    rows = portal_rows({}, {CUID: "20261120123456789012"})
+    rows = portal_rows({}, {CITY: "Ward 20261120123456789012"})
 
     def spy(schema: DataFrameSchema, frame: pl.DataFrame, **options: Any) -> Any:
         done = ask(schema, frame, **options)  # raises where a check fails
