@@ -24,7 +24,7 @@ with on_first_use():
     from flows.operations import undecided_work
     from flows.reports import across, advice, business_result, hours, verdicts
     from flows.reports import survey as surveys
-    from flows.reports import worklist as worklists
+    from flows.reports import work as works
     from flows.runs import business_date, keys, run_status, stored_run, stored_runs
     from flows.runs import context as contexts
     from flows.submissions import extract_states, plan
@@ -59,7 +59,7 @@ class _Overview(NamedTuple):
 class _Conversation(NamedTuple):
     """A line of the worklist, and the issuer whose it is."""
 
-    line: worklists.Line
+    line: works.Line
     context: contexts.IssuerContext
 
 
@@ -129,7 +129,7 @@ def _across(
     yield ""
     yield standing_table(facts["cardholders"])
     moment = survey.terms.now
-    lines = worklists.lines(survey.work)
+    lines = works.lines(survey.work)
     yield _everything([_Conversation(line, context) for line in lines], moment, name)
     if facts["hours"]["links"]:
         yield ""
@@ -167,7 +167,7 @@ def worklist(context: Context, issuer: str = "") -> Result:
     def of_issuer(name: str) -> list[_Conversation]:
         issuer_context = wire(context.folder, name)
         work = surveys.survey(issuer_context, beside=undecided_work.beside_runs()).work
-        return [_Conversation(line, issuer_context) for line in worklists.lines(work)]
+        return [_Conversation(line, issuer_context) for line in works.lines(work)]
 
     conversations, unread = context.each(issuer, of_issuer)
     conversations.sort(key=lambda conversation: conversation.line.order)
@@ -188,17 +188,17 @@ def worklist(context: Context, issuer: str = "") -> Result:
     return result.beside(unread)
 
 
-def _line_facts(line: worklists.Line, moment: datetime) -> dict[str, Any]:
+def _line_facts(line: works.Line, moment: datetime) -> dict[str, Any]:
     """Return a line as plain facts, with each thing to do in it."""
     facts = line.facts(moment)
     facts["each"] = [
         {"chunk": single.works[0].chunk, **single.facts(moment)}
-        for single in worklists.each(line.works)
+        for single in works.each(line.works)
     ]
     return facts
 
 
-def _conversation(line: worklists.Line, moment: datetime) -> Iterator[Part]:
+def _conversation(line: works.Line, moment: datetime) -> Iterator[Part]:
     """Yield a line as a person reads it: the matter, the first step, then the decisions."""
     facts = line.facts(moment)
     about = ", ".join(filter(None, [facts["issuer"], facts["run"]]))
@@ -227,7 +227,7 @@ def _row(conversation: _Conversation, moment: datetime) -> list[object]:
     return [*cells, _with_address(conversation.context, line), decisions]
 
 
-def _with_address(context: contexts.IssuerContext, line: worklists.Line) -> Step | Link:
+def _with_address(context: contexts.IssuerContext, line: works.Line) -> Step | Link:
     step = line.first
     if step.entry != "report":
         return step

@@ -107,12 +107,9 @@ def _answered(
 ) -> Result:
     """Show which answers were applied, and which were not."""
     head = ("run", "about", "answer", "questions")
-    table = Table(head, rows)
-    number = sum(int(str(row[-1])) for row in rows)
-    line = f"{counted(number, 'question')} decided as answered"
-    if dry_run:
-        line = f"dry run, nothing was changed: {counted(number, 'question')} would be decided"
-    shown: list[Part] = [line, table] if rows else [line]
+    shown: list[Part] = [_line(rows, dry_run=dry_run)]
+    if rows:
+        shown.append(Table(head, rows))
     if settled:
         shown.append(f"{counted(settled, 'answer')} to questions that are not open any more")
     shown += [Sentence("not decided: {error}", error=error.text) for error in refused]
@@ -127,3 +124,11 @@ def _answered(
         next_step = Step("answers", file, reason=WHY)
     code = max((error.exit_code for error in refused), default=0)
     return Result(facts, shown, next_step, code)
+
+
+def _line(rows: list[list[object]], *, dry_run: bool) -> str:
+    """Say how many questions were decided, or would be; the last cell of a row counts them."""
+    questions = counted(sum(int(str(row[-1])) for row in rows), "question")
+    if dry_run:
+        return f"dry run, nothing was changed: {questions} would be decided"
+    return f"{questions} decided as answered"

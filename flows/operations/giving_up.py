@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.book import read_book
+from flows.book.book import Book, read_book
 from flows.book.given_up import CARD, is_given_up
 from flows.book.people import counted_cards
 from flows.errors import OperatorError
 from flows.reports.cardholder_trace import refuse_card_number
-from flows.reports.unlinked import NONE_ENDING, without_link
+from flows.reports.unlinked import without_link
 from flows.resend import renewal
 from flows.resend.corrected_extract import numbered
 from flows.resend.selection import RowSelection, is_selected
@@ -80,23 +80,17 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
     signed = context.adapters.signed(reason)
     store = context.adapters.store
     issuer = context.issuer.issuer
-    if not any(which[1:]) or (which.rows and not which.run):
-        raise NoCardsNamedError(target=which.run or issuer)
+    _refuse_unnamed(issuer, which)
     book = read_book(store, issuer)
-    today = local_day(context.adapters.now(), context.issuer.time_zone)
-    ending = NONE_ENDING
-    if which.codes:
-        ending = renewal.ending(context, book.undecided, 0)
-    cards = _meant(context, book.cards_undecided(today), ending, which)
+    meant = _meant(context, book, which)
     is_out = is_given_up(book.given_up)
-    if undo:
-        cards = cards.filter(is_out)
-    if cards.is_empty():
+    known = meant.filter(is_out) if undo else meant
+    if known.is_empty():
         missing = "such card that is given up" if undo else "such card"
         raise NotFoundError(
             place=which.run or issuer, what=missing, command=Step("cardholders", issuer)
         )
-    decided = cards if undo else cards.filter(~is_out)
+    decided = known if undo else known.filter(~is_out)
     if decided.is_empty():
         return Decided(None, {})
     named = _as_given_up(book.given_up, decided) if undo else decided.select(CARD)
@@ -110,6 +104,12 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
     return Decided(record, dict(states.iter_rows()))
 
 
+def _refuse_unnamed(issuer: str, which: Which) -> None:
+    """Raise NoCardsNamedError where no cards are named, or rows without their run."""
+    if not any(which[1:]) or (which.rows and not which.run):
+        raise NoCardsNamedError(target=which.run or issuer)
+
+
 def _as_given_up(decisions: pl.DataFrame, cards: pl.DataFrame) -> pl.DataFrame:
     """Return the decisions that gave these cards up (CARD), perhaps as all of a cardholder."""
     of_cards = decisions.join(cards, on=CARD, how="semi", nulls_equal=True)
@@ -117,18 +117,21 @@ def _as_given_up(decisions: pl.DataFrame, cards: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([of_cards, whole]).select(CARD).unique(maintain_order=True)
 
 
-def _meant(
-    context: IssuerContext, cards: pl.DataFrame, ending: pl.DataFrame, which: Which
-) -> pl.DataFrame:
-    """Return the cards that are meant, each once; `cards` as if none were given up."""
+def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
+    """Return the cards that are meant, each once, as if none were given up."""
     for cuid in which.cuids:
         refuse_card_number(cuid)
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    cards = book.cards_undecided(today)
     counted = counted_cards(cards).unique(CARD, keep="last", maintain_order=True)
     if which.run and (which.rows or which.cuids):
         named = _cards_of_rows(context, which)
     else:
         named = counted.filter(pl.col("cuid").is_in(list(which.cuids)))
-    meant = pl.concat([named.select(CARD), _refused_for(cards, ending, which).select(CARD)])
+    refused = cards.clear()
+    if which.codes:
+        refused = _refused_for(cards, renewal.ending(context, book.undecided, 0), which)
+    meant = pl.concat([named.select(CARD), refused.select(CARD)])
     return counted.join(meant, on=CARD, how="semi", nulls_equal=True)
 
 

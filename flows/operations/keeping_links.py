@@ -51,10 +51,7 @@ def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool 
     signed = context.adapters.signed(reason)
     store = context.adapters.store
     issuer = context.issuer.issuer
-    for cuid in which.cuids:
-        refuse_card_number(cuid)
-    if which.run:
-        keys_of(which.run)
+    _refuse_unclear(which)
     book = read_book(store, issuer)
     links = _meant(context, book, which)
     were_open = _meant(context, book.without_kept, which)
@@ -73,6 +70,14 @@ def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool 
     )
     add_record(store, kept_links(issuer), record)
     return Decided(record, links.select(CARD).n_unique())
+
+
+def _refuse_unclear(which: Which) -> None:
+    """Raise CardGivenError for a cuid that is a card number, UnknownRunError for no run."""
+    for cuid in which.cuids:
+        refuse_card_number(cuid)
+    if which.run:
+        keys_of(which.run)
 
 
 def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:

@@ -141,22 +141,32 @@ def _about_breaks(run: StoredRun) -> Iterator[Question]:
     if not any(KINDS[known["name"]].question for known in open_breaks):
         return
     content = read(run.store, run.keys.report("breaks.csv"))
-    listed = pl.read_csv(BytesIO(content), columns=_BREAK, infer_schema=False)
-    for name, place, row, cuid, last_4, chunk in listed.select(_BREAK).fill_null("").iter_rows():
-        kind = KINDS[name]
-        if kind.question:
-            yield Question(
-                issuer=run.issuer,
-                run=run.id,
-                about=name,
-                place=f"chunk {chunk}" if chunk else place.partition(ROW)[0],
-                row=int(row or 0),
-                chunk=_chunk_name(run, int(chunk)) if chunk else place,
-                cuid=cuid,
-                last_4=last_4,
-                question=kind.question,
-                answers=kind.decisions,
-            )
+    listed = pl.read_csv(BytesIO(content), columns=_BREAK, infer_schema=False).fill_null("")
+    for broken in listed.iter_rows(named=True):
+        if KINDS[broken["break"]].question:
+            yield _about_row(run, broken)
+
+
+def _about_row(run: StoredRun, broken: Mapping[str, str]) -> Question:
+    """Return the question about a row of an open break; `broken`: its line of breaks.csv."""
+    kind = KINDS[broken["break"]]
+    place = broken["place"].partition(ROW)[0]
+    chunk = broken["place"]
+    if broken["chunk"]:
+        place = f"chunk {broken['chunk']}"
+        chunk = _chunk_name(run, int(broken["chunk"]))
+    return Question(
+        issuer=run.issuer,
+        run=run.id,
+        about=broken["break"],
+        place=place,
+        row=int(broken["row"] or 0),
+        chunk=chunk,
+        cuid=broken["cuid"],
+        last_4=broken["last_4"],
+        question=kind.question,
+        answers=kind.decisions,
+    )
 
 
 def _about_refusals(context: IssuerContext) -> Iterator[Question]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from flows.operations.four_eyes import OpenRequest, open_requests
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import Beside
-from flows.reports.worklist import Work
+from flows.reports.work import Work
 from flows.resend.renewal import ending
 from flows.runs.context import IssuerContext
 from flows.runs.keys import extracts
@@ -43,8 +43,8 @@ def _extracts(context: IssuerContext, manifests: Iterable[Manifest]) -> Iterator
         if kind is None or extract.entry is None:
             continue
         since = extract.entry.modified
-        name = extract.key.removeprefix(extracts(issuer))
-        yield Work(since, kind, issuer, "", None, 0, since, (("name", name),))
+        named = (("name", extract.key.removeprefix(extracts(issuer))),)
+        yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named)
 
 
 def _has_new_versions(context: IssuerContext, manifests: Iterable[Manifest]) -> bool:
@@ -70,9 +70,6 @@ def _request(issuer: str, request: OpenRequest) -> Work:
         due=record.until,
         kind=kinds.REQUESTS,
         issuer=issuer,
-        run="",
-        chunk=None,
-        rows=0,
         since=record.at,
         fields=(("name", request.number),),
         step=request.step.adding(approve=request.number, actor=YOUR_NAME),

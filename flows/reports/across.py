@@ -21,8 +21,8 @@ from flows.reports.open_items import LACKS, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.summary import FIGURES
 from flows.reports.survey import Survey, survey
+from flows.reports.work import each, lines
 from flows.reports.workbook import across_workbook
-from flows.reports.worklist import each, lines
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical

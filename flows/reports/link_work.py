@@ -11,7 +11,7 @@ import polars as pl
 
 from flows.book.standing import EXPIRED, USABLE
 from flows.reports import work_kinds as kinds
-from flows.reports.worklist import Work
+from flows.reports.work import Work
 from schemas.manifest import Manifest
 from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
 
@@ -58,7 +58,6 @@ def changed_work(
             kind=kinds.CHANGED,
             issuer=issuer,
             run=run,
-            chunk=None,
             rows=number,
             since=since,
             note=note,
@@ -83,7 +82,6 @@ def not_replaced_work(
             kind=kinds.NOT_REPLACED,
             issuer=issuer,
             run=str(run),
-            chunk=None,
             rows=rows.height,
             since=since,
             note=f"Why: {named}." if named else "",
@@ -103,7 +101,6 @@ def _work(
         kind=kind,
         issuer=issuer,
         run=run,
-        chunk=None,
         rows=rows.height,
         since=since,
         fields=fields,

@@ -19,7 +19,8 @@ from flows.reports.link_work import WITHIN, changed_work, link_work, not_replace
 from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, run_facts
 from flows.reports.unlinked import LINK, NONE_ENDING, unlinked
-from flows.reports.worklist import Work, worklist
+from flows.reports.work import Work
+from flows.reports.worklist import worklist
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId

@@ -5,20 +5,17 @@ of it is kept. What is said about each kind of work is in `flows.reports.work_ki
 committed run knows of comes from `flows.operations.undecided_work`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.book.people import counted_cards
 from flows.book.standing import UNKNOWN
 from flows.reports import work_kinds as kinds
-from flows.reports.ages import duration
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
-from flows.reports.wording import rows
-from flows.reports.work_kinds import WORK, Choice, Kind
+from flows.reports.work import Work
 from flows.results.learned_forms import LearnedForm
 from flows.results.markers import read_waiting
 from flows.runs.business_date import day_off, due, local_day
@@ -28,7 +25,6 @@ from flows.runs.keys import deliveries
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.steps import Step
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import DECISIONS, EXPIRED, LOST
 from schemas.corrections import is_at_source
@@ -37,7 +33,6 @@ from schemas.manifest import Manifest
 from schemas.reasons import CANCELLED_CHUNK
 from schemas.records import Delivery
 
-NAMED = 3  # files or days named in a sentence
 MISSED = timedelta(days=31)  # business days without an extract are looked for so far back
 # what is to be done about cardholders without a link, by the reason of their last attempt
 _BY_REASON = {
@@ -47,177 +42,6 @@ _BY_REASON = {
 }
 # and else by its action
 _BY_ACTION = {FIX: kinds.CORRECT, RESUBMIT: kinds.SEND_AGAIN, ASK: kinds.ASK_ABOUT}
-
-
-class Work(NamedTuple):
-    """One thing to do: about a run, a chunk, a break or a file; it ages since `since`.
-
-    `fields` fill the slots of its kind's steps. `step`, where it has one, is its first step instead
-    of its kind's. `note` is said after its kind's sentence.
-    """
-
-    due: datetime
-    kind: str  # of WORK
-    issuer: str
-    run: str
-    chunk: int | None
-    rows: int
-    since: datetime
-    fields: tuple[tuple[str, Any], ...] = ()
-    step: Step | None = None
-    # the time that an answer is waited for is over, or some of its links have ended
-    is_late: bool = False
-    note: str = ""
-    codes: frozenset[str] = frozenset()  # the reasons of its rows
-
-
-class Line(NamedTuple):
-    """A line of the worklist: work of one kind and issuer, about one run or several."""
-
-    works: tuple[Work, ...]
-
-    @property
-    def kind(self) -> Kind:
-        """What is said about it."""
-        return WORK[self.works[0].kind]
-
-    @property
-    def due(self) -> datetime:
-        """When the first of it is due."""
-        return min(work.due for work in self.works)
-
-    @property
-    def runs(self) -> list[str]:
-        """Its runs."""
-        return sorted({work.run for work in self.works if work.run})
-
-    @property
-    def run(self) -> str:
-        """Its run, "" where it is about several or none."""
-        return self.runs[0] if len(self.runs) == 1 else ""
-
-    @property
-    def rows(self) -> int:
-        """The rows, cardholders or links it is about."""
-        return sum(work.rows for work in self.works)
-
-    @property
-    def order(self) -> tuple[object, ...]:
-        """What the worklist is sorted by: what is due first comes first."""
-        first = self.works[0]
-        return (self.due, first.kind, first.issuer, self.run, first.chunk or 0, str(self.first))
-
-    @property
-    def sentence(self) -> str:
-        """What is the matter, how much of it there is, and what to do about it."""
-        kind = self.kind
-        sentences = [f"{kind.matter}: {self._extent}.", kind.then, self.works[0].note]
-        return " ".join(filter(None, sentences))
-
-    @property
-    def _extent(self) -> str:
-        kind = self.kind
-        parts: list[str] = []
-        if kind.noun == "run":
-            parts.append(rows(len(self.runs), "run"))
-        elif kind.noun:
-            of_runs = f" of {len(self.runs)} runs" if len(self.runs) > 1 else ""
-            parts.append(rows(len(self.works), kind.noun) + of_runs)
-        if self.rows:
-            parts.append(rows(self.rows, kind.rows))
-        names = [str(dict(work.fields)["name"]) for work in self.works if dict(work.fields)]
-        named = ", ".join(names[:NAMED])
-        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-        return ", ".join(parts) + (f" ({named}{more})" if names else "")
-
-    @property
-    def first(self) -> Step:
-        """The first step."""
-        own = self.works[0].step
-        return self.kind.first.filled(self._values) if own is None else own
-
-    @property
-    def choices(self) -> list[Choice]:
-        """The decisions that can follow, the one that can do least harm first."""
-        is_late = all(work.is_late for work in self.works)
-        offered = [choice for choice in self.kind.choices if is_late or not choice.late]
-        return [
-            choice._replace(command=choice.command.filled(self._values))
-            for choice in offered
-            if self._is_within(choice)
-        ]
-
-    def _is_within(self, choice: Choice) -> bool:
-        """Return whether one command can take all of it."""
-        match choice.widest:
-            case "chunk":
-                return len(self.works) == 1
-            case "run":
-                return bool(self.run)
-            case "issuer":
-                return True
-
-    @property
-    def _values(self) -> Mapping[str, Any]:
-        """The values of the slots; those of one chunk or break are empty where it is of several."""
-        first = self.works[0]
-        is_one = len(self.works) == 1
-        chunk = first.chunk if is_one else None
-        return {
-            "issuer": first.issuer,
-            "run": self.run,
-            "target": self.run or first.issuer,
-            "chunk": chunk,
-            "chunks": [work.chunk for work in self.works if work.chunk],
-            "place": f"chunk {chunk}" if chunk else "",
-            "codes": sorted(frozenset[str]().union(*(work.codes for work in self.works))),
-            # one command for several runs closes just these rows, or none
-            "limit": None if self.run else self.rows,
-            **dict(set(first.fields).intersection(*(work.fields for work in self.works))),
-        }
-
-    def facts(self, now: datetime) -> dict[str, Any]:
-        """Return the line as the tables show it."""
-        first = self.works[0]
-        return {
-            "due": self.due.isoformat(timespec="seconds"),
-            "kind": first.kind,
-            "issuer": first.issuer,
-            "run": self.run,
-            "runs": len(self.runs),
-            "rows": self.rows,
-            "age": duration(now - min(work.since for work in self.works)),
-            "who": self.kind.who,
-            "matter": self.sentence,
-            "first": str(self.first),
-            "decisions": [choice.facts for choice in self.choices],
-        }
-
-    def record(self, now: datetime) -> dict[str, Any]:
-        """Return the line of one thing to do as a row of worklist.csv (`schemas.tables.Work`)."""
-        facts = self.facts(now)
-        del facts["runs"]
-        decisions = " | ".join(map(str, self.choices))
-        return facts | {"chunk": self.works[0].chunk, "decisions": decisions}
-
-
-def lines(works: Iterable[Work]) -> list[Line]:
-    """Return work by kind and issuer, due first; by run too where a command takes one run."""
-    grouped: dict[tuple[object, ...], list[Work]] = {}
-    for work in works:
-        own = (work.run, work.fields) if WORK[work.kind].of_one_run else ()
-        grouped.setdefault((work.kind, work.issuer, own), []).append(work)
-    ordered = (sorted(group, key=_order) for group in grouped.values())
-    return sorted((Line(tuple(group)) for group in ordered), key=lambda line: line.order)
-
-
-def each(works: Iterable[Work]) -> list[Line]:
-    """Return a line for each thing to do, due first: worklist.csv."""
-    return sorted((Line((work,)) for work in works), key=lambda line: line.order)
-
-
-def _order(work: Work) -> tuple[object, ...]:
-    return (work.due, work.run, work.chunk or 0, str(work.fields))
 
 
 def worklist(
@@ -329,7 +153,6 @@ def _unlinked(
             kind=kind,
             issuer=issuer,
             run=run,
-            chunk=None,
             rows=sum(codes.values()),
             since=since,
             codes=frozenset(codes),
@@ -353,7 +176,13 @@ def _unknown(issuer: str, cards: pl.DataFrame, terms: ReportTerms) -> Iterator[W
     standing = pl.col("standing").cast(pl.String)
     unknown = counted_cards(cards).filter(standing == UNKNOWN.name).height
     if unknown:
-        yield Work(terms.now, kinds.UNKNOWN_SINGLES, issuer, "", None, unknown, terms.now)
+        yield Work(
+            due=terms.now,
+            kind=kinds.UNKNOWN_SINGLES,
+            issuer=issuer,
+            since=terms.now,
+            rows=unknown,
+        )
 
 
 def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
@@ -369,7 +198,8 @@ def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
 def _about_file(issuer: str, kind: str, key: str, since: datetime, run: str = "") -> Work:
     """Return work about a dropped file, by its name below its folder."""
     name = key.split("/", 2)[2]
-    return Work(since, kind, issuer, run, None, 0, since, (("name", name),))
+    named = (("name", name),)
+    return Work(due=since, kind=kind, issuer=issuer, since=since, run=run, fields=named)
 
 
 def _refused_extracts(runs: StoredRuns, manifests: Collection[Manifest]) -> Iterator[Work]:
@@ -383,24 +213,41 @@ def _refused_extracts(runs: StoredRuns, manifests: Collection[Manifest]) -> Iter
 def _days_without_extract(
     issuer: Issuer, runs: StoredRuns, manifests: Collection[Manifest], terms: ReportTerms
 ) -> Iterator[Work]:
-    """Yield the business days since the first run on which an extract was due and none came.
+    """Yield the business days since the first run on which an extract was due and none came."""
+    missed = _missed_days(issuer, runs, manifests, terms)
+    for day in missed:
+        since = _midnight(day)
+        yield Work(
+            due=since,
+            kind=kinds.NO_EXTRACT,
+            issuer=issuer.issuer,
+            since=since,
+            fields=(("name", day.isoformat()), ("first", missed[0]), ("last", missed[-1])),
+        )
 
-    A run that was refused, or is not committed yet, has a line or a process of its own.
-    """
+
+def _missed_days(
+    issuer: Issuer, runs: StoredRuns, manifests: Collection[Manifest], terms: ReportTerms
+) -> list[date]:
+    """Return the business days since the first run that have none, as far back as MISSED."""
     last_due = due(issuer.schedule, terms.now, issuer.time_zone)
     days = {manifest.as_of for manifest in manifests if manifest.selection is None}
     if last_due is None or not days:
-        return
-    committed = {manifest.run for manifest in manifests}
-    present = days | {run.day for run in runs.ids if str(run) not in committed}
+        return []
+    present = days | _undecided_days(runs, manifests)
     last, _ = last_due
     first = max(min(days), local_day(terms.now - MISSED, issuer.time_zone))
-    span = [first + timedelta(days=back) for back in range((last - first).days + 1)]
-    missed = [day for day in span if day not in present and not day_off(issuer.schedule, day)]
-    for day in missed:
-        named = (("name", day.isoformat()), ("first", missed[0]), ("last", missed[-1]))
-        since = _midnight(day)
-        yield Work(since, kinds.NO_EXTRACT, issuer.issuer, "", None, 0, since, named)
+    span = (first + timedelta(days=back) for back in range((last - first).days + 1))
+    return [day for day in span if day not in present and not day_off(issuer.schedule, day)]
+
+
+def _undecided_days(runs: StoredRuns, manifests: Iterable[Manifest]) -> set[date]:
+    """Return the days of runs that were refused, or are not committed yet.
+
+    These have a line or a process of their own.
+    """
+    committed = {manifest.run for manifest in manifests}
+    return {run.day for run in runs.ids if str(run) not in committed}
 
 
 def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:
@@ -412,14 +259,27 @@ def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:
     if not confirmed:
         links = last.new + last.replaced + last.withdrawn
         named = (("name", f"{number:06d}"), ("number", number))
-        yield Work(last.at, kinds.UNCONFIRMED, issuer, "", None, links, last.at, named)
+        yield Work(
+            due=last.at,
+            kind=kinds.UNCONFIRMED,
+            issuer=issuer,
+            since=last.at,
+            rows=links,
+            fields=named,
+        )
 
 
 def _link_forms(issuer: str, forms: Iterable[LearnedForm], terms: ReportTerms) -> Iterator[Work]:
     """Yield the forms of links that are to be confirmed."""
     for learned in forms:
-        named = (("name", str(learned.form)),)
-        yield Work(terms.now, kinds.LINK_FORMS, issuer, "", None, learned.links, terms.now, named)
+        yield Work(
+            due=terms.now,
+            kind=kinds.LINK_FORMS,
+            issuer=issuer,
+            since=terms.now,
+            rows=learned.links,
+            fields=(("name", str(learned.form)),),
+        )
 
 
 def _midnight(day: date) -> datetime:

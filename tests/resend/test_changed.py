@@ -12,7 +12,7 @@ from flows.book.book import read_book
 from flows.book.people import balance
 from flows.operations.delivery import confirm, deliver
 from flows.reports.survey import survey
-from flows.reports.worklist import Line, lines
+from flows.reports.work import Line, lines
 from flows.resend.renewal import renew
 from flows.resend.resubmission_run import NothingToSendError
 from flows.resend.selected_runs import runs_to_resend

@@ -12,7 +12,7 @@ from flows.book.people import balance
 from flows.operations.giving_up import Which, give_up
 from flows.operations.undecided_work import beside_runs
 from flows.reports.survey import survey
-from flows.reports.worklist import Line, lines
+from flows.reports.work import Line, lines
 from flows.resend.renewal import renew
 from flows.runs.keys import extracts
 from schemas.portal import CITY, MONTH, YEAR

@@ -15,7 +15,7 @@ from flows.book.people import balance
 from flows.operations.delivery import confirm, deliver
 from flows.operations.keeping_links import Decided, Which, keep_links
 from flows.reports.survey import survey
-from flows.reports.worklist import Line, lines
+from flows.reports.work import Line, lines
 from flows.resend.renewal import renew
 from flows.resend.resubmission_run import NothingToSendError
 from flows.resend.selected_runs import runs_to_resend

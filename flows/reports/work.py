@@ -1,0 +1,187 @@
+"""What a line of the worklist is: one thing to do, or all of one kind, and what is said about it.
+
+Which work there is comes from `flows.reports.worklist`; what is said about each kind of it is in
+`flows.reports.work_kinds`.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from flows.reports.ages import duration
+from flows.reports.wording import rows
+from flows.reports.work_kinds import WORK, Choice, Kind
+from flows.steps import Step
+
+NAMED = 3  # files or days named in a sentence
+
+
+class Work(NamedTuple):
+    """One thing to do: about a run, a chunk, a break or a file; it ages since `since`.
+
+    `fields` fill the slots of its kind's steps. `step`, where it has one, is its first step instead
+    of its kind's. `note` is said after its kind's sentence.
+    """
+
+    due: datetime
+    kind: str  # of WORK
+    issuer: str
+    since: datetime
+    run: str = ""
+    chunk: int | None = None
+    rows: int = 0
+    fields: tuple[tuple[str, Any], ...] = ()
+    step: Step | None = None
+    # the time that an answer is waited for is over, or some of its links have ended
+    is_late: bool = False
+    note: str = ""
+    codes: frozenset[str] = frozenset()  # the reasons of its rows
+
+
+class Line(NamedTuple):
+    """A line of the worklist: work of one kind and issuer, about one run or several."""
+
+    works: tuple[Work, ...]
+
+    @property
+    def kind(self) -> Kind:
+        """What is said about it."""
+        return WORK[self.works[0].kind]
+
+    @property
+    def due(self) -> datetime:
+        """When the first of it is due."""
+        return min(work.due for work in self.works)
+
+    @property
+    def runs(self) -> list[str]:
+        """Its runs."""
+        return sorted({work.run for work in self.works if work.run})
+
+    @property
+    def run(self) -> str:
+        """Its run, "" where it is about several or none."""
+        return self.runs[0] if len(self.runs) == 1 else ""
+
+    @property
+    def rows(self) -> int:
+        """The rows, cardholders or links it is about."""
+        return sum(work.rows for work in self.works)
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """What the worklist is sorted by: what is due first comes first."""
+        first = self.works[0]
+        return (self.due, first.kind, first.issuer, self.run, first.chunk or 0, str(self.first))
+
+    @property
+    def sentence(self) -> str:
+        """What is the matter, how much of it there is, and what to do about it."""
+        kind = self.kind
+        sentences = [f"{kind.matter}: {self._extent}.", kind.then, self.works[0].note]
+        return " ".join(filter(None, sentences))
+
+    @property
+    def _extent(self) -> str:
+        kind = self.kind
+        parts: list[str] = []
+        if kind.noun == "run":
+            parts.append(rows(len(self.runs), "run"))
+        elif kind.noun:
+            of_runs = f" of {len(self.runs)} runs" if len(self.runs) > 1 else ""
+            parts.append(rows(len(self.works), kind.noun) + of_runs)
+        if self.rows:
+            parts.append(rows(self.rows, kind.rows))
+        names = [str(dict(work.fields)["name"]) for work in self.works if dict(work.fields)]
+        named = ", ".join(names[:NAMED])
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        return ", ".join(parts) + (f" ({named}{more})" if names else "")
+
+    @property
+    def first(self) -> Step:
+        """The first step."""
+        own = self.works[0].step
+        return self.kind.first.filled(self._values) if own is None else own
+
+    @property
+    def choices(self) -> list[Choice]:
+        """The decisions that can follow, the one that can do least harm first."""
+        is_late = all(work.is_late for work in self.works)
+        offered = [choice for choice in self.kind.choices if is_late or not choice.late]
+        return [
+            choice._replace(command=choice.command.filled(self._values))
+            for choice in offered
+            if self._is_within(choice)
+        ]
+
+    def _is_within(self, choice: Choice) -> bool:
+        """Return whether one command can take all of it."""
+        match choice.widest:
+            case "chunk":
+                return len(self.works) == 1
+            case "run":
+                return bool(self.run)
+            case "issuer":
+                return True
+
+    @property
+    def _values(self) -> Mapping[str, Any]:
+        """The values of the slots; those of one chunk or break are empty where it is of several."""
+        first = self.works[0]
+        is_one = len(self.works) == 1
+        chunk = first.chunk if is_one else None
+        return {
+            "issuer": first.issuer,
+            "run": self.run,
+            "target": self.run or first.issuer,
+            "chunk": chunk,
+            "chunks": [work.chunk for work in self.works if work.chunk],
+            "place": f"chunk {chunk}" if chunk else "",
+            "codes": sorted(frozenset[str]().union(*(work.codes for work in self.works))),
+            # one command for several runs closes just these rows, or none
+            "limit": None if self.run else self.rows,
+            **dict(set(first.fields).intersection(*(work.fields for work in self.works))),
+        }
+
+    def facts(self, now: datetime) -> dict[str, Any]:
+        """Return the line as the tables show it."""
+        first = self.works[0]
+        return {
+            "due": self.due.isoformat(timespec="seconds"),
+            "kind": first.kind,
+            "issuer": first.issuer,
+            "run": self.run,
+            "runs": len(self.runs),
+            "rows": self.rows,
+            "age": duration(now - min(work.since for work in self.works)),
+            "who": self.kind.who,
+            "matter": self.sentence,
+            "first": str(self.first),
+            "decisions": [choice.facts for choice in self.choices],
+        }
+
+    def record(self, now: datetime) -> dict[str, Any]:
+        """Return the line of one thing to do as a row of worklist.csv (`schemas.tables.Work`)."""
+        facts = self.facts(now)
+        del facts["runs"]
+        decisions = " | ".join(map(str, self.choices))
+        return facts | {"chunk": self.works[0].chunk, "decisions": decisions}
+
+
+def lines(works: Iterable[Work]) -> list[Line]:
+    """Return work by kind and issuer, due first; by run too where a command takes one run."""
+    grouped: dict[tuple[object, ...], list[Work]] = {}
+    for work in works:
+        own = (work.run, work.fields) if WORK[work.kind].of_one_run else ()
+        grouped.setdefault((work.kind, work.issuer, own), []).append(work)
+    ordered = (sorted(group, key=_order) for group in grouped.values())
+    return sorted((Line(tuple(group)) for group in ordered), key=lambda line: line.order)
+
+
+def each(works: Iterable[Work]) -> list[Line]:
+    """Return a line for each thing to do, due first: worklist.csv."""
+    return sorted((Line((work,)) for work in works), key=lambda line: line.order)
+
+
+def _order(work: Work) -> tuple[object, ...]:
+    return (work.due, work.run, work.chunk or 0, str(work.fields))
