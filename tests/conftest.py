@@ -4,6 +4,7 @@ end."""
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep temporary files in memory: half of the time of the tests is a disk that syncs. Mark what
     is started.
     """
+    gc.disable()  # until all is imported
     config.stash[LEFT] = []
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
         os.environ["TMPDIR"] = str(MEMORY)
@@ -66,6 +68,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((at for at, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported and collected out of every later look for garbage."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the end of the process find everything; duckdb names what it leaves."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

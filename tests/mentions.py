@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -46,6 +47,7 @@ REPLACED = {
 GENERIC = {"flows.steps", "flows.commands.entry"}
 
 
+@cache
 def modules() -> list[str]:
     names = [
         module.name
@@ -80,6 +82,7 @@ def mentions_in(value: object) -> Iterator[Mention]:
             yield from mentions_in(part)
 
 
+@cache
 def of_tables() -> list[Mention]:
     """Return the mentions of every error's class and every table of a module."""
     return [
@@ -90,6 +93,7 @@ def of_tables() -> list[Mention]:
     ]
 
 
+@cache
 def of_source() -> list[Mention]:
     """Return the mentions that are made in the source; slots are in place of what is computed."""
     return [mention for name in modules() if name not in GENERIC for mention in made_in(name)]

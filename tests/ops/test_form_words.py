@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from functools import cache
 
 import pytest
 
@@ -85,6 +86,7 @@ def test_next_steps_are_put_into_the_words_of_a_form(form: str, text: Sentence, 
     assert words == text.in_words(FormWords(form))
 
 
+@cache
 def fields(form: str) -> dict[str, list[str] | None]:
     """Return the fields of a form, each with what it offers, None where anything may be typed."""
     flow = getattr(forms, form)
