@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import polars as pl
@@ -18,7 +17,7 @@ from flows.runs.keys import corrections
 from flows.submissions.submit import Submitted
 from schemas.portal import PAN
 from tests.builders import portal_rows
-from tests.night import Bench, issuer, local_bench, portal_csv
+from tests.night import Bench, issuer, kept_folder, local_bench, portal_csv
 
 ERRORS = RowSelection(errors=True)
 REJECTS = RowSelection(rejects=True)
@@ -42,7 +41,7 @@ def night(folder: Path, fail: float = 0.3, chunk: int = 1000) -> tuple[Bench, st
 
 @cache
 def _night(fail: float, chunk: int) -> tuple[Path, str]:
-    folder = Path(mkdtemp(prefix="night-"))
+    folder = kept_folder("night-")
     bench = local_bench(folder, portal={"rows_per_chunk": chunk})
     run = bench.submit(bench.drop(30)).manifest.run
     bench.answer(fail_share=fail, seed=1)

@@ -204,9 +204,15 @@ def copy_of(
 
 @cache
 def _made(make: Callable[..., tuple[Bench, T]], *given: Hashable) -> tuple[Path, tuple[Bench, T]]:
-    folder = Path(tempfile.mkdtemp(prefix="made-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = kept_folder("made-")
     return folder, make(folder, *given)
+
+
+def kept_folder(prefix: str) -> Path:
+    """Return an empty folder that is there until the test process ends."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def portal_csv(rows: pl.DataFrame) -> bytes:

@@ -4,9 +4,11 @@ who is held back.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import polars as pl
 from flows.submissions.submit import Submitted
 from schemas.portal import CUID, NICKNAME
 from tests.builders import portal_rows
-from tests.night import DAY, Bench, local_bench, portal_csv
+from tests.night import DAY, Bench, kept_folder, local_bench, portal_csv
 
 
 @dataclass
@@ -83,18 +85,35 @@ def town(
     folder: Path, *cuids: str, settings: dict[str, Any] | None = None, **portfolio: Any
 ) -> Population:
     """Return a town of these people with one answered night behind them."""
-    limits = {"max_reject_rate": 0.5, "max_row_jump": 0.5}
-    whole = {"full_portfolio": True, "portfolio": portfolio, "limits": limits}
-    bench = local_bench(folder, **whole | (settings or {}))
-    made = Population(bench)
-    made.bench = replace(
-        bench, now=lambda: datetime(made.day.year, made.day.month, made.day.day, 12, tzinfo=UTC)
-    )
+    made = _founded(folder, {"full_portfolio": True, "portfolio": portfolio} | (settings or {}))
     made.settle(*cuids)
     if cuids:
-        bench.submit(made.drop())
-        made.answer()
+        first_night = _first_night(made.bench.issuer.full_portfolio, *cuids)
+        shutil.copytree(first_night, folder / "store", dirs_exist_ok=True)
     return made
+
+
+def _founded(folder: Path, settings: dict[str, Any]) -> Population:
+    limits = {"max_reject_rate": 0.5, "max_row_jump": 0.5}
+    made = Population(local_bench(folder, **{"limits": limits} | settings))
+    made.bench = replace(
+        made.bench,
+        now=lambda: datetime(made.day.year, made.day.month, made.day.day, 12, tzinfo=UTC),
+    )
+    return made
+
+
+@cache
+def _first_night(full_portfolio: bool, *cuids: str) -> Path:
+    """Return the store of a town after its first night, made once in a test process: other
+    settings do not change it.
+    """
+    folder = kept_folder("town-")
+    made = _founded(folder, {"full_portfolio": full_portfolio})
+    made.settle(*cuids)
+    made.bench.submit(made.drop())
+    made.answer()
+    return folder / "store"
 
 
 def committed(bench: Bench) -> set[str]:
