@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import wraps
 from threading import Event
@@ -42,9 +42,12 @@ from flows.errors import CardlinkError, TryAgainError, guarded
 from flows.form_fields import docstring_of, fields_of, filled_in, kind_of
 from flows.redaction import redact, redacted
 from flows.registry import ENTRIES, FormWords, form_of
+from flows.reports.business_result import issuer_balance
+from flows.runs.business_date import local_day
+from flows.runs.context import IssuerContext
 from flows.steps import Step
 from flows.submissions.build import Progress, describe_pace
-from flows.wiring import config_folder
+from flows.wiring import config_folder, wire
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -225,6 +228,23 @@ def ended(sentence: str, data: T) -> State[T]:
     return Completed(message=sentence, data=data)
 
 
+def last_sentence(built: Form, arguments: Mapping[str, Any], result: Result) -> str:
+    """Return what the last state of a form says; the business result first where it asks for it."""
+    if not built.says_result:
+        return result.sentence
+    business = business_result(wire(config_folder(), arguments["issuer"]))
+    return " ".join(filter(None, [business, result.sentence]))
+
+
+def business_result(context: IssuerContext) -> str:
+    """Return who has a link and for whom the others wait; "" where the book cannot be read."""
+    issuer = context.issuer
+    today = local_day(context.adapters.now(), issuer.time_zone)
+    with suppress(CardlinkError):
+        return issuer_balance(context.adapters.store, issuer.issuer, today).sentence
+    return ""
+
+
 def to_do(issuer: str) -> Table:
     """Return the outbox of an issuer: the to-do list for uploads."""
     return next(
@@ -258,7 +278,7 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
         show(result, f"{_subject(arguments)}-{name}")
         if result.failure is not None:
             return failed(result.failure, name)
-        return ended(result.sentence, result.facts)
+        return ended(last_sentence(built, arguments, result), result.facts)
 
     fill.__name__ = name
     fill.__doc__ = docstring_of(built, entries, fields)

@@ -4,7 +4,6 @@ purpose.
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard
 # around it.
-from contextlib import suppress
 from typing import Any
 
 from prefect import flow, get_run_logger, task
@@ -16,12 +15,20 @@ from prefect.states import Completed, Failed
 from flows.commands.result import Result
 from flows.commands.submit import LONGEST, RERUN
 from flows.commands.submit import submit as submit_verb
-from flows.errors import CardlinkError, guarded
+from flows.errors import guarded
 from flows.extracts.errors import EmptyExtractError
-from flows.forms import IssuerName, ended, failing, flow_context, keep, passing, show, to_do
-from flows.reports.business_result import issuer_balance
+from flows.forms import (
+    IssuerName,
+    business_result,
+    ended,
+    failing,
+    flow_context,
+    keep,
+    passing,
+    show,
+    to_do,
+)
 from flows.runs.business_date import day_off, local_day
-from flows.runs.context import IssuerContext
 from flows.submissions.extract_states import extracts_to_submit
 from flows.wiring import config_folder, wire
 
@@ -67,15 +74,6 @@ def _sentence(done: list[Result], states: list[State[Any]]) -> str:
     sentences = [result.sentence for result in done]
     sentences += [str(state.message) for state in states if not state.is_completed()]
     return "; ".join(sentences) or "no new extract"
-
-
-def _result(context: IssuerContext) -> str:
-    """Return who has a link and for whom the others wait; "" where the book cannot be read."""
-    issuer = context.issuer
-    today = local_day(context.adapters.now(), issuer.time_zone)
-    with suppress(CardlinkError):
-        return issuer_balance(context.adapters.store, issuer.issuer, today).sentence
-    return ""
 
 
 def _lines(done: list[Result]) -> list[str]:
@@ -124,7 +122,7 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
     outcomes = [state.result(raise_on_failure=False) for state in states]
     done = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
-    sentence = " ".join(filter(None, [_result(context), f"{_sentence(done, states)}."]))
+    sentence = " ".join(filter(None, [business_result(context), f"{_sentence(done, states)}."]))
     keep(Result({}, [sentence, *_lines(done), to_do(issuer)]), f"{issuer}-night")
     if failed:
         return Failed(message=sentence, data=failed[0])

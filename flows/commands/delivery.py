@@ -17,7 +17,14 @@ with on_first_use():
     from flows.operations import delivery as deliveries
     from flows.runs import context as contexts
 
-DELIVER = Form("deliver", "links of {issuer}", hours=2, choices=(DRY_OR_SEND,), retries=(10, 60))
+DELIVER = Form(
+    "deliver",
+    "links of {issuer}",
+    hours=2,
+    choices=(DRY_OR_SEND,),
+    retries=(10, 60),
+    says_result=True,
+)
 NOTHING_NEW = "nothing new since the last confirmed delivery"
 
 

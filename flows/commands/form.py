@@ -40,6 +40,7 @@ class Form(NamedTuple):
     choices: Sequence[Choice] = ()
     picks: str = ""
     retries: Sequence[int] = ()  # seconds to wait before each retry after a TryAgainError
+    says_result: bool = False  # its last state says first how many cardholders have a link
     # optional on a schedule; none changes nothing
     actor: Literal["required", "optional", "none"] = "required"
 

@@ -43,6 +43,7 @@ RERUN = Form(
     needs=("extract",),
     choices=(DRY_OR_SEND, OPEN_GATE),
     retries=(10, 60, 300),
+    says_result=True,
 )
 
 

@@ -36,6 +36,7 @@ from flows.registry import ENTRIES
 from flows.runs.store import StoreBusyError, StoreDeniedError
 from flows.steps import COMMAND_LINE, Step
 from flows.submissions.gates import RowJumpError
+from tests.cli.test_reconcile import bank
 
 DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
 
@@ -180,6 +181,23 @@ def test_a_form_that_can_look_first_does(entry: Entry[...], form: Form) -> None:
 def test_every_parameter_of_a_command_has_its_help(entry: Entry[...]) -> None:
     assert entry.summary
     assert [one.name for one in entry.parameters if not one.help] == []
+
+
+def test_the_last_state_of_submit_and_deliver_says_first_how_many_have_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank(tmp_path)
+    monkeypatch.setenv("CARDLINK_CONFIG", str(tmp_path))
+    result = Result({}, ["delivery 1 written"])
+
+    said = {
+        form.name: forms.last_sentence(form, {"issuer": "bank"}, result)
+        for form in (entry.form for entry in ENTRIES if isinstance(entry.form, Form))
+        if form.says_result
+    }
+
+    waits = "0 of 20 cardholders have a link; 20 wait for you. delivery 1 written"
+    assert {"rerun": waits, "deliver": waits} == said
 
 
 def test_an_entry_of_a_few_lines_is_a_command_and_a_form() -> None:
