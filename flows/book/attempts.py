@@ -234,8 +234,11 @@ def _with_single_times(rows: pl.DataFrame, singles: pl.DataFrame) -> pl.DataFram
 
 
 def _with_cancelled(rows: pl.DataFrame, cancelled: Iterable[int]) -> pl.DataFrame:
-    """Mark the rows of cancelled chunks that have no answer: they were never sent."""
-    chunks = sorted(cancelled)
+    """Mark the rows of cancelled chunks that have no answer: they were never sent.
+
+    Not where other rows of the chunk have one: somebody uploaded it all the same.
+    """
+    chunks = sorted(set(cancelled).difference(answered_chunks(rows)))
     if not chunks:
         return rows
     is_cancelled = (pl.col("state") == AWAITING) & pl.col("chunk").is_in(chunks)
@@ -263,9 +266,7 @@ def _with_waits(rows: pl.DataFrame, chunks: Sequence[OutboxChunk]) -> pl.DataFra
         {"chunk": pl.UInt32, "wait": ATTEMPT["wait"], "since": ATTEMPT["since"]},
         orient="row",
     )
-    is_answered = pl.col("state").is_in([LINKED, ERROR]) & (pl.col("channel") == FILE)
-    answered = rows.filter(is_answered)["chunk"].drop_nulls().unique()
-    is_of_answered = pl.col("chunk").is_in(answered.implode())
+    is_of_answered = pl.col("chunk").is_in(answered_chunks(rows).implode())
     waits = waits.with_columns(
         wait=pl.when(is_of_answered).then(pl.lit("answered", ATTEMPT["wait"])).otherwise("wait")
     )
@@ -276,6 +277,15 @@ def _with_waits(rows: pl.DataFrame, chunks: Sequence[OutboxChunk]) -> pl.DataFra
         wait=pl.when(is_awaiting).then(of_chunk["wait"]),
         since=pl.when(is_awaiting).then(of_chunk["since"]).otherwise("since"),
     )
+
+
+def answered_chunks(rows: pl.DataFrame) -> pl.Series:
+    """Return the chunks of which a row has an answer in a result file, also one that settles
+    nothing; `rows`: chunk, state, channel, trouble.
+    """
+    is_answered = pl.col("state").is_in([LINKED, ERROR]) & (pl.col("channel") == FILE)
+    answers = rows.filter(is_answered | pl.col("trouble").is_not_null())
+    return answers["chunk"].drop_nulls().unique()
 
 
 def _single_attempts(singles: Iterable[SingleLink], rows: pl.DataFrame) -> pl.DataFrame:

@@ -50,14 +50,16 @@ class ReportTerms(NamedTuple):
 def waiting_chunks(chunks: pl.DataFrame, items: Iterable[OutboxChunk]) -> list[WaitingChunk]:
     """Return the chunks (chunk, sent, answers, awaiting) with rows that wait.
 
-    No answer is due for a chunk that is on hold or cancelled.
+    No answer is due for a chunk that is on hold or cancelled, unless it has answers: somebody
+    uploaded it all the same.
     """
     items_by_number = {item.chunk.number: item for item in items}
     unanswered = chunks.filter(pl.col("awaiting") > 0).select("chunk", missing(), "awaiting")
     waiting = []
     for number, lacks, rows in unanswered.iter_rows():
         item = items_by_number[number]
-        kind = NOT_DUE if item.state in ("held", "cancelled") else lacks
+        is_unsent = item.state in ("held", "cancelled") and lacks == MISSING
+        kind = NOT_DUE if is_unsent else lacks
         waiting.append(WaitingChunk(item.run, number, kind, rows, item.clock, item.state))
     return waiting
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from flows.book.attempts import CANCELLED
+from flows.book.attempts import CANCELLED, FILE, SINGLE, answered_chunks
 from flows.runs.frames import shaped
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
@@ -38,6 +38,8 @@ _RESULT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
     "state": pl.String,
     "reasons": pl.List(pl.String),
+    "how": pl.String,
+    "trouble": pl.String,
 }
 
 
@@ -48,22 +50,32 @@ def run_rows(run: StoredRun) -> Iterator[pl.DataFrame]:
     """
     sent = pl.col("fate") == ledger.SUBMITTED
     result = pl.col("result").fill_null(AWAITING)
-    is_cancelled = (result == AWAITING) & pl.col("chunk").is_in(list(run.cancelled_chunks))
     has_result = sent | (result == LINKED)  # a single link comes to a row that was not sent, too
-    state = (
-        pl.when(sent & is_cancelled)
-        .then(pl.lit(CANCELLED))
-        .when(has_result)
-        .then(result)
-        .otherwise("fate")
-    )
     # our own reasons for a row that was sent are warnings
     reasons = pl.when(has_result).then("result_reasons").otherwise("reasons")
     for part in run.committed().ledger:
         records = run.ledger_part(part, _RECORD)
         results = _results(run, part)
         rows = records.join(results, on="row", how="left", maintain_order="left")
+        is_of_unsent = pl.col("chunk").is_in(_unsent_chunks(run, rows))
+        state = (
+            pl.when(sent & (result == AWAITING) & is_of_unsent)
+            .then(pl.lit(CANCELLED))
+            .when(has_result)
+            .then(result)
+            .otherwise("fate")
+        )
         yield shaped(rows.with_columns(state=state, reasons=reasons), RUN_ROW)
+
+
+def _unsent_chunks(run: StoredRun, rows: pl.DataFrame) -> list[int]:
+    """Return the cancelled chunks that nobody uploaded all the same, as their rows say."""
+    if not run.cancelled_chunks:
+        return []
+    is_single = pl.col("how").eq_missing(SINGLE)
+    channel = pl.when(is_single).then(pl.lit(SINGLE)).otherwise(pl.lit(FILE))
+    answered = answered_chunks(rows.with_columns(channel=channel, state="result"))
+    return sorted(run.cancelled_chunks.difference(answered))
 
 
 def _results(run: StoredRun, part: LedgerPart) -> pl.DataFrame:

@@ -12,11 +12,13 @@ import pytest
 
 from flows.book.book import read_book
 from flows.operations.remediation import abandon
+from flows.results.row_states import run_rows
 from flows.runs.commits import registered_runs
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError
+from flows.runs.stored_run import StoredRun
 from flows.submissions.prior_state import survey_cards
 from schemas.records import SingleAnswered, SingleAsked
 from tests.night import DAY, NOON, Bench, local_bench
@@ -102,6 +104,24 @@ def test_rows_of_a_cancelled_chunk_were_never_sent(tmp_path: Path) -> None:
 
     assert {"awaiting": 10, "cancelled": 10} == states(bench)
     assert 10 == known(bench)["tries"].sum()
+
+
+def test_a_cancelled_chunk_of_which_an_answer_came_was_sent_and_its_other_rows_wait(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
+    run = bench.submit(bench.drop(20)).manifest.run
+    bench.answer()
+    move(bench.context.adapters, run, "cancelled", [1, 2], "the wrong key")
+    file = tmp_path / "store" / "bank" / "results" / f"card-links-{run}-00001-result.csv"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:4]))
+    (file.parent / f"card-links-{run}-00002-result.csv").unlink()
+
+    bench.ingest()
+
+    assert {"linked": 13, "awaiting": 2, "cancelled": 5} == states(bench)
+    rows = pl.concat(run_rows(StoredRun.by_id(bench.store, run)))
+    assert {"linked": 13, "awaiting": 2, "cancelled": 5} == Counter(rows["state"].to_list())
 
 
 def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does_not(

@@ -48,7 +48,6 @@ class Bank:
     keys: set[str] = field(default_factory=set)  # of extracts and results: not ours to delete
     runs: dict[str, Run] = field(default_factory=dict)
     dismissed: set[str] = field(default_factory=set)  # SHA-256 of files
-    cancelled: set[str] = field(default_factory=set)  # chunks that were uploaded all the same
     # what the receiving side has, by URL
     delivered: dict[str, dict[str, str]] = field(default_factory=dict)
     left: list[WorkLine] = field(default_factory=list)  # of the last worklist

@@ -100,7 +100,7 @@ class Books:
         if self._decided.get(before.row.chunk, date.max) <= min(day_it_came, after.day):
             return "decision"
         # planned anew before anybody could know of the upload
-        if before.row.chunk in self._bank.cancelled and day_it_came >= after.day:
+        if before.row.chunk in self._bank.portal.unasked and day_it_came >= after.day:
             return "cancelled"
         # of a delta the operator sends it, from the worklist
         may_change = self._bank.town.feed.portfolio or selection is not None

@@ -206,6 +206,7 @@ class Fates:
         self._portal = bank.portal
         self._sent = {sent.position: sent.row for sent in bank.portal.received}
         self._shelf: Mapping[str, str] = life.operator.shelf
+        self._answered = {chunk for chunk, _ in bank.portal.plain}
         self._decided: dict[str, str] = {}
         for closed in life.operator.closed:
             self._decided[closed.chunk] = closed.decision
@@ -220,8 +221,11 @@ class Fates:
             answer = ("refused" if sent.error else "linked", sent.ends)
             return [answer, ("unsettled", date.max)] if self._is_open(row.place) else [answer]
         decision = self._decided.get(chunk)
-        if chunk in self._shelf and decision is None:
-            return [(self._shelf[chunk], date.max)]
+        if chunk in self._shelf and decision is None and chunk not in self._answered:
+            # where none of its rows has a plain answer, one that is in dispute may have come
+            disputes = DISPUTED if row.place in self._portal.disputed else frozenset[str]()
+            ends = self._sent[row.place].ends if row.place in self._sent else date.max
+            return [(state, ends) for state in (self._shelf[chunk], *sorted(disputes))]
         if row.place not in self._sent:
             return [("to upload", date.max)]
         ends = self._sent[row.place].ends

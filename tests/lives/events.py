@@ -52,8 +52,8 @@ def cancel(life: Life, bank: Bank) -> None:
     folder = life.place.folder / "somebody"
     life.schedule("outbox", "fetch", *words, "--to", str(folder))
     life.schedule("outbox", "cancel", *words, *WHY)
+    bank.portal.unasked.add(chunk["name"])
     bank.portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
-    bank.cancelled.add(chunk["name"])
 
 
 def rotate(life: Life, bank: Bank) -> None:

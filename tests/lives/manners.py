@@ -259,6 +259,10 @@ DISPUTES = (
 )
 
 
+# by which nobody can tell whose answer it is, where the same rows were sent in two chunks
+NAMELESS = ("renamed", "merged", "swapped")
+
+
 def deck(ways: Mapping[str, int]) -> Way:
     """Return a way to answer that goes through all of these before any comes again."""
     cards = list(Counter(ways).elements())
@@ -268,8 +272,9 @@ def deck(ways: Mapping[str, int]) -> Way:
         if not left:
             left.extend(portal.chance.sample(cards, len(cards)))
         name = left.pop()
-        if name != "plainly" and sum(not row.error for row in answers) < 3:
-            left.insert(0, name)  # too few links to go wrong with
+        too_few = sum(not row.error for row in answers) < 3  # links to go wrong with
+        if (name != "plainly" and too_few) or (name in NAMELESS and chunk in portal.unasked):
+            left.insert(0, name)
             name = "plainly"
         portal.did[name] += 1
         WAYS[name](portal, chunk, answers)

@@ -135,6 +135,7 @@ class Portal:
     wrong_code: dict[str, str] = field(default_factory=dict)
     unsupported: set[str] = field(default_factory=set)
     never: set[str] = field(default_factory=set)  # cards that are refused for good
+    unasked: set[str] = field(default_factory=set)  # cancelled chunks that somebody uploaded
     disputed: set[Position] = field(default_factory=set)  # rows whose answer is not plain
     did: Counter[str] = field(default_factory=Counter)
 
