@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from flows.card_numbers import blank_identifiers, card_spans
 from flows.errors import CardlinkError
+from flows.readable import readable
 from flows.spellings import Span, readings
 
 MASK: Final = "[masked]"
@@ -82,14 +83,8 @@ def redact(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text as a terminal may show it: redacted, with controls escaped.
-
-    So are marks of direction.
-    """
-    safe = redact(text)
-    if safe.isprintable():
-        return safe
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in safe)
+    """Return a text as a terminal may show it: redacted, and readable."""
+    return readable(redact(text))
 
 
 def shows_secret(text: str) -> bool:

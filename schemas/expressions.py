@@ -32,6 +32,7 @@ INVISIBLE_SHAPE = (
     r"[\x{AD}\x{180E}\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}"
     r"\x{FEFF}\x{E0000}-\x{E007F}]"
 )
+DIRECTION_SHAPE = r"[\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]"
 # U+FFFD, and UTF-8 read as cp1252: a lead byte, then what a following byte is there.
 GARBLED_SHAPE = (
     r"\x{FFFD}|\x{E2}\x{20AC}|\x{EF}[\x{BB}\x{BF}]|"

@@ -185,6 +185,12 @@ class RuleSettings(Settings):
     garbled: Severity = setting(
         "warn", "text that lost characters (U+FFFD), or in a wrong encoding (JosÃ© for José)"
     )
+    cuid_direction: Severity = setting(
+        "reject", "a cuid with characters that change the direction of text; links.csv keeps them"
+    )
+    cuid_formula: Severity = setting(
+        "warn", "a cuid that a spreadsheet may run as a formula (= + - @); links.csv keeps it"
+    )
     link_life_months: int = setting(2, "how long a link lives, for `expires_soon`", ge=0, le=24)
     fill_name_on_card: bool = setting(
         True, "take first and last name where the name on the card is empty"

@@ -35,6 +35,7 @@ from schemas.conditions import (
 )
 from schemas.expressions import (
     CVV_SHAPE,
+    DIRECTION_SHAPE,
     EMAIL_SHAPE,
     GARBLED_SHAPE,
     HASH_SHAPE,
@@ -76,10 +77,11 @@ from schemas.rule import Rule
 # Goes up when a rule is added, changed or removed, and when anything else would make other chunks
 # of the same extract and settings: a run that was planned before and never committed is then
 # planned anew, not finished by other rules.
-RECIPE = 5
+RECIPE = 6
 
 NAME_SHAPE = r"^[^0-9]*\p{L}[^0-9]*$"
 UNKNOWN_HASH = "card.cvv_hash.unknown"
+_CHARACTERS = f"{INVISIBLE_SHAPE}|{GARBLED_SHAPE}"  # one screen for all rules of characters
 VALID_HINT = "a card valid on the business date and until its link expires"
 
 # The ways to get a CVV hash wrong that can be named, and what would be right.
@@ -100,7 +102,6 @@ def _text_rules() -> Iterator[Rule]:
     too_long = {EMAIL: "a" * 250 + "@example.com", PHONE: "617" + " " * 255 + "5550123"}
     with_card = {EMAIL: "4242424242424242@example.com"}
     number_screen = {PHONE: LONGEST_PHONE}
-    character_screen = f"{INVISIBLE_SHAPE}|{GARBLED_SHAPE}"  # one for both rules
     for column in TEXT:
         entity = subject(column)
         yield Rule(
@@ -138,7 +139,7 @@ def _text_rules() -> Iterator[Rule]:
             example={column: "Ann\u200b\u202e Lee"},
             severity="invisible",
             hint="no characters that cannot be seen",
-            screen=character_screen,
+            screen=_CHARACTERS,
         )
         yield Rule(
             f"{entity}.garbled",
@@ -147,7 +148,7 @@ def _text_rules() -> Iterator[Rule]:
             example={column: "JosÃ© Lee"},
             severity="garbled",
             hint="text in the encoding that [source] names",
-            screen=character_screen,
+            screen=_CHARACTERS,
         )
 
 
@@ -182,11 +183,29 @@ RULES: tuple[Rule, ...] = (
         example={CUID: "4111111111111111"},
         hint="a reference that is not made from the card: no part of its number, no digest of it",
     ),
+    # links.csv has cuids as they are; before the rule for all invisible characters, which is wider
+    Rule(
+        "cardholder.cuid.direction",
+        CUID,
+        lacks(CUID, DIRECTION_SHAPE),
+        example={CUID: "C-1\u202eC-2"},
+        severity="cuid_direction",
+        hint="no characters that turn a text around",
+        screen=_CHARACTERS,
+    ),
     *_text_rules(),
     *_required_rules(),
     Rule("cardholder.cuid.placeholder", CUID, no_placeholder(CUID), example={CUID: "NULL"}),
     # only the edges of a cuid are trimmed, so a control character inside it is refused here
     Rule("cardholder.cuid.format", CUID, lacks(CUID, r"\p{Cc}"), example={CUID: "C-1\u0085C-2"}),
+    Rule(
+        "cardholder.cuid.formula",
+        CUID,
+        lacks(CUID, "^[=+@-]"),
+        example={CUID: "=1+1"},
+        severity="cuid_formula",
+        hint="a reference that begins with a letter or a digit: spreadsheets run = + - @",
+    ),
     Rule("card.pan.format", PAN, matches(PAN, PAN_SHAPE), example={PAN: "424242424242424"}),
     Rule(
         "card.pan.luhn",

@@ -18,6 +18,7 @@ import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from flows.readable import readable
 from flows.reports.advice import across_advice, advice
 from flows.reports.ages import AGES, duration
 from flows.reports.charts import TREND, bar, trend
@@ -216,11 +217,19 @@ def render(template: str, **facts: Any) -> str:
     )
 
 
+def _finalized(fact: Any) -> Any:
+    """Return a fact as a page may show it; what a template made itself stays."""
+    if isinstance(fact, str) and not isinstance(fact, Markup):
+        return readable(fact)
+    return fact
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flows.reports", "templates"),
         autoescape=True,
+        finalize=_finalized,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,6 +1,6 @@
 """The report as report.xlsx: the facts of the page as tables, one per sheet.
 
-Texts never become formulas.
+Texts are readable, and never become formulas.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import xlsxwriter
 
+from flows import readable
 from flows.reports.advice import advice
 from flows.reports.ages import AGES
 from flows.reports.funnel_words import share_in_words, sources_in_words, stage_lines
@@ -101,7 +102,7 @@ def _write_sheet(worksheet: Any, sheet: Sheet, bold: Any) -> None:
 def _write_row(worksheet: Any, number: int, cells: Sequence[Cell]) -> None:
     for column, cell in enumerate(cells):
         if isinstance(cell, str):
-            worksheet.write_string(number, column, cell)
+            worksheet.write_string(number, column, readable.cell(cell))
         elif cell is not None:
             worksheet.write_number(number, column, cell)
 

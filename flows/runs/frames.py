@@ -5,6 +5,7 @@ from io import BytesIO
 
 import polars as pl
 
+from flows.readable import cells
 from flows.runs.store import Store
 from flows.runs.versions import NewerDocumentError
 from schemas.tables import FORMAT, parquet
@@ -77,14 +78,11 @@ def csv_pieces(
 ) -> Iterator[bytes]:
     """Yield a CSV in pieces: the header, then the rows.
 
-    A cell that a spreadsheet would run as a formula gets a `'` before it, unless cells are
-    `unchanged`.
+    Cells are as people may see them (`flows.readable`), unless they are for machines: `unchanged`.
     """
-    cell = pl.col(pl.String)
-    safe = pl.when(cell.str.contains(r"^[=+\-@\t\r]")).then("'" + cell).otherwise(cell).name.keep()
     yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String)).write_csv().encode()
     for frame in frames:
-        for piece in (frame if unchanged else frame.with_columns(safe)).iter_slices(CSV_ROWS):
+        for piece in (frame if unchanged else frame.with_columns(cells())).iter_slices(CSV_ROWS):
             out = BytesIO()
             piece.write_csv(out, include_header=False)
             yield out.getvalue()

@@ -43,7 +43,7 @@ def test_a_text_that_looks_like_a_formula_a_link_or_a_number_stays_text() -> Non
 
     sheet = openpyxl.load_workbook(BytesIO(content))["Texts"]
     cells = list(sheet["A"][1:])
-    assert [cell.value for cell in cells] == hostile
+    assert [cell.value for cell in cells] == [*(f"'{text}" for text in hostile[:4]), *hostile[4:]]
     assert {cell.data_type for cell in cells} == {"s"}
     assert [cell.hyperlink for cell in cells] == [None] * len(hostile)
 

@@ -110,6 +110,8 @@ BREAKS: list[tuple[Mapping[str, str | None], str, str, str]] = [
         for cuid in CUIDS_WITH_A_CARD
     ),
     ({CUID: "a\nb"}, CUID, "cardholder.cuid.format", "reject"),
+    ({CUID: "C-\u20661"}, CUID, "cardholder.cuid.direction", "reject"),
+    *(({CUID: f"{char}1"}, CUID, "cardholder.cuid.formula", "warn") for char in "=+-@"),
     ({PAN: "424242424242424"}, PAN, "card.pan.format", "reject"),
     ({PAN: "4.24E+15"}, PAN, "card.pan.format", "reject"),
     ({PAN: "٤٢٤٢٤٢٤٢٤٢٤٢٤٢٤٢"}, PAN, "card.pan.format", "reject"),
