@@ -136,7 +136,7 @@ def _text_rules() -> Iterator[Rule]:
             f"{entity}.invisible",
             column,
             lacks(column, INVISIBLE_SHAPE),
-            example={column: "Ann\u200b\u202e Lee"},
+            example={column: "Ann\u200b Lee"},
             severity="invisible",
             hint="no characters that cannot be seen",
             screen=_CHARACTERS,
