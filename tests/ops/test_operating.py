@@ -232,13 +232,15 @@ def test_the_night_completes_and_its_name_can_be_read(night: Night) -> None:
     assert night.ended.state == "Completed"
     name = (
         r"night of sample-bank, \w{3} \d\d \w{3} \d\d:\d\d: "
-        rf"{READ} read, {SENT} sent in 2 chunks; .*upload 2"
+        rf".* have a link; .*\. {READ} read, {SENT} sent in 2 chunks; .*upload 2\."
     )
     assert re.fullmatch(name, night.ended.name)
 
 
 def test_the_state_says_what_came_of_the_night(night: Night) -> None:
-    assert OUTCOME == night.ended.message
+    business, _, outcome = night.ended.message.partition(". ")
+    assert "cardholders have a link; " in business
+    assert f"{OUTCOME}." == outcome
 
 
 def test_the_state_says_what_came_of_a_dry_run(story: Story) -> None:
@@ -246,7 +248,7 @@ def test_the_state_says_what_came_of_a_dry_run(story: Story) -> None:
     outcome = (
         f"dry run: {READ} read, {SENT} would be sent in 2 chunks; {REFUSED} refused, 2 duplicate"
     )
-    assert outcome == story.rehearsed.message
+    assert story.rehearsed.message.endswith(f". {outcome}")
 
 
 def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Night) -> None:
