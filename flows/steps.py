@@ -85,6 +85,11 @@ class Step:
         """Return it with more options."""
         return Step(self.entry, *self.arguments, **dict(self.options), **options)
 
+    def about(self, before: str, target: str) -> "Step":
+        """Return it with another target in the place of the one before."""
+        arguments = [target if value == before else value for value in self.arguments]
+        return Step(self.entry, *arguments, **dict(self.options))
+
     def filled(self, fields: Mapping[str, Any]) -> "Step":
         """Return it with its slots filled."""
         filled = (_filled(value, fields) for value in self.arguments)

@@ -85,16 +85,17 @@ class Context(NamedTuple):
     def each(
         self, issuer: str, act: Callable[[str], list[T]]
     ) -> tuple[list[T], dict[str, CardlinkError]]:
-        """Return what `act` returns for an issuer, or for all of them.
+        """Return what `act` returns for an issuer, for several with commas between, or for all.
 
-        Of all issuers, those that could not be read are returned with their errors.
+        Of several, those that could not be read are returned with their errors.
         """
-        if issuer:
+        names = issuer.split(",") if issuer else []
+        if len(names) == 1:
             return act(issuer), {}
         require_folder(self.folder)
         results = list[T]()
         unread = dict[str, CardlinkError]()
-        for name in issuers(self.folder):
+        for name in names or issuers(self.folder):
             try:
                 results += act(name)
             except CardlinkError as error:

@@ -19,6 +19,7 @@ from flows.commands.form import Form
 from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.commands.second_person import run_by_two
+from flows.commands.several_issuers import for_each
 from flows.commands.signature import Parameter, parameters_of, summary_of
 from flows.steps import Step
 from flows.wiring import acting, actors, person
@@ -54,15 +55,31 @@ class Entry(Generic[P]):
 
         ActorError where the name is not accepted.
         """
-        if not self.changes:
-            return self.run(context, *args, **options)
-        actor = person(context.actor, at_terminal=context.local_files)
         _, *values = inspect.signature(self.run).bind(context, *args, **options).arguments.items()
         by_name = dict(values)
+        name = self._target
+        targets = str(by_name.get(name, ""))
+        if "," in targets:
+            return for_each(
+                context, targets, lambda target: self._run_one(context, {**by_name, name: target})
+            )
+        return self._run_one(context, by_name)
+
+    def _run_one(self, context: Context, values: Mapping[str, Any]) -> Result:
+        """Run the command about one issuer or run."""
+        if not self.changes:
+            return self.run_with(context, values)
+        actor = person(context.actor, at_terminal=context.local_files)
         with acting(context.actor and actor):
-            if self.second and self._is_act(by_name):
-                return run_by_two(self, context, actor, by_name, self.second)
-            return self.run(context, *args, **options)
+            if self.second and self._is_act(values):
+                return run_by_two(self, context, actor, values, self.second)
+            return self.run_with(context, values)
+
+    @property
+    def _target(self) -> str:
+        """The parameter that takes several issuers or runs, "" where none does."""
+        several = (each.name for each in parameters_of(self.run) if each.field.several)
+        return next(several, "")
 
     def _is_act(self, values: Mapping[str, Any]) -> bool:
         """Return whether it would do, with these values, what may need a second person."""

@@ -160,6 +160,8 @@ def worklist(context: Context, issuer: str = "") -> Result:
     """List what is to be done about all runs, due first: what is the matter, who acts, the first
     step, and the decisions that can follow.
 
+    What several issuers have of one kind is one line, whose commands take all of them.
+
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
     """
@@ -173,18 +175,22 @@ def worklist(context: Context, issuer: str = "") -> Result:
     conversations.sort(key=lambda conversation: conversation.line.order)
     lines = [conversation.line for conversation in conversations]
     moment = now()
+    joined = works.together(lines)
     shown: list[Part] = []
-    for line in lines[:LONGEST]:
+    for line in joined[:LONGEST]:
         shown += [*_conversation(line, moment), ""]
     everything = _everything(conversations, moment, issuer)
     shown = [*(shown[:-1] or ["nothing to do"]), everything]
-    if len(lines) > LONGEST:
+    if len(joined) > LONGEST:
         template = "and {more:,} more: worklist.csv of {reconcile}"
-        more = len(lines) - LONGEST
+        more = len(joined) - LONGEST
         shown.append(Sentence(template, more=more, reconcile=Step("reconcile")))
     facts = [_line_facts(line, moment) for line in lines]
-    next_step = lines[0].first if lines else None
-    result = Result({"worklist": facts}, shown, next_step, headline=everything.title)
+    next_step = joined[0].first if joined else None
+    merged = [line.facts(moment) for line in joined]
+    result = Result(
+        {"worklist": facts, "together": merged}, shown, next_step, headline=everything.title
+    )
     return result.beside(unread)
 
 

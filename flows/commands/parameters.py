@@ -30,20 +30,29 @@ class Field(NamedTuple):
     most: float | None = None
     names: Callable[[], Sequence[str]] | None = None  # what a form offers, read when it is built
     checked: bool = False  # the command line takes nothing else
+    several: bool = False  # the command line takes several with commas between, one after another
 
 
 CARD = r"[0-9]{13}|[0-9]{4}([ ._-])[0-9]{4}\1[0-9]{4}\1[0-9]|[0-9]{4}([ ._-])[0-9]{6}\2[0-9]{5}"
 
 Issuer = Annotated[
     str,
-    Field(names=lambda: issuers(config_folder()), help="The issuer, as its TOML file is named."),
+    Field(
+        names=lambda: issuers(config_folder()),
+        help="The issuer, as its TOML file is named; several with commas between.",
+        several=True,
+    ),
 ]
 RunName = Annotated[
     str, Field(pattern=r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?", help="The run's id.")
 ]
 Target = Annotated[
     str,
-    Field(pattern=r"[a-z0-9][a-z0-9-]*", help="The run's id; or an issuer: all of its runs."),
+    Field(
+        pattern=r"[a-z0-9][a-z0-9-]*",
+        help="The run's id; or an issuer: all of its runs; several with commas between.",
+        several=True,
+    ),
 ]
 ExtractName = Annotated[str, Field(pattern=r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
 Reason = Annotated[

@@ -72,17 +72,17 @@ def not_replaced_work(
     `refused`: as of `flows.book.book.Book.not_replaced`.
     """
     days = {manifest.run: manifest.as_of for manifest in manifests}
-    for (run,), rows in refused.group_by("run", maintain_order=True):
-        codes = rows["reason"].drop_nulls().value_counts(sort=True).head(NAMED)
-        named = ", ".join(f"{code} ({number:,})" for code, number in codes.iter_rows())
-        day = days.get(str(run))  # none where the fields were typed in
+    codes = refused["reason"].drop_nulls().value_counts(sort=True).head(NAMED)
+    named = ", ".join(f"{code} ({number:,})" for code, number in codes.iter_rows())
+    for run, number in refused.group_by("run", maintain_order=True).len().iter_rows():
+        day = days.get(run)  # none where the fields were typed in
         since = _midnight(day) if day else now
         yield Work(
             due=since,
             kind=kinds.NOT_REPLACED,
             issuer=issuer,
-            run=str(run),
-            rows=rows.height,
+            run=run,
+            rows=number,
             since=since,
             note=f"Why: {named}." if named else "",
         )

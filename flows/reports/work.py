@@ -6,6 +6,7 @@ Which work there is comes from `flows.reports.worklist`; what is said about each
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
@@ -39,7 +40,7 @@ class Work(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of the worklist: work of one kind and issuer, about one run or several."""
+    """A line of the worklist: work of one kind, about one run or several, mostly of one issuer."""
 
     works: tuple[Work, ...]
 
@@ -52,6 +53,16 @@ class Line(NamedTuple):
     def due(self) -> datetime:
         """When the first of it is due."""
         return min(work.due for work in self.works)
+
+    @property
+    def issuers(self) -> list[str]:
+        """Its issuers."""
+        return sorted({work.issuer for work in self.works})
+
+    @property
+    def issuer(self) -> str:
+        """Its issuer, or several as a command takes them: with commas between."""
+        return ",".join(self.issuers)
 
     @property
     def runs(self) -> list[str]:
@@ -78,8 +89,15 @@ class Line(NamedTuple):
     def sentence(self) -> str:
         """What is the matter, how much of it there is, and what to do about it."""
         kind = self.kind
-        sentences = [f"{kind.matter}: {self._extent}.", kind.then, self.works[0].note]
-        return " ".join(filter(None, sentences))
+        return " ".join(filter(None, [f"{kind.matter}: {self._extent}.", kind.then, self._note]))
+
+    @property
+    def _note(self) -> str:
+        """What is said after that; of several issuers, the first note of each."""
+        notes = {work.issuer: work.note for work in reversed(self.works)}
+        if len(notes) == 1:
+            return self.works[0].note
+        return " ".join(f"{issuer}: {notes[issuer]}" for issuer in self.issuers if notes[issuer])
 
     @property
     def _extent(self) -> str:
@@ -122,6 +140,8 @@ class Line(NamedTuple):
             case "run":
                 return bool(self.run)
             case "issuer":
+                return len(self.issuers) == 1
+            case "issuers":
                 return True
 
     @property
@@ -131,9 +151,9 @@ class Line(NamedTuple):
         is_one = len(self.works) == 1
         chunk = first.chunk if is_one else None
         return {
-            "issuer": first.issuer,
+            "issuer": self.issuer,
             "run": self.run,
-            "target": self.run or first.issuer,
+            "target": self.run or self.issuer,
             "chunk": chunk,
             "chunks": [work.chunk for work in self.works if work.chunk],
             "place": f"chunk {chunk}" if chunk else "",
@@ -149,7 +169,7 @@ class Line(NamedTuple):
         return {
             "due": self.due.isoformat(timespec="seconds"),
             "kind": first.kind,
-            "issuer": first.issuer,
+            "issuer": self.issuer,
             "run": self.run,
             "runs": len(self.runs),
             "rows": self.rows,
@@ -176,6 +196,17 @@ def lines(works: Iterable[Work]) -> list[Line]:
         grouped.setdefault((work.kind, work.issuer, own), []).append(work)
     ordered = (sorted(group, key=_order) for group in grouped.values())
     return sorted((Line(tuple(group)) for group in ordered), key=lambda line: line.order)
+
+
+def together(lines_of_issuers: Iterable[Line]) -> list[Line]:
+    """Return lines of several issuers, those of one kind as one where its commands take several."""
+    grouped: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines_of_issuers:
+        own = () if line.kind.several else (line.issuer, str(line.order))
+        grouped.setdefault((line.kind.name, *own), []).append(line)
+    joined = [chain.from_iterable(line.works for line in group) for group in grouped.values()]
+    merged = [Line(tuple(sorted(works, key=_order))) for works in joined]
+    return sorted(merged, key=lambda line: line.order)
 
 
 def each(works: Iterable[Work]) -> list[Line]:

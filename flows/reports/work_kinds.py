@@ -31,7 +31,8 @@ class Choice(NamedTuple):
     name: str
     effect: Text
     command: Step
-    widest: Literal["chunk", "run", "issuer"] = "issuer"  # what its command can take at once
+    # what its command can take at once
+    widest: Literal["chunk", "run", "issuer", "issuers"] = "issuers"
     late: bool = False  # only once its work is late
 
     @property
@@ -60,6 +61,7 @@ class Kind(NamedTuple):
     noun: str = "run"
     rows: str = ROWS
     of_one_run: bool = False  # its first step takes one run, so each run has a line of its own
+    several: bool = False  # its first step takes several issuers, so all of them can have one line
 
 
 WORK: Final[dict[str, Kind]] = {}  # by name
@@ -101,6 +103,7 @@ _GIVE_ONE_UP = Choice(
     "give up",
     "This cardholder needs no link.",
     Step("mend give-up", Slot("issuer"), cuid=CUID, reason=WHY),
+    widest="issuer",
 )
 
 
@@ -170,6 +173,7 @@ AWAITED = _kind(
         _INGEST,
         "Wait until then; download the results from the portal, then ingest.",
         noun="chunk",
+        several=True,
     )
 )
 OVERDUE = _kind(
@@ -207,6 +211,7 @@ OVERDUE = _kind(
             ),
         ),
         noun="chunk",
+        several=True,
     )
 )
 INCOMPLETE = _kind(
@@ -272,6 +277,7 @@ SEND_AGAIN = _kind(
             _GIVE_UP,
         ),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 ASK_ABOUT = _kind(
@@ -283,6 +289,7 @@ ASK_ABOUT = _kind(
         "Send the questions to the partner, and wait for its answer.",
         (_send_again("The partner takes their rows now, as it says."), _GIVE_UP),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 LOST_ROWS = _kind(
@@ -293,6 +300,7 @@ LOST_ROWS = _kind(
         _REHEARSE,
         choices=(_send_again("Their rows go out again as they are."), _GIVE_UP),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 EXPIRED_ROWS = _kind(
@@ -303,6 +311,7 @@ EXPIRED_ROWS = _kind(
         _REHEARSE,
         choices=(_send_again("Their rows go out again for new links."), _GIVE_UP),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 CANCELLED_ROWS = _kind(
@@ -313,6 +322,7 @@ CANCELLED_ROWS = _kind(
         _REHEARSE,
         choices=(_send_again("Their rows go out again in new chunks."), _GIVE_UP),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 TYPED_IN = _kind(
@@ -362,6 +372,7 @@ CHANGED = _kind(
             ),
         ),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 NOT_REPLACED = _kind(
@@ -383,6 +394,7 @@ NOT_REPLACED = _kind(
             ),
         ),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 _RENEW = Step("renew", Slot("issuer"), within="7d")
@@ -406,6 +418,7 @@ TO_RENEW = _kind(
         ),
         noun="",
         rows="link",
+        several=True,
     )
 )
 LINKS_UNFIT = _kind(
@@ -433,6 +446,7 @@ LINKS_GONE = _kind(
         (_give_up_ended(GONE),),
         noun="extract",
         rows="link",
+        several=True,
     )
 )
 LINKS_TYPED_IN = _kind(
@@ -457,6 +471,7 @@ LINKS_ABSENT = _kind(
         (_give_up_ended(ABSENT), _GIVE_ONE_UP),
         noun="",
         rows="link",
+        several=True,
     )
 )
 STRAY_RESULTS = _kind(
@@ -625,7 +640,7 @@ def _closing(name: str, decision: str) -> Choice:
         rows=Slot("limit"),
         reason=WHY,
     )
-    return Choice(decision, DECISIONS[decision].effect, step)
+    return Choice(decision, DECISIONS[decision].effect, step, widest="issuer")
 
 
 for _name, _break_kind in KINDS.items():

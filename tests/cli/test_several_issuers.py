@@ -1,0 +1,90 @@
+"""A command for several issuers: each is reported, and the worst exit code counts."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.commands.context import Context
+from flows.commands.overview import worklist
+from tests.cli.test_mend import cardlink, told
+from tests.cli.test_reconcile import bank
+
+BOTH = "bank,zebra"
+
+
+@pytest.fixture
+def banks(tmp_path: Path) -> Path:
+    """Two issuers with a run each, all of whose rows the partner refused."""
+    for name in ("bank", "zebra"):
+        bench = bank(tmp_path, name)
+        bench.answer(fail_share=1.0, seed=3)
+        bench.ingest()
+    return tmp_path
+
+
+def together(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the lines of the worklist that are about both issuers, by kind."""
+    listed = worklist(Context(folder)).facts["together"]
+    return {line["kind"]: line for line in listed if line["issuer"] == BOTH}
+
+
+def test_lines_of_a_kind_are_one_over_issuers_and_their_commands_lead_to_an_empty_list(
+    banks: Path,
+) -> None:
+    lines = together(banks)
+    last = [line["decisions"][-1] for line in lines.values()]
+
+    for choice in last:
+        words = shlex.split(choice["command"].replace("WHY", "closed"))[1:]
+        assert 0 == cardlink(banks, *words).exit_code
+
+    assert lines
+    assert {"give up"} == {choice["decision"] for choice in last}
+    assert all(line["rows"] > 1 for line in lines.values())
+    assert {} == together(banks)
+    assert "nothing to do" in cardlink(banks, "worklist").stdout
+
+
+def test_the_first_steps_of_such_lines_can_be_pasted(banks: Path) -> None:
+    lines = together(banks)
+    file = str(banks / "ask.csv")
+    steps = {
+        kind: line["first"].replace("FILE", file).replace("WHY", "later")
+        for kind, line in lines.items()
+    }
+
+    done = {kind: cardlink(banks, *shlex.split(step)[1:]) for kind, step in steps.items()}
+
+    assert {} == {kind: each.output for kind, each in done.items() if each.exit_code}
+
+
+def test_each_issuer_is_reported_and_the_worst_exit_code_counts(banks: Path) -> None:
+    done = cardlink(banks, "deliver", f"{BOTH},nobody")
+    facts = told(banks, "deliver", BOTH)
+
+    assert 2 == done.exit_code
+    assert "bank: nothing new" in done.stdout
+    assert "zebra: nothing new" in done.stdout
+    assert "nobody: " in done.stdout
+    assert ["bank", "zebra"] == [each["issuer"] for each in facts["issuers"]]
+
+
+def test_the_next_step_takes_the_same_issuers(banks: Path) -> None:
+    done = cardlink(banks, "ingest", BOTH)
+
+    assert f"next: cardlink --config {banks} status {BOTH}\n" == done.stderr
+
+
+def test_what_needs_a_second_person_is_requested_for_each_issuer(banks: Path) -> None:
+    for name in ("bank", "zebra"):
+        with (banks / f"{name}.toml").open("a") as toml:
+            toml.write('[four_eyes]\nacts = ["give-up"]\n')
+
+    done = cardlink(banks, "mend", "give-up", BOTH, "--code", "card", "--reason", "closed")
+
+    assert 3 == done.exit_code
+    assert 2 == done.stdout.count("a second person must carry it out")
