@@ -114,7 +114,7 @@ class Census:
             for row in rows:
                 tries[row.card].append((turn, row))
         fates = Fates(life, bank)
-        gone = self._gone(bank)
+        gone = self.gone(bank)
         standing = {
             card: frozenset({"left"}) if card in gone else _whereabouts(of_card, fates, day)
             for card, of_card in tries.items()
@@ -162,23 +162,31 @@ class Census:
         contents: dict[Card, set[tuple[int, ...]]] = defaultdict(set)
         for manifest in self.runs:
             if manifest.selection is None:
-                for line in bank.drops[manifest.source.sha256].lines:
+                lines = bank.drops[manifest.source.sha256].lines
+                for line in (line for line in lines if not line.deleted):
                     card = people.cuid(line), people.card(line)[12:16]
                     contents[card].add((line.address, line.name, line.code))
         return {card for card, variants in contents.items() if len(variants) > 1}
 
-    def _gone(self, bank: Bank) -> set[Card]:
-        """Return the cards that the newest extract of a portfolio does not name."""
-        if not bank.town.feed.portfolio:
-            return set()
-        whole = [manifest for manifest in self.runs if manifest.selection is None]
-        newest = max(whole, key=lambda manifest: manifest.as_of, default=None)
-        if newest is None:
-            return set()
+    def gone(self, bank: Bank) -> set[Card]:
+        """Return the cards that have left: the last file that counts for them is a portfolio that
+        does not name them, or a file that marks them as deleted.
+        """
         people = bank.town.people
-        lines = bank.drops[newest.source.sha256].lines
-        named = {(people.cuid(line), people.card(line)[12:16]) for line in lines}
-        return {row.card for rows in self.rows for row in rows} - named
+        whole = [pair for pair in enumerate(self.runs) if pair[1].selection is None]
+        whole.sort(key=lambda pair: (pair[1].as_of, pair[0]))
+        if bank.town.feed.portfolio:
+            del whole[:-1]
+        gone = set[Card]()
+        for turn, manifest in whole:
+            lines = bank.drops[manifest.source.sha256].lines
+            cards = {line: (people.cuid(line), people.card(line)[12:16]) for line in lines}
+            named = {card for line, card in cards.items() if not line.deleted}
+            if bank.town.feed.portfolio:
+                gone |= {row.card for rows in self.rows[: turn + 1] for row in rows}
+            gone |= set(cards.values())
+            gone -= named
+        return gone
 
 
 def _refused(bank: Bank, manifest: Manifest) -> Iterator[Row]:
@@ -187,7 +195,7 @@ def _refused(bank: Bank, manifest: Manifest) -> Iterator[Row]:
         return
     people = bank.town.people
     for line in dict.fromkeys(bank.drops[manifest.source.sha256].lines):
-        if not people.is_fit(line, manifest.as_of):
+        if not line.deleted and not people.is_fit(line, manifest.as_of):
             yield Row(people.cuid(line), people.card(line), None)
 
 

@@ -63,6 +63,8 @@ def recount(life: Life) -> Findings:
     findings.count("commands", life.place.reaper.did)
     findings.count("commands of the operator", operator.given)
     findings.figures["commands of the operator"] = operator.given.total()
+    per_thousand = 1000 * operator.given.total() / max(1, findings.figures["cardholders"])
+    findings.figures["commands of the operator per 1,000 cardholders"] = round(per_thousand)
     findings.figures["commands on a schedule"] = operator.scheduled.total()
     findings.figures["decisions about rows"] = len(operator.closed)
     findings.figures["chunks sealed anew"] = life.resealed
@@ -265,7 +267,7 @@ class Recount:
             where = f"{self._bank.name}, {drop.day}"
             self._findings.left.append(f"{where}, {drop.kind}: {drop.name}")
             for line in dict.fromkeys(drop.lines):
-                if line.fit and not self._books.attempts[line.person]:
+                if line.fit and not line.deleted and not self._books.attempts[line.person]:
                     whose = self._people.cuid(line)
                     self._findings.lost.append(f"{where}, {drop.name}: {whose} was never sent")
 
@@ -381,6 +383,7 @@ class Recount:
         """Hold what was delivered against the books."""
         portal = self._bank.portal
         day = self._now.date()
+        gone = self._bank.census.gone(self._bank)
         links: dict[str, list[str]] = defaultdict(list)
         for url, row in self._bank.delivered.items():
             link = portal.links.get(url)
@@ -389,6 +392,8 @@ class Recount:
                 self._findings.misdelivered.append(f"{what} is somebody else's")
             elif url in portal.void or link.ends < day:
                 self._findings.misdelivered.append(f"{what} does not count any more")
+            elif (row["cuid"], row["last_4"]) in gone:
+                self._findings.misdelivered.append(f"{what} is there, and the card has left")
             else:
                 links[link.card].append(url)
         self._findings.doubled += [
@@ -443,6 +448,7 @@ class Recount:
         for fate in FATES:
             figures[f"rows of runs: {fate}"] += sum(getattr(run.counts, fate) for run in manifests)
         figures["cardholders"] += len(bank.town.known)
+        figures["cardholders who left"] += len(bank.town.gone)
         figures["links delivered"] += len(bank.delivered)
         figures["rows opened by the portal"] += len(bank.portal.received)
         figures["bytes purged"] += sum(lot["bytes"] for lot in bank.purged)

@@ -128,11 +128,15 @@ ledger_days = 63
 _HUNDRED = Feed(
     "north",
     new=0.5,
-    changes={"moved": 0.05, "married": 0.01, "reissued": 0.03, "replaced": 0.01},
+    changes={"moved": 0.05, "married": 0.01, "reissued": 0.03, "replaced": 0.01, "deleted": 0.02},
     ending=0.03,
     hopeless=0.3,
     nights={"whole": 8, "cut": 1, "none": 1},
     trailer=True,
+    more="""
+[deleted]
+"service_card.nickname" = ["gone"]
+""",
 )
 PROFILES = {
     "year": Profile(
@@ -168,7 +172,8 @@ PROFILES = {
                     "married": 0.0005,
                     "reissued": 0.001,
                     "replaced": 0.0005,
-                    "left": 0.002,
+                    "left": 0.001,
+                    "deleted": 0.001,
                 },
             ),
         ),

@@ -19,6 +19,7 @@ from schemas.portal import (
     CUID,
     LAST_NAME,
     MONTH,
+    NICKNAME,
     PAN,
     POSTAL_CODE,
     YEAR,
@@ -29,15 +30,16 @@ RECENT = 0.5  # of the rows that come again in a delta stood in one of the last 
 ODD_CUID = 0.3  # of the cuids have an apostrophe
 CARDS = 3  # numbers a person has, one after the other
 LAST_VERSION = 2 * CARDS - 1
+DELETED = "gone"  # in a row that closes its card
 
 Row = dict[str, str | None]
 
 
 class Line(NamedTuple):
     """One row as it was delivered: whose it is, the how-manieth card, address, name and postal code
-    of theirs, and whether it is fit.
+    of theirs, whether it is fit, and whether it is marked as deleted.
 
-    A card of an odd version is a reissue of the one before, with a later year; one of an even
+    One that is marked as deleted closes its card. A card of an odd version is a reissue of the one before, with a later year; one of an even
     version is a new number.
     """
 
@@ -47,6 +49,7 @@ class Line(NamedTuple):
     name: int = 0
     code: int = 0
     fit: bool = True
+    deleted: bool = False
 
     @property
     def number(self) -> int:
@@ -99,11 +102,15 @@ class People:
             row[POSTAL_CODE] = _other_code(row[POSTAL_CODE] or "", line.code)
         if not line.fit:
             row[CITY] = None
+        if line.deleted:
+            row[NICKNAME] = DELETED
         return row
 
     def is_fit(self, line: Line, day: date) -> bool:
-        """Return whether a row can be sent on a day: nothing is missing, and its card is valid."""
-        return line.fit and self.card(line)[16:] >= f"{day:%y%m}"
+        """Return whether a row can be sent on a day: it closes no card, nothing is missing, and its
+        card is valid.
+        """
+        return line.fit and not line.deleted and self.card(line)[16:] >= f"{day:%y%m}"
 
     def card(self, line: Line) -> str:
         """Return the card of a line: number and expiration (YYMM)."""
@@ -132,17 +139,18 @@ class Town:
 
     def portfolio(self, day: date, days: int) -> list[Line]:
         """Return everybody who is there after some days."""
-        for person in self.known:
-            if person not in self.gone:
-                self._live(person, day, days)
+        before = [person for person in self.known if person not in self.gone]
         share = self.feed.new * days if self.known else 1.0
-        self._come(round(self.rows * share + self.chance.random() - 0.5), day)
-        return [self.latest[person] for person in self.known if person not in self.gone]
+        for person in before:
+            self._live(person, day, days)
+        new = self._come(round(self.rows * share + self.chance.random() - 0.5), day)
+        lines = [self.latest[person] for person in (*before, *new)]
+        return [line for line in lines if line.person not in self.gone or line.deleted]
 
     def delta(self, count: int, day: date) -> list[Line]:
         """Return rows of a delta: new people, and people who stood in earlier files, each once."""
-        recent = self.known[-3 * self.rows :]
-        known = [*self.known]
+        known = [person for person in self.known if person not in self.gone]
+        recent = known[-3 * self.rows :]
         fresh = max(1, round(count * self.feed.new)) if known else count
         new = self._come(fresh, day)
         old: list[int] = []
@@ -211,6 +219,9 @@ class Town:
                 return line._replace(version=min(line.version // 2 * 2 + 2, LAST_VERSION))
             case "left":
                 self.gone.add(line.person)
+            case "deleted":  # the file of the night is the last one that names them
+                self.gone.add(line.person)
+                return line._replace(deleted=True)
         return line
 
 
