@@ -119,12 +119,33 @@ def reseal(
 
 @entry("mend ingest-again", form=ONE_FILE)
 def reingest(
-    context: Context, issuer: Issuer, result: ResultName, *, reason: Reason, dry_run: DryRun = False
+    context: Context,
+    issuer: Issuer,
+    result: ResultName = "",
+    *,
+    reason: Reason,
+    dry_run: DryRun = False,
 ) -> Result:
-    """Ingest the file RESULT again, and report the runs it belongs to."""
+    """Ingest the file RESULT again, and report the runs it belongs to.
+
+    Args:
+        result: The file (default: each file that belongs to no run).
+    """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    decided = manual_attribution.reingest(issuer_context, result, reason)
-    return _decided(issuer_context, decided, f"{result}: ingested again", dry_run)
+    if result:
+        decided = manual_attribution.reingest(issuer_context, result, reason)
+        return _decided(issuer_context, decided, f"{result}: ingested again", dry_run)
+    strays = manual_attribution.reingest_strays(issuer_context, reason)
+    line = f"ingested again: {', '.join(strays) or 'every file belongs to a run'}"
+    facts: dict[str, Any] = {"files": sorted(strays)}
+    if dry_run or not strays:
+        return remediated(facts, [line], Step("status", issuer), dry_run)
+    calls = [decided.ingested for decided in strays.values()]
+    done = calls[-1]._replace(
+        reports=tuple(report for call in calls for report in call.reports),
+        breaks=tuple(dict.fromkeys(problem for call in calls for problem in call.breaks)),
+    )
+    return ingested(issuer_context, done, line, {**facts, "dry_run": False})
 
 
 @entry("mend attribute", form=ONE_FILE)

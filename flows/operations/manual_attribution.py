@@ -14,6 +14,7 @@ from flows.reports.ingestion import Ingested, ingest
 from flows.results.batches import ResultObject
 from flows.results.decisions import chain_of, decisions
 from flows.results.intake import examine
+from flows.results.markers import stray_files
 from flows.results.read import ResultRows
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
@@ -152,6 +153,13 @@ def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
     return _decide(
         context, file, Attribution(**signed, what="again", result=key, digest=rows.digest)
     )
+
+
+def reingest_strays(context: IssuerContext, reason: str) -> dict[str, Decided]:
+    """Attribute every result file again that belongs to no run; what came of each, by its name."""
+    issuer = context.issuer.issuer
+    strays = [entry.key for entry in stray_files(context.adapters.store, issuer)]
+    return {key.removeprefix(results(issuer)): reingest(context, key, reason) for key in strays}
 
 
 def _find_result(context: IssuerContext, result: str) -> ResultObject:

@@ -157,6 +157,7 @@ class Line(NamedTuple):
             "chunk": chunk,
             "chunks": [work.chunk for work in self.works if work.chunk],
             "place": f"chunk {chunk}" if chunk else "",
+            "name": "",
             "codes": sorted(frozenset[str]().union(*(work.codes for work in self.works))),
             # one command for several runs closes just these rows, or none
             "limit": None if self.run else self.rows,

@@ -237,7 +237,7 @@ CORRECT = _kind(
         "rows to correct",
         ISSUER,
         "Refused for what a field contains",
-        Step("corrections", Slot("target"), to=FILE),
+        Step("corrections", Slot("issuer"), to=FILE),
         "Let the issuer fill in the template; the next step it names sends the rows.",
         (_GIVE_UP,),
         rows=CARDHOLDERS,
@@ -248,7 +248,7 @@ CORRECT_CARD = _kind(
         "card fields to correct",
         ISSUER,
         "Refused for their card number, expiration or CVV, or because the line cannot be read",
-        Step("corrections", Slot("target"), to=FILE),
+        Step("corrections", Slot("issuer"), to=FILE),
         (
             "Send the list to the issuer: no template can hold these fields. Rows that come "
             "corrected with a later extract are sent with it; a corrected extract for this run "
@@ -481,11 +481,10 @@ STRAY_RESULTS = _kind(
         "They belong to no run",
         Step("mend ingest-again", Slot("issuer"), Slot("name"), reason=WHY),
         (
-            "Read the file again; if it still fits nothing, move it to the issuer it belongs to, "
-            "or remove it from the results."
+            "Read them again; move what still fits nothing to the issuer it belongs to, or remove "
+            "it from the results."
         ),
         noun="file",
-        of_one_run=True,
     )
 )
 REFUSED_EXTRACTS = _kind(

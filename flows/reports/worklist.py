@@ -17,7 +17,7 @@ from flows.reports.open_items import MISSING, NOT_DUE, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.work import Work
 from flows.results.learned_forms import LearnedForm
-from flows.results.markers import read_waiting
+from flows.results.markers import stray_files
 from flows.runs.business_date import day_off, due, local_day
 from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
@@ -188,12 +188,8 @@ def _unknown(issuer: str, cards: pl.DataFrame, terms: ReportTerms) -> Iterator[W
 
 def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
     """Yield the result files with breaks that belong to no run, while they are there."""
-    for waiting in read_waiting(store, issuer).values():
-        if waiting.runs or not waiting.told:
-            continue
-        for entry in store.keys(waiting.file):
-            if entry.key == waiting.file:
-                yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified)
+    for entry in stray_files(store, issuer):
+        yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified)
 
 
 def _about_file(issuer: str, kind: str, key: str, since: datetime, run: str = "") -> Work:

@@ -11,7 +11,7 @@ run's commit, and a link counts once its host is allowed or its form confirmed.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -100,6 +100,13 @@ def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
     with suppress(ValidationError):  # its text quotes the content
         return {marker: Waiting.model_validate(fact) for marker, fact in facts.items()}
     raise MarkSpoiledError(key=key)
+
+
+def stray_files(store: Store, issuer: str) -> Iterator[Entry]:
+    """Yield the result files with breaks that belong to no run, while they are there."""
+    for waiting in read_waiting(store, issuer).values():
+        if not waiting.runs and waiting.told:
+            yield from (entry for entry in store.keys(waiting.file) if entry.key == waiting.file)
 
 
 def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:

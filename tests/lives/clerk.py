@@ -79,7 +79,7 @@ class Operator:
     stuck: list[str] = field(default_factory=list)
     unsettled: set[str] = field(default_factory=set)  # refusals that the issuer was told of
     settled: Counter[str] = field(default_factory=Counter)  # refusals
-    # the day the issuer was asked about so many rows of a run
+    # the day the issuer was asked about so many rows of a run, or of all; 0: about any
     asked: dict[tuple[str, int], date] = field(default_factory=dict)
     history: list[tuple[str, ...]] = field(default_factory=list)  # since the store was copied
     # chunks that are on hold or cancelled
@@ -242,8 +242,9 @@ class Operator:
                 # the issuer sends it again, and what is said next is done then
                 return not bank.deliverer.late and self._go_on(explained)
             case ["result", "files", "to", "look", "at"]:
-                self.give(*words)
-                bank.take_away(words[3])
+                report = self.give(*words)
+                for name in report.get("files") or words[3:4]:
+                    bank.take_away(name)
             case ["links", "to", "renew"] | ["links", "that", *_]:
                 self._do(words, bank)
                 return False  # the new links come later
@@ -348,9 +349,10 @@ class Operator:
     def _correct(self, line: WorkLine, words: list[str], bank: Bank) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
         rows_of_run = (words[1], line["rows"])
-        if self.day - self.asked.get(rows_of_run, date.min) < PATIENCE:
+        was_today = self.asked.get((words[1], 0)) == self.day  # by another line
+        if was_today or self.day - self.asked.get(rows_of_run, date.min) < PATIENCE:
             return False
-        self.asked[rows_of_run] = self.day
+        self.asked |= {rows_of_run: self.day, (words[1], 0): self.day}
         file = self.folder / f"{words[1]}-{self.given['corrections']}.csv"
         template = self.give(*_to(file, words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))

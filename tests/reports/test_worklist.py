@@ -208,18 +208,23 @@ def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
     assert f"cardlink --config {tmp_path} outbox uploaded {run} 1" == shown["next"]
 
 
-def test_a_result_file_of_no_run_is_on_the_list_until_it_is_gone(
+def test_result_files_of_no_run_are_read_again_by_one_command_and_on_the_list_until_they_are_gone(
     tmp_path: Path, bank: Bench
 ) -> None:
     bank.submit(bank.drop(20))
-    bank.drop_result(b"<html>Your session has expired</html>", "a page.csv")
+    pages = ("a page.csv", "another.csv")
+    for name in pages:
+        bank.drop_result(f"<html>Your session for {name} has expired</html>".encode(), name)
     cardlink(tmp_path, "ingest", "bank")
 
     (line,) = work(tmp_path)["result files to look at"]
+    tried = told(tmp_path, *words(line["first"]), "--dry-run")
     shown = cardlink(tmp_path, *words(line["first"]))
-    (tmp_path / "store/bank/results/a page.csv").unlink()
+    for name in pages:
+        (tmp_path / "store/bank/results" / name).unlink()
 
-    assert "break: bank/results/a page.csv" in shown.stdout
+    assert [*pages] == tried["files"]
+    assert all(f"break: bank/results/{name}" in shown.stdout for name in pages)
     assert "result files to look at" not in work(tmp_path)
 
 
