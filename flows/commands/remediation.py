@@ -6,6 +6,7 @@ Each command has a dry run, needs a reason and leaves a record.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
@@ -141,10 +142,9 @@ def reingest(
     if dry_run or not strays:
         return remediated(facts, [line], Step("status", issuer), dry_run)
     calls = [decided.ingested for decided in strays.values()]
-    done = calls[-1]._replace(
-        reports=tuple(report for call in calls for report in call.reports),
-        breaks=tuple(dict.fromkeys(problem for call in calls for problem in call.breaks)),
-    )
+    reports = tuple(chain.from_iterable(call.reports for call in calls))
+    breaks = tuple(dict.fromkeys(chain.from_iterable(call.breaks for call in calls)))
+    done = calls[-1]._replace(reports=reports, breaks=breaks)
     return ingested(issuer_context, done, line, {**facts, "dry_run": False})
 
 
