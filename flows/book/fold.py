@@ -23,7 +23,7 @@ from flows.book.attempts import (
     active,
 )
 from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL, is_among
-from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, hashes
+from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_single
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 
 # The places among the attempts of those that decide, of each issue of a card; null for none.
@@ -44,10 +44,16 @@ class Folded(NamedTuple):
         """Return those issues of cards that have an attempt at a place."""
         return Folded(self.attempts, self.places.filter(pl.col(place).is_not_null()))
 
-    def attempt(self, place: str) -> pl.DataFrame:
-        """Return one attempt an issue of a card, null where it has none at that place."""
+    def attempt(self, place: str, *columns: str) -> pl.DataFrame:
+        """Return one attempt an issue of a card, null where it has none at that place.
+
+        With all columns, or with these: of a million cards each of them is a copy.
+        """
         places = self.places[place]
-        known = self.attempts[places.fill_null(0)] if self.attempts.height else self.attempts
+        attempts = self.attempts.select(columns or ATTEMPT.names())
+        known = attempts[places.fill_null(0)] if attempts.height else attempts
+        if not places.null_count():
+            return known
         return known.select(pl.when(places.is_not_null()).then(pl.all()).name.keep())
 
 
@@ -57,23 +63,18 @@ def fold(attempts: pl.DataFrame) -> Folded:
     A later refusal by us or a cancelled chunk says less than anything that was sent in the same
     run. A decision that an answer cannot be used is the last word, but no answer of the partner.
     """
-    rows = attempts.with_row_index("place")
-    # by hash, which is faster; where two cards have one hash they are only grouped needlessly
-    is_single = hashes(rows, ISSUE).is_unique()
-    single = rows.filter(is_single)
-    several = rows.filter(~is_single)
-    return Folded(attempts, pl.concat([_of_single(single), _of_several(several)]))
+    single = is_single(attempts, ISSUE)
+    several = attempts.with_row_index("place").filter(~single)
+    return Folded(attempts, pl.concat([_of_single(attempts, single), _of_several(several)]))
 
 
-def _of_single(rows: pl.DataFrame) -> pl.DataFrame:
-    conditions = _conditions()
-    places = [
-        pl.when(conditions[name]).then("place").alias(name)
-        if name in conditions
-        else pl.col("place").alias(name)
-        for name in PLACES
-    ]
-    return rows.select(*places, first="place", tries="tries", sendings="sendings").cast(_PLACED)
+def _of_single(attempts: pl.DataFrame, single: pl.Series) -> pl.DataFrame:
+    """Return the places of issues with one attempt each, without a copy of their other columns."""
+    place = pl.int_range(pl.len(), dtype=pl.UInt32)
+    conditions = {"last": pl.lit(value=True), **_conditions()}
+    places = {name: pl.when(conditions[name]).then(place) for name in PLACES}
+    marked = attempts.select(**places, first=place, tries="tries", sendings="sendings")
+    return marked.filter(single).cast(_PLACED)
 
 
 def _of_several(rows: pl.DataFrame) -> pl.DataFrame:
@@ -149,12 +150,13 @@ def is_changed(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
     and address, or a later extract took the change back, or an operator decided (`kept`: KEPT) that
     it does not matter.
     """
-    change = folded.attempt("change")
-    if change["state"].null_count() == change.height:
-        return pl.repeat(value=False, n=change.height, dtype=pl.Boolean, eager=True)
-    sent = folded.attempt("content").select(
-        pl.col("run", "content", *CONTENT_FINGERPRINTS).name.suffix("_sent")
-    )
+    places = folded.places["change"]
+    if places.null_count() == len(places):
+        return pl.repeat(value=False, n=len(places), dtype=pl.Boolean, eager=True)
+    card = ("holder", "last_4", *CONTENT_FINGERPRINTS)
+    change = folded.attempt("change", *card, "state", "content")
+    sent = folded.attempt("content", "run", "content", *CONTENT_FINGERPRINTS)
+    sent = sent.select(pl.all().name.suffix("_sent"))
     is_same = pl.all_horizontal(
         pl.col(name) == pl.col(f"{name}_sent") for name in CONTENT_FINGERPRINTS
     )
@@ -172,7 +174,7 @@ def is_not_replaced(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series
     The partner refused it, or no usable answer came. Not where an operator decided that the link
     stays (`kept`: KEPT).
     """
-    last = folded.attempt("last").select("holder", "last_4", "state", refused="run")
+    last = folded.attempt("last", "holder", "last_4", "state", "run").rename({"run": "refused"})
     is_refused = (last["state"] == ERROR).fill_null(value=False)
     has_link = folded.places["link"].is_not_null() & folded.places["waiting"].is_null()
     return is_refused & has_link & ~is_among(last, kept, OF_REFUSAL)

@@ -34,7 +34,7 @@ since nobody could recognise it the next day.
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import date, timedelta
 from typing import Literal, NamedTuple
 
@@ -48,7 +48,7 @@ from flows.book.fold import Folded, fold, is_changed, is_not_replaced
 from flows.book.given_up import CARD, NOBODY, given_up_cards, is_given_up
 from flows.book.kept_links import NONE_KEPT, is_among
 from flows.runs.business_date import local_day
-from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, card_keys, holder
+from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, HASHED, card_keys, holder
 from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
 from schemas import portal
@@ -62,6 +62,16 @@ MOST_ISSUES = 8  # of a card that are looked through
 # link that lasts longest (its last day), then one that ended.
 _AWAITED = 2**31 - 1
 _ENDED = 1
+_OF_SENT = (
+    "holder",
+    "last_4",
+    "expiration",
+    "reissue_check",
+    "state",
+    "as_of",
+    "origin",
+    *CONTENT_FINGERPRINTS,
+)
 
 
 class ResendPolicy(NamedTuple):
@@ -144,9 +154,13 @@ class PriorState:
         self._newest = newest
         self._given_up = given_up
         self._as_good = _as_good(folded, kept)
-        look = ["card", "expiration", "reissue_check"]
-        entries = _entries(folded, today, kept).sort(*look, "weight")
-        entries = entries.unique(look, keep="last", maintain_order=True)
+        look = ("card", "expiration", "reissue_check")
+        entries = pl.concat(_entries(issues, today, kept) for issues in _slices(folded))
+        entries = entries.sort(*look, "weight")
+        is_last = pl.any_horizontal(
+            pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in look
+        )  # of those that look the same, which stand side by side
+        entries = entries.filter(is_last)
         self._cards: NDArray[np.uint64] = entries["card"].to_numpy()
         self._facts = entries.drop("card")
 
@@ -246,9 +260,16 @@ def _as_good(folded: Folded, kept: pl.DataFrame) -> pl.DataFrame:
     card = pl.struct("holder", "last_4").hash().alias("card")
     if kept.is_empty():
         return kept.clear().select(card, *CONTENT_FINGERPRINTS)
-    sent = folded.attempt("content").select("holder", "last_4", link="run")
+    sent = folded.attempt("content", "holder", "last_4", "run").rename({"run": "link"})
     current = kept.join(sent, on=sent.columns, how="semi", nulls_equal=True)
     return current.select(card, *CONTENT_FINGERPRINTS).unique()
+
+
+def _slices(folded: Folded) -> Iterator[Folded]:
+    """Yield the issues of cards, so many at once: what is made of all of them would be the peak."""
+    for places in folded.places.iter_slices(HASHED):
+        yield Folded(folded.attempts, places)
+    yield Folded(folded.attempts, folded.places.clear())
 
 
 def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
@@ -270,12 +291,13 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
     is_sent = folded.places["sent"].is_not_null()
     changed = changed.filter(is_sent)
     not_replaced = not_replaced.filter(is_sent)
-    sent = of_card.attempt("sent")
-    until = of_card.attempt("link")["expires_on"]
-    was_sent = of_card.attempt("content")
-    days = [of_card.attempt(place)["as_of"] for place in ("change", "extract")]
-    as_of = pl.select(pl.max_horizontal(*days, sent["as_of"])).to_series()
-    extract = of_card.attempt("extract").select(
+    sent = of_card.attempt("sent", *_OF_SENT)
+    until = of_card.attempt("link", "expires_on").to_series()
+    was_sent = of_card.attempt("content", *CONTENT_FINGERPRINTS)
+    changed_on = of_card.attempt("change", "as_of").to_series()
+    extract = of_card.attempt("extract", "as_of", *CONTENT_FINGERPRINTS)
+    as_of = pl.select(pl.max_horizontal(changed_on, extract["as_of"], sent["as_of"])).to_series()
+    extract = extract.select(
         pl.when(changed | not_replaced).then(was_sent[name]).otherwise(name).alias(name)
         for name in CONTENT_FINGERPRINTS
     )
@@ -284,7 +306,7 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
     alive = pl.when(until >= today).then(until)
     state = pl.when(is_awaited).then(pl.lit(AWAITING)).otherwise(pl.col("state").cast(pl.String))
     entries = sent.select(
-        card_keys(sent).alias("card"),
+        pl.struct("holder", "last_4").hash().alias("card"),
         pl.col("expiration").cast(pl.UInt16),
         "reissue_check",
         state.cast(ATTEMPT["state"]).alias("state"),
