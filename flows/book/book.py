@@ -36,6 +36,7 @@ from flows.book.standing import (
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Store
+from schemas.ledger import AWAITING
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,17 @@ class Book:
             return cards
         given_up = cards.filter(is_given_up(self.given_up)).select("holder", "last_4")
         return with_state(cards, GIVEN_UP, given_up)
+
+    @property
+    def given_up_chunks(self) -> frozenset[tuple[str, int]]:
+        """The uploaded chunks whose cards that still wait are all given up: run and number."""
+        if self.given_up.is_empty():
+            return frozenset()
+        is_uploaded = pl.col("wait").cast(pl.String).is_in(["uploaded", "answered"])
+        waiting = self.attempts.filter((pl.col("state") == AWAITING) & is_uploaded)
+        is_over = is_given_up(self.given_up).all()
+        chunks = waiting.group_by("run", "chunk").agg(is_over.alias("is_over"))
+        return frozenset(chunks.filter("is_over").select("run", "chunk").iter_rows())
 
     @property
     def undecided(self) -> "Book":

@@ -19,7 +19,7 @@ with on_first_use():
     from flows.operations import giving_up, keeping_links
 
 # a cuid is kept out of every form's log
-GIVE_UP = Form("give_up", "give up: {run}", without=("cuid",))
+GIVE_UP = Form("give_up", "give up: {run}", without=("cuid", "chunk"))
 Cuid = Annotated[str, Field(help="A cardholder's reference at the issuer.")]
 
 
@@ -31,6 +31,7 @@ def give_up(
     row: Sequence[Number] = (),
     cuid: Sequence[Cuid] = (),
     codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
+    chunk: Sequence[Number] = (),
     undo: bool = False,
     reason: Reason,
     dry_run: DryRun = False,
@@ -45,12 +46,13 @@ def give_up(
         cuid: The cards of a cardholder, by the cuid; of RUN, those in its rows.
         codes: Cards without a link for these reasons, ours or the partner's, or a first part of
             one: address.postal_code.
+        chunk: Cards of RUN that wait for an answer in this chunk, by its number.
         undo: Take the cards up again.
     """
     issuer = context.issuer_of(run)
     issuer_context = context.context_of_target(run, dry_run=dry_run)
     which = giving_up.Which(
-        "" if issuer else run, frozenset(row), frozenset(cuid), frozenset(codes)
+        "" if issuer else run, frozenset(row), frozenset(cuid), frozenset(codes), frozenset(chunk)
     )
     decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
     act = "taken up again" if undo else "given up"

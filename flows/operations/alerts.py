@@ -9,6 +9,7 @@ from datetime import date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from flows.book.book import read_book
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
 from flows.reports.ages import duration
@@ -316,6 +317,9 @@ def _overdue_causes(context: IssuerContext, run: StoredRun) -> Iterator[Cause]:
     within = timedelta(hours=context.issuer.portal.answer_within_hours)
     now = context.adapters.now()
     overdue = [chunk for chunk in run.outbox if chunk.overdue(now, within)]
+    if overdue:
+        over = read_book(context.adapters.store, context.issuer.issuer).given_up_chunks
+        overdue = [chunk for chunk in overdue if (run.id, chunk.chunk.number) not in over]
     if overdue:
         age = duration(now - min(chunk.clock for chunk in overdue))
         text = f"{run.id}: {len(overdue)} chunks without a result, the oldest for {age}"

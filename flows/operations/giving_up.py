@@ -25,15 +25,16 @@ from flows.runs.errors import NoSuchRowError, NotFoundError
 from flows.runs.keys import given_up
 from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, RUN, WHY, Sentence, Step
+from schemas.ledger import AWAITING
 from schemas.records import GivingUp, NamedCard
 
 _RECORD = ["row", "cuid", "last_4", "expiration", *CONTENT_FINGERPRINTS]
 
 
 class NoCardsNamedError(OperatorError):
-    """The cards to give up are not named, or by rows without their run."""
+    """The cards to give up are not named, or by rows or chunks without their run."""
 
-    message = "{target}: the cards to give up are not named, or by rows without their run."
+    message = "{target}: the cards to give up are not named, or without their run."
     next_step = Sentence(
         "Name rows of a run, {rows}, or cardholders, {cuids}, or the reasons that they wait for.",
         rows=Step("mend give-up", RUN, row=1, reason=WHY),
@@ -45,13 +46,15 @@ class Which(NamedTuple):
     """Which cards are meant; each part adds some.
 
     Of a `run`: those of its rows; "" means the whole issuer. `codes`: why cards have no link, or
-    first parts of codes; cards whose fields were typed in are not meant by them.
+    first parts of codes; cards whose fields were typed in are not meant by them. `chunks`: those of
+    the run's rows in them that still wait for an answer.
     """
 
     run: str = ""
     rows: frozenset[int] = frozenset()
     cuids: frozenset[str] = frozenset()
     codes: frozenset[str] = frozenset()
+    chunks: frozenset[int] = frozenset()
 
 
 class Decided(NamedTuple):
@@ -106,7 +109,8 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
 
 def _refuse_unnamed(issuer: str, which: Which) -> None:
     """Raise NoCardsNamedError where no cards are named, or rows without their run."""
-    if not any(which[1:]) or (which.rows and not which.run):
+    of_run = which.rows or which.chunks
+    if not any(which[1:]) or (of_run and not which.run):
         raise NoCardsNamedError(target=which.run or issuer)
 
 
@@ -131,7 +135,9 @@ def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
     refused = cards.clear()
     if which.codes:
         refused = _refused_for(cards, renewal.ending(context, book.undecided, 0), which)
-    meant = pl.concat([named.select(CARD), refused.select(CARD)])
+    is_awaited = pl.col("chunk").is_in(list(which.chunks)) & (pl.col("state") == AWAITING)
+    awaited = book.attempts.filter(is_awaited, run=which.run)
+    meant = pl.concat([cards.select(CARD) for cards in (named, refused, awaited)])
     return counted.join(meant, on=CARD, how="semi", nulls_equal=True)
 
 

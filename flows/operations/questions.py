@@ -7,7 +7,7 @@ applied by the functions of `mend close` and `resubmit`.
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO, StringIO
 from typing import NamedTuple
 
@@ -102,17 +102,22 @@ def open_questions(context: IssuerContext) -> list[Question]:
     """Return what to ask the partner about the runs of an issuer, oldest run first."""
     terms = ReportTerms(context.adapters.now(), context.issuer.portal.answer_within_hours)
     questions: list[Question] = []
+    over = read_book(context.adapters.store, context.issuer.issuer).given_up_chunks
     for run in StoredRuns(context.adapters.store, context.issuer.issuer).committed():
         if run.purged_ledger is None:
-            questions += _about_chunks(run, terms)
+            questions += _about_chunks(run, terms, over)
             questions += _about_breaks(run)
     return [*questions, *_about_refusals(context)]
 
 
-def _about_chunks(run: StoredRun, terms: ReportTerms) -> Iterator[Question]:
-    """Yield a question about each chunk whose result is overdue."""
+def _about_chunks(
+    run: StoredRun, terms: ReportTerms, over: Collection[tuple[str, int]]
+) -> Iterator[Question]:
+    """Yield a question about each chunk whose result is overdue, and that is not given up."""
     for chunk in run_facts(run).waiting:
-        if chunk.state == "uploaded" and chunk.missing == MISSING and terms.overdue(chunk):
+        is_unanswered = chunk.state == "uploaded" and chunk.missing == MISSING
+        is_awaited = (run.id, chunk.chunk) not in over
+        if is_unanswered and is_awaited and terms.overdue(chunk):
             yield _about_chunk(run, chunk)
 
 

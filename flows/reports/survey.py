@@ -3,7 +3,7 @@
 Nothing is written.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import chain
@@ -22,10 +22,11 @@ from flows.reports.unlinked import LINK, NONE_ENDING, unlinked
 from flows.reports.work import Work
 from flows.reports.worklist import worklist
 from flows.runs.business_date import local_day
+from flows.runs.closings import chunk_of, place_of
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId
 from flows.runs.stored_runs import StoredRuns
-from schemas.breaks import LINK_FORM
+from schemas.breaks import KINDS, LINK_FORM, LOST
 from schemas.manifest import Manifest
 
 
@@ -83,7 +84,8 @@ def survey(
     ending = beside.ending(context, book, WITHIN).join(cards, on=LINK, how="semi", nulls_equal=True)
     without_link = unlinked(cards, ending)
     manifests = [run.manifest for run in runs]
-    facts = [run.facts for run in runs if run.facts]
+    over = book.given_up_chunks
+    facts = [_still_awaited(run.facts, over) for run in runs if run.facts]
     forms = forms_to_confirm(context, depart=_links_depart(facts))
     work = worklist(stored, facts, manifests, cards, without_link, context.issuer, terms, forms)
     work += changed_work(context.issuer.issuer, manifests, changes)
@@ -93,6 +95,23 @@ def survey(
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
     counted = balance(cards, opening)
     return Survey(facts, without_link, counted, work, terms, book.active_twice(today))
+
+
+def _still_awaited(run: RunFacts, over: Collection[tuple[str, int]]) -> RunFacts:
+    """Return the facts of a run without the chunks of which nobody waits for an answer any more.
+
+    `over`: as of `flows.book.book.Book.given_up_chunks`. A break that decides about no rows stays.
+    """
+    if not over:
+        return run
+    waiting = [chunk for chunk in run.waiting if (run.run, chunk.chunk) not in over]
+    breaks = [
+        known
+        for known in run.breaks
+        if LOST not in KINDS[known["name"]].decisions
+        or (run.run, chunk_of(place_of(known["place"]))) not in over
+    ]
+    return run._replace(waiting=tuple(waiting), breaks=breaks)
 
 
 def _links_depart(facts: Iterable[RunFacts]) -> bool:

@@ -134,6 +134,8 @@ class Line(NamedTuple):
 
     def _is_within(self, choice: Choice) -> bool:
         """Return whether one command can take all of it."""
+        if "chunks" in choice.command.slots and not all(work.chunk for work in self.works):
+            return False
         match choice.widest:
             case "chunk":
                 return len(self.works) == 1

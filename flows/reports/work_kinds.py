@@ -98,6 +98,13 @@ _NEEDS_NONE = "They need no link: nobody waits for them, and they are not sent a
 _GIVE_UP = Choice(
     "give up", _NEEDS_NONE, Step("mend give-up", Slot("target"), code=Slot("codes"), reason=WHY)
 )
+_GIVE_CHUNK_UP = Choice(
+    "give up",
+    "The cardholders who still wait in these chunks need no link; nobody waits for the answer.",
+    Step("mend give-up", Slot("run"), chunk=Slot("chunks"), reason=WHY),
+    widest="run",
+    late=True,
+)
 # of cards whose fields were typed in, which no code means
 _GIVE_ONE_UP = Choice(
     "give up",
@@ -209,6 +216,7 @@ OVERDUE = _kind(
                 widest="chunk",
                 late=True,
             ),
+            _GIVE_CHUNK_UP,
         ),
         noun="chunk",
         several=True,
@@ -228,6 +236,7 @@ INCOMPLETE = _kind(
                 Step("mend reopen", Slot("run"), RESULT_SHORT, Slot("place"), reason=WHY),
                 widest="chunk",
             ),
+            _GIVE_CHUNK_UP,
         ),
         noun="chunk",
     )
@@ -615,6 +624,8 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
     if first is None:
         first = _QUESTIONS if kind.question else _REPORT
     choices = [_closing(name, decision) for decision in kind.decisions]
+    if LOST in kind.decisions:
+        choices.append(_GIVE_CHUNK_UP._replace(late=False))
     if kind.question and first is not _QUESTIONS:
         choices.insert(0, _ASK)
     return Kind(

@@ -18,6 +18,7 @@ import openpyxl
 import polars as pl
 import pytest
 
+from flows.operations.alerts import current_alerts
 from flows.runs.keys import reconciliation
 from flows.runs.outbox import move
 from flows.wiring import open_store
@@ -56,6 +57,11 @@ def _moment(moment: datetime) -> datetime:
 def words(command: str) -> list[str]:
     """Return a command of the worklist as it is typed."""
     return shlex.split(command.replace("WHY", "lost"))[1:]
+
+
+def kinds_of_alerts(bank: Bench) -> set[str]:
+    """Return the kinds of the alerts that are open now."""
+    return {alert.kind for alert in current_alerts(bank.context)}
 
 
 def decided(line: dict[str, Any], decision: str) -> list[str]:
@@ -267,7 +273,9 @@ def test_nothing_is_decided_for_the_operator_and_what_can_do_least_harm_comes_fi
     [line] = work(tmp_path)["break URL_AND_ERROR"]
 
     assert line["first"].split()[1:3] == ["questions", "bank"]
-    assert [choice["decision"] for choice in line["decisions"]] == ["error", "lost", "link"]
+    assert [choice["decision"] for choice in line["decisions"]] == [
+        *("error", "lost", "link", "give up")
+    ]
     assert "Do not send this link" in line["matter"]
 
 
@@ -290,7 +298,40 @@ def test_an_overdue_result_is_ingested_then_asked_about_and_given_up_only_after_
         choices = [choice["decision"] for choice in line["decisions"]]
         offered[days] = (line["first"].split()[1], choices)
 
-    assert offered == {3: ("ingest", ["ask"]), 8: ("ingest", ["ask", "release", "lost"])}
+    assert offered == {3: ("ingest", ["ask"]), 8: ("ingest", ["ask", "release", "lost", "give up"])}
+
+
+def test_the_cardholders_of_a_chunk_whose_result_never_comes_are_given_up_and_the_line_is_gone(
+    bank: Bench, tmp_path: Path
+) -> None:
+    then = datetime.now(UTC) - timedelta(days=8)
+    earlier = replace(bank, now=partial(_moment, then))
+    run = earlier.submit(earlier.drop(5, f"bank-{then:%Y%m%d}.csv")).manifest.run
+    move(earlier.context.adapters, run, "uploaded")
+    before = kinds_of_alerts(bank)
+    [overdue] = work(tmp_path)["results overdue"]
+
+    given_up = told(tmp_path, *decided(overdue, "give up"))
+
+    assert "result-overdue" in before
+    assert 5 == given_up["cards"]
+    assert {} == work(tmp_path)
+    assert "nothing to ask" in cardlink(tmp_path, "questions", "bank").stdout
+    assert "result-overdue" not in kinds_of_alerts(bank)
+
+
+def test_the_rows_of_a_break_that_nobody_can_decide_are_given_up(
+    bank: Bench, tmp_path: Path
+) -> None:
+    run = bank.submit(bank.drop(10)).manifest.run
+    answer(bank, run, 1, rows=8)
+    cardlink(tmp_path, "ingest", "bank")
+    [short] = work(tmp_path)["break RESULT_SHORT"]
+
+    given_up = told(tmp_path, *decided(short, "give up"))
+
+    assert 2 == given_up["cards"]
+    assert "break RESULT_SHORT" not in work(tmp_path)
 
 
 def test_one_command_does_the_same_for_all_runs(bank: Bench, tmp_path: Path) -> None:
