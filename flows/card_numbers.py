@@ -31,7 +31,7 @@ _MOMENT = re.compile(
 # Identifiers that are no numbers, whatever digits they begin or end with: UUIDs, and digests in
 # hexadecimal.
 _IDENTIFIER = re.compile(
-    r"(?<![0-9A-Za-z])(?=[0-9-]*[a-f])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"(?<![0-9A-Za-z])(?=[0-9-]{0,127}[a-f])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|[0-9a-f]{32}(?:[0-9a-f]{8}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64}|[0-9a-f]{96})?)"
     r"(?![0-9A-Za-z])",
     re.IGNORECASE,

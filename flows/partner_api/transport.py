@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Lock
@@ -12,6 +13,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from flows.partner_api.response_body import (
+    ENCODINGS,
+    Limits,
+    SlowBodyError,
+    UnreadableBodyError,
+    body_of,
+)
 from flows.partner_api.responses import fits_header, refusal_of
 from flows.partner_api.service import (
     AnswerLostError,
@@ -30,6 +38,7 @@ LIMITED: Final = 429
 UNAUTHORISED: Final = 401
 MISSING: Final = 404
 OUT_OF_ORDER: Final = 500  # and above
+_LIMITS = Limits()
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
@@ -102,7 +111,7 @@ class RateLimiter:
         self, per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
         self._step = 1 / per_second
-        self._clock = clock
+        self.clock = clock
         self._sleep = sleep
         self._lock = Lock()
         self._next = clock()
@@ -110,7 +119,7 @@ class RateLimiter:
     def take(self) -> None:
         """Wait until the next request may be sent."""
         with self._lock:
-            now = self._clock()
+            now = self.clock()
             turn = max(self._next, now)
             self._next = turn + self._step
         if turn > now:
@@ -119,7 +128,7 @@ class RateLimiter:
     def hold(self, seconds: float) -> None:
         """Send nothing for so long, at most a minute, as `Retry-After` asks."""
         with self._lock:
-            self._next = max(self._next, self._clock() + min(seconds, LONGEST_HOLD))
+            self._next = max(self._next, self.clock() + min(seconds, LONGEST_HOLD))
 
 
 class RetryPolicy(Enum):
@@ -169,10 +178,13 @@ class _RetryError(Exception):
 class Sender:
     """Sends requests to one service; a Retry says how often and how long safe ones are retried."""
 
-    def __init__(self, http: httpx.Client, turns: RateLimiter, retry: Retry) -> None:
+    def __init__(
+        self, http: httpx.Client, turns: RateLimiter, retry: Retry, limits: Limits = _LIMITS
+    ) -> None:
         self._http = http
         self._turns = turns
         self._retry = retry
+        self._limits = limits
 
     def send(self, request: Request) -> Response:
         """Return the response, or raise one of our errors: none of httpx."""
@@ -187,22 +199,23 @@ class Sender:
         path = request.path.lstrip("/")
         headers = dict(request.headers)
         try:
-            response = self._http.request(request.method, path, headers=headers, json=request.body)
+            with self._http.stream(
+                request.method, path, headers=headers, json=request.body
+            ) as response:
+                return self._judge(request, response)
         except _UNSENT as error:
             kind = type(error).__name__
             is_sent = False
         except httpx.HTTPError as error:
             kind = type(error).__name__
             is_sent = True
-        else:
-            return self._judge(request, response)
         raise _without_response(request, kind, is_accepted=is_sent)
 
     def _judge(self, request: Request, response: httpx.Response) -> Response:
         """Return the response, or raise what its status means."""
         status = response.status_code
         if response.is_success:
-            return Response(status, response.content)
+            return Response(status, self._body(request, response))
         if status == LIMITED or status >= OUT_OF_ORDER:
             self._turns.hold(_seconds(response.headers.get("Retry-After", "")))
             raise _without_response(request, f"HTTP {status}", is_accepted=status != LIMITED)
@@ -210,10 +223,29 @@ class Sender:
             raise UnauthorisedError(place=request.place, status=status)
         if status == MISSING:
             raise NoSuchRecordError(place=request.place)
+        reasons = b""
+        with suppress(UnreadableBodyError):  # it is refused, whatever the reasons are
+            reasons = body_of(response, self._limits, self._turns.clock)
         if request.refusable:
-            return Response(status, response.content)
-        reason = refusal_of(response.content).codes
-        raise ServiceRefusedError(place=request.place, status=status, reason=reason)
+            return Response(status, reasons)
+        raise ServiceRefusedError(
+            place=request.place, status=status, reason=refusal_of(reasons).codes
+        )
+
+    def _body(self, request: Request, response: httpx.Response) -> bytes:
+        """Return the body of a success.
+
+        One that is not read whole is lost where that matters; a record is read anew, unless it
+        would be as large again.
+        """
+        try:
+            return body_of(response, self._limits, self._turns.clock)
+        except UnreadableBodyError as error:
+            problem = str(error)
+            is_slow = isinstance(error, SlowBodyError)
+        if request.policy is RetryPolicy.READ and not is_slow:
+            raise StrangeAnswerError(place=request.place, problem=problem)
+        raise _without_response(request, problem, is_accepted=True)
 
 
 def _without_response(request: Request, kind: str, *, is_accepted: bool) -> Exception:
@@ -240,6 +272,7 @@ def connect(
         base_url=settings.base_url,
         timeout=timeout,
         transport=transport,
+        headers={"Accept-Encoding": ENCODINGS},
         # there is no proxy before loopback
         trust_env=urlsplit(settings.base_url).hostname not in LOOPBACK,
     )

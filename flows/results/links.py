@@ -7,9 +7,10 @@ A URL is a link where nothing of this holds; the first that does is its break (`
   URL that is the beginning of a link of the confirmed form is cut anywhere.
 - URL_NOT_ALLOWED: it is not https, or its host is not one of the issuer's.
 - LINK_SHOWS_CARD: it has the number of the card it is for, a CVV that it names, or the hash of one.
-- LINK_FORM: it is not of the form of the partner's links. That is learned from the links of runs
-  that balance (`learned_forms`), and holds once a person has confirmed it. Before that, a link
-  departs where more than half of the links of its file have the same outline and it has another.
+- LINK_FORM: it has characters that no link has, such as `<` and quotes, or it is not of the form of
+  the partner's links. That is learned from the links of runs that balance (`learned_forms`), and
+  holds once a person has confirmed it. Before that, a link departs where more than half of the
+  links of its file have the same outline and it has another.
 
 Check digits do not tell a card from an identifier: a tenth of all numbers passes. We do not keep
 card numbers, so the one of its own card is recognised by the last four digits as sent, the check
@@ -47,6 +48,7 @@ _NUMBER = "[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){15}"
 _LONGER = "[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){16}"
 _SPELLED = r"[^ -~]|[\\%<]|&(?:#|[A-Za-z]{2,8};)"  # may have digits that are spelled otherwise
 _NAMES_CVV = "(?i:cv[vcnd]|code)"
+_NO_LINK = r"""[<>"'`{}|\\^]"""  # what RFC 3986 lets no URL have, and the apostrophe
 _CODED = "^[^/]*//[^/]*/.*?[0-9A-Za-z+/_-]{40}"  # behind the host
 
 
@@ -67,13 +69,14 @@ def judge_links(rows: pl.DataFrame, rules: LinkRules) -> pl.DataFrame:
     if links.is_empty():
         return links.select("result_row", link_trouble=pl.lit(None, pl.String))
     card_rows = _showing_cards(links)
+    is_odd = pl.col("url").str.contains(_NO_LINK)
     formed = _judge_forms(links.with_columns(allowed=allowed("url", rules.hosts)), rules.forms)
     cases = (  # the first that holds
         (pl.col("open_ended") & ~pl.col("whole"), breaks.LINK_CUT),
         (~pl.col("allowed"), breaks.URL_NOT_ALLOWED),
         (pl.col("result_row").is_in(card_rows.implode()), breaks.LINK_SHOWS_CARD),
         (pl.col("cut"), breaks.LINK_CUT),
-        (pl.col("departs"), breaks.LINK_FORM),
+        (pl.col("departs") | is_odd, breaks.LINK_FORM),
     )
     trouble = pl.coalesce(pl.when(holds).then(pl.lit(name)) for holds, name in cases)
     return formed.select("result_row", link_trouble=trouble).drop_nulls("link_trouble")

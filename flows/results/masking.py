@@ -27,7 +27,7 @@ def mask(text: str, *, secret: bool = False) -> str:
 
 def mask_host(text: str) -> str:
     """Return the name of a host; of any other text what is kept of it."""
-    return text if _HOST.fullmatch(text) else mask(text)
+    return text if len(text) <= LONGEST and _HOST.fullmatch(text) else mask(text)
 
 
 def printable(text: str) -> str:

@@ -297,6 +297,16 @@ def test_a_link_that_departs_from_the_confirmed_form_is_a_break_of_its_own(
     assert breaks.LINK_FORM == judge_link(link, LAST_4, rules)
 
 
+@pytest.mark.parametrize("key", ["<script>1</script>", 'a"onclick="b', "a'b", "a\\b", "{a}", "a|b"])
+def test_a_link_with_markup_or_quotes_is_a_break_before_any_form_is_known(key: str) -> None:
+    assert breaks.LINK_FORM == judge_link(f"{HOST}/l/{key}", LAST_4, LinkRules(HOSTS))
+
+
+@pytest.mark.parametrize("key", ["a b", "a\tb", "a\x1bb", "a\u202eb", "ä"])
+def test_a_link_with_what_no_url_has_is_not_allowed(key: str) -> None:
+    assert breaks.URL_NOT_ALLOWED == judge_link(f"{HOST}/l/{key}", LAST_4, LinkRules(HOSTS))
+
+
 def test_before_a_form_is_confirmed_a_link_departs_from_the_outline_of_most_of_its_file() -> None:
     links = FORMS["hex 24"].links(20)
     odd = [f"{HOST}/l/away?to=evil", f"{HOST}/l/a/b"]

