@@ -16,6 +16,7 @@ from flows.results.decisions import sort_breaks
 from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import OutboxChunk
 from flows.runs.claim import holder_of
+from flows.runs.closings import chunk_of
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunKeys
 from flows.runs.single_links import ANSWER, answer_key
@@ -123,21 +124,20 @@ def open_reasons(
     chunks: Collection[OutboxChunk],
     awaiting: Mapping[int, int],
     breaks: Sequence[Break],
-    *,
-    closed: bool,
+    closed: Collection[int] = (),
 ) -> list[str]:
     """Return what is still open in a committed run, in words.
 
     `awaiting` has the rows without an answer, by chunk: those of an answered chunk are open unless
-    an operator `closed` a break of the run, since then they need no answer. A cancelled chunk
-    expects none.
+    an operator closed a break of that chunk (`closed`, its number), since then they need no answer.
+    A cancelled chunk expects none.
     """
     states = Counter(chunk.state for chunk in chunks)
     counts = {
         "chunks not uploaded": states["waiting"],
         "chunks held": states["held"],
         "chunks without an answer": states["uploaded"],
-        "rows without an answer": 0 if closed else _unanswered_rows(chunks, awaiting),
+        "rows without an answer": _unanswered_rows(chunks, awaiting, closed),
     }
     rows_by_kind = {run_break.name: run_break.rows for run_break in breaks}
     return [
@@ -146,10 +146,13 @@ def open_reasons(
     ]
 
 
-def _unanswered_rows(chunks: Collection[OutboxChunk], awaiting: Mapping[int, int]) -> int:
-    """Return how many rows of answered chunks have no answer."""
+def _unanswered_rows(
+    chunks: Collection[OutboxChunk], awaiting: Mapping[int, int], closed: Collection[int]
+) -> int:
+    """Return how many rows of answered chunks, but for closed ones, have no answer."""
     answered = {chunk.chunk.number for chunk in chunks if chunk.state == "answered"}
-    return sum(rows for number, rows in awaiting.items() if number in answered)
+    unanswered = answered.difference(closed)
+    return sum(rows for number, rows in awaiting.items() if number in unanswered)
 
 
 def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
@@ -187,13 +190,12 @@ def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
     since = last_answer(committed, run.events())
     summary = run.summary
     if summary is None:  # a run that was cancelled as a whole never has one
-        reasons = open_reasons(chunks, {}, (), closed=False)
+        reasons = open_reasons(chunks, {}, ())
         if any(chunk.state == "answered" for chunk in chunks):
             reasons.append("no report yet")
         return RunState(since, tuple(reasons))
-    reasons = open_reasons(
-        chunks, _awaiting_rows(run), _open_breaks(run, summary), closed=bool(run.closed_breaks)
-    )
+    closed = {chunk_of(closing.place) for closing in run.closed_breaks}
+    reasons = open_reasons(chunks, _awaiting_rows(run), _open_breaks(run, summary), closed)
     reasons += _stale_report_reasons(run.keys, entries, summary)
     return RunState(since, tuple(reasons), max(_links_until(run, summary), default=None))
 

@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.operations.retention import End, RunState, last_answer, part_of, verdict
+from flows.operations.retention import (
+    End,
+    RunState,
+    last_answer,
+    open_reasons,
+    part_of,
+    verdict,
+)
+from flows.runs.chunks import OutboxChunk
 from flows.runs.keys import RunId, RunKeys
 from schemas.issuer import Issuer
+from schemas.manifest import ManifestChunk
 from schemas.records import PARTS, Part
 from schemas.settings import Retention
 
@@ -42,6 +51,20 @@ def test_only_what_is_done_old_enough_and_has_no_living_link_is_due(
     alive = part == "ledger" and until is not None and until >= now.date()
     assert (kept is None) == (not reasons and age >= (chunks if shorter else ledgers) and not alive)
     assert kept is None or (kept.until is None) == bool(reasons)
+
+
+def test_a_break_that_was_closed_ends_the_wait_for_the_rows_of_its_own_chunk_alone() -> None:
+    def chunk(number: int) -> OutboxChunk:
+        sealed = ManifestChunk(number=number, name=f"c{number}", rows=9, bytes=1, sha256="")
+        return OutboxChunk(str(RUN.run), sealed, "answered", NOON, NOON)
+
+    awaiting = {1: 2, 2: 3}
+    closed: list[set[int]] = [set(), {1}, {1, 2}, {0}]
+
+    still = [open_reasons([chunk(1), chunk(2)], awaiting, (), numbers) for numbers in closed]
+
+    in_words = "rows without an answer"
+    assert [[f"5 {in_words}"], [f"3 {in_words}"], [], [f"5 {in_words}"]] == still
 
 
 @given(part=st.sampled_from(PARTS), age=st.integers(-10, 1000), wait=st.integers(0, 100))

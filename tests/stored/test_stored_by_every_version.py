@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import date
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from flows.adapters.local import LocalStore
+from flows.book.book import read_book
+from flows.book.kept import keep_book
 from schemas.manifest import FACTS
 from tests.stored.fields import TABLE, documents
 from tests.stored.walk import FIXTURES, cardlink, fates, rows_to_upload, states, unpacked
@@ -21,6 +25,7 @@ CHANGED = (
     "raise its version, write a store with tests.stored.make, and add both with tests.stored.fields"
 )
 ANSWERED, AGAIN = ("20240401", "20240402")
+TODAY = date(2026, 11, 20)
 KILLED = {"20240404": 16, "20240405": 24, "20240406": 14}  # rows that are sent of each
 
 
@@ -32,6 +37,12 @@ def bank(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def run_of(bank: Path, day: str, issuer: str = "first-bank") -> str:
     """Return the last run of a day."""
     return max(run for run in states(bank, issuer) if f"-{day}-" in run)
+
+
+def contents(bank: Path) -> dict[str, bytes]:
+    """Return all that is in the store, by name."""
+    files = (file for file in (bank / "store").rglob("*") if file.is_file())
+    return {str(file.relative_to(bank)): file.read_bytes() for file in files}
 
 
 def sent(bank: Path) -> Counter[str]:
@@ -83,6 +94,24 @@ def test_results_that_wait_are_ingested_and_the_runs_are_reported_traced_sent_ag
     assert TABLE["summary.json"][str(FACTS)]["fields"] == sorted(
         before.keys() - {"next", "exit_code"}
     ), CHANGED
+
+
+def test_the_first_book_of_a_store_says_what_its_ledgers_say_and_writes_nothing_else(
+    bank: Path,
+) -> None:
+    store = LocalStore(bank / "store")
+    before = contents(bank)
+    by_ledgers = read_book(store, "first-bank").cards(TODAY)
+
+    keep_book(store, "first-bank", TODAY)
+
+    written = {name for name, content in contents(bank).items() if before.get(name) != content}
+    assert before.keys() <= contents(bank).keys()
+    assert by_ledgers.equals(read_book(store, "first-bank").cards(TODAY))
+    assert by_ledgers.height
+    assert set() == {
+        name for name in written if "/book/" not in name and not name.endswith("/book.parquet")
+    }
 
 
 def test_runs_that_were_begun_are_finished_or_planned_anew_and_nobody_goes_out_twice(
