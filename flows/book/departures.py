@@ -25,7 +25,15 @@ from flows.runs.stored_run import StoredRun
 from schemas.reasons import DELETED, UNREADABLE_DELETION
 
 CARD = ["holder", "last_4"]
-DEPARTED = pl.Schema({"holder": pl.String(), "last_4": pl.String(), "since": pl.Date()})
+# `closed`: an extract since then marks it as deleted
+DEPARTED = pl.Schema(
+    {
+        "holder": pl.String(),
+        "last_4": pl.String(),
+        "since": pl.Date(),
+        "closed": pl.Boolean(),
+    }
+)
 NOBODY = pl.DataFrame(schema=DEPARTED)
 NO_CARDS = NOBODY.select(CARD)
 
@@ -87,21 +95,24 @@ def departures(
         is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
         departed.append(undecided.filter(is_decided).select(*DEPARTED))
         undecided = undecided.filter(~is_decided)
-        is_gone = _is_gone(undecided, extract, deleted)
+        is_closed = _is_closed(undecided, deleted)
+        is_gone = is_closed | _is_left_out(undecided, extract, deleted)
         undecided = undecided.with_columns(
-            since=pl.when(is_gone).then(pl.lit(extract.day)).otherwise("since")
+            pl.col("closed") | is_closed,
+            since=pl.when(is_gone).then(pl.lit(extract.day)).otherwise("since"),
         )
         if undecided.is_empty():
             break
-    earlier = before.rename({"since": "earlier"})
+    earlier = before.rename({"since": "earlier", "closed": "was_closed"})
     undecided = undecided.join(earlier, on=CARD, how="left", nulls_equal=True)
     since = pl.coalesce("earlier", "since").alias("since")
-    departed.append(undecided.with_columns(since).select(*DEPARTED))
+    closed = pl.col("closed") | pl.col("was_closed").fill_null(value=False)
+    departed.append(undecided.with_columns(since, closed).select(*DEPARTED))
     return pl.concat(departed).drop_nulls("since").sort(CARD)
 
 
 def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Return the cards that can leave: CARD, `since`, and of the first attempt `as_of` and `turn`.
+    """Return the cards that can leave: DEPARTED, and of the first attempt `as_of` and `turn`.
 
     `corrected`: no extract had the card.
     """
@@ -111,6 +122,7 @@ def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
     return cards.agg(
         pl.col("as_of", "turn").first(),
         since=pl.lit(None, pl.Date),
+        closed=pl.lit(value=False),
         corrected=pl.col("origin").is_not_null().all(),
     )
 
@@ -121,16 +133,21 @@ def _is_older(extract: WholeExtract) -> pl.Expr:
     return (pl.col("as_of") < extract.day) | (same_day & (pl.col("turn") <= extract.turn))
 
 
-def _is_gone(cards: pl.DataFrame, extract: WholeExtract, deleted: pl.DataFrame) -> pl.Series:
-    """Return which cards an extract that does not name them closes, or leaves out of a portfolio.
+def _is_closed(cards: pl.DataFrame, deleted: pl.DataFrame) -> pl.Series:
+    """Return which cards an extract that does not name them marks as deleted."""
+    numbered = cards.with_row_index("place")
+    closed = numbered.join(deleted.drop_nulls(), on=CARD, how="semi")["place"]
+    return numbered["place"].is_in(closed.implode())
 
-    A portfolio has not left out the cards of a cardholder whom it marks without a card number.
+
+def _is_left_out(cards: pl.DataFrame, extract: WholeExtract, deleted: pl.DataFrame) -> pl.Series:
+    """Return which cards an extract that does not name them leaves out of a portfolio.
+
+    It has not left out the cards of a cardholder whom it marks without a card number.
     """
     unreadable = deleted.filter(pl.col("last_4").is_null())["holder"].drop_nulls()
     is_left_out = pl.lit(extract.full) & ~pl.col("holder").is_in(unreadable.implode())
-    closed = cards.with_row_index("place").join(deleted.drop_nulls(), on=CARD, how="semi")["place"]
-    numbered = cards.with_row_index("place")
-    return numbered.select(is_left_out | pl.col("place").is_in(closed.implode())).to_series()
+    return cards.select(is_left_out.fill_null(value=False)).to_series()
 
 
 def _is_named(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:

@@ -15,6 +15,14 @@ from flows.extracts.header_words import words_of
 from schemas import portal
 from schemas.reference import toml
 
+# words of a header whose column may mark a closed card
+MARKS = frozenset(
+    {
+        *("status", "action", "operation", "op", "activity", "change", "maintenance", "maint"),
+        *("deleted", "delete", "del", "closed"),
+    }
+)
+
 
 class Draft(NamedTuple):
     """What is guessed of an extract, its headers, and whether its cards are test cards."""
@@ -60,11 +68,18 @@ class Draft(NamedTuple):
         if unused:
             yield f"# not used: {', '.join(unused)}"
         for header in unused:
-            if "status" in words_of(header):
+            words = words_of(header)
+            if "status" in words:
                 yield (
                     f"# ? Do rows count whatever {header} says? "
                     "Otherwise, name what counts in [filter]"
                 )
+            if words & MARKS:
+                yield (
+                    f"# ? Does {header} mark cards that were closed? "
+                    "Then name its values for that in [deleted], so that their links are withdrawn:"
+                )
+                yield f'# [deleted]\n# {toml(header)} = ["D"]'
 
 
 def first_draft(stream: BinaryIO, name: str, today: date) -> Draft:

@@ -25,7 +25,7 @@ from flows.book.standing import REFUSED as IS_REFUSED
 from flows.runs.cards import CARD, FINGERPRINTS, holder, numbered_twins
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, REJECTED
-from schemas.reasons import ABSENT, AWAITED, DYING, REFUSED, UNFIT
+from schemas.reasons import ABSENT, AWAITED, DELETED, DYING, REFUSED, UNFIT
 
 # where a card with an ended link can stand, for a renewal to concern it; a placed one needs none
 _CONCERNED = (
@@ -47,8 +47,9 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     """Return the cards whose last link has ended or ends by `until`, each in its newest issue.
 
     Columns: those of CARD, cuid, expiration, `ends`, `why` it is left out, as far as the book says
-    so (ABSENT, AWAITED, REFUSED), where it stands (`standing`), and its newest row in a run: `run`,
-    `row` and `fit`, whether we sent it. A card that has left is no news once its link has ended.
+    so (DELETED, ABSENT, AWAITED, REFUSED), where it stands (`standing`), and its newest row in a
+    run: `run`, `row` and `fit`, whether we sent it. A card that has left is no news once its link
+    has ended.
     """
     cards = book.cards(today)
     newest = book.folded.attempt("row")
@@ -58,7 +59,9 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
         run=newest["run"],
         row=newest["row"],
         fit=(newest["state"] != REJECTED),
-        why=pl.when(has_left)
+        why=pl.when(has_left & _is_among(cards, book.departed.filter("closed")))
+        .then(pl.lit(DELETED))
+        .when(has_left)
         .then(pl.lit(ABSENT))
         .when(sent_as == AWAITING)
         .then(pl.lit(AWAITED))
@@ -70,6 +73,13 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     is_ending = (pl.col("until") <= until) & pl.col("current") & is_concerned
     columns = [*CARD, "cuid", "expiration", "run", "row", "fit", "why", "standing"]
     return beside.filter(is_ending).select(*columns, ends="until")
+
+
+def _is_among(cards: pl.DataFrame, departed: pl.DataFrame) -> pl.Series:
+    """Return which cards are among those that have left."""
+    numbered = cards.with_row_index("place")
+    places = numbered.join(departed, on=["holder", "last_4"], how="semi", nulls_equal=True)["place"]
+    return numbered["place"].is_in(places.implode())
 
 
 def in_extract(links: pl.DataFrame, records: pl.DataFrame, run: str) -> pl.DataFrame:

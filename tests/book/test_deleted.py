@@ -85,7 +85,8 @@ def test_a_deleted_card_is_nobodys_work_not_renewed_and_not_sent_again(tmp_path:
 
     assert ({LEFT: 1}, 0) == (planned.left, planned.outgoing.height)
     assert [] == [work.kind for work in survey(place.bench.context).work]
-    assert 0 == renewals(place.bench.context, 60).due
+    renewal = renewals(place.bench.context, 60)
+    assert (0, {DELETED: 1}) == (renewal.due, renewal.left_out)
     with pytest.raises(StandingRowsError):
         plan_resubmit(place.bench.context, by_number)
 

@@ -147,7 +147,9 @@ def test_who_left_and_since_when_is_as_a_clerk_would_note_it_night_by_night(
 ) -> None:
     departed = departures(attempts(history), extracts(history))
 
-    assert model(history) == {(holder, last_4): since for holder, last_4, since in departed.rows()}
+    assert model(history) == {
+        (holder, last_4): since for holder, last_4, since, _ in departed.rows()
+    }
 
 
 @settings(deadline=None)
@@ -187,7 +189,7 @@ def test_whom_a_portfolio_does_not_name_any_more_has_left_until_it_names_them(
     place.people["b"] = gone
     place.night()
 
-    assert [("b", "4242", left_on)] == departed
+    assert [("b", "4242", left_on, False)] == departed
     assert {"a 4242": "linked", "b 4242": "left", "c 4242": "linked"} == without
     assert {"linked"} == set(stands(place).values())
 

@@ -58,6 +58,23 @@ def test_the_guess_contains_no_cell_and_names_unused_headers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "is_offered"),
+    [("ACTION_CD", True), ("Acct Status", True), ("DelFlag", True), ("BRANCH", False)],
+)
+def test_a_column_that_may_mark_closed_cards_comes_with_the_table_to_name_them_in(
+    header: str, *, is_offered: bool
+) -> None:
+    text = guess(f"{HEADER.replace('BRANCH', header)}\n{ROW.format('1127')}\n".encode())
+    table = f'# [deleted]\n# "{header}" = ["D"]\n'
+
+    uncommented = text.replace(table, table.replace("# ", ""))
+    issuer = Issuer.model_validate(REST | tomllib.loads(uncommented))
+
+    assert is_offered == (f"Does {header} mark cards that were closed?" in text)
+    assert issuer.deleted == ({header: ("D",)} if is_offered else {})
+
+
+@pytest.mark.parametrize(
     ("values", "form"),
     [
         (["1127", "0128"], "MMYY"),
