@@ -174,10 +174,13 @@ def is_not_replaced(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series
     The partner refused it, or no usable answer came. Not where an operator decided that the link
     stays (`kept`: KEPT).
     """
-    last = folded.attempt("last", "holder", "last_4", "state", "run").rename({"run": "refused"})
-    is_refused = (last["state"] == ERROR).fill_null(value=False)
+    state = folded.attempt("last", "state").to_series()
     has_link = folded.places["link"].is_not_null() & folded.places["waiting"].is_null()
-    return is_refused & has_link & ~is_among(last, kept, OF_REFUSAL)
+    is_refused = (state == ERROR).fill_null(value=False) & has_link
+    if kept.is_empty() or not is_refused.any():
+        return is_refused
+    last = folded.attempt("last", "holder", "last_4", "run").rename({"run": "refused"})
+    return is_refused & ~is_among(last, kept, OF_REFUSAL)
 
 
 def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:

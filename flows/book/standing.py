@@ -114,7 +114,7 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
         link["since"].alias("linked_at"),
         changed=is_changed(folded, kept),
         not_replaced=is_not_replaced(folded, kept),
-        refusal=folded.attempt("last")["reason"],
+        refusal=folded.attempt("last", "reason").to_series(),
     )
     named = cards.with_columns(_state(today).alias("standing"))
     is_expired = pl.col("standing") == EXPIRED.name

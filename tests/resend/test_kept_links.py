@@ -24,7 +24,7 @@ from flows.runs.errors import NotFoundError
 from schemas.portal import ADDRESS1
 from schemas.reasons import CHANGED, REVERTED, STANDING
 from tests.again import again
-from tests.partner_api.town import Population
+from tests.partner_api.town import Population, town
 from tests.resend.test_changed import delta, feed, moved, stand
 
 WHY = "the ZIP is the same"
@@ -226,3 +226,22 @@ def test_cards_that_no_run_has_are_not_kept(tmp_path: Path) -> None:
 
     assert 1 == keep_links(place.bench.context, Which(run, rows=frozenset({1})), WHY).links
     assert pl.Series(["linked"]).is_in([*stand(place).values()]).all()
+
+
+def test_a_portfolio_whose_changed_row_was_refused_is_asked_and_not_sent_every_night(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, "a", "b", changes=("address",))
+    place.dated = True
+    place.people["a"] |= OTHER
+    place.night()
+    place.answer(errors="a")
+
+    again_refused = place.night()
+    (line,) = work(place).values()
+    kept(place)
+
+    assert set() == place.sent(again_refused)
+    assert (1, "links not replaced") == (line.rows, line.kind.name)
+    assert {} == work(place)
+    assert {"linked"} == set(stand(place).values())
