@@ -20,7 +20,7 @@ from flows.partner_api.transport import Credentials
 from flows.runs.keys import keys_of
 from flows.runs.retry import Retry
 from tests import keys
-from tests.night import NOON, Bench, local_bench
+from tests.night import NOON, Bench, copy_of, issuer, local_bench
 from tests.service import RunningService, running_service
 
 
@@ -50,8 +50,8 @@ def placed(
         GpgOpener([keys.sound().secret]) as opener,
         running_service(opener=opener, now=NOON, settings=told, **(habits or {})) as service,
     ):
-        bench = local_bench(folder, service=service.settings.model_dump())
-        run = bench.submit(bench.drop(rows)).manifest.run
+        sent, run = copy_of(_sent, folder, rows)
+        bench = replace(sent, issuer=issuer(service=service.settings.model_dump()))
         upload(bench, run, service)
         bench.ingest()
         retry = Retry(time.monotonic, time.sleep, lambda: 0.0, attempts=2)
@@ -59,6 +59,11 @@ def placed(
             service.settings, Credentials(**service.client._asdict()), retry
         ) as client:
             yield Placed(bench, run, service, client)
+
+
+def _sent(folder: Path, rows: int) -> tuple[Bench, str]:
+    bench = local_bench(folder)
+    return bench, bench.submit(bench.drop(rows)).manifest.run
 
 
 def upload(bench: Bench, run: str, service: RunningService) -> None:

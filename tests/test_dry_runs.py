@@ -4,9 +4,11 @@ against facts.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +26,7 @@ from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
 from tests import keys
 from tests.again import PANS, correct
 from tests.builders import portal_rows, share_of
-from tests.night import Bench, issuer, portal_csv, uncommit
+from tests.night import Bench, issuer, kept_folder, portal_csv, uncommit
 
 TOML = """
 issuer = "bank"
@@ -90,18 +92,39 @@ def lasting(facts: Any) -> Any:
     return [lasting(one) for one in facts] if isinstance(facts, list | tuple) else facts
 
 
-def answered(folder: Path, fail: float = 0.3) -> tuple[Bench, str]:
+def sent(folder: Path, rows: int = 30) -> tuple[Bench, str]:
+    """Return the bench after a night that was submitted."""
     bench = bank(folder)
-    run = bench.submit(bench.drop(30)).manifest.run
+    store, run = _sent(rows)
+    shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    return bench, run
+
+
+def answered(folder: Path, fail: float = 0.3) -> tuple[Bench, str]:
+    """Return the bench after a night that was answered."""
+    bench = bank(folder)
+    store, run = _answered(fail)
+    shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    return bench, run
+
+
+@cache
+def _sent(rows: int) -> tuple[Path, str]:
+    bench = bank(folder := kept_folder("sent-"))
+    return folder / "store", bench.submit(bench.drop(rows)).manifest.run
+
+
+@cache
+def _answered(fail: float) -> tuple[Path, str]:
+    bench, run = sent(folder := kept_folder("answered-"))
     bench.answer(fail_share=fail, seed=1)
     bench.ingest()
-    return bench, run
+    return folder / "store", run
 
 
 def unattributed(folder: Path) -> str:
     """Answer all of a run but one row, and drop an error without a name; return the run."""
-    bench = bank(folder)
-    run = bench.submit(bench.drop(3)).manifest.run
+    bench, run = sent(folder, 3)
     bench.drop_result(f"{HEAD},,,,[object Object]\n".encode(), "a.csv")
     bench.drop_result(
         f"{HEAD}nobody,4242,https://links.example.com/1,2030-01-01,\n".encode(),
@@ -112,8 +135,7 @@ def unattributed(folder: Path) -> str:
 
 
 def abandon(folder: Path) -> Facts:
-    bench = bank(folder)
-    run = bench.submit(bench.drop(30)).manifest.run
+    _, run = sent(folder)
     uncommit(folder, run)
     return {"run": run}
 
@@ -127,16 +149,14 @@ def take_over(folder: Path) -> Facts:
 
 
 def reseal(folder: Path) -> Facts:
-    bench = bank(folder)
-    run = bench.submit(bench.drop(30)).manifest.run
+    _, run = sent(folder)
     new = keys.sound(copy=2)
     pin(folder, new.fingerprint, new.public)
     return {"run": run}
 
 
 def outbox(folder: Path) -> Facts:
-    bench = bank(folder)
-    return {"run": bench.submit(bench.drop(30)).manifest.run}
+    return {"run": sent(folder)[1]}
 
 
 def held(folder: Path) -> Facts:
@@ -240,20 +260,20 @@ def test_a_dry_run_says_what_the_command_then_does(tmp_path: Path, command: str)
 def would_send(facts: Facts) -> tuple[list[Any], int]:
     """Return what a dry run of submit would send, and how many extracts it would refuse."""
     each = facts["extracts"]
-    sent = [
+    runs = [
         (one["run"], one["counts"], one["chunks"])
         for one in each
         if not one["refused"] and not one["already"]
     ]
-    return sent, len(facts["refused"]) + sum(1 for one in each if one["refused"])
+    return runs, len(facts["refused"]) + sum(1 for one in each if one["refused"])
 
 
 def did_send(facts: Facts) -> tuple[list[Any], int]:
     """Return the same of a submit."""
-    sent = [
+    runs = [
         (one["run"], one["counts"], one["chunks"]) for one in facts["runs"] if not one["already"]
     ]
-    return sent, len(facts["refused"])
+    return runs, len(facts["refused"])
 
 
 ROW = st.fixed_dictionaries(
@@ -354,14 +374,16 @@ def test_a_dry_run_of_a_resubmission_counts_what_it_then_sends(
             Path(place), "resubmit", run=run, **wanted, corrections=name, **WHY
         )
 
-        sent = (
+        counted = (
             {"rows": done["counts"]["submitted"], "chunks": done["chunks"]}
             if "counts" in done
             else {}
         )
-        refused = done["counts"]["rejected"] if sent else tried.get("refused")
+        refused = done["counts"]["rejected"] if counted else tried.get("refused")
         expected = (
-            {**sent, "refused": refused} if sent else {"rows": 0, "chunks": 0, "refused": refused}
+            {**counted, "refused": refused}
+            if counted
+            else {"rows": 0, "chunks": 0, "refused": refused}
         )
         assert done.get("error") in (None, "NothingToSendError", tried.get("error"))
         assert "error" in tried or expected == {name: tried[name] for name in expected}

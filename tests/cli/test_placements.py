@@ -20,7 +20,8 @@ from flows.runs.errors import UnknownRunError
 from flows.runs.keys import transactions
 from flows.simulator.service.refusals import Disturbance
 from tests import keys
-from tests.night import BANK, Bench, local_bench
+from tests.builders import quick
+from tests.night import BANK, Bench, copy_of, local_bench
 from tests.placed import placed
 from tests.service import RunningService
 
@@ -50,6 +51,10 @@ def serve(folder: Path, service: RunningService, more: str = "") -> None:
 def reported(folder: Path, rows: int = 12) -> tuple[Bench, str]:
     """Return a bench without a service whose run has links."""
     configure(folder)
+    return copy_of(_answered, folder, rows)
+
+
+def _answered(folder: Path, rows: int) -> tuple[Bench, str]:
     bench = local_bench(folder)
     run = bench.submit(bench.drop(rows)).manifest.run
     bench.answer()
@@ -94,13 +99,16 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
 
 @pytest.mark.parametrize(
     ("path", "disturbance", "code", "why", "then"),
-    [
-        ("/card_links/", Disturbance(403), 2, "refused 403", "CARDLINK_SERVICE_*"),
-        ("/card_links/", Disturbance(200, "<html>"), 2, "unreadable", "Compare [service]"),
-        ("/card_links/", Disturbance(404), 2, "no such record", "link_id"),
-        ("/card_links/", Disturbance(503), 75, "no response 503", "has recovered"),
-        ("/session", Disturbance(401), 2, "refused 401", "CARDLINK_SERVICE_*"),
-    ],
+    quick(
+        2,
+        [
+            ("/card_links/", Disturbance(403), 2, "refused 403", "CARDLINK_SERVICE_*"),
+            ("/card_links/", Disturbance(503), 75, "no response 503", "has recovered"),
+            ("/card_links/", Disturbance(200, "<html>"), 2, "unreadable", "Compare [service]"),
+            ("/card_links/", Disturbance(404), 2, "no such record", "link_id"),
+            ("/session", Disturbance(401), 2, "refused 401", "CARDLINK_SERVICE_*"),
+        ],
+    ),
 )
 def test_a_service_that_answers_nothing_is_no_zero_and_is_asked_again_once_it_is_corrected(
     tmp_path: Path, path: str, disturbance: Disturbance, code: int, why: str, then: str

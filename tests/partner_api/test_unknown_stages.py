@@ -26,6 +26,7 @@ from flows.partner_api.service import (
 )
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import keys_of, placements, reconciliation
+from tests.builders import quick
 from tests.night import BANK, NOON, Bench
 from tests.partner_api.test_look import Partner, know_all, looked, night, settings, status
 
@@ -63,15 +64,18 @@ def causes(bench: Bench, run: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("error", "cause"),
-    [
-        (FORBIDDEN, "service.answer.refused.403"),
-        (StrangeAnswerError(place="the link", problem="none"), "service.answer.unreadable"),
-        (ServiceBusyError(place="the link", kind="HTTP 503"), "service.answer.unavailable.503"),
-        (
-            ServiceBusyError(place="the link", kind="ReadTimeout"),
-            "service.answer.unavailable.ReadTimeout",
-        ),
-    ],
+    quick(
+        2,
+        [
+            (FORBIDDEN, "service.answer.refused.403"),
+            (ServiceBusyError(place="the link", kind="HTTP 503"), "service.answer.unavailable.503"),
+            (StrangeAnswerError(place="the link", problem="none"), "service.answer.unreadable"),
+            (
+                ServiceBusyError(place="the link", kind="ReadTimeout"),
+                "service.answer.unavailable.ReadTimeout",
+            ),
+        ],
+    ),
 )
 def test_a_link_that_is_not_answered_is_unknown_by_its_cause_and_due_at_once(
     tmp_path: Path, error: CardlinkError, cause: str

@@ -8,8 +8,10 @@ import ast
 import html
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from flows.wiring import open_store
 from schemas.breaks import KINDS
 from tests import keys
 from tests.cli.test_mend import cardlink, pin
-from tests.night import Bench, issuer
+from tests.night import Bench, issuer, kept_folder
 from tests.operations.test_decide import HEAD, LINE, WHY, answer
 
 UNREACHED = {  # held to their situations by tests of their own in test_trace.py
@@ -171,14 +173,25 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
 
 
 def a_night(folder: Path, moment: datetime | None = None, bad: float = 0.0) -> Night:
-    (folder / "store").mkdir(parents=True)
+    store, run = _submitted(moment, bad)
+    shutil.copytree(store, folder / "store")
+    return Night(_bank(folder, moment), folder, run)
+
+
+@cache
+def _submitted(moment: datetime | None, bad: float) -> tuple[Path, str]:
+    (folder := kept_folder("night-")).joinpath("store").mkdir()
+    bank = _bank(folder, moment)
+    return folder / "store", bank.submit(bank.drop(20, bad=bad)).manifest.run
+
+
+def _bank(folder: Path, moment: datetime | None) -> Bench:
     pin(folder, keys.sound())
-    bank = Bench(
+    return Bench(
         open_store(issuer(), folder),
         issuer(portal={"rows_per_chunk": 10}),
         now=lambda: moment or datetime.now(UTC),
     )
-    return Night(bank, folder, bank.submit(bank.drop(20, bad=bad)).manifest.run)
 
 
 @pytest.fixture(scope="module")

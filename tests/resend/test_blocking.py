@@ -25,6 +25,7 @@ from flows.runs.frames import shaped
 from flows.submissions.prior_state import PriorState, resend_policy
 from schemas.portal import CUID
 from schemas.reasons import SEEN
+from tests.builders import share_of
 from tests.night import issuer
 
 TODAY = date(2026, 11, 20)
@@ -170,7 +171,7 @@ histories = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=share_of(2))
 @given(histories, issues_of_cards)
 def test_the_guard_and_resubmission_say_the_same_of_the_same_row(
     tried: list[Tried], issue: Issue

@@ -16,6 +16,7 @@ from flows.reports.work import Line, lines
 from flows.resend.renewal import renew
 from flows.runs.keys import extracts
 from schemas.portal import CITY, MONTH, YEAR
+from tests.builders import quick
 from tests.partner_api.town import Population, town
 
 KINDS = "links"
@@ -49,8 +50,9 @@ def answered(folder: Path, *cuids: str, portfolio: bool = False) -> Population:
     return place
 
 
-@pytest.mark.parametrize("portfolio", [False, True])
-@pytest.mark.parametrize("days", [55, 70])
+@pytest.mark.parametrize(
+    ("days", "portfolio"), quick(2, [(55, False), (70, True), (55, True), (70, False)])
+)
 def test_a_line_has_just_the_links_that_the_command_renews_and_is_gone_then(
     tmp_path: Path, days: int, portfolio: bool
 ) -> None:

@@ -109,10 +109,14 @@ def test_a_card_with_another_expiration_is_another_card_even_while_the_first_is_
 
 
 @pytest.mark.parametrize(
-    ("changed", "sent", "held"),
-    [("ask", set(), CHANGED), ("hold", set(), CHANGED), ("send", {"a"}, "")],
+    ("changed", "sent", "held", "change"),
+    [
+        ("ask", set(), CHANGED, {ADDRESS1: "2 Side St"}),
+        ("hold", set(), CHANGED, {FIRST_NAME: "Augusta"}),
+        ("send", {"a"}, "", {ADDRESS1: "2 Side St"}),
+        ("send", {"a"}, "", {FIRST_NAME: "Augusta"}),
+    ],
 )
-@pytest.mark.parametrize("change", [{ADDRESS1: "2 Side St"}, {FIRST_NAME: "Augusta"}])
 def test_a_changed_name_or_address_is_asked_about_held_or_sent(
     tmp_path: Path, changed: str, sent: set[str], held: str, change: dict[str, str | None]
 ) -> None:
