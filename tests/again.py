@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from flows.adapters.local import LocalStore
 from flows.resend.resubmission import Request
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
@@ -17,7 +14,7 @@ from flows.runs.keys import corrections
 from flows.submissions.submit import Submitted
 from schemas.portal import PAN
 from tests.builders import portal_rows
-from tests.night import Bench, issuer, kept_folder, local_bench, portal_csv
+from tests.night import Bench, local_bench, made_once, portal_csv
 
 ERRORS = RowSelection(errors=True)
 REJECTS = RowSelection(rejects=True)
@@ -30,25 +27,17 @@ PANS = [
 ]
 
 
+@made_once
 def night(folder: Path, fail: float = 0.3, chunk: int = 1000) -> tuple[Bench, str]:
-    """Return a copy of a night of 30 rows that was submitted, answered and ingested, and its
-    run.
-    """
-    made, run = _night(fail, chunk)
-    shutil.copytree(made, folder / "store")
-    return Bench(LocalStore(folder / "store"), issuer(portal={"rows_per_chunk": chunk})), run
-
-
-@cache
-def _night(fail: float, chunk: int) -> tuple[Path, str]:
-    folder = kept_folder("night-")
+    """Return a bench whose night of 30 rows was submitted, answered and ingested, and its run."""
     bench = local_bench(folder, portal={"rows_per_chunk": chunk})
     run = bench.submit(bench.drop(30)).manifest.run
     bench.answer(fail_share=fail, seed=1)
     bench.ingest()
-    return folder / "store", run
+    return bench, run
 
 
+@made_once
 def of_rows(folder: Path, *rows: dict[str, str | None]) -> tuple[Bench, str]:
     """Submit an extract of these rows, each with a card of its own; return the bench and the
     run.

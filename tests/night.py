@@ -7,14 +7,15 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import wraps
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import polars as pl
 
@@ -43,6 +44,7 @@ from tests import keys
 BANK = "bank"
 DAY = date(2026, 11, 20)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -81,6 +83,7 @@ class Bench:
     key: PortalKey = field(default_factory=keys.sound)
     actor: str = "tester:1"
     gpg: str = "gpg"
+    folder: Path | None = None  # of a local bench
 
     @property
     def context(self) -> IssuerContext:
@@ -188,24 +191,43 @@ class Bench:
 def local_bench(folder: Path, **changes: Any) -> Bench:
     """Return a bench on a directory store."""
     (folder / "store").mkdir(parents=True)
-    return Bench(LocalStore(folder / "store"), issuer(**changes))
+    return Bench(LocalStore(folder / "store"), issuer(**changes), folder=folder)
 
 
-def copy_of(
-    make: Callable[..., tuple[Bench, T]], folder: Path, *given: Hashable
-) -> tuple[Bench, T]:
-    """Return a copy in a folder of the local bench that `make` makes of a folder, once in a test
-    process.
+def made_once(make: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
+    """Let what `make` makes in a folder, for each of its arguments, be made once in a test process;
+    each call gets a copy in its own folder, whose files are read as new ones. The benches that are returned, alone or in a tuple, are
+    local ones, and their store is moved along.
     """
-    made, (bench, more) = _made(make, *given)
-    shutil.copytree(made / "store", folder / "store", dirs_exist_ok=True)
-    return replace(bench, store=LocalStore(folder / "store")), more
+    made: dict[str, tuple[Path, T]] = {}
+
+    @wraps(make)
+    def copied(folder: Path, /, *arguments: P.args, **named: P.kwargs) -> T:
+        case = repr((arguments, sorted(named.items())))
+        if case not in made:
+            first = kept_folder("made-")
+            made[case] = first, make(first, *arguments, **named)
+        origin, result = made[case]
+        shutil.copytree(origin, folder, dirs_exist_ok=True)
+        return cast(T, _moved(result, folder))
+
+    return copied
 
 
-@cache
-def _made(make: Callable[..., tuple[Bench, T]], *given: Hashable) -> tuple[Path, tuple[Bench, T]]:
-    folder = kept_folder("made-")
-    return folder, make(folder, *given)
+def _moved(result: object, folder: Path) -> object:
+    if isinstance(result, Bench):
+        return replace(result, store=LocalStore(folder / "store"), folder=folder)
+    if type(result) is tuple:
+        return tuple(_moved(part, folder) for part in result)
+    return copy(result) if isinstance(result, list | dict) else result
+
+
+@made_once
+def submitted(folder: Path, /, rows: int = 10, **changes: Any) -> tuple[Bench, str, Manifest]:
+    """Return a bench with one night behind it, the night's extract, and the manifest of its run."""
+    bench = local_bench(folder, **changes)
+    extract = bench.drop(rows)
+    return bench, extract, bench.submit(extract).manifest
 
 
 def kept_folder(prefix: str) -> Path:

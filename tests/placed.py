@@ -20,7 +20,7 @@ from flows.partner_api.transport import Credentials
 from flows.runs.keys import keys_of
 from flows.runs.retry import Retry
 from tests import keys
-from tests.night import NOON, Bench, copy_of, issuer, local_bench
+from tests.night import NOON, Bench, issuer, local_bench, made_once
 from tests.service import RunningService, running_service
 
 
@@ -50,7 +50,7 @@ def placed(
         GpgOpener([keys.sound().secret]) as opener,
         running_service(opener=opener, now=NOON, settings=told, **(habits or {})) as service,
     ):
-        sent, run = copy_of(_sent, folder, rows)
+        sent, run = _sent(folder, rows)
         bench = replace(sent, issuer=issuer(service=service.settings.model_dump()))
         upload(bench, run, service)
         bench.ingest()
@@ -61,6 +61,7 @@ def placed(
             yield Placed(bench, run, service, client)
 
 
+@made_once
 def _sent(folder: Path, rows: int) -> tuple[Bench, str]:
     bench = local_bench(folder)
     return bench, bench.submit(bench.drop(rows)).manifest.run

@@ -21,7 +21,7 @@ from flows.runs.store import StoreBusyError
 from flows.runs.stored_run import StoredRun
 from flows.submissions.prior_state import survey_cards
 from schemas.records import SingleAnswered, SingleAsked
-from tests.night import DAY, NOON, Bench, local_bench
+from tests.night import DAY, NOON, Bench, local_bench, made_once, submitted
 from tests.storms import FailingStore
 
 TWO_MONTHS = timedelta(days=62)
@@ -37,7 +37,8 @@ def states(bench: Bench) -> Counter[str]:
     return Counter(known(bench)["state"].to_list())
 
 
-def answered(folder: Path, **portal: object) -> Bench:
+@made_once
+def answered(folder: Path, /, **portal: object) -> Bench:
     """Return a bench with an answered night of 20 cardholders."""
     bench = local_bench(folder)
     bench.submit(bench.drop(20))
@@ -47,8 +48,8 @@ def answered(folder: Path, **portal: object) -> Bench:
 
 
 def test_before_its_answer_a_row_waits_whether_there_is_a_report_or_not(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
-    run = bench.submit(bench.drop(20)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 20, portal={"rows_per_chunk": 5})
+    run = manifest.run
 
     before = states(bench)
     bench.answer()
@@ -69,8 +70,8 @@ def test_a_row_that_was_answered_is_told_as_its_report_tells_it(tmp_path: Path) 
 
 
 def test_a_link_whose_end_nobody_told_ends_two_months_after_its_night(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    run = bench.submit(bench.drop(1)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 1)
+    run = manifest.run
     cuid, last_4 = bench.ledger(run).select("cuid", "last_4").row(0)
     bench.drop_result(
         f"cuid,last_4,url,expiration_date,error\n{cuid},{last_4},https://links.example.com/1,,\n".encode()
@@ -91,15 +92,14 @@ def test_no_run_is_too_old_to_count(tmp_path: Path) -> None:
 
 
 def test_a_run_that_waits_says_so(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    bench.submit(bench.drop(20))
+    bench, *_ = submitted(tmp_path, 20)
 
     assert {"awaiting": 20} == states(bench)
 
 
 def test_rows_of_a_cancelled_chunk_were_never_sent(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, portal={"rows_per_chunk": 5})
-    run = bench.submit(bench.drop(20)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 20, portal={"rows_per_chunk": 5})
+    run = manifest.run
     move(bench.context.adapters, run, "cancelled", [2, 3], "the wrong key")
 
     assert {"awaiting": 10, "cancelled": 10} == states(bench)

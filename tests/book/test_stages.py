@@ -28,7 +28,7 @@ from flows.reports.survey import survey
 from flows.resend.ending_links import ending_links
 from flows.runs.keys import transactions
 from tests.book.test_standing import LINK, TODAY, attempt
-from tests.night import BANK, DAY, NOON, Bench, local_bench
+from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once
 from tests.partner_api.test_placements import place_at_every_site
 from tests.placed import placed
 
@@ -164,6 +164,7 @@ def test_everybody_with_a_link_or_a_placed_card_has_one_in_the_balance() -> None
     )
 
 
+@made_once
 def answered(folder: Path) -> Bench:
     bench = local_bench(folder)
     bench.submit(bench.drop(10))

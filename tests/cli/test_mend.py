@@ -16,7 +16,7 @@ from flows.simulator.portal_key import PortalKey
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
-from tests.night import Bench, issuer, uncommit
+from tests.night import Bench, issuer, made_once, uncommit
 
 TOML = """
 issuer = "bank"
@@ -37,18 +37,28 @@ HEAD = "cuid,last_4,url,expiration_date,error\n"
 @pytest.fixture
 def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
-    (tmp_path / "store").mkdir()
-    pin(tmp_path, keys.sound())
+    return bank_in(tmp_path)
+
+
+def bank_in(folder: Path) -> Bench:
+    """Return the bench that writes where the command line of a folder reads."""
+    (folder / "store").mkdir()
+    pin(folder, keys.sound())
     portal = {"rows_per_chunk": 10}
-    return Bench(
-        open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC)
-    )
+    return Bench(open_store(issuer(), folder), issuer(portal=portal), now=lambda: datetime.now(UTC))
+
+
+@made_once
+def sent(folder: Path, rows: int, bad: float = 0.0) -> str:
+    """Submit a night of so many rows to the bank of a folder; return its run."""
+    bank = bank_in(folder)
+    return bank.submit(bank.drop(rows, bad=bad)).manifest.run
 
 
 @pytest.fixture
-def run(bank: Bench) -> str:
+def run(bank: Bench, tmp_path: Path) -> str:
     """A committed run of three chunks."""
-    return bank.submit(bank.drop(30)).manifest.run
+    return sent(tmp_path, 30)
 
 
 def pin(folder: Path, key: PortalKey) -> None:
@@ -194,7 +204,7 @@ def test_a_place_that_is_none_is_refused(bank: Bench, run: str, tmp_path: Path, 
 def test_cards_are_given_up_by_the_command_of_a_line_which_is_gone_then(
     bank: Bench, tmp_path: Path
 ) -> None:
-    bank.submit(bank.drop(20, bad=0.2))
+    sent(tmp_path, 20, bad=0.2)
     lines = {line["kind"]: line for line in told(tmp_path, "worklist", "bank")["worklist"]}
     rejected = [line for kind, line in lines.items() if "correct" in kind]
     commands = [line["decisions"][-1]["command"].replace("WHY", "closed") for line in rejected]

@@ -21,7 +21,7 @@ from flows.runs.keys import transactions
 from flows.simulator.service.refusals import Disturbance
 from tests import keys
 from tests.builders import quick
-from tests.night import BANK, Bench, copy_of, local_bench
+from tests.night import BANK, Bench, local_bench, made_once
 from tests.placed import placed
 from tests.service import RunningService
 
@@ -51,9 +51,10 @@ def serve(folder: Path, service: RunningService, more: str = "") -> None:
 def reported(folder: Path, rows: int = 12) -> tuple[Bench, str]:
     """Return a bench without a service whose run has links."""
     configure(folder)
-    return copy_of(_answered, folder, rows)
+    return _answered(folder, rows)
 
 
+@made_once
 def _answered(folder: Path, rows: int) -> tuple[Bench, str]:
     bench = local_bench(folder)
     run = bench.submit(bench.drop(rows)).manifest.run

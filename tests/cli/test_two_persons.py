@@ -25,7 +25,7 @@ from flows.runs.stored_run import StoredRun
 from flows.wiring import ActorError, open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
-from tests.night import Bench, issuer
+from tests.night import Bench, issuer, made_once
 
 TOML = """
 issuer = "bank"
@@ -47,20 +47,28 @@ WHY = ("--reason", f"the issuer agreed, see {PUBLISHED[0]}")
 @pytest.fixture
 def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
-    (tmp_path / "store").mkdir()
-    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
-    (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
+    return bank_in(tmp_path)
+
+
+def bank_in(folder: Path) -> Bench:
+    (folder / "store").mkdir()
+    (folder / "portal.asc").write_bytes(keys.sound().public)
+    (folder / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     portal = {"rows_per_chunk": 10}
-    return Bench(
-        open_store(issuer(), tmp_path), issuer(portal=portal), now=lambda: datetime.now(UTC)
-    )
+    return Bench(open_store(issuer(), folder), issuer(portal=portal), now=lambda: datetime.now(UTC))
 
 
 @pytest.fixture
 def run(bank: Bench, tmp_path: Path) -> str:
     """A committed run of three chunks, of which the first is held."""
+    return held(tmp_path)
+
+
+@made_once
+def held(folder: Path) -> str:
+    bank = bank_in(folder)
     found = bank.submit(bank.drop(30)).manifest.run
-    assert typed(tmp_path, "outbox", "hold", found, "1", *WHY, "--actor", "anna").exit_code == 0
+    assert typed(folder, "outbox", "hold", found, "1", *WHY, "--actor", "anna").exit_code == 0
     return found
 
 

@@ -15,7 +15,7 @@ from tests.lives.place import Place
 from tests.lives.profile import PROFILES, Event, Plan
 
 HUNDRED = PROFILES["hundred"]
-FEW = Plan(nights=3, rows=8, per_chunk=1000, deaths=0.2)
+FEW = Plan(nights=2, rows=6, per_chunk=1000, deaths=0.2)
 MANY = Plan(nights=25, rows=20, per_chunk=10, stride=4, deaths=0.1)
 SOON = (Event("back_up", 1, is_late=True), Event("restore", 1), Event("hold", 1))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from flows.adapters.local import LocalStore
 from flows.operations.purge import PurgePlan
 from flows.runs.store import Entry
-from tests.night import Bench, local_bench, uncommit
+from tests.night import Bench, local_bench, made_once, uncommit
 
 WEEK, YEAR = 8, 400  # days after which chunks, and ledgers, are due
 SOURCES = ("bank/extracts/", "bank/results/")
@@ -27,12 +27,14 @@ def cleaner(bench: Bench) -> LocalStore:
     return bench.store
 
 
+@made_once
 def sent(folder: Path, rows: int = 50) -> tuple[Bench, str]:
     """Return a bench with one committed run of chunks of 20 rows."""
     bench = later(local_bench(folder, portal={"rows_per_chunk": 20}), 0)
     return bench, bench.submit(bench.drop(rows)).manifest.run
 
 
+@made_once
 def answered(folder: Path, rows: int = 50) -> tuple[Bench, str]:
     """Return a bench with one run of which everything is answered."""
     bench, run = sent(folder, rows)
@@ -41,6 +43,7 @@ def answered(folder: Path, rows: int = 50) -> tuple[Bench, str]:
     return bench, run
 
 
+@made_once
 def planned(folder: Path) -> tuple[Bench, str]:
     """Return a bench with a run that was planned, published in part, and never committed."""
     bench, run = sent(folder)

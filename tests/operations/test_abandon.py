@@ -21,7 +21,7 @@ from flows.submissions.extract_states import extracts_to_submit
 from schemas.expressions import PUBLISHED
 from schemas.manifest import Manifest
 from schemas.records import Abandoned
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, made_once, submitted
 from tests.storms import FailingStore
 
 WHY = "the issuer sent the wrong file"
@@ -31,6 +31,7 @@ class KilledError(BaseException):
     """Stands for a kill: nothing catches it."""
 
 
+@made_once
 def broken_off(folder: Path) -> tuple[Bench, str]:
     """Return a bench with a run that died before its manifest and gave its claim back."""
     bench = local_bench(folder, portal={"rows_per_chunk": 10})
@@ -138,8 +139,8 @@ def test_a_run_that_is_worked_on_is_not_abandoned(tmp_path: Path) -> None:
 
 
 def test_a_committed_run_is_cancelled_through_the_outbox_instead(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    run = bench.submit(bench.drop(5)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 5)
+    run = manifest.run
 
     with pytest.raises(CommittedError, match=f"cardlink outbox cancel {run}"):
         abandon(bench.context.adapters, run, WHY)

@@ -32,7 +32,7 @@ from flows.runs.keys import attributions, ingested, keys_of, results
 from flows.runs.store import ObjectMissingError
 from schemas.expressions import PUBLISHED
 from tests.builders import quick, share_of
-from tests.night import BANK, NOON, Bench, copy_of, local_bench
+from tests.night import BANK, NOON, Bench, local_bench, made_once
 from tests.storms import FailingStore
 
 WHY = "the partner says so"
@@ -54,12 +54,13 @@ def night(tmp_path: Path) -> tuple[Bench, str]:
 
 
 def answered(folder: Path) -> tuple[Bench, str]:
-    bench, run = copy_of(_answered, folder)
+    bench, run = _answered(folder)
     minutes = count(1)
     bench.now = lambda: NOON + timedelta(minutes=next(minutes))
     return bench, run
 
 
+@made_once
 def _answered(folder: Path) -> tuple[Bench, str]:
     bench = local_bench(folder, portal={"rows_per_chunk": 5})
     run = bench.submit(bench.drop(10)).manifest.run
@@ -211,6 +212,7 @@ def test_a_decision_holds_for_the_bytes_it_was_made_of(night: tuple[Bench, str])
 
 def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> None:
     bench, run = _answered(tmp_path)
+    bench.ingest()  # a copy is read again
     sent = bench.ledger(run).rows(named=True)
     bench.drop_result(file(link(row) for row in sent[5:]), "b.csv")
     before = bench.ingest().files, bench.ingest().files

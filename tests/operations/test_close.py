@@ -28,7 +28,7 @@ from flows.runs.keys import keys_of
 from schemas.breaks import break_of
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing
-from tests.night import NOON, Bench, copy_of, local_bench
+from tests.night import NOON, Bench, local_bench, made_once
 
 WHY = "the partner lost them and says so"
 
@@ -36,9 +36,10 @@ WHY = "the partner lost them and says so"
 @pytest.fixture
 def short(tmp_path: Path) -> tuple[Bench, str]:
     """A run of two chunks of ten rows, the first answered for six of them, the second for all."""
-    return copy_of(_short, tmp_path)
+    return _short(tmp_path)
 
 
+@made_once
 def _short(tmp_path: Path) -> tuple[Bench, str]:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
     run = bench.submit(bench.drop(20)).manifest.run

@@ -15,12 +15,10 @@ import pytest
 from flows.book.book import read_book
 from flows.reports.cardholder_status import card_statuses
 from flows.runs.keys import results
-from flows.wiring import open_store
 from schemas.ledger import AWAITING, ERROR, LINKED
-from tests import keys
 from tests.builders import quick
-from tests.cli.test_mend import cardlink, pin, told
-from tests.night import Bench, issuer
+from tests.cli.test_mend import bank_in, cardlink, sent, told
+from tests.night import Bench
 
 WHY = ("--reason", "ticket INC0012345, agreed 2026-11-20")
 LINE = "{cuid},{last_4},https://links.example.com/{row},2099-01-01,\n"
@@ -30,19 +28,13 @@ HEAD = "cuid,last_4,url,expiration_date,error\n"
 @pytest.fixture
 def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
-    (tmp_path / "store").mkdir()
-    pin(tmp_path, keys.sound())
-    return Bench(
-        open_store(issuer(), tmp_path),
-        issuer(portal={"rows_per_chunk": 10}),
-        now=lambda: datetime.now(UTC),
-    )
+    return bank_in(tmp_path)
 
 
 @pytest.fixture
-def run(bank: Bench) -> str:
+def run(bank: Bench, tmp_path: Path) -> str:
     """A committed run of two chunks of ten rows."""
-    return bank.submit(bank.drop(20)).manifest.run
+    return sent(tmp_path, 20)
 
 
 def answer(

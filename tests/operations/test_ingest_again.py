@@ -14,7 +14,7 @@ from flows.reports.ingestion import ListedLateError
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.keys import results
 from flows.runs.store import Store
-from tests.night import Bench, copy_of, local_bench, uncommit
+from tests.night import Bench, local_bench, made_once, uncommit
 from tests.storms import FailingStore, LateStore
 
 REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
@@ -22,7 +22,7 @@ REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
 
 def answered(tmp_path: Path, rows: int = 30) -> tuple[Bench, str, dict[str, bytes]]:
     """Return a bench, its run, and the partner's answers, taken away again."""
-    bench, run = copy_of(_answered, tmp_path, rows)
+    bench, run = _answered(tmp_path, rows)
     answers = {
         key: data for key, data in bench.snapshot().items() if key.startswith(results("bank"))
     }
@@ -31,6 +31,7 @@ def answered(tmp_path: Path, rows: int = 30) -> tuple[Bench, str, dict[str, byte
     return bench, run, answers
 
 
+@made_once
 def _answered(tmp_path: Path, rows: int) -> tuple[Bench, str]:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
     run = bench.submit(bench.drop(rows)).manifest.run

@@ -13,13 +13,18 @@ from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.outbox import SUMS, ChunkStateError, fetch, move, outboxes
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request, SentTwiceError, refuse_resend
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, made_once
 
 
 @pytest.fixture
 def night(tmp_path: Path) -> tuple[Bench, str]:
     """A committed run of three chunks."""
-    bench = local_bench(tmp_path, portal={"rows_per_chunk": 20})
+    return sent(tmp_path)
+
+
+@made_once
+def sent(folder: Path) -> tuple[Bench, str]:
+    bench = local_bench(folder, portal={"rows_per_chunk": 20})
     return bench, bench.submit(bench.drop(50)).manifest.run
 
 

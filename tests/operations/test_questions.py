@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import csv
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.wiring import open_store
 from schemas.ledger import AWAITING, ERROR, LINKED
-from tests import keys
-from tests.cli.test_mend import cardlink, pin, told
-from tests.night import Bench, issuer
+from tests.cli.test_mend import bank_in, cardlink, told
+from tests.night import Bench, made_once
 from tests.operations.test_decide import WHY, answer
 
 STATES = (LINKED, ERROR, AWAITING)
@@ -23,18 +20,18 @@ REFUSED = "{cuid},{last_4},,,card type is not supported\n"
 @pytest.fixture
 def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
-    (tmp_path / "store").mkdir()
-    pin(tmp_path, keys.sound())
-    return Bench(
-        open_store(issuer(), tmp_path),
-        issuer(portal={"rows_per_chunk": 10}),
-        now=lambda: datetime.now(UTC),
-    )
+    return bank_in(tmp_path)
 
 
 @pytest.fixture
 def runs(bank: Bench, tmp_path: Path) -> list[str]:
     """Two runs: a result that lacks two rows, and one with a refusal only the partner knows of."""
+    return answered(tmp_path)
+
+
+@made_once
+def answered(folder: Path) -> list[str]:
+    bank = bank_in(folder)
     runs = [
         bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
         for night in range(2)
@@ -42,7 +39,7 @@ def runs(bank: Bench, tmp_path: Path) -> list[str]:
     answer(bank, runs[0], 1, rows=8)
     last = bank.ledger(runs[1]).sort("position").row(9, named=True)
     answer(bank, runs[1], 1, rows=9, tail=REFUSED.format(**last))
-    cardlink(tmp_path, "ingest", "bank")
+    cardlink(folder, "ingest", "bank")
     return runs
 
 

@@ -34,7 +34,7 @@ from schemas.portal import CITY, CUID
 from tests import keys
 from tests.again import correct, of_rows
 from tests.builders import portal_rows, quick
-from tests.night import Bench, issuer, local_bench, portal_csv
+from tests.night import Bench, issuer, local_bench, made_once, portal_csv
 from tests.storms import FailingStore
 
 WHY = "the portal has a new key"
@@ -49,9 +49,14 @@ class KilledError(BaseException):
 @pytest.fixture
 def night(tmp_path: Path) -> tuple[Bench, str]:
     """A bench whose portal has a new key, and a run of three chunks sealed to the old one."""
-    bench = local_bench(tmp_path, portal={"rows_per_chunk": 20})
-    run = bench.submit(bench.drop(55, bad=0.1, seed=3)).manifest.run
+    bench, run = sealed(tmp_path)
     return rotated(bench), run
+
+
+@made_once
+def sealed(folder: Path) -> tuple[Bench, str]:
+    bench = local_bench(folder, portal={"rows_per_chunk": 20})
+    return bench, bench.submit(bench.drop(55, bad=0.1, seed=3)).manifest.run
 
 
 def rotated(bench: Bench, **portal: object) -> Bench:

@@ -29,7 +29,7 @@ from flows.runs.stored_run import StoredRun
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
-from tests.night import DAY, NOON, Bench, local_bench, uncommit
+from tests.night import DAY, NOON, Bench, submitted, uncommit
 
 WHY = "the machine was switched off"
 COMMAND = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "--json"]
@@ -47,8 +47,8 @@ rows_per_chunk = 5
 @pytest.fixture
 def planned(tmp_path: Path) -> tuple[Bench, str]:
     """A bench and a run that is planned and nothing more."""
-    bench = local_bench(tmp_path)
-    run = bench.submit(bench.drop(5)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 5)
+    run = manifest.run
     uncommit(tmp_path, run)
     return bench, run
 

@@ -35,7 +35,7 @@ from tests import keys
 from tests.adapters import key_kinds
 from tests.again import again, night
 from tests.builders import portal_rows
-from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, portal_csv
+from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, portal_csv, submitted
 from tests.storms import FailingStore
 
 
@@ -259,8 +259,7 @@ def test_a_refused_extract_is_not_over_with_one_that_had_come_before_it(tmp_path
 
 
 def test_a_quiet_night_has_nothing_to_tell(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    bench.submit(bench.drop(20))
+    bench, *_ = submitted(tmp_path, 20)
 
     assert look(bench) == []
 
@@ -331,9 +330,7 @@ def _foreign(what: str, key: str) -> Exception | None:
 
 @pytest.mark.parametrize("way", ["opened", "dismissed", "put back"])
 def test_a_name_with_other_content_is_told_until_somebody_decides(tmp_path: Path, way: str) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(20)
-    bench.submit(extract)
+    bench, extract, _ = submitted(tmp_path, 20)
     before = bench.content(f"bank/extracts/{extract}")
 
     bench.drop(21)

@@ -5,11 +5,13 @@ ask it for one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+from flows.adapters.local import LocalStore
 from schemas.partner_api.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.portal import PAN, PHONE
 from tests.builders import GOOD, portal_rows
-from tests.night import Bench, portal_csv
+from tests.night import Bench, issuer, local_bench, made_once, portal_csv
 
 SERVICE = {"base_url": "https://service.example.com", "fi_key": "practice-bank"}
 REACHED = {PHONE: "6175550100"}
@@ -44,8 +46,25 @@ class Linker:
 
 def night(bench: Bench, *changes: dict[str, str | None]) -> str:
     """Submit these rows, each with another test card; return the run."""
+    folder = _new_folder(bench)
+    return _night(folder, *changes) if folder else _submitted(bench, *changes)
+
+
+@made_once
+def _night(folder: Path, *changes: dict[str, str | None]) -> str:
+    return _submitted(local_bench(folder, service=SERVICE), *changes)
+
+
+def _submitted(bench: Bench, *changes: dict[str, str | None]) -> str:
     rows = [{PAN: pan, **REACHED, **change} for pan, change in zip(PANS, changes, strict=False)]
     return bench.submit(bench.drop_bytes(portal_csv(portal_rows(*rows)))).manifest.run
+
+
+def _new_folder(bench: Bench) -> Path | None:
+    """Return the folder of a bench where nothing is stored yet, with no settings but the usual."""
+    is_usual = isinstance(bench.store, LocalStore) and bench.issuer == issuer(service=SERVICE)
+    is_new = is_usual and next(iter(bench.store.keys("")), None) is None
+    return bench.folder if is_new else None
 
 
 def answered(bench: Bench, run: str, *lines: str) -> None:
@@ -56,6 +75,16 @@ def answered(bench: Bench, run: str, *lines: str) -> None:
 
 def left_over(bench: Bench) -> str:
     """Return a run of two rows of which the partner linked the first and refused the second."""
+    folder = _new_folder(bench)
+    return _left_over(folder) if folder else _refused(bench)
+
+
+@made_once
+def _left_over(folder: Path) -> str:
+    return _refused(local_bench(folder, service=SERVICE))
+
+
+def _refused(bench: Bench) -> str:
     run = night(bench, {}, {})
     error = '"{""cuid"": ""c-2"", ""errors"": [""address: try again""]}"'
     answered(bench, run, f"c-1,4242,{URL}/1,2027-01-20,", f",,,,{error}")

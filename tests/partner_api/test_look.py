@@ -30,7 +30,7 @@ from flows.runs.store import Entry, Source, Store, StoreBusyError
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.jobs import JobRecord
 from schemas.records import SingleAnswered, SingleAsked
-from tests.night import BANK, NOON, Bench, copy_of, issuer, local_bench
+from tests.night import BANK, NOON, Bench, issuer, local_bench, made_once
 
 T = TypeVar("T")
 SERVICE = {"base_url": "http://127.0.0.1:1", "follow_cardholders": True, "requests_per_second": 1e6}
@@ -71,7 +71,7 @@ class Partner:
 
 def night(folder: Path, rows: int = 12, **service: Any) -> tuple[Bench, str, pl.DataFrame]:
     """Return a bench whose run has links, its id, and its linked rows with the id of each link."""
-    bench, run = copy_of(_answered, folder, rows)
+    bench, run = _answered(folder, rows)
     bench.issuer = issuer(service={**SERVICE, **service}, portal={"rows_per_chunk": 5})
     linked = pl.read_parquet(
         next((folder / "store").glob("bank/runs/*/report/rows/*.parquet"))
@@ -83,6 +83,7 @@ def night(folder: Path, rows: int = 12, **service: Any) -> tuple[Bench, str, pl.
     )
 
 
+@made_once
 def _answered(folder: Path, rows: int) -> tuple[Bench, str]:
     bench = local_bench(folder, portal={"rows_per_chunk": 5})
     run = bench.submit(bench.drop(rows)).manifest.run

@@ -14,11 +14,12 @@ import pytest
 from flows.partner_api.follow_links import follow_links
 from flows.runs.keys import transactions
 from flows.runs.transactions import kept_frame, kept_reports
-from tests.night import BANK, Bench, local_bench
+from tests.night import BANK, Bench, local_bench, made_once
 
 HEADER = "cuid,status,completed_on\n"
 
 
+@made_once
 def night(folder: Path, rows: int = 12) -> tuple[Bench, list[str]]:
     """Return a bench without a service whose run has links, and the cuids of its linked rows."""
     bench = local_bench(folder, portal={"rows_per_chunk": 5})

@@ -11,10 +11,11 @@ from flows.reports.rebuild import rebuild
 from flows.runs.keys import keys_of
 from schemas.settings import LinkSettings
 from schemas.tables import Links
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, made_once
 
 
-def answered(folder: Path, rows: int = 50, **links: Any) -> tuple[Bench, str]:
+@made_once
+def answered(folder: Path, /, rows: int = 50, **links: Any) -> tuple[Bench, str]:
     bench = local_bench(folder, portal={"rows_per_chunk": 20}, links=links)
     run = bench.submit(bench.drop(rows)).manifest.run
     bench.answer()

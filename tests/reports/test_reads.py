@@ -15,7 +15,7 @@ from flows.runs.outbox import move
 from flows.runs.versions import facts_as_stored
 from schemas.records import SingleAsked
 from tests.again import again, night
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, made_once
 from tests.storms import FailingStore
 
 ONCE = 1
@@ -25,6 +25,7 @@ LISTED_TWICE = 2  # errors.csv and awaiting.csv
 FOR_THEIR_STATE = 1  # the rows that were sent again, as this run left them
 
 
+@made_once
 def busy_run(folder: Path) -> tuple[Bench, str]:
     """Return a run with moved chunks, two groups of results, a closed break and a single link."""
     bench = local_bench(folder, portal={"rows_per_chunk": 10})

@@ -12,12 +12,13 @@ from flows.runs.keys import keys_of
 from flows.simulator.answer import Habits
 from schemas.manifest import LedgerPart
 from schemas.tables import Refusals
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, made_once
 
 FILES = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
 
 
-def answered(folder: Path, habits: Habits | None = None, **portal: object) -> tuple[Bench, str]:
+@made_once
+def answered(folder: Path, /, habits: Habits | None = None, **portal: object) -> tuple[Bench, str]:
     bench = local_bench(folder, portal={"rows_per_chunk": 20})
     run = bench.submit(bench.drop(300, bad=0.1)).manifest.run
     bench.answer(habits, **portal)

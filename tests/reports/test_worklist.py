@@ -21,11 +21,11 @@ import pytest
 from flows.operations.alerts import current_alerts
 from flows.runs.keys import reconciliation
 from flows.runs.outbox import move
-from flows.wiring import open_store
 from schemas.tables import Awaiting, Questions, Work
 from tests import keys
 from tests.builders import portal_rows
-from tests.cli.test_mend import cardlink, pin, told
+from tests.cli.test_mend import bank_in, cardlink, pin, told
+from tests.cli.test_mend import sent as sent_night
 from tests.night import Bench, issuer, portal_csv
 from tests.operations.test_decide import WHY, answer
 
@@ -33,13 +33,7 @@ from tests.operations.test_decide import WHY, answer
 @pytest.fixture
 def bank(tmp_path: Path) -> Bench:
     """Return the bench that writes where the command line of `tmp_path` reads."""
-    (tmp_path / "store").mkdir()
-    pin(tmp_path, keys.sound())
-    return Bench(
-        open_store(issuer(), tmp_path),
-        issuer(portal={"rows_per_chunk": 10}),
-        now=lambda: datetime.now(UTC),
-    )
+    return bank_in(tmp_path)
 
 
 def work(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -73,7 +67,7 @@ def decided(line: dict[str, Any], decision: str) -> list[str]:
 def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     bank: Bench, tmp_path: Path
 ) -> None:
-    run = bank.submit(bank.drop(20, bad=0.2)).manifest.run
+    run = sent_night(tmp_path, 20, bad=0.2)
     chunks = [chunk.number for chunk in bank.manifest(run).chunks]
     seen = [set(work(tmp_path))]
 
@@ -108,7 +102,7 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
 ) -> None:
     early = Bench(bank.store, bank.issuer, now=lambda: datetime(2026, 11, 1, tzinfo=UTC))
     late = early.submit(early.drop(10, "bank-20261101.csv", seed=1)).manifest.run
-    run = bank.submit(bank.drop(20)).manifest.run
+    run = sent_night(tmp_path, 20)
     cardlink(tmp_path, "outbox", "hold", run, "2", *WHY)
     cardlink(tmp_path, "outbox", "uploaded", late)
     bank.store.replace("bank/extracts/bank-20261118.csv", [b"nothing,of,use\n1,2,3\n"])
@@ -124,7 +118,7 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
 def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
     tmp_path: Path, bank: Bench
 ) -> None:
-    run = bank.submit(bank.drop(20)).manifest.run
+    run = sent_night(tmp_path, 20)
 
     cardlink(tmp_path, "reconcile", "bank")
 
@@ -148,7 +142,7 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
 def test_every_open_row_stands_in_the_lists_of_its_run_with_what_to_ask_the_partner(
     tmp_path: Path, bank: Bench
 ) -> None:
-    run = bank.submit(bank.drop(20)).manifest.run
+    run = sent_night(tmp_path, 20)
     answer(bank, run, 1, rows=2)
     stranger = "=stranger,0000,https://links.example.com/1,2099-01-01,\n"
     answer(bank, run, 2, rows=9, tail=stranger)
@@ -207,7 +201,7 @@ def test_of_two_runs_of_a_day_the_one_committed_last_is_the_one_to_correct(
 def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
     tmp_path: Path, bank: Bench
 ) -> None:
-    run = bank.submit(bank.drop(20)).manifest.run
+    run = sent_night(tmp_path, 20)
 
     shown = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
 
@@ -217,7 +211,7 @@ def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
 def test_result_files_of_no_run_are_read_again_by_one_command_and_on_the_list_until_they_are_gone(
     tmp_path: Path, bank: Bench
 ) -> None:
-    bank.submit(bank.drop(20))
+    sent_night(tmp_path, 20)
     pages = ("a page.csv", "another.csv")
     for name in pages:
         bank.drop_result(f"<html>Your session for {name} has expired</html>".encode(), name)
@@ -250,7 +244,7 @@ def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(
 def test_links_that_were_delivered_are_on_the_worklist_until_their_delivery_is_confirmed(
     bank: Bench, tmp_path: Path
 ) -> None:
-    answer(bank, bank.submit(bank.drop(10)).manifest.run, 1)
+    answer(bank, sent_night(tmp_path, 10), 1)
     cardlink(tmp_path, "ingest", "bank")
     cardlink(tmp_path, "deliver", "bank")
 
@@ -264,7 +258,7 @@ def test_links_that_were_delivered_are_on_the_worklist_until_their_delivery_is_c
 def test_nothing_is_decided_for_the_operator_and_what_can_do_least_harm_comes_first(
     bank: Bench, tmp_path: Path
 ) -> None:
-    run = bank.submit(bank.drop(10)).manifest.run
+    run = sent_night(tmp_path, 10)
     sent = bank.ledger(run).sort("position").row(9, named=True)
     both = f"{sent['cuid']},{sent['last_4']},https://links.example.com/9,2099-01-01,no\n"
     answer(bank, run, 1, rows=9, tail=both)
@@ -406,9 +400,9 @@ def test_business_days_without_an_extract_are_on_the_list_until_their_file_or_a_
 def test_a_held_extract_and_an_open_request_wait_on_the_list_for_a_decision(
     bank: Bench, tmp_path: Path
 ) -> None:
+    run = sent_night(tmp_path, 10)
     toml = (tmp_path / "bank.toml").read_text()
     (tmp_path / "bank.toml").write_text(toml + '[four_eyes]\nacts = ["release", "gates"]\n')
-    run = bank.submit(bank.drop(10)).manifest.run
     cardlink(tmp_path, "outbox", "hold", run, *WHY)
     [held] = work(tmp_path)["chunks held"]
     cardlink(tmp_path, *decided(held, "release"), "--actor", "anna")
@@ -426,7 +420,7 @@ def test_a_held_extract_and_an_open_request_wait_on_the_list_for_a_decision(
 def test_a_chunk_sealed_to_a_key_that_is_no_longer_pinned_is_sealed_again_not_uploaded(
     bank: Bench, tmp_path: Path
 ) -> None:
-    bank.submit(bank.drop(10))
+    sent_night(tmp_path, 10)
     pin(tmp_path, keys.sound(copy=2))
 
     kinds = work(tmp_path)

@@ -185,7 +185,7 @@ rows = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=share_of(3), deadline=None)
+@settings(max_examples=share_of(1), deadline=None)
 @given(st.lists(tries, max_size=6), st.lists(rows, max_size=5))
 def test_whoever_is_due_had_a_link_has_no_other_waits_for_nothing_and_is_there(
     attempts: list[Try], portfolio: list[Row]

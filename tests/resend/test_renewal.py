@@ -27,7 +27,7 @@ from schemas.reasons import ABSENT, AWAITED, DYING, GONE
 from tests.builders import portal_rows
 from tests.clocked import ClockedStore
 from tests.lives.mortal import KilledError, MortalStore
-from tests.night import NOON, Bench, issuer, local_bench, portal_csv
+from tests.night import NOON, Bench, issuer, local_bench, made_once, portal_csv
 from tests.storms import FailingStore
 
 LINKS_END = date(2027, 1, 20)
@@ -35,6 +35,7 @@ DUE = LINKS_END - timedelta(days=14)
 SAME_LAST_FOUR = ("4000000000061111", "4000000000141111")
 
 
+@made_once
 def linked(folder: Path, rows: int = 20) -> Bench:
     """Return a bench with one night of links that end on LINKS_END."""
     bench = local_bench(folder)

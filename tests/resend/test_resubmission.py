@@ -26,7 +26,7 @@ from flows.runs.outbox import move
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN, YEAR
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows
-from tests.night import NOON, Bench, local_bench, portal_csv
+from tests.night import NOON, Bench, local_bench, portal_csv, submitted
 from tests.partner_api.town import town
 
 
@@ -179,8 +179,8 @@ def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -
 
 
 def test_missing_answers_are_awaiting_and_refused_without_an_override(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    run = bench.submit(bench.drop(5)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 5)
+    run = manifest.run
 
     with pytest.raises(StandingRowsError) as refused:
         again(bench, run, RowSelection(missing=True))
@@ -191,8 +191,8 @@ def test_missing_answers_are_awaiting_and_refused_without_an_override(tmp_path: 
 
 
 def test_rows_of_cancelled_chunks_await_nothing(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, portal={"rows_per_chunk": 3})
-    run = bench.submit(bench.drop(8)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 8, portal={"rows_per_chunk": 3})
+    run = manifest.run
     move(bench.context.adapters, run, "cancelled", [2], "another key")
 
     chosen = plan_resubmit(bench.context, Request(run, RowSelection(rows=frozenset({4, 5, 6})), ""))

@@ -11,9 +11,10 @@ from flows.runs.keys import keys_of
 from flows.runs.stored_runs import StoredRuns
 from flows.simulator.answer import Habits
 from flows.submissions.extract_states import extracts_to_submit
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, made_once
 
 
+@made_once
 def sent(tmp_path: Path, rows: int = 60, per_chunk: int = 20) -> tuple[Bench, str]:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": per_chunk})
     return bench, bench.submit(bench.drop(rows)).manifest.run

@@ -13,9 +13,10 @@ from flows.results.markers import MarkSpoiledError, marker_key, read_markers, wr
 from flows.runs.keys import ingested, results
 from flows.runs.store import Entry
 from tests.builders import quick
-from tests.night import BANK, Bench, local_bench
+from tests.night import BANK, Bench, local_bench, made_once
 
 
+@made_once
 def night(folder: Path) -> Bench:
     bench = local_bench(folder, portal={"rows_per_chunk": 10})
     bench.submit(bench.drop(30))

@@ -14,12 +14,13 @@ from flows.operations.history import history
 from flows.results.markers import MarkSpoiledError
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import ingested
-from tests.night import BANK, Bench, issuer, local_bench
+from tests.night import BANK, Bench, issuer, local_bench, made_once
 
 HEAD = "cuid,last_4,url,expiration_date,error\n"
 LINK = "https://links.example.com/l"
 
 
+@made_once
 def night(folder: Path, rows: int = 4) -> tuple[Bench, str, list[str]]:
     """Return a submitted night, its run, and a line of a link for each of its rows."""
     bench = local_bench(folder)

@@ -24,7 +24,7 @@ from schemas.issuer import RuleSettings
 from schemas.portal import CITY, COLUMNS, PAN, columns
 from schemas.rule import SEVERITY_SETTINGS, Rule
 from schemas.rules import RULES
-from tests.builders import portal_rows, share_of
+from tests.builders import portal_rows, quick, share_of
 from tests.submissions.made_up import made_up, table
 
 DAY = date(2026, 11, 20)
@@ -83,7 +83,7 @@ ODD_CELLS = st.dictionaries(
 BROKEN = st.lists(st.sampled_from(RULES), max_size=4)
 
 
-@settings(max_examples=share_of(1))
+@settings(max_examples=share_of(0.4))
 @given(st.lists(st.tuples(BROKEN, ODD_CELLS), max_size=12), st.sampled_from([*OF_SETTINGS]))
 def test_schema_and_validation_say_the_same_of_rows_that_break_several_rules(
     spoiled: list[tuple[list[Rule], Cells]], way: str
@@ -102,7 +102,7 @@ def _cells(broken: Iterable[Rule], odd: Cells) -> Cells:
     return cells | dict(odd)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", quick(2, range(4)))
 def test_schema_and_validation_say_the_same_of_an_extract_and_of_rules_made_up(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from flows.submissions.extract_states import extract_states, extracts_to_submit
 from flows.submissions.gates import RejectRateError
 from flows.submissions.plan import DuplicateExtractError
 from tests import keys, servers
-from tests.night import BANK, DAY, Bench, issuer, local_bench
+from tests.night import BANK, DAY, Bench, issuer, local_bench, submitted
 from tests.partner_api.town import town
 from tests.storms import FailingStore
 
@@ -151,8 +151,8 @@ def test_an_ordinary_new_extract_is_not_read_to_know_that_it_is_pending(tmp_path
 def test_the_same_bytes_under_a_second_name_stay_pending_and_are_refused_with_what_dismisses_them(
     tmp_path: Path,
 ) -> None:
-    bench = local_bench(tmp_path)
-    run = bench.submit(bench.drop(10)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 10)
+    run = manifest.run
     copy = bench.drop(10, name="bank copy.csv")
 
     with pytest.raises(DuplicateExtractError, match=run) as refused:

@@ -17,7 +17,7 @@ from flows.runs.keys import keys_of
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.submissions.publisher import PartialRunError
-from tests.night import NOON, Bench, local_bench, uncommit
+from tests.night import NOON, Bench, local_bench, submitted, uncommit
 from tests.storms import FailingStore, LateStore
 from tests.submissions.test_publisher import failing
 
@@ -44,9 +44,7 @@ def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(
 def test_another_business_date_for_a_committed_run_changes_nothing_and_is_named(
     tmp_path: Path,
 ) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(5)
-    first = bench.submit(extract).manifest
+    bench, extract, first = submitted(tmp_path, 5)
 
     again = bench.submit(extract, business_date=date(2026, 11, 21))
 
@@ -55,9 +53,8 @@ def test_another_business_date_for_a_committed_run_changes_nothing_and_is_named(
 
 
 def test_another_business_date_for_a_run_that_was_never_committed_is_taken(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(5)
-    uncommit(tmp_path, bench.submit(extract).manifest.run)
+    bench, extract, manifest = submitted(tmp_path, 5)
+    uncommit(tmp_path, manifest.run)
 
     again = bench.submit(extract, business_date=date(2026, 11, 21))
 
@@ -65,9 +62,7 @@ def test_another_business_date_for_a_run_that_was_never_committed_is_taken(tmp_p
 
 
 def test_the_same_reason_for_a_new_run_is_the_same_new_run(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(5)
-    bench.submit(extract)
+    bench, extract, _ = submitted(tmp_path, 5)
     first = bench.submit(extract, new_run="the portal lost it")
 
     again = bench.submit(extract, new_run="the portal lost it")
@@ -78,9 +73,7 @@ def test_the_same_reason_for_a_new_run_is_the_same_new_run(tmp_path: Path) -> No
 
 
 def test_a_new_run_that_died_is_gone_on_with_by_the_same_command(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, resend={"seen_before": "send"})
-    extract = bench.drop(5)
-    bench.submit(extract)
+    bench, extract, _ = submitted(tmp_path, 5, resend={"seen_before": "send"})
     with pytest.raises(PartialRunError):
         failing(bench, "create", ".csv.pgp", StoreBusyError(place="x", code="503")).submit(
             extract, new_run="lost"
@@ -108,9 +101,8 @@ def test_a_plan_that_died_before_it_was_written_keeps_the_date_it_was_begun_with
 
 @pytest.mark.parametrize("part", ["submissions/", "plan.json", "/seals/"])
 def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: str) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(5)
-    keys = keys_of(bench.submit(extract).manifest.run)
+    bench, extract, manifest = submitted(tmp_path, 5)
+    keys = keys_of(manifest.run)
     uncommit(tmp_path, str(keys.run))
     key = next(key for key in bench.snapshot() if part in key)
     (tmp_path / "store" / key).write_bytes(b"")

@@ -28,7 +28,7 @@ BLOCKS = st.lists(st.integers(0, 40), max_size=5)
 
 
 @given(CUIDS, st.integers(1, 10), BLOCKS)
-@settings(max_examples=share_of(4))
+@settings(max_examples=share_of(2))
 def test_every_row_stands_in_exactly_one_chunk_of_at_most_the_limit_with_each_cuid_once(
     cuids: list[str], limit: int, blocks: list[int]
 ) -> None:
@@ -41,7 +41,7 @@ def test_every_row_stands_in_exactly_one_chunk_of_at_most_the_limit_with_each_cu
 
 
 @given(CUIDS, st.integers(1, 10), BLOCKS, BLOCKS)
-@settings(max_examples=share_of(4))
+@settings(max_examples=share_of(2))
 def test_the_chunks_do_not_depend_on_how_the_rows_were_blocked(
     cuids: list[str], limit: int, blocks: list[int], others: list[int]
 ) -> None:

@@ -25,7 +25,7 @@ from flows.submissions.plan import DuplicateExtractError
 from flows.submissions.publisher import ForeignChunkError
 from schemas.portal import COUNTRY, CUID, PAN, columns
 from tests.builders import portal_rows
-from tests.night import NOON, Bench, issuer, local_bench, portal_csv, uncommit
+from tests.night import NOON, Bench, issuer, local_bench, portal_csv, submitted, uncommit
 
 
 def rows_of(chunks: list[bytes]) -> list[list[str]]:
@@ -107,9 +107,7 @@ def test_a_finished_run_again_does_nothing_and_says_so(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_run_published_is_adopted_and_the_outcome_is_the_same(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, portal={"rows_per_chunk": 10})
-    extract = bench.drop(35)
-    done = bench.submit(extract).manifest
+    bench, extract, done = submitted(tmp_path, 35, portal={"rows_per_chunk": 10})
     keys = keys_of(done.run)
     uncommit(tmp_path, str(keys.run))
     (tmp_path / "store" / keys.chunks / keys.chunk_name(2)).unlink()
@@ -126,9 +124,8 @@ def test_what_a_dead_run_published_is_adopted_and_the_outcome_is_the_same(tmp_pa
 def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(
     tmp_path: Path, damage: object
 ) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(10)
-    keys = keys_of(bench.submit(extract).manifest.run)
+    bench, extract, manifest = submitted(tmp_path, 10)
+    keys = keys_of(manifest.run)
     uncommit(tmp_path, str(keys.run))
     chunk = tmp_path / "store" / keys.chunks / keys.chunk_name(1)
     chunk.write_bytes(damage(chunk.read_bytes()))  # type: ignore[operator]  # a function of bytes
@@ -156,9 +153,7 @@ def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Pat
 def test_a_committed_run_stays_what_it_is_under_changed_settings_which_are_named(
     tmp_path: Path,
 ) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(10)
-    first = bench.submit(extract).manifest
+    bench, extract, first = submitted(tmp_path, 10)
     changed = replace(bench, issuer=issuer(rules={"luhn": "warn"}, portal={"rows_per_chunk": 5}))
 
     again = changed.submit(extract)
@@ -191,9 +186,7 @@ def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now
 def test_a_run_that_died_within_its_commit_is_finished_and_never_planned_anew(
     tmp_path: Path,
 ) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(10)
-    first = bench.submit(extract).manifest
+    bench, extract, first = submitted(tmp_path, 10)
     (tmp_path / "store" / keys_of(first.run).manifest).unlink()
     changed = replace(bench, issuer=issuer(portal={"rows_per_chunk": 5}))
 
@@ -204,9 +197,8 @@ def test_a_run_that_died_within_its_commit_is_finished_and_never_planned_anew(
 
 
 def test_a_new_run_is_made_where_an_operator_gives_a_reason(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(10)
-    first = bench.submit(extract).manifest.run
+    bench, extract, manifest = submitted(tmp_path, 10)
+    first = manifest.run
 
     second = bench.submit(extract, new_run="the portal lost the upload").manifest.run
 
@@ -214,8 +206,7 @@ def test_a_new_run_is_made_where_an_operator_gives_a_reason(tmp_path: Path) -> N
 
 
 def test_the_same_bytes_under_another_name_are_refused(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    bench.submit(bench.drop(10))
+    bench, *_ = submitted(tmp_path, 10)
     copy = bench.drop(10, name="copy-20261121.csv")
 
     with pytest.raises(DuplicateExtractError):
@@ -223,8 +214,8 @@ def test_the_same_bytes_under_another_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_content_under_the_same_name_is_a_new_run_said_aloud(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    first = bench.submit(bench.drop(10)).manifest.run
+    bench, _, manifest = submitted(tmp_path, 10)
+    first = manifest.run
 
     second = bench.submit(bench.drop(11), opened=["changed-extract"])
 
@@ -235,9 +226,8 @@ def test_other_content_under_the_same_name_is_a_new_run_said_aloud(tmp_path: Pat
 
 
 def test_of_two_runs_of_one_extract_the_second_is_told_who_works(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(10)
-    run = bench.submit(extract).manifest.run
+    bench, extract, manifest = submitted(tmp_path, 10)
+    run = manifest.run
     uncommit(tmp_path, run)
     Lease.take(bench.store, keys_of(run).claims, "another:7", NOON, timedelta(minutes=10))
 
