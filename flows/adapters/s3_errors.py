@@ -107,7 +107,7 @@ def with_our_errors(place: str, act: Callable[[], T]) -> T:
 def _code_of(error: boto.ClientError, status: int) -> str:
     """Return the code of a response, the status where it has none that can be shown."""
     code = str(error.response.get("Error", {}).get("Code", ""))
-    return code if re.fullmatch(r"[A-Za-z0-9.]{1,60}", code) else str(status)
+    return code if re.fullmatch(r"(?!.*[0-9]{4})[A-Za-z0-9.]{1,60}", code) else str(status)
 
 
 def translated(place: str, error: Exception) -> CardlinkError:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from flows.harmless import speaks_of_secret
 from flows.redaction import redact
-from flows.results.masking import mask_host, printable
+from flows.results.masking import mask, mask_host
 from schemas.partner_api.jobs import PENDING, RunStatus
 from schemas.partner_api.link_placements import (
     AUTHENTICATED,
@@ -24,11 +25,15 @@ from schemas.partner_api.link_placements import (
 
 DONE = 100  # percent
 LONGEST = 60  # characters of a merchant site's name that are kept
-LONGEST_BODY = 2000  # characters of a body that is not JSON
 _CODE = re.compile(CODE)
 _JOB_ID = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 _UNKEPT = frozenset({"account_link", "status_message", "label", "envelope_id"})
-_LEAST_CARD = 10**11  # smaller numbers have fewer digits than a card number
+# properties of a message whose values are kept as they are, where they can be such a value
+_IDS = frozenset({"id", "job_id", "cardholder_id", "card_id", "account_id"})
+_CODES = frozenset({"type", "status", "termination_type"})
+_AMOUNTS = frozenset({"percent_complete", "auth_percent_complete", "job_timeout"})
+_HOSTS = frozenset({"merchant_site", "merchant_site_name"})
+_LEAST_LARGE = 100_000  # of percents and seconds
 
 
 class Job(NamedTuple):
@@ -87,32 +92,45 @@ def _authenticated(state: str, ended: str | None, percent: int | None) -> bool |
 def kept(body: bytes) -> list[Any]:
     """Return what is stored of a messages body of any shape.
 
-    No text for people, no envelope id, no card number. Everything else is stored unchanged, for
-    later readers.
+    The states of jobs as they are; of everything else what is harmless (`flows.harmless`). No text
+    for people, no envelope id.
     """
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        if not body.strip():
-            return []
-        return [redact(printable(body.decode("utf-8", "replace")))[:LONGEST_BODY]]
+        text = body.decode("utf-8", "replace")
+        return [mask(text)] if text.strip() else []
     if isinstance(document, list):
-        return list(map(_kept, document))
-    return [_kept(document)] if document else []
+        return [_kept("", element) for element in document]
+    return [_kept("", document)] if document else []
 
 
-def _kept(value: Any) -> Any:
+def _kept(name: str, value: Any) -> Any:
+    """Return what is stored of a value; `name`: of the property whose value it is."""
     match value:
         case dict():
             kept_names = [name for name in value if name not in _UNKEPT]
-            return {redact(name): _kept(value[name]) for name in kept_names}
+            return {mask(name): _kept(name, value[name]) for name in kept_names}
         case list():
-            return list(map(_kept, value))
-        case str():
-            return redact(printable(value))
-        case int() if abs(value) >= _LEAST_CARD:
-            return redact(str(value))
-    return value
+            return [_kept(name, element) for element in value]
+        case None | bool():
+            return value
+    if _is_known(name, value):
+        return value
+    kept_text = mask(str(value), secret=speaks_of_secret(name))
+    return value if kept_text == str(value) else kept_text
+
+
+def _is_known(name: str, value: float | str) -> bool:
+    """Return whether a value is of a property that we know, and one that it can have."""
+    if name in _AMOUNTS:
+        return abs(value) < _LEAST_LARGE if isinstance(value, int | float) else False
+    text = str(value)
+    if name in _IDS:
+        return _JOB_ID.match(text) is not None and redact(text) == text
+    if name in _CODES:
+        return code(text) == text.strip().upper()
+    return name in _HOSTS and mask_host(text) == text
 
 
 def code(text: str | None) -> str:

@@ -40,6 +40,7 @@ from flows.resend.selected_run import reopen_source
 from flows.results.confirmed_forms import link_rules
 from flows.results.lineage import newest_first
 from flows.results.links import judge_link
+from flows.results.masking import mask
 from flows.results.read import day_in
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -266,18 +267,18 @@ class _SingleRequest:
         trouble = judge_link(url, last_4, self._rules)
         if trouble is not None:
             reasons = (NO_LINK_CODES[trouble],)
-            masked_id = _redacted(link_id)
-            return SingleAnswered(outcome=REFUSED, at=now, link_id=masked_id, reasons=reasons)
+            kept_id = mask(link_id) if link_id else None
+            return SingleAnswered(outcome=REFUSED, at=now, link_id=kept_id, reasons=reasons)
         if link_id is not None and link_id not in url:
-            link_id = _redacted(link_id)
-        expires_raw = _redacted(response.expires_raw)
+            link_id = redact(link_id)
+        expires_raw = response.expires_raw
         return SingleAnswered(
             outcome=LINKED,
             at=now,
             link_id=link_id,
             url=url,
             expires_on=self._expires_on(expires_raw),
-            expires_raw=expires_raw,
+            expires_raw=redact(expires_raw) if expires_raw else None,
         )
 
     def _expires_on(self, raw: str | None) -> date:
@@ -316,10 +317,6 @@ def _refuse_given_up(book: Book, attempt: SingleAsked) -> None:
     cards = pl.concat([of_cuid, typed_in])
     if not cards.filter(is_given_up(book.given_up)).is_empty():
         raise CardTakenError(reason="an operator decided that this card needs no link")
-
-
-def _redacted(text: str | None) -> str | None:
-    return redact(text) if text else text
 
 
 def _reason(attempt: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ heard of.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -119,6 +120,57 @@ def test_what_is_kept_of_messages_has_no_text_for_people_no_envelope_and_no_card
 
     assert '"job_id": 7' in found
     assert [word for word in ("guid", "Ada", "424242424242") if word in found] == []
+
+
+STATES = {
+    "type": "job_status",
+    "job_id": 7012345,
+    "cardholder_id": "8b5555555555554444f3b1518c3d215d",
+    "message": {
+        "status": "SOMETHING_NEW",
+        "percent_complete": 100,
+        "auth_percent_complete": 55,
+        "job_timeout": 300,
+        "termination_type": "NEVER_STARTED",
+    },
+    "merchant_site": "shop.example.com",
+    "final": True,
+}
+SECRETS = {
+    "cvv": 592,
+    "securityCode": "592",
+    "note": "code was 592",
+    "amount": 4242424242424242.0,
+    "number": 4242424242424242,
+    "id": "4242424242424242",
+    "status": "4242 4242 4242 4242",
+    "percent_complete": 4242424242424242,
+    "job_timeout": "4242424242424242",
+    "merchant_site": "4242424242424242.example.com",
+    "digest": hashlib.sha256(b"4242424242424242").hexdigest(),
+    "4242424242424242": None,
+    "link": "https://links.example.com/l/personal",
+    "mail": "ada@example.com",
+    "nested": [[{"deep": "5555555555554444"}]],
+}
+
+
+def test_the_states_of_jobs_are_kept_as_they_are() -> None:
+    assert [STATES] == kept(json.dumps([STATES]).encode())
+
+
+def test_of_everything_else_in_messages_only_what_is_harmless_is_kept() -> None:
+    stored = json.dumps(kept(json.dumps({**SECRETS, "job_id": 7}).encode()))
+
+    assert '"job_id": 7' in stored
+    leaks = ["592", "4242", "5555", "4.2", SECRETS["digest"], "personal", "ada"]
+    assert [] == [leak for leak in leaks if str(leak) in stored]
+
+
+def test_a_body_that_is_no_json_is_kept_as_what_is_harmless_of_it() -> None:
+    assert ["card [16 digits] at [link]"] == kept(
+        b"card 4242424242424242 at https://links.example.com/l/personal"
+    )
 
 
 @settings(deadline=None)
