@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -45,6 +46,9 @@ with on_first_use():
     from flows.submissions import submit as submissions
     from schemas import corrections as tables
 
+if TYPE_CHECKING:
+    import polars as pl
+
 LISTED = 20  # rows that stay, shown one by one
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
 WHICH = Choice(
@@ -68,6 +72,7 @@ RESEND = Form(
     without=("row",),
     choices=(WHICH, DRY_OR_SEND),
 )
+Templated = Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*(,[a-z0-9][a-z0-9-]*)*")]
 Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
 
 
@@ -167,8 +172,12 @@ def _in_all_runs(
     shown: list[Part] = []
     facts: list[dict[str, Any]] = []
     refused: dict[str, CardlinkError] = {}
-    parts = _templates(context, issuer_context, corrections) if corrections else {}
-    runs = parts or selected_runs.runs_to_resend(issuer_context, rows)
+    if corrections:
+        parts = _templates(context, issuer_context, corrections)
+        runs = list(parts)
+    else:
+        parts = {}
+        runs = selected_runs.runs_to_resend(issuer_context, rows)
     for run in selected_runs.newest_first(runs):
         name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
         request = resubmission.Request(run, rows, reason, corrections=name)
@@ -200,12 +209,15 @@ def _in_all_runs(
 def _templates(
     context: Context, issuer_context: contexts.IssuerContext, corrections: str
 ) -> dict[str, bytes]:
-    """Return the part of each run of a filled-in template of several runs."""
+    """Return the part of each run of the issuer of a filled-in template of several runs."""
     path = Path(corrections)
     if context.local_files and path.is_file():
-        return filled_template.by_run(path.read_bytes(), path.name)
-    _, content = stored_corrections.read_corrections(issuer_context, corrections)
-    return filled_template.by_run(content, path.name)
+        content = path.read_bytes()
+    else:
+        _, content = stored_corrections.read_corrections(issuer_context, corrections)
+    parts = filled_template.by_run(content, path.name)
+    issuer = issuer_context.issuer.issuer
+    return {run: part for run, part in parts.items() if keys.keys_of(run).run.issuer == issuer}
 
 
 def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Submitted) -> Result:
@@ -221,25 +233,20 @@ def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Su
 
 
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")
-def corrections(context: Context, run: Target, *, to: Path | None = None) -> Result:
+def corrections(context: Context, run: Templated, *, to: Path | None = None) -> Result:
     """Write the refused rows of RUN, ours and the partner's, as a template to fill in.
 
     It holds no card numbers.
 
     Args:
-        run: The run; or an issuer: the rows of all its runs that wait for a correction.
+        run: The run; or an issuer, or several with commas between: the rows of all their runs that
+            wait for a correction.
         to: The file (default: RUN-corrections.csv).
     """
     path = to or Path(f"{run}-corrections.csv")
     if path.exists():
         raise FileThereError(path=str(path))
-    issuer = context.issuer_of(run)
-    issuer_context = wire(context.folder, issuer) if issuer else context.context_of(run)
-    if issuer:
-        frames = list(templates.template_of_all_runs(issuer_context))
-    else:
-        frames = list(templates.correction_template(issuer_context, run))
-    settings = issuer_context.issuer
+    frames = list(chain.from_iterable(_template(context, target) for target in run.split(",")))
     pieces = stored_frames.csv_pieces(frames, tables.Template.dtypes())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         out.writelines([BOM, *pieces])
@@ -248,12 +255,19 @@ def corrections(context: Context, run: Target, *, to: Path | None = None) -> Res
         f"{path}: {lines:,} lines, one per row and reason",
         "fill in the column correction; (empty) clears a field; "
         "add a line to correct another column of a row",
-        f"to use it in the Prefect form, put it in "
-        f"{settings.root}/{keys.corrections(settings.issuer)}",
+        "to use it in the Prefect form, put it in the corrections of its issuer",
     ]
     facts = {"run": run, "file": str(path), "lines": lines}
     next_step = Step("resubmit", run, corrections=path, reason=WHY, dry_run=True)
     return Result(facts, shown, next_step if lines else None)
+
+
+def _template(context: Context, target: str) -> Iterator[pl.DataFrame]:
+    """Yield the template of a run, or of all runs of an issuer."""
+    issuer = context.issuer_of(target)
+    if issuer:
+        return templates.template_of_all_runs(wire(context.folder, issuer))
+    return templates.correction_template(context.context_of(target), target)
 
 
 def _rehearsed(

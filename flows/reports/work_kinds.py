@@ -250,6 +250,7 @@ CORRECT = _kind(
         "Let the issuer fill in the template; the next step it names sends the rows.",
         (_GIVE_UP,),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 CORRECT_CARD = _kind(
@@ -273,6 +274,7 @@ CORRECT_CARD = _kind(
             _GIVE_UP,
         ),
         rows=CARDHOLDERS,
+        several=True,
     )
 )
 SEND_AGAIN = _kind(

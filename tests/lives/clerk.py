@@ -39,6 +39,18 @@ DECISIONS = {
     "links not replaced": "keep the link",
 }
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
+# what is done for all issuers by one command
+JOINT = {
+    "rows to correct",
+    "card fields to correct",
+    "errors to send again",
+    "rows decided lost, to send again",
+    "links expired on arrival, to send again",
+    "rows of cancelled chunks",
+    "changed since their link",
+    "links not replaced",
+    "links to renew",
+}
 PASSES = 12  # over the worklist of one day
 REHEARSED = 0.2  # of what can be tried before it is done
 TO_UPLOAD = "chunks to upload"
@@ -86,6 +98,7 @@ class Operator:
     shelf: dict[str, str] = field(default_factory=dict)
     since: dict[str, date] = field(default_factory=dict)  # when a thing came on the list
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
+    joint: dict[str, WorkLine] = field(default_factory=dict)  # lines of several issuers, by kind
     has_sent: set[str] = field(default_factory=set)  # issuers with new chunks today
     # the day the partner was asked about an issuer
     inquired: dict[str, date] = field(default_factory=dict)
@@ -173,16 +186,15 @@ class Operator:
 
     def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Upload what waits, all at once: what the list has, and what was sent again since."""
-        uploads = [line for line in left if line["kind"] == TO_UPLOAD]
-        for line in uploads:
-            if line["issuer"] not in self.has_sent:
-                self._upload(_filled(line["command"]), banks[line["issuer"]])
-        for name in sorted(self.has_sent):
+        names = self.has_sent | {line["issuer"] for line in left if line["kind"] == TO_UPLOAD}
+        for name in sorted(names):
             self._upload(["outbox", "fetch", name, "--to", "FOLDER"], banks[name])
 
     def _read(self) -> list[WorkLine]:
         """Read the list, and note since when each thing stands on it."""
-        worklist = self.give("worklist")["worklist"]
+        report = self.give("worklist")
+        worklist = report["worklist"]
+        self.joint = {line["kind"]: line for line in report["together"] if "," in line["issuer"]}
         singles = chain.from_iterable(line["each"] for line in worklist)
         names = map(_name, singles)
         self.since = {name: self.since.get(name, self.day) for name in names}
@@ -200,10 +212,11 @@ class Operator:
         wait. Return whether the list is another one now.
         """
         inquiries = [line for line in pending if _is_inquiry(line)]
-        news = [self._inquire(line, banks[line["issuer"]]) for line in inquiries]
-        if any(news):
+        names = sorted({line["issuer"] for line in inquiries})
+        if self._inquire([banks[name] for name in names if self.inquired.get(name) != self.day]):
             return True
         waits |= {_key(line) for line in inquiries}
+        pending = [*self._joined(pending)]
         is_other = False
         for line in pending:
             if _key(line) in waits or line["kind"] == TO_UPLOAD:
@@ -213,7 +226,7 @@ class Operator:
                 self.stuck.append(f"{self.day}: {_key(line)}")
                 waits.add(_key(line))
                 continue
-            moved = self._act(line, banks[line["issuer"]])
+            moved = self._act(line, [banks[name] for name in line["issuer"].split(",")])
             if moved is None:  # a file came: the list is another one
                 return True
             times[_key(line)] += moved
@@ -222,11 +235,25 @@ class Operator:
                 waits.add(_key(line))
         return is_other
 
-    def _act(self, line: WorkLine, bank: Bank) -> bool | None:
+    def _joined(self, lines: Iterable[WorkLine]) -> Iterator[WorkLine]:
+        """Yield the lines of one kind as the one of several issuers, where they are all there."""
+        by_kind: dict[str, list[WorkLine]] = {}
+        for line in lines:
+            by_kind.setdefault(line["kind"], []).append(line)
+        for kind, alike in by_kind.items():
+            joint = self.joint.get(kind) if kind in JOINT else None
+            issuers = ",".join(sorted(line["issuer"] for line in alike))
+            if joint is not None and joint["issuer"] == issuers:
+                yield {"chunk": None, **joint, "command": _command(joint)}
+            else:
+                yield from alike
+
+    def _act(self, line: WorkLine, banks: list[Bank]) -> bool | None:
         """Do what a line says; False where only others can do something today, None where a result
         file came.
         """
         words = _filled(line["command"]) if line["command"] else []
+        bank = banks[0]
         match line["kind"].split():
             case _ if words[:2] == ["mend", "give-up"]:
                 bank.census.targets.append(words[2])
@@ -236,7 +263,7 @@ class Operator:
             case ["break", *_]:
                 return self._decide(line, words, bank)
             case _ if words[:1] == ["corrections"]:
-                return self._correct(line, words, bank)
+                return self._correct(line, words, banks)
             case ["refused", "extracts"]:
                 explained = self.give(*words)
                 # the issuer sends it again, and what is said next is done then
@@ -246,17 +273,17 @@ class Operator:
                 for name in report.get("files") or words[3:4]:
                     bank.take_away(name)
             case ["links", "to", "renew"] | ["links", "that", *_]:
-                self._do(words, bank)
+                self._do(words, banks)
                 return False  # the new links come later
             case _:
-                self._do(words, bank)
+                self._do(words, banks)
         return True
 
-    def _do(self, words: list[str], bank: Bank) -> None:
+    def _do(self, words: list[str], banks: Iterable[Bank]) -> None:
         """Give a command, and note whether there are chunks to upload by it."""
         report = self.give(*words)
         if words[:2] == ["outbox", "release"] or "outbox list" in (report.get("next") or ""):
-            self.has_sent.add(bank.name)
+            self.has_sent |= {bank.name for bank in banks}
 
     def _upload(self, words: list[str], bank: Bank) -> None:
         folder = self.folder / "outbox"
@@ -271,49 +298,52 @@ class Operator:
             self.give(*_filled(report["next"]))
         return bool(report.get("next"))
 
-    def _inquire(self, line: WorkLine, bank: Bank) -> bool:
-        """Ask the partner about all that is open of an issuer, once a day, then take what it sends
+    def _inquire(self, banks: Sequence[Bank]) -> bool:
+        """Ask the partner about all that is open of issuers, once a day, then take what it sends
         and decide as it answers; True where something came of it. The first step of some lines is
         to ingest, which was done this morning.
         """
-        if self.inquired.get(bank.name) == self.day:
+        if not banks:
             return False
-        self.inquired[bank.name] = self.day
-        file = self.folder / f"questions-{bank.name}.csv"
+        self.inquired |= {bank.name: self.day for bank in banks}
+        names = _together(banks)
+        file = self.folder / f"questions-{names}.csv"
         file.unlink(missing_ok=True)
-        inquiry = self.give(*_to(file, _filled(_question(line))))
+        inquiry = self.give("questions", names, "--to", str(file))
         if not inquiry["questions"]:
             return False
         questions = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
-        comes = sorted({question["chunk"] for question in questions} & bank.portal.at_hand)
-        for chunk in comes:
-            bank.bring(bank.portal.again(chunk))
-        if comes:
-            self.give("ingest", bank.name)
+        came = [bank for bank in banks if self._take_again(bank, questions)]
+        if came:
+            self.give("ingest", _together(came))
         for question in questions:
+            [bank] = [bank for bank in banks if bank.name == question["issuer"]]
             is_early = not question["cuid"] and question["chunk"] not in self.late
             question["answer"] = "" if is_early else bank.portal.answer_to(question)
         answered = [question for question in questions if question["answer"]]
         if answered:
-            self._answer(file, questions, answered, bank)
-            self._send(inquiry["next"], bank)
-        return bool(comes or answered)
+            for bank in banks:
+                own = (question for question in answered if question["issuer"] == bank.name)
+                self._note_answers(own, bank)
+            _write(file, questions)
+            self._send(inquiry["next"], banks)
+        return bool(came or answered)
 
-    def _answer(
-        self,
-        file: Path,
-        questions: list[dict[str, str]],
-        answered: list[dict[str, str]],
-        bank: Bank,
-    ) -> None:
-        """Note what the partner answers."""
+    def _take_again(self, bank: Bank, questions: Iterable[dict[str, str]]) -> bool:
+        """Take the results that the partner has at hand once more; False where it has none."""
+        chunks = sorted({question["chunk"] for question in questions} & bank.portal.at_hand)
+        for chunk in chunks:
+            bank.bring(bank.portal.again(chunk))
+        return bool(chunks)
+
+    def _note_answers(self, answered: Iterable[dict[str, str]], bank: Bank) -> None:
+        """Note what the partner answers about an issuer."""
         decisions = {(question["chunk"], question["answer"]) for question in answered}
         for chunk, answer in sorted(decisions):
             if bank.profile.overrides and answer == LOST:
                 self._override(chunk, bank)
             if answer not in (EXPLAINED, SEND_AGAIN):
                 self.closed.append(Closed(self.day, chunk, answer))
-        _write(file, questions)
 
     def _decide(self, line: WorkLine, words: list[str], bank: Bank) -> bool | None:
         """Ask the partner about a chunk, then wait, take what it sends, or decide as it says."""
@@ -346,7 +376,7 @@ class Operator:
         if len(awaiting):
             self.give("resubmit", run, *selected, *words)
 
-    def _correct(self, line: WorkLine, words: list[str], bank: Bank) -> bool:
+    def _correct(self, line: WorkLine, words: list[str], banks: Sequence[Bank]) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
         rows_of_run = (words[1], line["rows"])
         was_today = self.asked.get((words[1], 0)) == self.day  # by another line
@@ -356,13 +386,14 @@ class Operator:
         file = self.folder / f"{words[1]}-{self.given['corrections']}.csv"
         template = self.give(*_to(file, words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
-        if not rows or not bank.fill_in(rows):
+        known = [bank for bank in banks if bank.fill_in(_rows_of(bank, rows))]
+        if not known:
             return False
         _write(file, rows)
         del self.asked[rows_of_run]  # the line is about other rows from now on
-        return self._send(template["next"], bank)
+        return self._send(template["next"], banks)
 
-    def _send(self, command: str, bank: Bank) -> bool:
+    def _send(self, command: str, banks: Sequence[Bank]) -> bool:
         """Give a command that shows what it would do, and then does it; what is done every day is
         not always shown first. Return whether there was something to do.
         """
@@ -374,8 +405,18 @@ class Operator:
             words = _filled(report["next"])
         else:
             words.remove("--dry-run")
-        self._do(words, bank)
+        self._do(words, banks)
         return True
+
+
+def _rows_of(bank: Bank, rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the lines of a template that are about an issuer."""
+    return [row for row in rows if row["run"].startswith(f"{bank.name}-")]
+
+
+def _together(banks: Iterable[Bank]) -> str:
+    """Return issuers as a command takes several."""
+    return ",".join(sorted(bank.name for bank in banks))
 
 
 def _offered(refusal: str, command: str) -> list[str]:

@@ -98,7 +98,13 @@ def restore_later(life: Life, bank: Bank) -> None:
         return
     for words in commands:
         if verb_of(words) in DECIDING and any(bank.name in word for word in words):
-            life.schedule(*words)
+            # of a command for several issuers only what was about this one
+            several = [word.split(",") for word in words]
+            own = (
+                bank.name if bank.name in names else word
+                for word, names in zip(words, several, strict=True)
+            )
+            life.schedule(*own)
     for chunk in _waiting(life, bank):
         if chunk["name"] in bank.portal.uploaded:
             life.schedule("outbox", "uploaded", chunk["run"], str(chunk["number"]))

@@ -63,7 +63,10 @@ class Event(NamedTuple):
         """Return whether it happens after a night."""
         if not self.every:
             return night == plan.nights // 2
-        return night % max(1, self.every // plan.stride) == self.first
+        step = max(1, self.every // plan.stride)
+        if self.first >= step:  # by nights, so that what follows another event does so
+            step = self.every
+        return night % step == self.first
 
 
 class Profile(NamedTuple):

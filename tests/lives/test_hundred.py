@@ -23,7 +23,7 @@ SOON = (Event("back_up", 1, is_late=True), Event("restore", 1), Event("hold", 1)
 @pytest.fixture(scope="module")
 def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     place = Place(tmp_path_factory.mktemp("hundred"), FEW)
-    with lived(place, HUNDRED._replace(events=SOON)) as life:
+    with lived(place, HUNDRED._replace(events=SOON, settling=2)) as life:
         yield life
 
 
