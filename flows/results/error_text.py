@@ -41,7 +41,10 @@ class ErrorObject(NamedTuple):
     shape: str
 
 
-_NAMED_CUID = re.compile(r"""\bcuid['"]?\s*:\s*['"](?P<cuid>[0-9A-Za-z_.-]*[0-9A-Za-z])['"]""")
+_NAMED_CUID = re.compile(
+    r"""\bcuid['"]?\s*:\s*['"](?P<cuid>[0-9A-Za-z_.-]*[0-9A-Za-z])['"]"""
+    r"""(?=\s*(?:[,}\])]|$))"""  # else the quote is part of it, as in O'Brien
+)
 
 
 def parse_error(text: str) -> ErrorObject:

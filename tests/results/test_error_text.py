@@ -190,3 +190,13 @@ def test_a_cuid_in_the_place_of_another_changes_nothing_else(
     text = written.text.replace(written.cuid, cuid)[cut % 7 and cut :]
 
     assert by_itself(text) == parse_error(text)
+
+
+@pytest.mark.parametrize("cuid", ["O'S1-85", "S1-85'A", "D'O'85"])
+@pytest.mark.parametrize(
+    "text", ["{{ cuid: '{}', errors: [ 'no city' ] }}", "{{'cuid': '{}', 'errors': ['no city']}}"]
+)
+def test_a_cuid_with_an_apostrophe_is_read_whole_though_it_ends_the_quotes(
+    text: str, cuid: str
+) -> None:
+    assert cuid == parse_error(text.format(cuid)).cuid
