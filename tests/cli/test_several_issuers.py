@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,13 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.overview import worklist
+from schemas.portal import CITY, PAN
+from tests import keys
+from tests.again import PANS
+from tests.builders import portal_rows
 from tests.cli.test_mend import cardlink, told
 from tests.cli.test_reconcile import bank
+from tests.night import portal_csv
 
 BOTH = "bank,zebra"
 
@@ -88,3 +94,23 @@ def test_what_needs_a_second_person_is_requested_for_each_issuer(banks: Path) ->
 
     assert 3 == done.exit_code
     assert 2 == done.stdout.count("a second person must carry it out")
+
+
+def test_one_template_corrects_the_rows_of_both_issuers(tmp_path: Path) -> None:
+    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
+    for name in ("bank", "zebra"):
+        bench = bank(tmp_path, name)
+        content = portal_csv(portal_rows({PAN: PANS[0], CITY: None}, {PAN: PANS[1]}))
+        bench.submit(bench.drop_bytes(content, f"{name}-20261122.csv"))
+    file = tmp_path / "wrong.csv"
+    cardlink(tmp_path, "corrections", BOTH, "--to", str(file))
+    lines = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(line | {"column": CITY, "correction": "Salem"} for line in lines)
+
+    done = told(tmp_path, "resubmit", BOTH, "--corrections", str(file), "--reason", "they called")
+
+    sent = {facts["issuer"]: facts["runs"][0]["counts"]["submitted"] for facts in done["issuers"]}
+    assert {"bank": 1, "zebra": 1} == sent
