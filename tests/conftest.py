@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,16 +47,18 @@ LONGEST = (
 )
 MEMORY = Path("/dev/shm")
 LEFT = pytest.StashKey[list[str]]()
+FOLDER = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep temporary files in memory: half of the time of the tests is a disk that syncs. Mark what
-    is started.
+    """Keep temporary files in memory: half of the time of the tests is a disk that syncs. They
+    are in a folder of the session, which goes with it. Mark what is started.
     """
     gc.disable()  # until all is imported
     config.stash[LEFT] = []
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
-        os.environ["TMPDIR"] = str(MEMORY)
+        folder = tempfile.mkdtemp(prefix="t-", dir=MEMORY)  # short: sockets are below it
+        os.environ["TMPDIR"] = config.stash[FOLDER] = folder
         tempfile.tempdir = None  # asked for anew
     # workers of xdist have that of their controller
     os.environ.setdefault(leftovers.MARKER, uuid4().hex)
@@ -76,9 +79,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Let the end of the process find everything; duckdb names what it leaves."""
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let the end of the process find everything; duckdb names what it leaves. The session's folder
+    goes.
+    """
     gc.unfreeze()
+    if folder := config.stash.get(FOLDER, ""):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
