@@ -20,6 +20,7 @@ from schemas.portal import CUID, NICKNAME, PAN
 from schemas.reasons import DELETED, UNREADABLE_DELETION
 from tests.book.test_given_up import links, stands
 from tests.book.test_kept import from_ledgers
+from tests.builders import quick
 from tests.partner_api.town import Population, town
 
 MARK = {NICKNAME: "gone"}
@@ -35,7 +36,7 @@ def place_of(folder: Path, *, full: bool, errors: tuple[str, ...] = ()) -> Popul
     return place
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", quick(1, [False, True]))
 def test_a_deleted_card_is_not_sent_has_left_and_is_withdrawn_until_it_comes_without_the_mark(
     tmp_path: Path, *, full: bool
 ) -> None:

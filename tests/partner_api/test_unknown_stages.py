@@ -217,7 +217,10 @@ def test_a_url_without_an_id_is_no_question_and_due_once_the_setting_is_correcte
 
 @pytest.mark.parametrize(
     "body",
-    [b"<html>", b'{"error": "no"}', b'[{"type": "job_status", "message": {"status": "AUTH"}}]'],
+    quick(
+        1,
+        [b"<html>", b'{"error": "no"}', b'[{"type": "job_status", "message": {"status": "AUTH"}}]'],
+    ),
 )
 def test_messages_that_nobody_can_read_leave_the_jobs_unknown_although_the_next_are_none(
     tmp_path: Path, body: bytes

@@ -21,6 +21,7 @@ from flows.submissions.submit import Submitted
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME
 from schemas.reasons import CHANGED
 from tests.again import again
+from tests.builders import quick
 from tests.night import issuer
 from tests.partner_api.town import Population, town
 
@@ -177,7 +178,7 @@ def test_a_change_whose_row_the_partner_refused_is_open_again(tmp_path: Path) ->
     assert {"a"} == place.sent(again(place.bench, run, WISH, "once more"))
 
 
-@pytest.mark.parametrize("changed", ["ask", "send"])
+@pytest.mark.parametrize("changed", quick(1, ["ask", "send"]))
 def test_a_change_while_the_answer_is_awaited_is_offered_once_it_is_there(
     tmp_path: Path, changed: str
 ) -> None:

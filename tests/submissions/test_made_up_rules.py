@@ -52,6 +52,7 @@ def test_made_up_rules_are_applied_to_exactly_the_rows_that_break_them(
     assert expected == found
 
 
+@pytest.mark.slow
 @settings(max_examples=2)
 @given(st.integers(0, 10_000))
 @pytest.mark.parametrize("form", FORMS)

@@ -29,6 +29,7 @@ from flows.runs.stored_run import StoredRun
 from flows.submissions import publisher
 from flows.submissions.publisher import ENOUGH, ForeignChunkError, PartialRunError
 from tests.adapters.sealers import gpg_that
+from tests.builders import quick
 from tests.night import Bench, local_bench, uncommit
 from tests.storms import FailingStore
 
@@ -72,9 +73,17 @@ def committed(bench: Bench) -> bool:
     return any(key.endswith("manifest.json") for key in bench.snapshot())
 
 
-@pytest.mark.parametrize("operation", ["create", "open"])
 @pytest.mark.parametrize(
-    "error", [StoreBusyError(place="x", code="503"), ObjectDamagedError(key="x")]
+    ("operation", "error"),
+    quick(
+        2,
+        [
+            ("create", StoreBusyError(place="x", code="503")),
+            ("open", ObjectDamagedError(key="x")),
+            ("create", ObjectDamagedError(key="x")),
+            ("open", StoreBusyError(place="x", code="503")),
+        ],
+    ),
 )
 def test_a_chunk_that_cannot_be_published_leaves_the_others_standing(
     tmp_path: Path, operation: str, error: CardlinkError
