@@ -72,7 +72,7 @@ def _measure(
         "year": lambda: figures.look_ups(folder, scene, asked.rows, asked.year),
         "history": lambda: figures.history(folder, scene, asked.rows, asked.year, asked.rounds),
         "s3": lambda: figures.bucket(scene, asked.rounds),
-        "cli": lambda: figures.command_line(folder, scene, asked.rounds, asked.runs),
+        "cli": lambda: figures.command_line(folder, asked.rounds, asked.runs),
         "repeats": lambda: figures.memory_of_repeats(asked.sizes[-1]),
     }
     for name, part in parts.items():
@@ -112,9 +112,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--nights", type=int, default=1000)
-    parser.add_argument("--year", type=int, default=366, help="nights that look-ups go through")
+    parser.add_argument("--year", type=int, default=30, help="nights that look-ups go through")
     parser.add_argument(
-        "--runs", type=int, default=1000, help="runs that `status` and others look through"
+        "--runs", type=int, default=100, help="runs that `status` and others look through"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)

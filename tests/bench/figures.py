@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from flows.submissions.duplicates import BLOCK, Table
+from tests.bench.growth import grown
 from tests.bench.measure import Contender, Cost, cost_of, middle, ratio, side_by_side
 from tests.bench.nights import make_nights
-from tests.bench.scene import BANK, CARDLINK, Scene, make_scene
-from tests.bench.year import make_year
+from tests.bench.scene import BANK, CARDLINK, Scene, make_scene, write_toml
+from tests.bench.year import make_year, submit_next
 from tests.servers import moto
 
 OURS, OURS_PLAIN, FLOOR = "cardlink submit", "cardlink submit, compression none", "floor"
@@ -128,18 +129,14 @@ def small_nights(scene: Scene, nights: int) -> Iterator[Figure]:
 
 
 def look_ups(folder: Path, scene: Scene, rows: int, nights: int) -> Iterator[Figure]:
-    """Measure what asking a year of nights costs, against the submit of the next night; both keep
-    every core busy.
+    """Measure what asking many nights costs, against the submit of the next night; both keep every
+    core busy.
     """
     year, extract = make_year(folder, scene, rows, nights)
     words = [sys.executable, "-m", "tests.bench.year", str(year.folder), str(extract)]
     said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     looked, asked, megabytes = map(float, said.split())
-    submitted = cost_of(
-        Contender(
-            "portfolio", lambda: None, [CARDLINK, "--config", str(year.folder), "submit", BANK]
-        )
-    )
+    submitted = cost_of(Contender("next", lambda: None, submit_next(year)))
     yield Figure(
         f"look-ups over {nights} nights / submit, CPU", (looked + asked) / submitted.cpu, 0.2
     )
@@ -147,10 +144,10 @@ def look_ups(folder: Path, scene: Scene, rows: int, nights: int) -> Iterator[Fig
 
 
 def history(folder: Path, scene: Scene, rows: int, nights: int, rounds: int) -> Iterator[Figure]:
-    """Measure a submit of cards that are all new, with a year of nightly full files behind it and
-    with none.
+    """Measure a submit of cards that are all new, with as many known ones in so many nights behind
+    it, and with none.
     """
-    year, extract = make_year(folder / "history", scene, rows, nights, settings="")
+    year, extract = make_year(folder / "history", scene, rows, nights)
     new = make_scene(folder / "new", rows, scene.key, seed=2)
     bank, kept = year.folder / "store" / BANK, folder / "kept"
     shutil.copytree(bank, kept, copy_function=os.link)
@@ -161,13 +158,13 @@ def history(folder: Path, scene: Scene, rows: int, nights: int, rounds: int) -> 
         extract.unlink()
         shutil.copyfile(new.extract, extract)
 
-    behind = Contender("year", clear, [CARDLINK, "--config", str(year.folder), "submit", BANK])
+    behind = Contender("year", clear, submit_next(year))
     costs = side_by_side([new.submit("none"), behind], rounds)
     without, years = middle(costs["none"]), middle(costs["year"])
     told = f"submit with {nights} nights behind it / with none"
-    yield Figure(f"{told}, CPU", years.cpu / without.cpu, 1.2)
+    yield Figure(f"{told}, CPU", years.cpu / without.cpu, 1.1)
     yield Figure(told, ratio(costs, "year", "none"), 1.2)
-    yield Figure("peak memory of the submit with a year behind it", years.megabytes, 560, unit="MB")
+    yield Figure(f"{told}, peak memory", years.megabytes / without.megabytes, 1.3)
 
 
 def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
@@ -195,15 +192,18 @@ def bucket(scene: Scene, rounds: int) -> Iterator[Figure]:
     )
 
 
-def command_line(folder: Path, scene: Scene, rounds: int, many: int) -> Iterator[Figure]:
-    """Measure `--help`, and what an operator asks of a store of so many runs with 50 result files
-    that do not fit.
+def command_line(folder: Path, rounds: int, many: int) -> Iterator[Figure]:
+    """Measure `--help`, and what an operator asks of a store of so many small runs with 50 result
+    files that do not fit. `make bench-growth` has more of it.
     """
-    year, _ = make_year(folder / "runs", scene, 2000, many, settings="")
+    runs = folder / "runs"
+    key = grown(runs / "store", many).key
+    (runs / "portal.asc").write_bytes(key.public)
+    write_toml(runs, BANK, key)
     for number in range(50):
-        junk = year.folder / "store" / BANK / "results" / f"junk-{number:02}.csv"
+        junk = runs / "store" / BANK / "results" / f"junk-{number:02}.csv"
         junk.write_bytes(b"cuid,last_4,url,expiration_date,error\n,,,,%d\n" % number)
-    config = [CARDLINK, "--config", str(year.folder)]
+    config = [CARDLINK, "--config", str(runs)]
     subprocess.run([*config, "ingest", BANK], check=False, capture_output=True)
     asked = {
         "--help": 0.2, "status": 1, f"ingest {BANK}": 1, f"outbox list {BANK}": 3,

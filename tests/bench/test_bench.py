@@ -39,7 +39,7 @@ FIGURES = {
     "history": [
         "submit with 5 nights behind it / with none, CPU",
         "submit with 5 nights behind it / with none",
-        "peak memory of the submit with a year behind it",
+        "submit with 5 nights behind it / with none, peak memory",
     ],
     "s3": ["submit to S3, less the server's CPU / to a directory"],
     "cli": [

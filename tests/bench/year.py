@@ -1,29 +1,24 @@
-"""A year of nights of a full portfolio: what it costs to ask what earlier nights say of every card.
+"""Many nights of an issuer: what it costs to ask what earlier nights say of every card.
 
 Usage: python -m tests.bench.year FOLDER EXTRACT. Prints the CPU seconds of looking through the
 issuer's runs and of asking for every row of an extract, and the peak of memory in MB. What a row is
-compared by (`add_fingerprints`) is noted in every portfolio's ledger, the first night's too, and is not
-counted as asking.
+compared by (`add_fingerprints`) is noted in every ledger, the first night's too, and is not counted
+as asking.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import shutil
 import subprocess
 import sys
 import time
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from flows.hardening import harden_process
 from flows.runs.cards import add_fingerprints
-from flows.runs.keys import RunId, RunKeys
 from flows.submissions.normalise import normalise
 from flows.submissions.prior_state import resend_policy, survey_cards
 from flows.wiring import wire
@@ -34,76 +29,46 @@ BLOCK = 50_000  # rows asked for at once, as a submit does
 NEW = 100  # one row of so many is new each night
 
 
-def make_year(
-    folder: Path, scene: Scene, rows: int, nights: int, settings: str = "full_portfolio = true"
-) -> tuple[Scene, Path]:
-    """Make a store of so many nights of full files; return its scene, and the extract of the next
-    night.
+def make_year(folder: Path, scene: Scene, rows: int, nights: int) -> tuple[Scene, Path]:
+    """Make a store of so many nights, really sent and answered; return its scene, and the extract
+    of the next night.
 
-    The last two nights are really sent and answered; those before are copies of the last one, their
-    days moved.
+    The first night has all rows, each later one so many new ones (NEW). The next extract has all
+    rows again, and new ones.
     """
-    year = make_scene(folder / "year", rows + 2 * (rows // NEW), scene.key)
-    toml = year.folder / f"{BANK}.toml"
-    toml.write_text(toml.read_text().replace("test = true", f"test = true\n{settings}"))
+    new = max(1, rows // NEW)
+    year = make_scene(folder / "year", rows + nights * new, scene.key)
     header, *lines = year.extract.read_bytes().splitlines(keepends=True)
     year.extract.unlink()
-    for ago in (2, 1, 0):
-        first = (2 - ago) * (rows // NEW)
-        extract = year.extract.with_name(f"{BANK}-{DAY - timedelta(days=ago):%Y%m%d}.csv")
-        extract.write_bytes(b"".join([header, *lines[first : first + rows]]))
-        if ago:
-            _send_and_answer(year)
-    runs = year.folder / "store" / BANK / "runs"
-    for number in range(nights - 2):
-        _copy(runs, max(run.name for run in runs.iterdir()), number)
-    return year, extract
+    for night in range(nights):
+        first = rows + (night - 1) * new if night else 0
+        _drop(year, nights - night, [header, *lines[first : rows + night * new]])
+        _send_and_answer(year)
+    return year, _drop(year, 0, [header, *lines[-rows:]])
+
+
+def _drop(year: Scene, ago: int, lines: list[bytes]) -> Path:
+    """Drop an extract of so many days ago."""
+    extract = year.extract.with_name(f"{BANK}-{DAY - timedelta(days=ago):%Y%m%d}.csv")
+    extract.write_bytes(b"".join(lines))
+    return extract
+
+
+def submit_next(year: Scene) -> list[str]:
+    """Return the command that submits what was dropped, whatever its size."""
+    return [CARDLINK, "--config", str(year.folder), "submit", BANK, "--open", "row-jump"]
 
 
 def _send_and_answer(year: Scene) -> None:
     config = [CARDLINK, "--config", str(year.folder)]
     secret = ["--secret-key", str(year.folder / "secret.asc")]
     for words in (
-        ["submit", BANK],
-        ["simulate", BANK, *secret, "--fail", "0.02"],
-        ["ingest", BANK],
+        submit_next(year),
+        [*config, "simulate", BANK, *secret, "--fail", "0.02"],
+        [*config, "ingest", BANK],
     ):
-        ended = subprocess.run([*config, *words], capture_output=True, check=False)
+        ended = subprocess.run(words, capture_output=True, check=False)
         assert ended.returncode in (0, 3), ended.stderr[-2000:]  # 3: some rows are refused
-
-
-def _copy(runs: Path, name: str, number: int) -> None:
-    """Copy a run to an earlier night; the day its links end moves with it, and a year's files are
-    links to one.
-    """
-    model = RunId.parse(name)
-    assert model is not None
-    moved = timedelta(days=number + 2)
-    copy = RunKeys(RunId(BANK, model.day - moved, f"{number:08x}")).run
-    shutil.copytree(runs / name, runs / str(copy), copy_function=os.link)
-    for path in (runs / str(copy) / "manifest.json", runs / str(copy) / "plan.json"):
-        _rewrite(
-            path, lambda facts: facts | {"run": str(copy), "as_of": (model.day - moved).isoformat()}
-        )
-    summary = runs / str(copy) / "report" / "summary.json"
-    _rewrite(
-        summary,
-        lambda facts: facts | {"run": str(copy), "expires": _earlier(facts["expires"], moved)},
-    )
-
-
-def _earlier(expires: dict[str, int], moved: timedelta) -> dict[str, int]:
-    return {
-        (date.fromisoformat(day) - moved).isoformat(): links
-        for day, links in expires.items()
-        if day
-    }
-
-
-def _rewrite(path: Path, how: Any) -> None:
-    facts = how(json.loads(path.read_text()))
-    path.unlink()  # else the run it is a link to would be changed
-    path.write_text(json.dumps(facts))
 
 
 def main(folder: Path, extract: Path) -> None:
