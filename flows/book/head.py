@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from importlib.metadata import version
 from itertools import count, takewhile
 from typing import NamedTuple
 
@@ -25,10 +24,11 @@ from flows.runs.identity import canonical
 from flows.runs.keys import book, link
 from flows.runs.overlay import Overlay
 from flows.runs.store import Store, read_if_stored
+from flows.runs.versions import RELEASE
 from schemas.manifest import Manifest
 
 # of the code that makes the book; attempts are compared by digest, which a new polars may change
-CODE = f"11, cardlink {version('cardlink')}, polars {pl.__version__}"
+CODE = f"11, cardlink {RELEASE}, polars {pl.__version__}"
 LATER = timedelta(days=1)  # how long after its entry in the audit trail a run may be changed
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 

@@ -4,7 +4,6 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
-from importlib.metadata import version
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently, prefetch
-from flows.runs.versions import facts_as_stored
+from flows.runs.versions import RELEASE, facts_as_stored
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
 from schemas.tables import Awaiting, Questions, Refusals
@@ -126,7 +125,7 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
 
 def _versions() -> dict[str, str]:
     return {
-        "cardlink": version("cardlink"),
+        "cardlink": RELEASE,
         "polars": pl.__version__,
         "python": platform.python_version(),
     }

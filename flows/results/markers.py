@@ -13,7 +13,6 @@ run's commit, and a link counts once its host is allowed or its form confirmed.
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -28,7 +27,7 @@ from flows.runs.keys import ingested
 from flows.runs.store import ConflictError, Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from flows.runs.versions import read_facts
+from flows.runs.versions import RELEASE, read_facts
 
 # of an object with the markers of many files; version 0.1 wrote one object per marker
 BATCH_PREFIX = "files-"
@@ -142,5 +141,5 @@ def basis_of(context: IssuerContext) -> Basis:
     ]
     rules = link_rules(context)
     links = {"hosts": list(rules.hosts), "forms": list(map(str, rules.forms))}
-    known = [registered, context.opener_key(), issuer.time_zone, version("cardlink")]
+    known = [registered, context.opener_key(), issuer.time_zone, RELEASE]
     return Basis(digest(canonical({"known": known, **links})), digest(canonical(links)))

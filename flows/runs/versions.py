@@ -29,7 +29,8 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from typing import Any, TypeVar
+from importlib.metadata import version
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -40,6 +41,7 @@ from flows.runs.store import ConflictError, Entry, Store, read_if_stored
 from schemas.manifest import FACTS, Document
 
 T = TypeVar("T", bound=BaseModel)
+RELEASE: Final = version("cardlink")  # that runs; looking it up takes milliseconds
 LOG = logging.getLogger("cardlink")
 
 
