@@ -185,6 +185,8 @@ def test_eight_shared_digits_and_runs_of_zeros_tell_nothing() -> None:
         "C-00341234": PAN_TOLD,
         "00000000123456": "5200000000001234",
         "000000000777": "5200000000012345",
+        "S20-00000007": "6200000000000005",
+        "S20261120-00004179": "4000002118493111",
     }
 
     rejected = telling(cuids.keys(), cuids.values())
