@@ -5,7 +5,12 @@ without a width, and line ends. What a spreadsheet would run as a formula gets a
 Links and chunks are for machines: those stay as they are.
 """
 
-import polars as pl
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _ODD = r"^ *[=+\-@]|[^ -~]"
 _FORMULA = ("=", "+", "-", "@")
@@ -27,6 +32,8 @@ def cell(text: str) -> str:
 
 def cells() -> pl.Expr:
     """Return all text columns, each cell as `cell` has it."""
+    import polars as pl  # redaction imports this module, and `cardlink --help` waits for no polars
+
     text = pl.col(pl.String)
     is_odd = text.str.contains(_ODD).fill_null(value=False)
     # few are odd, and nulls cost nothing
