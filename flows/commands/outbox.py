@@ -109,7 +109,11 @@ def fetch(
     else:
         issuer_context = context.context_of(run)
         by_run = {run: chunks}
-    fetched = outbox.fetch_from(issuer_context.adapters, by_run, write)
+    sums = to / outbox.SUMS
+    known = sums.read_text("utf-8") if sums.is_file() else ""
+    # of several issuers each is fetched by itself, to one folder
+    others = outbox.sums_of_others(known, issuer_context.issuer.issuer)
+    fetched = outbox.fetch_from(issuer_context.adapters, by_run, write, others)
     facts = {"run": run, "folder": str(to), "chunks": [_facts(chunk) for chunk in fetched]}
     if not fetched:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])

@@ -8,7 +8,7 @@ from flows.runs.chunks import MOVES, OPEN, Move, OutboxChunk, State
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
 from flows.runs.identity import digest
-from flows.runs.keys import keys_of
+from flows.runs.keys import RunId, keys_of
 from flows.runs.store import ConflictError, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -102,11 +102,13 @@ def fetch_from(
     adapters: Adapters,
     numbers_by_run: Mapping[str, Collection[int]],
     put: Callable[[str, bytes], None],
+    before: str = "",
 ) -> list[OutboxChunk]:
     """Put the waiting chunks of runs, of each all or those of these numbers, and SUMS for upload.
 
-    Returns the chunks. Each is checked against its digest. Chunks that are on hold, uploaded,
-    answered or cancelled are not put: ChunkStateError where one is named.
+    `before`: the lines of SUMS that stay. Returns the chunks. Each is checked against its digest.
+    Chunks that are on hold, uploaded, answered or cancelled are not put: ChunkStateError where one
+    is named.
     """
     fetched: list[OutboxChunk] = []
     for run, numbers in numbers_by_run.items():
@@ -116,7 +118,7 @@ def fetch_from(
             put(chunk.chunk.name, _sealed(adapters, stored, chunk))
         fetched += chosen
     sums = "".join(f"{chunk.chunk.sha256}  {chunk.chunk.name}\n" for chunk in fetched)
-    put(SUMS, sums.encode())
+    put(SUMS, f"{before}{sums}".encode())
     return fetched
 
 
@@ -127,6 +129,20 @@ def _sealed(adapters: Adapters, run: StoredRun, chunk: OutboxChunk) -> bytes:
     if digest(content) != chunk.chunk.sha256:
         raise ConflictError(key=key)
     return content
+
+
+def sums_of_others(sums: str, issuer: str) -> str:
+    """Return the lines of SUMS that are about chunks of other issuers."""
+    return "".join(
+        line for line in sums.splitlines(keepends=True) if _issuer_of(line) not in ("", issuer)
+    )
+
+
+def _issuer_of(line: str) -> str:
+    """Return the issuer of the chunk in a line of SUMS, "" where it is none."""
+    name = line.rstrip("\n").rpartition("  ")[2]
+    run = RunId.parse(name.partition(".")[0].rpartition("-")[0])
+    return run.issuer if run is not None else ""
 
 
 def fetched_by_run(runs: StoredRuns, sums: str) -> dict[str, list[int]]:

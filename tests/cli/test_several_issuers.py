@@ -114,3 +114,22 @@ def test_one_template_corrects_the_rows_of_both_issuers(tmp_path: Path) -> None:
 
     sent = {facts["issuer"]: facts["runs"][0]["counts"]["submitted"] for facts in done["issuers"]}
     assert {"bank": 1, "zebra": 1} == sent
+
+
+def test_what_is_fetched_of_both_issuers_into_one_folder_is_recorded_as_uploaded_at_once(
+    tmp_path: Path,
+) -> None:
+    for name in ("bank", "zebra"):
+        bank(tmp_path, name)
+    folder = str(tmp_path / "out")
+
+    shown = told(tmp_path, "outbox", "fetch", BOTH, "--to", folder)
+    done = cardlink(tmp_path, *shlex.split(shown["next"])[3:])
+
+    states = [
+        chunk["state"]
+        for name in ("bank", "zebra")
+        for chunk in told(tmp_path, "outbox", "list", name)["chunks"]
+    ]
+    assert 0 == done.exit_code
+    assert ["uploaded", "uploaded"] == states

@@ -164,7 +164,7 @@ class Operator:
         """Upload every chunk that waits."""
         chunks = self.give("outbox", "list", bank.name)["chunks"]
         for run in sorted({chunk["run"] for chunk in chunks if chunk["state"] == "waiting"}):
-            self._upload(["outbox", "fetch", run, "--to", "FOLDER"], bank)
+            self._upload(["outbox", "fetch", run, "--to", "FOLDER"], [bank])
 
     def work(self, banks: Sequence[Bank]) -> None:
         """Work through the list until it says nothing new today, upload, and note what is left."""
@@ -187,8 +187,9 @@ class Operator:
     def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Upload what waits, all at once: what the list has, and what was sent again since."""
         names = self.has_sent | {line["issuer"] for line in left if line["kind"] == TO_UPLOAD}
-        for name in sorted(names):
-            self._upload(["outbox", "fetch", name, "--to", "FOLDER"], banks[name])
+        if names:
+            own = [banks[name] for name in sorted(names)]
+            self._upload(["outbox", "fetch", _together(own), "--to", "FOLDER"], own)
 
     def _read(self) -> list[WorkLine]:
         """Read the list, and note since when each thing stands on it."""
@@ -285,11 +286,12 @@ class Operator:
         if words[:2] == ["outbox", "release"] or "outbox list" in (report.get("next") or ""):
             self.has_sent |= {bank.name for bank in banks}
 
-    def _upload(self, words: list[str], bank: Bank) -> None:
+    def _upload(self, words: list[str], banks: Sequence[Bank]) -> None:
         folder = self.folder / "outbox"
         fetched = self.give(*(str(folder) if word == "FOLDER" else word for word in words))
-        for chunk in fetched.get("chunks", ()):
-            bank.portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
+        for bank, report in zip(banks, fetched.get("issuers", [fetched]), strict=True):
+            for chunk in report.get("chunks", ()):
+                bank.portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
         self._go_on(fetched)
 
     def _go_on(self, report: WorkLine) -> bool:
