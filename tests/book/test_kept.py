@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flows.book import kept
 from flows.book.book import read_book
 from flows.book.head import CODE, forget_book, generation, head_key
-from flows.book.kept import SETTLED_TOGETHER, keep_book
+from flows.book.kept import keep_book
 from flows.operations.delivery import deliver
 from flows.partner_api.follow_links import follow_links
 from flows.runs.audit_trail import audited
@@ -130,10 +131,11 @@ def test_whatever_happens_the_book_says_what_the_ledgers_say(
 
 
 def test_finished_runs_are_settled_and_one_that_changes_afterwards_is_read_again(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kept, "SETTLED_TOGETHER", 3)
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 3})
-    runs = [night(bench, number) for number in range(1, SETTLED_TOGETHER + 1)]
+    runs = [night(bench, number) for number in range(1, 4)]
     answer(bench)
     settled = pl.read_parquet(bench.content(SETTLED))
     before = stands(bench)
@@ -143,7 +145,7 @@ def test_finished_runs_are_settled_and_one_that_changes_afterwards_is_read_again
     refused = answered.with_columns(state=pl.lit("error"), url=None, expires_on=None)
     write_parquet(bench.store, rows, refused)
 
-    assert 6 * SETTLED_TOGETHER == settled.height
+    assert 6 * 3 == settled.height
     assert before != stands(bench)
     assert from_ledgers(bench) == stands(bench)
 

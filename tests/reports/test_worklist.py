@@ -331,7 +331,7 @@ def test_the_rows_of_a_break_that_nobody_can_decide_are_given_up(
 def test_one_command_does_the_same_for_all_runs(bank: Bench, tmp_path: Path) -> None:
     runs = [
         bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
-        for night in range(3)
+        for night in range(2)
     ]
     [upload] = work(tmp_path)["chunks to upload"]
     fetched = told(tmp_path, *words(upload["first"].replace("FOLDER", str(tmp_path / "out"))))
@@ -346,10 +346,10 @@ def test_one_command_does_the_same_for_all_runs(bank: Bench, tmp_path: Path) -> 
     [lost] = work(tmp_path)["rows decided lost, to send again"]
     sent = told(tmp_path, *decided(lost, "send again"))
 
-    assert (3, 3, 30) == (len(fetched["chunks"]), upload["runs"], upload["rows"])
-    assert {"chunks to upload": 1, "results awaited": 3} == states
+    assert (2, 2, 20) == (len(fetched["chunks"]), upload["runs"], upload["rows"])
+    assert {"chunks to upload": 1, "results awaited": 2} == states
     assert late not in str(fetched)
-    assert (0, (3, 6)) == (closed.exit_code, (short["runs"], short["rows"]))
+    assert (0, (2, 4)) == (closed.exit_code, (short["runs"], short["rows"]))
     assert sorted(runs, reverse=True) == [each["of"] for each in sent["runs"]]
     assert "rows decided lost, to send again" not in work(tmp_path)
 
