@@ -58,7 +58,8 @@ def close_break(
     All of them, or those at a place, with or without row numbers; of `rows`, only for those. A
     chunk that was uploaded and has no result at all can be given up as RESULT_SHORT. Raises
     UnknownRunError, NotFoundError (also for a notice, or a decision that is not offered),
-    ChunkStateError, TooEarlyError, NoReasonError.
+    ChunkStateError, TooEarlyError, NoReasonError. The same command again makes the report that one
+    which was stopped after its record did not make.
     """
     signed = context.adapters.signed(reason)
     stored = StoredRun.by_id(context.adapters.store, run)
@@ -66,6 +67,8 @@ def close_break(
     _refuse_unless_offered(run, name, decision)
     if (name, decision) == (RESULT_SHORT, LOST):
         findings = _with_unanswered_chunk(context, run, findings, place)
+    if _is_unreported(stored, findings, name, place):
+        return _record(context, stored, "closed", dict[Break, tuple[int, ...]](), signed)
     chosen = _chosen(run, "open", findings.breaks, name, place)
     covered = {open_break: _covered_rows(findings, open_break, decision) for open_break in chosen}
     if rows:
@@ -134,12 +137,25 @@ def _with_unanswered_chunk(
     return findings._replace(breaks=(Break(RESULT_SHORT, unanswered, place, "", run),))
 
 
+def _is_unreported(run: StoredRun, findings: Findings, name: str, place: str) -> bool:
+    """Return whether a break is closed and still open in the report.
+
+    Its command was stopped in between.
+    """
+    reported = (known for known in (run.summary or {}).get("breaks", ()) if not known["notice"])
+    is_reported = any(_is_at(known["name"], known["place"], name, place) for known in reported)
+    is_open = any(_is_at(known.name, known.place, name, place) for known in findings.breaks)
+    return is_reported and not is_open
+
+
+def _is_at(own_name: str, own_place: str, name: str, place: str) -> bool:
+    return own_name == name and place in ("", own_place, place_of(own_place))
+
+
 def _chosen(run: str, state: str, breaks: Sequence[B], name: str, place: str) -> tuple[B, ...]:
     """Return the breaks of that name and place; NotFoundError where there is none."""
     chosen = tuple(
-        candidate
-        for candidate in breaks
-        if candidate.name == name and place in ("", candidate.place, place_of(candidate.place))
+        candidate for candidate in breaks if _is_at(candidate.name, candidate.place, name, place)
     )
     if not chosen:
         missing = f"{state} break {name} at {place or 'any place'}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,12 @@ from flows.runs.closings import closed_breaks
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import keys_of
+from flows.runs.store import StoreBusyError
 from schemas.breaks import break_of
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing
 from tests.night import NOON, Bench, local_bench, made_once
+from tests.storms import FailingStore
 
 WHY = "the partner lost them and says so"
 
@@ -139,6 +142,28 @@ def test_a_closed_break_is_no_longer_found(short: tuple[Bench, str]) -> None:
     assert {
         (one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys_of(run))
     } == {("RESULT_SHORT", "chunk 1", 4)}
+
+
+def test_a_command_stopped_between_its_record_and_the_report_is_finished_by_the_same_one(
+    short: tuple[Bench, str],
+) -> None:
+    bench, run = short
+    busy = StoreBusyError(place="x", code="503")
+    broken = FailingStore(
+        bench.store,
+        lambda does, key: busy if does == "replace" and "/report/" in key else None,
+    )
+    with pytest.raises(StoreBusyError):
+        close_break(replace(bench, store=broken).context, run, "RESULT_SHORT", "", WHY, "lost")
+    open_before = [known["name"] for known in summary(bench, run)["breaks"]]
+
+    close_break(bench.context, run, "RESULT_SHORT", "", WHY, "lost")
+
+    assert ["RESULT_SHORT"] == open_before
+    assert [] == summary(bench, run)["breaks"]
+    assert 1 == len(closed_breaks(bench.store, keys_of(run)))
+    with pytest.raises(NotFoundError):
+        close_break(bench.context, run, "RESULT_SHORT", "", WHY, "lost")
 
 
 def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Bench, str]) -> None:
