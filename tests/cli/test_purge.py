@@ -147,7 +147,8 @@ def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> Non
 )
 def test_any_cuid_that_a_ledger_can_hold_is_found(tmp_path: Path, cuid: str) -> None:
     bench, _ = bank(tmp_path)
-    bench.submit(bench.drop_bytes(portal_csv(portal_rows({CUID: cuid}))))
+    of_another_card = {CUID: cuid, PAN: "5555555555554444"}
+    bench.submit(bench.drop_bytes(portal_csv(portal_rows(of_another_card))))
 
     answer = trace(Context(tmp_path), cuid)
 
