@@ -207,7 +207,8 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     ).decode(),
     "SHA-256 with colons": lambda number: hashlib.sha256(number.encode()).digest().hex(":"),
 }
-NUMBERS = st.from_regex(r"(?:4[0-9]|5[1-5]|6[05]|3[47])[0-9]{14}", fullmatch=True)
+BRANDS = [*map(str, (*range(40, 50), *range(51, 56), 60, 65, 34, 37))]
+NUMBERS = st.builds("{}{:014d}".format, st.sampled_from(BRANDS), st.integers(0, 10**14 - 1))
 # what a number is told apart by when it is looked for, however it is spelled
 FIFTH = 5
 

@@ -37,7 +37,7 @@ def test_known_vectors_hold(cvv: str, expected: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.from_regex(r"\A[0-9]{3,4}\Z"), min_size=1, max_size=30))
+@given(st.lists(st.text("0123456789", min_size=3, max_size=4), min_size=1, max_size=30))
 def test_the_table_is_sha256_for_every_cvv(cvvs: list[str]) -> None:
     rows = replace_cvvs(portal_rows(*({CVV: cvv} for cvv in cvvs)))
 

@@ -335,7 +335,7 @@ def luhn_by_hand(number: str) -> bool:
 
 
 @settings(max_examples=share_of(0.4), deadline=None)
-@given(st.lists(st.from_regex(r"\A400000[0-9]{10}\Z"), min_size=10, max_size=40))
+@given(st.lists(st.integers(0, 10**10 - 1).map("400000{:010d}".format), min_size=10, max_size=40))
 def test_luhn_by_table_is_luhn_by_hand(numbers: list[str]) -> None:
     rows = portal_rows(*({PAN: number} for number in numbers))
 
