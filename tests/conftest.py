@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="t-", dir=MEMORY)  # short: sockets are below it
         os.environ["TMPDIR"] = config.stash[FOLDER] = folder
         tempfile.tempdir = None  # asked for anew
+        config.option.basetemp = config.option.basetemp or f"{folder}/p"  # of `tmp_path`
     # workers of xdist have that of their controller
     os.environ.setdefault(leftovers.MARKER, uuid4().hex)
 
