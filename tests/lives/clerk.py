@@ -96,6 +96,7 @@ class Operator:
     history: list[tuple[str, ...]] = field(default_factory=list)  # since the store was copied
     # chunks that are on hold or cancelled
     shelf: dict[str, str] = field(default_factory=dict)
+    copied_shelf: dict[str, str] = field(default_factory=dict)  # when the store was copied
     since: dict[str, date] = field(default_factory=dict)  # when a thing came on the list
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
     joint: dict[str, WorkLine] = field(default_factory=dict)  # lines of several issuers, by kind

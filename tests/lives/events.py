@@ -79,6 +79,7 @@ def back_up(life: Life, bank: Bank) -> None:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(life.place.folder / "store" / bank.name, copy, ignore=_dropped_by_others)
     life.operator.history.clear()
+    life.operator.copied_shelf = {**life.operator.shelf}
 
 
 def restore(life: Life, bank: Bank) -> None:
@@ -124,9 +125,19 @@ def _put_back(life: Life, bank: Bank) -> bool:
             shutil.rmtree(part)
     shutil.copytree(copy, folder, copy_function=shutil.copy, dirs_exist_ok=True)
     life.restored += 1
+    _put_back_shelf(life, bank)
     bank.census.forget()
     bank.runs = {name: run for name, run in bank.runs.items() if _is_stored(bank, name)}
     return True
+
+
+def _put_back_shelf(life: Life, bank: Bank) -> None:
+    """Put back which chunks of an issuer are on hold or cancelled."""
+    operator = life.operator
+    prefix = f"{bank.name}-"
+    others = {chunk: of for chunk, of in operator.shelf.items() if not chunk.startswith(prefix)}
+    own = {chunk: of for chunk, of in operator.copied_shelf.items() if chunk.startswith(prefix)}
+    operator.shelf = others | own
 
 
 def purge(life: Life, bank: Bank) -> None:
