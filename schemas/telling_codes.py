@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from schemas.cvv import CVVS, all_hashes
 from schemas.expressions import PAN_DIGITS
-from schemas.md5 import md5_of_each
 
 DIGESTS = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
 SHORTEST_CODE = 12  # characters of nine digits in Base64
@@ -232,8 +231,6 @@ def _beginning(content: bytes, size: int) -> Integers:
 
 def _digests(size: int, numbers: Chars) -> Integers:
     """Return how the digests of this size of each number begin."""
-    if size == PAN_DIGITS:
-        return _beginning(md5_of_each(numbers).tobytes(), size)
     texts = numbers.tobytes()
     starts = range(0, len(texts), PAN_DIGITS)
     return _digests_of(_SIZES[size], (texts[start : start + PAN_DIGITS] for start in starts))

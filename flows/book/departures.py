@@ -20,11 +20,11 @@ from typing import NamedTuple
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from flows.runs.cards import CARD_WITHOUT_TWIN, is_among
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from schemas.reasons import DELETED, UNREADABLE_DELETION
 
-CARD = ["holder", "last_4"]
 # `closed`: an extract since then marks it as deleted
 DEPARTED = pl.Schema(
     {
@@ -35,7 +35,7 @@ DEPARTED = pl.Schema(
     }
 )
 NOBODY = pl.DataFrame(schema=DEPARTED)
-NO_CARDS = NOBODY.select(CARD)
+NO_CARDS = NOBODY.select(CARD_WITHOUT_TWIN)
 
 
 class WholeExtract(BaseModel):
@@ -95,7 +95,7 @@ def departures(
         is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
         departed.append(undecided.filter(is_decided).select(*DEPARTED))
         undecided = undecided.filter(~is_decided)
-        is_closed = _is_closed(undecided, deleted)
+        is_closed = is_among(undecided, deleted.drop_nulls(), CARD_WITHOUT_TWIN)
         is_gone = is_closed | _is_left_out(undecided, extract, deleted)
         undecided = undecided.with_columns(
             pl.col("closed") | is_closed,
@@ -104,11 +104,11 @@ def departures(
         if undecided.is_empty():
             break
     earlier = before.rename({"since": "earlier", "closed": "was_closed"})
-    undecided = undecided.join(earlier, on=CARD, how="left", nulls_equal=True)
+    undecided = undecided.join(earlier, on=CARD_WITHOUT_TWIN, how="left", nulls_equal=True)
     since = pl.coalesce("earlier", "since").alias("since")
     closed = pl.col("closed") | pl.col("was_closed").fill_null(value=False)
     departed.append(undecided.with_columns(since, closed).select(*DEPARTED))
-    return pl.concat(departed).drop_nulls("since").sort(CARD)
+    return pl.concat(departed).drop_nulls("since").sort(CARD_WITHOUT_TWIN)
 
 
 def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
@@ -117,8 +117,8 @@ def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
     `corrected`: no extract had the card.
     """
     is_recognised = (pl.col("holder") == pl.col("cuid")) & (pl.col("run") != "")
-    rows = attempts.filter(is_recognised).select(*CARD, "as_of", "turn", "origin")
-    cards = rows.sort("as_of", "turn").group_by(CARD)
+    rows = attempts.filter(is_recognised).select(*CARD_WITHOUT_TWIN, "as_of", "turn", "origin")
+    cards = rows.sort("as_of", "turn").group_by(CARD_WITHOUT_TWIN)
     return cards.agg(
         pl.col("as_of", "turn").first(),
         since=pl.lit(None, pl.Date),
@@ -131,13 +131,6 @@ def _is_older(extract: WholeExtract) -> pl.Expr:
     """Return whether a card was known before an extract, or by it."""
     same_day = pl.col("as_of") == extract.day
     return (pl.col("as_of") < extract.day) | (same_day & (pl.col("turn") <= extract.turn))
-
-
-def _is_closed(cards: pl.DataFrame, deleted: pl.DataFrame) -> pl.Series:
-    """Return which cards an extract that does not name them marks as deleted."""
-    numbered = cards.with_row_index("place")
-    closed = numbered.join(deleted.drop_nulls(), on=CARD, how="semi")["place"]
-    return numbered["place"].is_in(closed.implode())
 
 
 def _is_left_out(cards: pl.DataFrame, extract: WholeExtract, deleted: pl.DataFrame) -> pl.Series:
@@ -157,13 +150,7 @@ def _is_named(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
     by_holder = pl.col("holder").is_in(unreadable.implode()) | (
         pl.col("corrected") & pl.col("holder").is_in(corrected.implode())
     )
-    places = cards.select(CARD).with_row_index("place")
-    by_card = places.join(named, on=CARD, how="semi", nulls_equal=True)["place"]
-    return (
-        cards.with_row_index("place")
-        .select(by_holder | pl.col("place").is_in(by_card.implode()))
-        .to_series()
-    )
+    return cards.select(by_holder | is_among(cards, named, CARD_WITHOUT_TWIN)).to_series()
 
 
 def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:

@@ -22,8 +22,8 @@ from flows.book.attempts import (
     UNKNOWN_CONTENT,
     active,
 )
-from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL, is_among
-from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_single
+from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL
+from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_among, is_single
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 
 # The places among the attempts of those that decide, of each issue of a card; null for none.

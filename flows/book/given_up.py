@@ -5,18 +5,14 @@ back, whatever an extract or the partner says later. One about a row whose card 
 read is about all cards of its cardholder.
 """
 
-from collections.abc import Sequence
-
 import polars as pl
 
-from flows.runs.chains import last_record
-from flows.runs.keys import given_up, link
+from flows.runs.cards import CARD_WITHOUT_TWIN
+from flows.runs.chains import whole_chain
+from flows.runs.keys import given_up
 from flows.runs.store import Store
-from flows.runs.threads import concurrently
-from flows.runs.versions import read_document, refuse_newer
 from schemas.records import GivingUp
 
-CARD = ["holder", "last_4"]
 GIVEN_UP = pl.Schema(
     {"holder": pl.String(), "last_4": pl.String(), "since": pl.Datetime("us", "UTC")}
     | dict.fromkeys(("by", "reason"), pl.String())
@@ -29,26 +25,16 @@ def given_up_cards(store: Store, issuer: str) -> pl.DataFrame:
 
     Raises NewerDocumentError where a record is of a newer version.
     """
-    decisions = map(_cards_of, _chain(store, issuer))
+    decisions = map(_cards_of, whole_chain(store, given_up(issuer), GivingUp))
     in_order = pl.concat([NOBODY.with_columns(what=pl.lit("")), *decisions])
-    last = in_order.unique(CARD, keep="last", maintain_order=True)
+    last = in_order.unique(CARD_WITHOUT_TWIN, keep="last", maintain_order=True)
     return last.filter(pl.col("what") == "given up").select(*GIVEN_UP)
 
 
-def _chain(store: Store, issuer: str) -> Sequence[GivingUp]:
-    """Return the decisions in order, read side by side."""
-    prefix = given_up(issuer)
-    last, _ = last_record(store, prefix, GivingUp)
-    keys = [link(prefix, number) for number in range(1, last + 1)]
-    known = concurrently(lambda key: read_document(store, key, GivingUp), keys)
-    chain = [record for record in known if record is not None]
-    for record in chain:
-        refuse_newer(record, prefix)
-    return chain
-
-
 def _cards_of(decision: GivingUp) -> pl.DataFrame:
-    cards = pl.DataFrame(decision.cards, {name: GIVEN_UP[name] for name in CARD}, orient="row")
+    cards = pl.DataFrame(
+        decision.cards, {name: GIVEN_UP[name] for name in CARD_WITHOUT_TWIN}, orient="row"
+    )
     return cards.with_columns(
         since=pl.lit(decision.at, GIVEN_UP["since"]),
         by=pl.lit(decision.by),
@@ -60,7 +46,9 @@ def _cards_of(decision: GivingUp) -> pl.DataFrame:
 def is_given_up(given_up_cards: pl.DataFrame, holder: str = "holder") -> pl.Expr:
     """Return whether a card (columns `holder` and last_4) is given up, or its whole cardholder."""
     whole = given_up_cards.filter(pl.col("last_4").is_null())["holder"]
-    of_card = given_up_cards.drop_nulls("last_4").select(pl.concat_str(CARD, separator="\x1f"))
+    of_card = given_up_cards.drop_nulls("last_4").select(
+        pl.concat_str(CARD_WITHOUT_TWIN, separator="\x1f")
+    )
     card = pl.concat_str(holder, "last_4", separator="\x1f")
     is_card = card.is_in(of_card.to_series().implode()).fill_null(value=False)
     return pl.col(holder).is_in(whole.implode()).fill_null(value=False) | is_card

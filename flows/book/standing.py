@@ -15,7 +15,7 @@ import polars as pl
 from flows.book.attempts import ATTEMPT, CANCELLED, CHANGES, SINGLE
 from flows.book.fold import Folded, is_changed, is_not_replaced
 from flows.book.kept_links import NONE_KEPT
-from flows.runs.cards import CARD
+from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.reasons import reason
@@ -145,9 +145,7 @@ def with_state(cards: pl.DataFrame, state: State, of: pl.DataFrame) -> pl.DataFr
     """Return cards (`standing`), those in `of` (holder, last_4) in a state in which nobody acts."""
     if of.is_empty():
         return cards
-    numbered = cards.with_row_index("place")
-    places = numbered.join(of, on=["holder", "last_4"], how="semi", nulls_equal=True)["place"]
-    is_of = pl.int_range(pl.len(), dtype=pl.UInt32).is_in(places.implode())
+    is_of = is_among(cards, of, CARD_WITHOUT_TWIN)
     return cards.with_columns(
         standing=pl.when(is_of).then(pl.lit(state.name, NAMES)).otherwise("standing"),
         who=pl.when(is_of).then(pl.lit(state.who)).otherwise("who"),

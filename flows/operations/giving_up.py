@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.given_up import CARD, is_given_up
+from flows.book.given_up import is_given_up
 from flows.book.people import counted_cards
 from flows.errors import OperatorError
 from flows.reports.cardholder_trace import refuse_card_number
@@ -18,7 +18,7 @@ from flows.resend import renewal
 from flows.resend.corrected_extract import numbered
 from flows.resend.selection import RowSelection, is_selected
 from flows.runs.business_date import local_day
-from flows.runs.cards import CONTENT_FINGERPRINTS, holder
+from flows.runs.cards import CARD_WITHOUT_TWIN, CONTENT_FINGERPRINTS, holder
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError, NotFoundError
@@ -96,7 +96,7 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
     decided = known if undo else known.filter(~is_out)
     if decided.is_empty():
         return Decided(None, {})
-    named = _as_given_up(book.given_up, decided) if undo else decided.select(CARD)
+    named = _as_given_up(book.given_up, decided) if undo else decided.select(CARD_WITHOUT_TWIN)
     record = GivingUp(
         **signed,
         what="taken up" if undo else "given up",
@@ -115,10 +115,10 @@ def _refuse_unnamed(issuer: str, which: Which) -> None:
 
 
 def _as_given_up(decisions: pl.DataFrame, cards: pl.DataFrame) -> pl.DataFrame:
-    """Return the decisions that gave these cards up (CARD), perhaps as all of a cardholder."""
-    of_cards = decisions.join(cards, on=CARD, how="semi", nulls_equal=True)
+    """Return the decisions that gave these cards up, perhaps as all of a cardholder."""
+    of_cards = decisions.join(cards, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
     whole = decisions.filter(pl.col("last_4").is_null()).join(cards, on="holder", how="semi")
-    return pl.concat([of_cards, whole]).select(CARD).unique(maintain_order=True)
+    return pl.concat([of_cards, whole]).select(CARD_WITHOUT_TWIN).unique(maintain_order=True)
 
 
 def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
@@ -127,7 +127,7 @@ def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
         refuse_card_number(cuid)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     cards = book.cards_undecided(today)
-    counted = counted_cards(cards).unique(CARD, keep="last", maintain_order=True)
+    counted = counted_cards(cards).unique(CARD_WITHOUT_TWIN, keep="last", maintain_order=True)
     if which.run and (which.rows or which.cuids):
         named = _cards_of_rows(context, which)
     else:
@@ -137,8 +137,8 @@ def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
         refused = _refused_for(cards, renewal.ending(context, book.undecided, 0), which)
     is_awaited = pl.col("chunk").is_in(list(which.chunks)) & (pl.col("state") == AWAITING)
     awaited = book.attempts.filter(is_awaited, run=which.run)
-    meant = pl.concat([cards.select(CARD) for cards in (named, refused, awaited)])
-    return counted.join(meant, on=CARD, how="semi", nulls_equal=True)
+    meant = pl.concat([cards.select(CARD_WITHOUT_TWIN) for cards in (named, refused, awaited)])
+    return counted.join(meant, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
 
 
 def _refused_for(cards: pl.DataFrame, ending: pl.DataFrame, which: Which) -> pl.DataFrame:
@@ -153,7 +153,7 @@ def _refused_for(cards: pl.DataFrame, ending: pl.DataFrame, which: Which) -> pl.
 
 
 def _cards_of_rows(context: IssuerContext, which: Which) -> pl.DataFrame:
-    """Return the cards of the rows of the run that are meant (CARD); NoSuchRowError."""
+    """Return the cards of the rows of the run that are meant; NoSuchRowError."""
     run = StoredRun.by_id(context.adapters.store, which.run)
     is_meant = pl.col("row").is_in(list(which.rows)) | pl.col("cuid").is_in(list(which.cuids))
     parts = run.with_ledger().ledger
@@ -161,4 +161,4 @@ def _cards_of_rows(context: IssuerContext, which: Which) -> pl.DataFrame:
     lacking = pl.Series(sorted(which.rows - set(records["row"])), dtype=pl.UInt32)
     if len(lacking):
         raise NoSuchRowError(place=which.run, rows=numbered(lacking))
-    return records.with_columns(holder(records)).drop_nulls("holder").select(CARD)
+    return records.with_columns(holder(records)).drop_nulls("holder").select(CARD_WITHOUT_TWIN)

@@ -12,14 +12,13 @@ from flows.book.book import Book, read_book
 from flows.book.kept_links import KEPT
 from flows.reports.cardholder_trace import refuse_card_number
 from flows.runs.business_date import local_day
+from flows.runs.cards import CARD_WITHOUT_TWIN
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import kept_links, keys_of
 from flows.steps import Step
 from schemas.records import KeptLink, LinkKept
-
-CARD = ["holder", "last_4"]
 
 
 class Which(NamedTuple):
@@ -56,7 +55,7 @@ def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool 
     links = _meant(context, book, which)
     were_open = _meant(context, book.without_kept, which)
     if undo:
-        links = book.kept.join(were_open, on=CARD, how="semi", nulls_equal=True)
+        links = book.kept.join(were_open, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
     if links.is_empty() and (undo or were_open.is_empty()):
         missing = "such link that is kept" if undo else "such link that is to be replaced"
         place = which.run or issuer
@@ -69,7 +68,7 @@ def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool 
         links=tuple(KeptLink(*link) for link in links.select(*KEPT).iter_rows()),
     )
     add_record(store, kept_links(issuer), record)
-    return Decided(record, links.select(CARD).n_unique())
+    return Decided(record, links.select(CARD_WITHOUT_TWIN).n_unique())
 
 
 def _refuse_unclear(which: Which) -> None:

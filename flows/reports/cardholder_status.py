@@ -175,15 +175,24 @@ def _link(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
     then: Text = ""
     if card["standing"] == CHANGED_SINCE.name:
         came = "; its name or address has changed since"
-        resend = Step("resubmit", terms.issuer, changed=True, reason=WHY)
-        then = Sentence("to send all that have changed: {resubmit}", resubmit=resend)
+        then = _keep_or_replace("to send all that have changed", terms, card, changed=True)
     if card["standing"] == NOT_REPLACED.name:
         came = f"; the row that was to replace it was refused: {card['reason']}"
-        resend = Step("resubmit", terms.issuer, replacing=True, reason=WHY)
-        then = Sentence("to send all such rows again: {resubmit}", resubmit=resend)
+        then = _keep_or_replace("to send all such rows again", terms, card, replacing=True)
     if (until - terms.today).days <= SOON:
         then = _renewal("it expires soon", terms, card)
     return f"has a link until {until}{came}", then
+
+
+def _keep_or_replace(
+    purpose: str, terms: _Terms, card: Mapping[str, Any], **which: bool
+) -> Sentence:
+    """Return how the link is kept as it is, and how all links like it are replaced."""
+    return Sentence(
+        f"to keep this link: {{keep}}; {purpose}: {{resubmit}}",
+        keep=Step("mend keep-link", terms.issuer, cuid=card["cuid"], **which, reason=WHY),
+        resubmit=Step("resubmit", terms.issuer, **which, reason=WHY),
+    )
 
 
 def _renewal(purpose: str, terms: _Terms, card: Mapping[str, Any]) -> Text:

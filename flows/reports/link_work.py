@@ -52,16 +52,7 @@ def changed_work(
     counts = changes.select(pl.col("is_name", "is_address").sum()).row(0)
     note = "In all, {:,} have another name, {:,} another address.".format(*counts)
     for run, number in changes.group_by("run", maintain_order=True).len().iter_rows():
-        since = _midnight(days[run])
-        yield Work(
-            due=since,
-            kind=kinds.CHANGED,
-            issuer=issuer,
-            run=run,
-            rows=number,
-            since=since,
-            note=note,
-        )
+        yield _run_work(issuer, kinds.CHANGED, run, number, _midnight(days[run]), note)
 
 
 def not_replaced_work(
@@ -74,18 +65,15 @@ def not_replaced_work(
     days = {manifest.run: manifest.as_of for manifest in manifests}
     codes = refused["reason"].drop_nulls().value_counts(sort=True).head(NAMED)
     named = ", ".join(f"{code} ({number:,})" for code, number in codes.iter_rows())
+    note = f"Why: {named}." if named else ""
     for run, number in refused.group_by("run", maintain_order=True).len().iter_rows():
         day = days.get(run)  # none where the fields were typed in
         since = _midnight(day) if day else now
-        yield Work(
-            due=since,
-            kind=kinds.NOT_REPLACED,
-            issuer=issuer,
-            run=run,
-            rows=number,
-            since=since,
-            note=f"Why: {named}." if named else "",
-        )
+        yield _run_work(issuer, kinds.NOT_REPLACED, run, number, since, note)
+
+
+def _run_work(issuer: str, kind: str, run: str, rows: int, since: datetime, note: str) -> Work:
+    return Work(due=since, kind=kind, issuer=issuer, run=run, rows=rows, since=since, note=note)
 
 
 def _work(

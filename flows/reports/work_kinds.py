@@ -363,6 +363,15 @@ UNKNOWN_SINGLES = _kind(
         rows=CARDHOLDERS,
     )
 )
+
+
+def _keep_or_send(kept: str, sent: str, **which: bool) -> tuple[Choice, Choice]:
+    """Return the decisions about links that a newer row of their card is to replace."""
+    keep = Step("mend keep-link", Slot("target"), **which, reason=WHY)
+    send = Step("resubmit", Slot("target"), **which, reason=WHY)
+    return Choice("keep the link", kept, keep), Choice("send again", sent, send)
+
+
 CHANGED = _kind(
     Kind(
         "changed since their link",
@@ -370,17 +379,10 @@ CHANGED = _kind(
         "They have a link, but their name or address has changed since, so it may not open",
         Step("resubmit", Slot("target"), changed=True, reason=WHY, dry_run=True),
         "An extract that has their old name and address again takes them off this list.",
-        (
-            Choice(
-                "keep the link",
-                "This change does not matter; a later one that differs is asked about again.",
-                Step("mend keep-link", Slot("target"), changed=True, reason=WHY),
-            ),
-            Choice(
-                "send again",
-                "New links are requested; each replaces the one it follows.",
-                Step("resubmit", Slot("target"), changed=True, reason=WHY),
-            ),
+        _keep_or_send(
+            "This change does not matter; a later one that differs is asked about again.",
+            "New links are requested; each replaces the one it follows.",
+            changed=True,
         ),
         rows=CARDHOLDERS,
         several=True,
@@ -392,17 +394,10 @@ NOT_REPLACED = _kind(
         OPERATOR,
         "Their changed row, or the renewal of their link, was refused; the old link still stands",
         Step("resubmit", Slot("target"), replacing=True, reason=WHY, dry_run=True),
-        choices=(
-            Choice(
-                "keep the link",
-                "The old link is enough, until it ends.",
-                Step("mend keep-link", Slot("target"), replacing=True, reason=WHY),
-            ),
-            Choice(
-                "send again",
-                "Their refused rows go out again; each link that comes replaces the old one.",
-                Step("resubmit", Slot("target"), replacing=True, reason=WHY),
-            ),
+        choices=_keep_or_send(
+            "The old link is enough, until it ends.",
+            "Their refused rows go out again; each link that comes replaces the old one.",
+            replacing=True,
         ),
         rows=CARDHOLDERS,
         several=True,

@@ -21,17 +21,16 @@ import polars as pl
 
 from flows.book.attempts import ATTEMPT, SENT, active
 from flows.results.lineage import repeats_of
-from flows.runs.cards import FINGERPRINTS, holder
+from flows.runs.cards import CARD_WITHOUT_TWIN, FINGERPRINTS, holder
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
 
 # what the issue of a row is told from
 IDENTITY = ("cuid", "last_4", "expiration", *FINGERPRINTS)
-CARD = ["holder", "last_4"]
 # why a row stays
 SETTLED = "its change was sent, taken back or decided since, or a later extract has it"
 # An issue that a selected row (`origin`) was, is, or would be of; `twin` null where it is unknown.
-_ISSUE = (*CARD, "twin", "expiration", "reissue_check")
+_ISSUE = (*CARD_WITHOUT_TWIN, "twin", "expiration", "reissue_check")
 ISSUES = pl.Schema({"origin": pl.UInt32()} | {name: ATTEMPT[name] for name in _ISSUE})
 # An attempt that keeps its card from being sent again; `is_family`: its twins are the row's.
 STANDING = pl.Schema(
@@ -115,10 +114,10 @@ def blocking(rows: pl.DataFrame, standing: pl.DataFrame, first: frozenset[str]) 
     `rows`: ISSUES. `standing`: STANDING, in the order of the attempts. The last one counts, and
     one of the runs in `first` before all.
     """
-    dated = rows.filter(pl.all_horizontal(pl.col(*CARD, "expiration").is_not_null()))
+    dated = rows.filter(pl.all_horizontal(pl.col(*CARD_WITHOUT_TWIN, "expiration").is_not_null()))
     has_issue = pl.col("origin").is_in(dated["origin"].implode())
     compared = rows.filter(pl.col("expiration").is_not_null() | ~has_issue)
-    pairs = compared.join(standing, on=CARD, suffix="_sent", maintain_order="right")
+    pairs = compared.join(standing, on=CARD_WITHOUT_TWIN, suffix="_sent", maintain_order="right")
     same_expiration = pl.col("expiration") == pl.col("expiration_sent")
     same_reissue = pl.col("reissue_check") == pl.col("reissue_check_sent")
     same_twin = (pl.col("twin") == pl.col("twin_sent")) | ~pl.col("is_family")

@@ -22,7 +22,7 @@ from flows.book.standing import (
     last_day,
 )
 from flows.book.standing import REFUSED as IS_REFUSED
-from flows.runs.cards import CARD, FINGERPRINTS, holder, numbered_twins
+from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, FINGERPRINTS, holder, is_among, numbered_twins
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, REJECTED
 from schemas.reasons import ABSENT, AWAITED, DELETED, DYING, REFUSED, UNFIT
@@ -55,11 +55,12 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     newest = book.folded.attempt("row")
     has_left = pl.col("standing") == LEFT.name
     sent_as = book.folded.attempt("sent")["state"]
+    closed = book.departed.filter("closed")
     beside = cards.drop("run", "row").with_columns(
         run=newest["run"],
         row=newest["row"],
         fit=(newest["state"] != REJECTED),
-        why=pl.when(has_left & _is_among(cards, book.departed.filter("closed")))
+        why=pl.when(has_left & is_among(cards, closed, CARD_WITHOUT_TWIN))
         .then(pl.lit(DELETED))
         .when(has_left)
         .then(pl.lit(ABSENT))
@@ -75,13 +76,6 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     return beside.filter(is_ending).select(*columns, ends="until")
 
 
-def _is_among(cards: pl.DataFrame, departed: pl.DataFrame) -> pl.Series:
-    """Return which cards are among those that have left."""
-    numbered = cards.with_row_index("place")
-    places = numbered.join(departed, on=["holder", "last_4"], how="semi", nulls_equal=True)["place"]
-    return numbered["place"].is_in(places.implode())
-
-
 def in_extract(links: pl.DataFrame, records: pl.DataFrame, run: str) -> pl.DataFrame:
     """Return the links with the rows that their cards have in an extract, null where it has none.
 
@@ -89,7 +83,7 @@ def in_extract(links: pl.DataFrame, records: pl.DataFrame, run: str) -> pl.DataF
     """
     fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
     named = records.with_columns(holder(records), fit=fit)
-    named = named.join(links, on=["holder", "last_4"], how="semi", maintain_order="left")
+    named = named.join(links, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
     numbered = pl.concat(
         [
             numbered_twins(named.filter("fit")),

@@ -20,7 +20,6 @@ from flows.redaction import redact
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
 from flows.resend.blocking import (
-    CARD,
     active_attempts,
     as_sent,
     blocking,
@@ -33,6 +32,7 @@ from flows.resend.corrected_extract import numbered, replaced_rows
 from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
 from flows.runs.business_date import local_day
+from flows.runs.cards import CARD_WITHOUT_TWIN
 from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError
@@ -292,7 +292,7 @@ def _blocked(
     would_be = rechecked.join(chosen.source.picks, on="row", maintain_order="left")
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = known.book
-    of_cards = book.sent.join(issues, on=CARD, how="semi", maintain_order="left")
+    of_cards = book.sent.join(issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
     rows = with_twins(issues, book.attempts, run.id)
     is_replacing = pl.col("origin").is_in(replaces.implode())
@@ -302,7 +302,7 @@ def _blocked(
         awaited = blocking(rows.filter(is_replacing), standing.filter(state=AWAITING), first)
         blocked = replacing(blocked, awaited, settled)
     to_send = identified(would_be["origin"], would_be)
-    has_left = to_send.join(book.departed, on=CARD, how="semi", nulls_equal=True)
+    has_left = to_send.join(book.departed, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
     blocked = _with_ended(blocked, has_left, choice.LEFT, first)
     given_up = issues.filter(is_given_up(book.given_up))
     return _with_ended(blocked, given_up, choice.GIVEN_UP, first)

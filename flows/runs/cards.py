@@ -24,6 +24,7 @@ from schemas import portal
 HASHED = 100_000  # rows at once
 GENERATED = "^cl-[0-9a-f]{12}-[0-9]+$"  # a cuid that we generated
 CARD = ("holder", "last_4", "twin")
+CARD_WITHOUT_TWIN = ("holder", "last_4")  # where one decision is about all twins
 ISSUE = (*CARD, "expiration", "reissue_check")
 CONTENT_FINGERPRINTS = ("name_check", "address_check")
 FINGERPRINTS = (*CONTENT_FINGERPRINTS, "reissue_check")
@@ -87,6 +88,15 @@ def numbered_twins(rows: pl.DataFrame) -> pl.DataFrame:
     if is_single(rows, look).all():
         twin = pl.lit(0, pl.UInt8)
     return rows.with_columns(twin=twin)
+
+
+def is_among(rows: pl.DataFrame, others: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
+    """Return which rows have the same values in these columns as one of the others."""
+    if others.is_empty():
+        return pl.repeat(value=False, n=rows.height, dtype=pl.Boolean, eager=True)
+    numbered = rows.select(columns).with_row_index("place")
+    places = numbered.join(others, on=list(columns), how="semi", nulls_equal=True)["place"]
+    return pl.int_range(rows.height, dtype=pl.UInt32, eager=True).is_in(places.implode())
 
 
 def is_single(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:

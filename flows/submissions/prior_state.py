@@ -45,10 +45,18 @@ from numpy.typing import NDArray
 from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.book import read_book
 from flows.book.fold import Folded, fold, is_changed, is_not_replaced
-from flows.book.given_up import CARD, NOBODY, given_up_cards, is_given_up
-from flows.book.kept_links import NONE_KEPT, is_among
+from flows.book.given_up import NOBODY, given_up_cards, is_given_up
+from flows.book.kept_links import NONE_KEPT
 from flows.runs.business_date import local_day
-from flows.runs.cards import CONTENT_FINGERPRINTS, FINGERPRINTS, HASHED, card_keys, holder
+from flows.runs.cards import (
+    CARD_WITHOUT_TWIN,
+    CONTENT_FINGERPRINTS,
+    FINGERPRINTS,
+    HASHED,
+    card_keys,
+    holder,
+    is_among,
+)
 from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
 from schemas import portal
@@ -177,7 +185,12 @@ class PriorState:
         running = hashlib.sha256(facts.hash_rows().to_numpy().tobytes())
         running.update(f"{self._newest} {reissue_column}".encode())
         if not self._given_up.is_empty():
-            running.update(self._given_up.select(CARD).sort(CARD).write_csv().encode())
+            running.update(
+                self._given_up.select(CARD_WITHOUT_TWIN)
+                .sort(CARD_WITHOUT_TWIN)
+                .write_csv()
+                .encode()
+            )
         if not self._as_good.is_empty():
             running.update(self._as_good.sort(pl.all()).write_csv().encode())
         return running.hexdigest()

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from flows.book.attempts import ATTEMPT, in_order
 from flows.book.book import read_book
-from flows.book.departures import CARD, Naming, WholeExtract, departures
+from flows.book.departures import Naming, WholeExtract, departures
 from flows.book.people import balance
 from flows.reports.unlinked import unlinked
+from flows.runs.cards import CARD_WITHOUT_TWIN
 from schemas.portal import PAN
 from tests.book.test_kept import from_ledgers
 from tests.partner_api.town import Population, town
@@ -104,7 +105,7 @@ def extracts(history: list[Night]) -> list[Naming]:
 def cards(rows: Iterable[Row]) -> pl.DataFrame:
     """Return the cards of rows."""
     named = [(row.holder, row.last_4) for row in rows]
-    return pl.DataFrame(named, dict.fromkeys(CARD, pl.String), orient="row")
+    return pl.DataFrame(named, dict.fromkeys(CARD_WITHOUT_TWIN, pl.String), orient="row")
 
 
 def model(history: list[Night]) -> dict[tuple[str, str | None], date]:

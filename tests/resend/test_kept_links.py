@@ -14,6 +14,7 @@ from flows.book.book import read_book
 from flows.book.people import balance
 from flows.operations.delivery import confirm, deliver
 from flows.operations.keeping_links import Decided, Which, keep_links
+from flows.reports.cardholder_status import card_statuses
 from flows.reports.survey import survey
 from flows.reports.work import Line, lines
 from flows.resend.renewal import renew
@@ -59,6 +60,19 @@ def test_a_change_that_does_not_matter_leaves_the_list_and_a_different_one_is_as
     assert {} == after
     assert 1 == work(place)["changed since their link"].rows
     assert ("changed", "linked") == (stand(place)["a"], stand(place)["b"])
+
+
+def test_the_trace_of_a_changed_card_offers_to_keep_its_link_before_it_is_sent_again(
+    tmp_path: Path,
+) -> None:
+    place = feed(tmp_path)
+    moved(place, "a")
+
+    (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
+
+    then = str(card.then)
+    assert "cardlink mend keep-link bank --cuid a --changed --reason WHY" in then
+    assert "cardlink resubmit bank --changed --reason WHY" in then.partition("keep-link")[2]
 
 
 def test_what_was_decided_about_is_known_when_it_comes_again(tmp_path: Path) -> None:

@@ -9,16 +9,13 @@ import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 
-import numpy as np
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 
 from flows.submissions.validate import validate
 from schemas.conditions import tells_nothing
 from schemas.cvv import hash_text
 from schemas.issuer import RuleSettings
-from schemas.md5 import md5_of_each
 from schemas.portal import CUID, CVV, CVV_HASH, PAN
 from schemas.telling_codes import DIGESTS
 from tests.builders import portal_rows
@@ -219,17 +216,3 @@ def test_a_cuid_that_is_too_long_and_tells_its_card_is_rejected_as_telling() -> 
     verdicts = validate(portal_rows({CUID: cuid}), date(2026, 11, 20), RuleSettings())
 
     assert ["cardholder.cuid.card_number"] == verdicts.filter(column=CUID)["code"].to_list()
-
-
-@pytest.mark.parametrize("count", [0, 1, 2_000, 33_000])
-def test_md5_of_many_texts_is_that_of_hashlib(count: int) -> None:
-    texts = np.random.default_rng(35).integers(0, 256, (count, 16), np.uint8)
-
-    digests = md5_of_each(texts)
-
-    assert digests.shape == texts.shape
-    assert expected_digests(texts[-50:]) == [row.tobytes() for row in digests[-50:]]
-
-
-def expected_digests(texts: NDArray[np.uint8]) -> list[bytes]:
-    return [hashlib.md5(text.tobytes(), usedforsecurity=False).digest() for text in texts]
