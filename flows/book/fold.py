@@ -119,7 +119,7 @@ def _conditions() -> dict[str, pl.Expr]:
         & pl.col("name_check").is_not_null(),
         "row": pl.col("run") != "",
         "content": pl.col("state").is_in([LINKED, AWAITING]),
-        "change": pl.col("state").is_in(CHANGES),
+        "change": pl.col("state").is_in([*CHANGES, CANCELLED]),
     }
 
 
@@ -146,9 +146,10 @@ _PLACED = pl.Schema(dict.fromkeys((*PLACES, "first", "tries", "sendings"), pl.UI
 def is_changed(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
     """Return which issues have changed since what their link, or the awaited one, was made from.
 
-    Not where a row of that extract or of a later one has been sent since, or one with the same name
-    and address, or a later extract took the change back, or an operator decided (`kept`: KEPT) that
-    it does not matter.
+    A newer row says so that was held back, or whose chunk was cancelled before the upload. Not
+    where a row of that extract or of a later one has been sent since, or one with the same name and
+    address, or a later extract took the change back, or an operator decided (`kept`: KEPT) that it
+    does not matter.
     """
     places = folded.places["change"]
     if places.null_count() == len(places):
@@ -161,7 +162,8 @@ def is_changed(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
         pl.col(name) == pl.col(f"{name}_sent") for name in CONTENT_FINGERPRINTS
     )
     is_newer = pl.col("content") > pl.col("content_sent").fill_null(UNKNOWN_CONTENT)
-    is_open = (pl.col("state") == CHANGED) & is_newer & ~is_same.fill_null(value=False)
+    is_open = pl.col("state").is_in([CHANGED, CANCELLED]) & is_newer
+    is_open &= ~is_same.fill_null(value=False)
     beside = pl.concat([change, sent], how="horizontal").with_columns(link="run_sent")
     return beside.select(is_open.fill_null(value=False)).to_series() & ~is_among(
         beside, kept, OF_CHANGE

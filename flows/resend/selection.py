@@ -72,25 +72,26 @@ def select_rows(
     selected_codes = [code for code in codes if is_selected(code, selection)]
     with_cancelled = _has_code(CANCELLED_CHUNK, selection)
     has_code = pl.col("reasons").list.eval(pl.element().is_in(selected_codes)).list.any()
-    is_not_replaced = (state == ERROR) & pl.col("row").is_in(sorted(replacing))
-    is_not_replaced &= pl.lit(selection.replacing)
+    is_replacing = pl.col("row").is_in(sorted(replacing))
+    is_not_replaced = (state == ERROR) & is_replacing & pl.lit(selection.replacing)
+    is_changed = IS_CHANGED | ((state == CANCELLED) & is_replacing)
     by_kind = (
         (pl.lit(selection.errors) & (state == ERROR))
         | (pl.lit(selection.rejects) & (state == ledger.REJECTED))
         | (is_refused & has_code).fill_null(value=False)
         | (pl.lit(with_cancelled) & (state == CANCELLED))
-        | (pl.lit(selection.changed) & IS_CHANGED)
+        | (pl.lit(selection.changed) & is_changed)
         | is_not_replaced
         | pl.col("row").is_in(sorted(corrected))
     )
     is_missing = state.is_in([AWAITING, CANCELLED])
     by_name = (pl.lit(selection.missing) & is_missing) | pl.col("row").is_in(sorted(selection.rows))
     first_code = pl.col("reasons").list.first().str.split("|").list.last()
-    has_reason = is_refused | IS_CHANGED
+    has_reason = is_refused | is_changed
     named = rows.with_columns(
         reason=pl.when(has_reason).then(first_code),
         named=by_name,
-        replaces=IS_CHANGED | is_not_replaced,
+        replaces=is_changed | is_not_replaced,
     )
     selected = named.filter(by_kind | pl.col("named"))
     return selected.select(pl.col(name).cast(kind) for name, kind in SELECTED.items())

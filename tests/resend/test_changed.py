@@ -21,6 +21,7 @@ from flows.submissions.submit import Submitted
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME
 from schemas.reasons import CHANGED
 from tests.again import again
+from tests.book.test_kept import cancel
 from tests.builders import quick
 from tests.night import issuer
 from tests.partner_api.town import Population, town
@@ -111,6 +112,38 @@ def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
     assert (1, 6, 6) == (replaced.new, replaced.replaced, replaced.withdrawn)
     assert {"delivered"} == set(stand(place).values())
     assert read_book(place.bench.store, "bank").active_twice(place.day).is_empty()
+
+
+def test_a_changed_row_whose_chunk_was_cancelled_is_still_a_change_that_can_be_sent(
+    tmp_path: Path,
+) -> None:
+    place = feed(tmp_path, changed="send")
+    cancelled = moved(place, "a", "b").manifest.run
+    cancel(place.bench)
+
+    assert {"a": "changed", "b": "changed"} == {who: stand(place)[who] for who in "ab"}
+    about = line(place)
+    assert about is not None
+    assert (2, cancelled) == (about.rows, about.run)
+
+    (resent,) = resend_all(place)
+    place.answer()
+
+    assert {"a", "b"} == place.sent(resent)
+    assert {"linked"} == set(stand(place).values())
+
+
+def test_a_change_in_a_cancelled_chunk_is_taken_back_by_an_extract_that_has_the_old_row(
+    tmp_path: Path,
+) -> None:
+    place = feed(tmp_path, changed="send")
+    moved(place, "a")
+    cancel(place.bench)
+
+    delta(place, "a")
+
+    assert line(place) is None
+    assert "linked" == stand(place)["a"]
 
 
 def test_the_changed_have_a_link_and_wait_for_the_operator(tmp_path: Path) -> None:
