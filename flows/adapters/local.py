@@ -156,7 +156,7 @@ class LocalStore:
             place = Path(folder).relative_to(self._root)
             for name in names:
                 if name.startswith(TEMPORARY):
-                    entry = _look(self._root, str(place / name))
+                    entry = _look(str(place / name), self._root / place / name)
                     # None: its writer was alive and done
                     if entry and entry.modified < before:
                         abandoned.append(entry)
@@ -185,14 +185,15 @@ class LocalStore:
 
         That is by UTF-8 bytes, a folder counting as `name/`.
         """
-        for name in sorted(_names(self._root, folder, start), key=os.fsencode):
+        members = _members(self._root, folder, start)
+        for name in sorted(members, key=os.fsencode):
             if not name.endswith("/"):
-                entry = _look(self._root, folder + name)
+                entry = _look(folder + name, members[name])
                 if entry:
                     yield entry
             elif not shallow:
                 yield from self._list(folder + name, "", shallow)
-            elif next(self._list(folder + name, "", shallow=False), None):
+            elif _has_any(self._root, folder + name):
                 yield Entry(folder + name, 0, FOLDER_TIME, "")
 
     def _write_temporary(self, path: Path, parts: Iterable[bytes]) -> Path:
@@ -248,31 +249,44 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
         self._stream.close()
 
 
-def _names(root: Path, folder: str, start: str) -> list[str]:
-    """Return the names in a folder that begin with `start`, folders ending in '/'.
+def _members(root: Path, folder: str, start: str) -> dict[str, os.DirEntry[str]]:
+    """Return what is in a folder and begins with `start`, by name, folders ending in '/'.
 
-    None are returned where there is no such folder.
+    Nothing is returned where there is no such folder.
     """
 
-    def scan() -> list[str]:
-        with os.scandir(root / folder) as entries:
-            return [
-                f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
-                for entry in entries
-            ]
+    def scan() -> dict[str, os.DirEntry[str]]:
+        with os.scandir(root / folder) as members:
+            return {
+                f"{member.name}/" if member.is_dir(follow_symlinks=False) else member.name: member
+                for member in members
+                if member.name.startswith(start) and not member.name.startswith(TEMPORARY)
+            }
 
-    names: list[str] = []
+    found: dict[str, os.DirEntry[str]] = {}
     with suppress(ObjectMissingError):
-        names = _with_our_errors(folder or str(root), scan)
-    if not names and not root.is_dir():
+        found = _with_our_errors(folder or str(root), scan)
+    if not found and not root.is_dir():
         raise store.StoreMissingError(place=str(root), code="ENOENT")
-    return [name for name in names if name.startswith(start) and not name.startswith(TEMPORARY)]
+    return found
 
 
-def _look(root: Path, key: str) -> Entry | None:
+def _has_any(root: Path, folder: str) -> bool:
+    """Return whether there is an object in a folder, however deep."""
+    members = _members(root, folder, "")
+    if any(member.is_file(follow_symlinks=False) for member in members.values()):
+        return True
+    return any(_has_any(root, folder + name) for name in members if name.endswith("/"))
+
+
+def _look(key: str, file: Path | os.DirEntry[str]) -> Entry | None:
     """Return the entry of a file, None if it is gone by now or not a regular file."""
+    look = partial(file.stat, follow_symlinks=False)
     with suppress(ObjectMissingError):
-        status = _with_our_errors(key, (root / key).lstat)
+        try:
+            status = look()
+        except OSError:
+            status = _with_our_errors(key, look)
         if stat.S_ISREG(status.st_mode):
             return _entry(shown(key), status)
     return None

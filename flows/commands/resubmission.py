@@ -178,6 +178,8 @@ def _in_all_runs(
     else:
         parts = {}
         runs = selected_runs.runs_to_resend(issuer_context, rows)
+    if runs and reason.strip() and not dry_run:
+        resubmission_run.take_in_results(issuer_context)
     for run in selected_runs.newest_first(runs):
         name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
         request = resubmission.Request(run, rows, reason, corrections=name)
@@ -188,7 +190,7 @@ def _in_all_runs(
                 result = _rehearsed(issuer, request, *planned)
             else:
                 with context.progress(run) as progress:
-                    done = resubmission_run.resubmit(issuer_context, request, progress, content)
+                    done = resubmission_run.send_again(issuer_context, request, progress, content)
                 result = _resubmitted(issuer_context, run, done)
         except CardlinkError as error:
             refused[run] = error

@@ -21,7 +21,7 @@ from flows.operations.break_decisions import close_break
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import run_facts
 from flows.resend.resubmission import Request
-from flows.resend.resubmission_run import rehearse_resubmit, resubmit
+from flows.resend.resubmission_run import rehearse_resubmit, send_again, take_in_results
 from flows.resend.selection import RowSelection
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -266,6 +266,8 @@ def apply(
     for question, answer in answered.items():
         place = question.place if not question.row else ""
         groups[question.run, question.about, place, answer].append(question)
+    if not dry_run and any(question.about == ASK for question in answered):
+        take_in_results(context)
     applied: dict[tuple[str, str, str], int] = defaultdict(int)
     refused: list[CardlinkError] = []
     for (run, about, place, answer), questions in groups.items():
@@ -289,4 +291,4 @@ def _send_again(
     if dry_run:
         rehearse_resubmit(context, request)
     else:
-        resubmit(context, request)
+        send_again(context, request)

@@ -41,8 +41,7 @@ def rehearse_resubmit(
 ) -> tuple[ResendPlan, Checked]:
     """Return what a resubmission would do, and what its run would come to; nothing is written."""
     dry = _with_template(context, request, content)
-    finish_commits(dry)
-    ingest(dry)
+    take_in_results(dry)
     plan = plan_resubmit(dry, request)
     if plan.already is not None or plan.nothing:
         return plan, NO_ROWS
@@ -69,17 +68,37 @@ def resubmit(
     on_progress: OnProgress = lambda _: None,
     content: bytes | None = None,
 ) -> Submitted:
-    """Send what `plan_resubmit` selects as a run of its own.
+    """Send what `plan_resubmit` selects as a run of its own; the results that came are taken in
+    first.
 
-    Results that arrived meanwhile are ingested first. `content`: the filled-in template of that
-    name, if it is to be stored first. The same command again finishes the same run, and does
-    nothing once it is committed. Raises NothingToSendError, OvertakenError and what a submit
-    raises.
+    Otherwise as `send_again`.
     """
     if not request.reason.strip():
         raise NoReasonError()
+    take_in_results(context)
+    return send_again(context, request, on_progress, content)
+
+
+def take_in_results(context: IssuerContext) -> None:
+    """Finish what died half-way and ingest the results that came; before rows are selected."""
     finish_commits(context)
     ingest(context)
+
+
+def send_again(
+    context: IssuerContext,
+    request: Request,
+    on_progress: OnProgress = lambda _: None,
+    content: bytes | None = None,
+) -> Submitted:
+    """Send what `plan_resubmit` selects as a run of its own, after `take_in_results`.
+
+    `content`: the filled-in template of that name, if it is to be stored first. The same command
+    again finishes the same run, and does nothing once it is committed. Raises NoReasonError,
+    NothingToSendError, OvertakenError and what a submit raises.
+    """
+    if not request.reason.strip():
+        raise NoReasonError()
     planning = context if content is None else _with_template(context, request, content)
     plan = plan_resubmit(planning, request)
     if plan.already is not None:

@@ -7,7 +7,7 @@ way of matching by names alone was removed.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ _NO_ROWS = pl.DataFrame(
 # Ledger parts kept decoded, about 15 MB each. Few are enough, since result files arrive in the
 # order of their chunks.
 AT_HAND = 4
+TOGETHER = 100_000  # rows of several parts that are looked through at once
 
 
 class ByHand(NamedTuple):
@@ -165,6 +166,21 @@ def searched_elsewhere(claims: pl.DataFrame, among: SentRows) -> pl.DataFrame:
     return claims.filter(~pl.col("file").is_in(whole["file"].implode()))
 
 
+def _together(parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield parts put together until they have enough rows: many runs are small."""
+    small: list[pl.DataFrame] = []
+    rows = 0
+    for part in parts:
+        small.append(part)
+        rows += part.height
+        if rows >= TOGETHER:
+            yield pl.concat(small)
+            small = []
+            rows = 0
+    if small:
+        yield pl.concat(small)
+
+
 class SentIndex:
     """The sent rows of the committed runs of one issuer, for one ingest."""
 
@@ -190,11 +206,10 @@ class SentIndex:
         for attribution in forced:
             manifest = self._manifest(attribution.run)
             if manifest is not None:
-                sent += self._chunks_with(pl.col("row") == attribution.row, manifest)
+                sent += self._chunks_with(pl.col("row") == attribution.row, [manifest])
         if not unsettled.is_empty():
             claimed = pl.col("cuid").is_in(candidate_ids(unsettled).implode())
-            for manifest in self._committed:
-                sent += self._chunks_with(claimed, manifest)
+            sent += self._chunks_with(claimed, self._committed)
         return number_sent_rows(pl.concat(sent).unique(["run", "row"], maintain_order=True), names)
 
     def _rows_named(self, names: Sequence[str]) -> pl.DataFrame:
@@ -206,12 +221,12 @@ class SentIndex:
         rows = [self._rows_of(run, chunks) for run, chunks in sorted(chunks_of.items())]
         return pl.concat([_NO_ROWS, *rows])
 
-    def _chunks_with(self, rows: pl.Expr, manifest: Manifest) -> Iterator[pl.DataFrame]:
-        """Yield the sent rows of every chunk of this run that has one of these `rows`."""
-        for part in manifest.ledger:
-            sent = self._part(manifest.run, part)
-            chunks = sent.filter(rows)["chunk"].unique()
-            yield sent.filter(pl.col("chunk").is_in(chunks.implode()))
+    def _chunks_with(self, rows: pl.Expr, manifests: Iterable[Manifest]) -> Iterator[pl.DataFrame]:
+        """Yield the sent rows of every chunk of these runs that has one of these `rows`."""
+        parts = (self._part(each.run, part) for each in manifests for part in each.ledger)
+        for sent in _together(parts):
+            chunks = sent.filter(rows).select("run", "chunk").unique()
+            yield sent.join(chunks, on=["run", "chunk"], how="semi", maintain_order="left")
 
     def _rows_of(self, run: str, chunks: Collection[int]) -> pl.DataFrame:
         """Return the rows of some chunks of a run; none if there is no such run."""

@@ -193,6 +193,8 @@ def checked_prefix(prefix: str) -> str:
 
 def shown(key: str) -> str:
     """Return a key as it can be printed and stored, whatever bytes a file name has."""
+    if key.isascii() and key.isprintable():  # as all of ours are, and many are listed
+        return key
     return _CONTROL.sub("?", key.encode(errors="backslashreplace").decode())
 
 
