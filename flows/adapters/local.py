@@ -263,12 +263,12 @@ def _members(root: Path, folder: str, start: str) -> dict[str, os.DirEntry[str]]
                 if member.name.startswith(start) and not member.name.startswith(TEMPORARY)
             }
 
-    found: dict[str, os.DirEntry[str]] = {}
+    named: dict[str, os.DirEntry[str]] = {}
     with suppress(ObjectMissingError):
-        found = _with_our_errors(folder or str(root), scan)
-    if not found and not root.is_dir():
+        named = _with_our_errors(folder or str(root), scan)
+    if not named and not root.is_dir():
         raise store.StoreMissingError(place=str(root), code="ENOENT")
-    return found
+    return named
 
 
 def _has_any(root: Path, folder: str) -> bool:

@@ -223,10 +223,13 @@ class SentIndex:
 
     def _chunks_with(self, rows: pl.Expr, manifests: Iterable[Manifest]) -> Iterator[pl.DataFrame]:
         """Yield the sent rows of every chunk of these runs that has one of these `rows`."""
-        parts = (self._part(each.run, part) for each in manifests for part in each.ledger)
-        for sent in _together(parts):
+        for sent in _together(self._parts(manifests)):
             chunks = sent.filter(rows).select("run", "chunk").unique()
             yield sent.join(chunks, on=["run", "chunk"], how="semi", maintain_order="left")
+
+    def _parts(self, manifests: Iterable[Manifest]) -> Iterator[pl.DataFrame]:
+        for manifest in manifests:
+            yield from (self._part(manifest.run, part) for part in manifest.ledger)
 
     def _rows_of(self, run: str, chunks: Collection[int]) -> pl.DataFrame:
         """Return the rows of some chunks of a run; none if there is no such run."""
