@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flows.commands import (
+    agree,
     audit,
     backfill,
     card_decisions,
@@ -46,6 +47,7 @@ ENTRIES = entries_of(
     init,
     settings,
     check,
+    agree,
     submit,
     outbox,
     results,

@@ -16,14 +16,14 @@ from datetime import UTC, date, datetime
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
-from flows.errors import OperatorError
+from flows.errors import OperatorError, TryAgainError
 from flows.hardening import harden_process
 from flows.redaction import redact
-from flows.steps import Option, Sentence
+from flows.steps import Option, Sentence, Text
 
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
@@ -46,7 +46,28 @@ class ActorError(OperatorError):
     )
 
 
+class SettingsMovedError(TryAgainError):
+    """The TOML was changed while a command worked with it."""
+
+    message = "{issuer}: its settings were changed while the command ran. It went no further."
+    next_step = "Run {same_command} again: it has the settings as they are now."
+
+
+class Governing(NamedTuple):
+    """How a command treats settings that are not those in force; `told` is what it says of them.
+
+    `known` are the digests of the settings that it works with, by issuer; `recorded` the issuers of
+    which there is nothing to record.
+    """
+
+    is_rehearsal: bool
+    told: list[Text]
+    known: dict[str, str]
+    recorded: set[str]
+
+
 _PERSON: ContextVar[str] = ContextVar("person", default="")
+_GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
 # a disk responds at once: more threads only wait for each other, and cost a third more CPU
@@ -177,7 +198,8 @@ def wire(
     it.
 
     In a dry run everything is read and done as it is without one, and what is written stays in
-    memory.
+    memory. For a command that changes something (`governing`) its settings are compared with those
+    in force first: SettingsNotAgreedError.
     """
     from flows.runs.context import IssuerContext, overlaid
     from flows.runs.header import default_header, header_from_template
@@ -198,7 +220,29 @@ def wire(
         funnel=_funnel,
         opener_key=_opener_key,
     )
+    context = _governed(context, _GOVERNING.get())
     return overlaid(context) if dry_run else context
+
+
+def _governed(context: IssuerContext, governing: Governing | None) -> IssuerContext:
+    """Return a context whose settings are in force, as far as the command is governed."""
+    from flows.operations import settings_in_force
+
+    if governing is None:
+        return context
+    issuer = context.issuer.issuer
+    sha256 = settings_in_force.digest_of(context)
+    if governing.known.setdefault(issuer, sha256) != sha256:
+        # what was agreed to is not what would be done
+        raise SettingsMovedError(issuer=issuer)
+    if issuer in governing.recorded:
+        return context._replace(settings_in_force=sha256)
+    governed = settings_in_force.governed(
+        context, governing.told.append, is_rehearsal=governing.is_rehearsal
+    )
+    if governed.adapters is context.adapters:
+        governing.recorded.add(issuer)
+    return governed
 
 
 def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
@@ -285,6 +329,20 @@ def acting(who: str) -> Iterator[None]:
         yield
     finally:
         _PERSON.reset(token)
+
+
+@contextmanager
+def governing(*, is_rehearsal: bool) -> Iterator[list[Text]]:
+    """Let every context that is wired meanwhile have settings that are in force.
+
+    Yields what a person should know of them, which is complete at the end.
+    """
+    governs = Governing(is_rehearsal, [], {}, set())
+    token = _GOVERNING.set(governs)
+    try:
+        yield governs.told
+    finally:
+        _GOVERNING.reset(token)
 
 
 def _user() -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FACTS = 2  # version of the JSON objects that are no Document: events, alerts, summaries
+FACTS = 3  # version of the JSON objects that are no Document: events, alerts, summaries
 
 
 def version(number: int) -> Any:
@@ -57,6 +57,7 @@ class Selection(Document):
 class Inputs(Document):
     """What a run is made from."""
 
+    format: int = version(2)
     run: str
     source: SourceIdentity
     as_of: date
@@ -64,6 +65,9 @@ class Inputs(Document):
     recipe: int
     recipients: tuple[str, ...]
     selection: Selection | None = None
+    # digest of the issuer's settings in force when the run was planned (the chain `settings/`); ""
+    # in documents of earlier versions
+    settings_in_force: str = Field("", exclude_if=lambda sha256: not sha256)
 
 
 class Plan(Inputs):

@@ -4,7 +4,7 @@ Small immutable objects, each with who, when and why.
 """
 
 from datetime import date, datetime
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -56,14 +56,38 @@ class AuditEntry(Document):
 class Approval(Record):
     """One record of the chain of a request that needs a second person; `digest` is of exactly what
     was asked for.
+
+    The rest is the request whole, as the first person was shown it: values of the command's
+    parameters by name; the versions of files by key, and digests of those that are not in the
+    store, by name; the digest of the settings in force (`settings/`); and what the command would
+    have done. None in records of earlier versions.
     """
 
+    format: int = version(2)
     what: Literal["requested", "carried out", "given back"]
     actor: str
     act: str
     line: str  # the command
     digest: str
     until: AwareDatetime
+    parameters: dict[str, Any] | None = Field(None, exclude_if=lambda values: values is None)
+    files: dict[str, str] | None = Field(None, exclude_if=lambda files: files is None)
+    settings: str | None = Field(None, exclude_if=lambda sha256: sha256 is None)
+    would: dict[str, Any] | None = Field(None, exclude_if=lambda facts: facts is None)
+
+
+class SettingsInForce(Record):
+    """One record of the chain `settings/`: these settings are an issuer's from now on.
+
+    `settings` are those of `schemas.governed`, by name, and `sha256` is of them; `before` is the
+    digest of the record before, "" in the first. Found by the first command, changed in the TOML
+    and met by a command, or agreed to.
+    """
+
+    what: Literal["found", "changed", "agreed"]
+    before: str
+    sha256: str
+    settings: dict[str, Any]
 
 
 class Closing(Record):

@@ -165,7 +165,9 @@ class Alerts(Settings):
     )
 
 
-Act = Literal["release", "gates", "override", "purge", "accept", "lost", "give-up"]
+Act = Literal[
+    "release", "gates", "override", "purge", "accept", "lost", "give-up", "settings", "mapping"
+]
 
 
 class FourEyes(Settings):
@@ -176,7 +178,10 @@ class FourEyes(Settings):
     acts: tuple[Act, ...] = setting(
         (),
         "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; "
-        "`purge`; `audit accept`; `lost`: `mend close` with that decision; `mend give-up`",
+        "`purge`; `audit accept`; `lost`: `mend close` with that decision; `mend give-up`; "
+        "`settings`: a change of keys, hosts, limits, `[store]`, `[resend]` or `[retention]`; "
+        "`mapping`: of what becomes of a row. A change of this table needs two persons as soon as "
+        "it names an act",
     )
     hours: int = setting(24, "hours after which a request expires", ge=1, le=168)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from flows.wiring import effective_settings, kept_from_others, wire
 
 with on_first_use():
     from flows.extracts import errors
+    from flows.operations import settings_in_force
     from flows.reports import link_forms as reported
     from flows.reports import lists
     from flows.runs import context as contexts
@@ -54,6 +55,11 @@ class Finding(NamedTuple):
         verdict = "WRONG" if self.error else "ok"
         template = "{part:<10}{verdict:<7}{text}"
         return Sentence(template, part=self.part, verdict=verdict, text=self.text)
+
+
+def _wrong_parts(findings: Sequence[Finding]) -> list[str]:
+    """Return the parts in which something is wrong."""
+    return [finding.part for finding in findings if finding.error]
 
 
 def _wrong(part: str, error: CardlinkError) -> Finding:
@@ -92,8 +98,11 @@ def check(
     _refuse_existing(rejects)
     findings = list[Finding]()
     wired = _wired(context.folder, issuer, findings)
+    is_whole = not _wrong_parts(findings)
     fingerprints, warnings = _check_keys(wired, findings)
     links = _check_store(wired, findings)
+    if is_whole and "store" not in _wrong_parts(findings):
+        _compare_settings(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     inspection = row_scope.Inspection()
     rows = _Rows([], None, [])
@@ -153,6 +162,16 @@ def _wired(folder: Path, name: str, findings: list[Finding]) -> contexts.IssuerC
         return wire(folder, name, issuer)
     without_template = issuer.portal.model_copy(update={"template": None})
     return wire(folder, name, issuer.model_copy(update={"portal": without_template}))
+
+
+def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Tell what of the settings changed since the last run, and what nobody agreed to yet."""
+    with _part(findings, "settings"):
+        for line in settings_in_force.since_last_run(context):
+            findings.append(Finding("settings", line))
+        settings_in_force.refuse_unagreed(
+            context.issuer.issuer, settings_in_force.compared(context)
+        )
 
 
 def _check_keys(

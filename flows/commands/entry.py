@@ -22,7 +22,7 @@ from flows.commands.second_person import run_by_two
 from flows.commands.several_issuers import for_each
 from flows.commands.signature import Parameter, parameters_of, summary_of
 from flows.steps import Step
-from flows.wiring import acting, actors, person
+from flows.wiring import acting, actors, governing, person
 
 with on_first_use():
     from schemas import settings
@@ -71,9 +71,17 @@ class Entry(Generic[P]):
             return self.run_with(context, values)
         actor = person(context.actor, at_terminal=context.local_files)
         with acting(context.actor and actor):
-            if self.second and self._is_act(values):
-                return run_by_two(self, context, actor, values, self.second)
-            return self.run_with(context, values)
+            if not self.is_governed:
+                return self._run_as(context, actor, values)
+            with governing(is_rehearsal=bool(values.get("dry_run"))) as remarks:
+                result = self._run_as(context, actor, values)
+        return result.telling(remarks)
+
+    def _run_as(self, context: Context, actor: str, values: Mapping[str, Any]) -> Result:
+        """Run the command, or let it wait for a second person."""
+        if self.second and self._is_act(values):
+            return run_by_two(self, context, actor, values, self.second)
+        return self.run_with(context, values)
 
     @property
     def _target(self) -> str:
@@ -127,6 +135,11 @@ class Entry(Generic[P]):
         if self.has_parameter("reason") or self.has_parameter("override"):
             return True
         return isinstance(self.form, Form) and self.form.actor != "none"
+
+    @property
+    def is_governed(self) -> bool:
+        """Whether it is refused under settings that nobody agreed to; `agree` itself is not."""
+        return self.changes and self.second != "settings"
 
     @property
     def label(self) -> str:

@@ -92,6 +92,13 @@ class Result(NamedTuple):
             exit_code=max(self.exit_code, *codes, 0),
         )
 
+    def telling(self, settings: Sequence[Text]) -> Self:
+        """Return it with what a person should know of the settings it was done with."""
+        if not settings:
+            return self
+        facts = {**self.facts, "settings_changed": [str(text) for text in settings]}
+        return self._replace(facts=facts, shown=[*self.shown, *settings])
+
     @property
     def sentence(self) -> str:
         """What came of it, in one sentence."""

@@ -14,7 +14,8 @@ from flows.steps import YOUR_NAME
 from flows.wiring import acting, wire
 
 with on_first_use():
-    from flows.operations import four_eyes
+    from flows.operations import four_eyes, settings_in_force
+    from flows.runs import context as contexts
     from flows.runs import identity, keys
     from schemas import records, settings
 
@@ -34,16 +35,24 @@ def run_by_two(
     Without a request of another person it is stored as one, and nothing is done. `values` are those
     of its parameters by name.
     """
-    issuers = _issuers_that_need_two(context, values, act)
-    if not issuers:
+    issuer = _issuer_that_needs_two(context, values, act)
+    if not issuer:
         return entry.run_with(context, values)
-    issuer_context = wire(context.folder, issuers[0])
+    issuer_context = _issuer_context(context, issuer, act)
+    rehearsals = list[Result]()
+
+    def rehearse() -> Mapping[str, Any]:
+        rehearsals.append(_rehearsed(entry, context, values))
+        return rehearsals[-1].facts
+
+    hours = settings_in_force.compared(issuer_context).hours
     command = _command(entry, context, actor, values, act)
+    command = command._replace(hours=hours, rehearse=rehearse)
     if not context.approve:
-        would = _rehearsed(entry, context, values)  # what would be refused is not requested
+        # what would be refused is not requested
         number, record = four_eyes.request(issuer_context, command)
         next_step = entry.step(values).adding(approve=number, actor=YOUR_NAME)
-        return _requested(number, record, would)._replace(next_step=next_step)
+        return _requested(number, record, rehearsals[-1])._replace(next_step=next_step)
     with (
         four_eyes.carrying_out(issuer_context, context.approve, command) as requester,
         acting(f"{actor} for {requester}"),
@@ -51,16 +60,33 @@ def run_by_two(
         return entry.run_with(context, values)
 
 
-def _issuers_that_need_two(
-    context: Context, values: Mapping[str, Any], act: settings.Act
-) -> list[str]:
-    """Return the issuers whose settings want a second person for the act; of a run, its own."""
+def _issuer_that_needs_two(context: Context, values: Mapping[str, Any], act: settings.Act) -> str:
+    """Return the first issuer whose settings want a second person for the act; of a run, its own.
+
+    "" where none does.
+    """
     target = values.get("target")
     named = str(values.get("run") or target or "")
     run = keys.RunId.parse(named)
     name = run.issuer if run else values.get("issuer") or named
-    issuers, _ = context.each(name, lambda issuer: [load_issuer(context.folder, issuer)])
-    return [issuer.issuer for issuer in issuers if act in issuer.four_eyes.acts]
+
+    def needs_two(issuer: str) -> list[str]:
+        if act == "settings":  # by those in force, not by the file at hand
+            comparison = settings_in_force.compared(wire(context.folder, issuer))
+            return [issuer] if comparison.needing_two else []
+        return [issuer] if act in load_issuer(context.folder, issuer).four_eyes.acts else []
+
+    issuers, _ = context.each(name, needs_two)
+    return next(iter(issuers), "")
+
+
+def _issuer_context(context: Context, issuer: str, act: settings.Act) -> contexts.IssuerContext:
+    """Return the context of an issuer, which names the settings in force."""
+    issuer_context = wire(context.folder, issuer)
+    if act != "settings":
+        return issuer_context
+    last = settings_in_force.compared(issuer_context).last
+    return issuer_context._replace(settings_in_force=last.sha256 if last else "")
 
 
 def _command(
@@ -70,9 +96,20 @@ def _command(
     files = _set(values, FILES)
     if act == "gates" and not files:
         files = [""]  # without a name, a gate is opened for every extract
-    digests = _digests(files) if context.local_files else []
-    reason = next(iter(_set(values, REASONS)), "")
-    return four_eyes.Command(act, entry.step(values).line(), files, digests, actor, reason)
+    parameters = {
+        parameter.name: values[parameter.name]
+        for parameter in entry.parameters
+        if parameter.is_set(values.get(parameter.name))
+    }
+    return four_eyes.Command(
+        act=act,
+        line=entry.step(values).line(),
+        parameters={"command": entry.name, **parameters},
+        files=files,
+        local=_digests(files) if context.local_files else {},
+        actor=actor,
+        reason=next(iter(_set(values, REASONS)), ""),
+    )
 
 
 def _set(values: Mapping[str, Any], names: Sequence[str]) -> list[str]:
@@ -80,10 +117,10 @@ def _set(values: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     return [str(values[name]) for name in names if values.get(name)]
 
 
-def _digests(files: Sequence[str]) -> list[str]:
-    """Return the digests of those files that are on this machine."""
+def _digests(files: Sequence[str]) -> dict[str, str]:
+    """Return the digests of those files that are on this machine, by name."""
     paths = [Path(file) for file in files]
-    return [identity.digest(path.read_bytes()) for path in paths if path.is_file()]
+    return {path.name: identity.digest(path.read_bytes()) for path in paths if path.is_file()}
 
 
 def _rehearsed(entry: Entry[...], context: Context, values: Mapping[str, Any]) -> Result:

@@ -1,31 +1,41 @@
 """Acts that need a second person: one requests, another carries it out.
 
 A request is a chain of create-only records: requested, carried out, and given back where the
-command failed. It holds the digest of the command line and of the files it names, so that nothing
-else can be done with it.
+command failed. It is stored whole: the command with its parameters, the versions of the files that
+it names, the settings in force, and what the command would have done, as its dry run said. What is
+carried out is that, and nothing else: where any of it is different now, the request is refused, and
+the difference is named.
 
-The entry writes the command line itself, from the parameters, and binds the request to it and to
-the versions of the files it names; a card number in the line is masked before it is digested. The
-dry run comes first, so that nobody is asked to agree to what would be refused.
+The number of a request is the digest of its first record, and the audit trail names each of its
+records; so one that was edited, put there or cut off by another way is refused. A card number in
+the line or in the parameters is masked before anything is stored or digested. The dry run comes
+first, so that nobody is asked to agree to what would be refused.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from flows.errors import OperatorError
-from flows.redaction import redact
+from pydantic_core import to_jsonable_python
+
+from flows.errors import GateError, OperatorError
+from flows.operations.settings_in_force import in_words, settings_of, values_of
+from flows.operations.shown_facts import as_shown, departures
+from flows.redaction import redact, redacted
+from flows.runs.audit_trail import digests_named
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, corrections, extracts
-from flows.steps import Option, Sentence, Step, parsed_line
+from flows.runs.keys import approvals, corrections, extracts, link
+from flows.runs.store import read_if_stored
+from flows.steps import YOUR_NAME, Option, Sentence, Step, parsed_line
+from schemas.governed import changes
 from schemas.records import Approval
 from schemas.settings import Act
-
-NOBODY = "a schedule"
 
 
 class ApprovalError(OperatorError):
@@ -39,19 +49,30 @@ class ApprovalError(OperatorError):
     )
 
 
+class NobodyError(GateError):
+    """An act that needs two persons was begun by none: by a schedule, or without a name."""
+
+    message = "This needs two persons, and nobody was named: {line}. Nothing was done."
+    next_step = Sentence("A person asks for it, with {actor}.", actor=Option("--actor", YOUR_NAME))
+
+
 class Command(NamedTuple):
     """A command that needs a second person, as somebody gave it.
 
-    `line` is the command line, `files` are those it names, `local` the digests of those that are
-    not in the store; `actor` is "" for a schedule.
+    `line` is the command line, `parameters` are the values that are set, by name; `files` are those
+    it names, `local` the digests of those that are not in the store, by name; `actor` is "" for a
+    schedule. `rehearse` returns the facts of its dry run.
     """
 
     act: Act
     line: str
+    parameters: Mapping[str, Any]
     files: Sequence[str]
-    local: Sequence[str]
+    local: Mapping[str, str]
     actor: str
     reason: str
+    hours: int = 24
+    rehearse: Callable[[], Mapping[str, Any]] = dict
 
 
 class OpenRequest(NamedTuple):
@@ -62,8 +83,31 @@ class OpenRequest(NamedTuple):
     step: Step
 
 
+class _Request(NamedTuple):
+    """A stored request: its folder, and its records from the first."""
+
+    place: str
+    history: Sequence[Approval]
+
+    @property
+    def first(self) -> Approval:
+        """What was requested."""
+        return self.history[0]
+
+
+def normalised(name: str) -> str:
+    """Return what of a name tells persons apart: its letters and digits, in one form and case.
+
+    >>> normalised("Al.Ice") == normalised("alice")
+    True
+    """
+    plain = unicodedata.normalize("NFKC", name).casefold()
+    return re.sub(r"[\W_]+", "", plain)
+
+
 def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
-    """Store a request for a second person; return its number and record."""
+    """Store a request for a second person; return its number and record. NobodyError."""
+    _refuse_nobody(command)
     adapters = context.adapters
     record = Approval(
         at=adapters.now(),
@@ -71,12 +115,16 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
         reason=redact(command.reason),
         what="requested",
         act=command.act,
-        actor=command.actor or NOBODY,
+        actor=command.actor,
         line=redact(command.line),
         digest=_digest(context, command),
-        until=adapters.now() + timedelta(hours=context.issuer.four_eyes.hours),
+        until=adapters.now() + timedelta(hours=command.hours),
+        parameters=_parameters(command),
+        files=_versions(context, command),
+        settings=context.settings_in_force,
+        would=_would(context, command),
     )
-    number = digest(canonical(record))[:12]
+    number = _number(record)
     add_next(adapters.store, _place(context, number), 1, record)
     return number, record
 
@@ -85,17 +133,17 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
 def carrying_out(context: IssuerContext, number: str, command: Command) -> Iterator[str]:
     """Use up a request while its command runs, and yield who made it.
 
-    A command that fails gives it back; one that is killed has used it up. Raises ApprovalError
-    where the request does not fit.
+    A command that fails gives it back; one that is killed has used it up. Raises NobodyError, and
+    ApprovalError where the request does not fit.
     """
+    _refuse_nobody(command)
     adapters = context.adapters
     place = _place(context, number)
     history = list(records(adapters.store, place, Approval))
-    objection = _objection(context, history, command)
+    objection = next(_objections(context, number, _Request(place, history), command), None)
     if objection:
         raise ApprovalError(number=redact(number), why=objection)
-    requested = history[0]
-    used = requested.model_copy(
+    used = history[0].model_copy(
         update={
             "at": adapters.now(),
             "by": redact(adapters.actor),
@@ -106,7 +154,7 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
     if not add_next(adapters.store, place, len(history) + 1, used):
         raise ApprovalError(number=number, why="somebody else is carrying it out right now")
     try:
-        yield requested.actor
+        yield history[0].actor
     except BaseException:
         given_back = used.model_copy(update={"what": "given back"})
         add_next(adapters.store, place, len(history) + 2, given_back)
@@ -131,27 +179,119 @@ def _place(context: IssuerContext, number: str) -> str:
     return f"{approvals(context.issuer.issuer)}{number}/"
 
 
-def _objection(context: IssuerContext, history: Sequence[Approval], command: Command) -> str:
-    """Return why a request cannot be carried out, "" where it can."""
-    if not history:
-        return "there is no such request"
-    requested = history[0]
-    last = history[-1]
+def _number(record: Approval) -> str:
+    return digest(canonical(record))[:12]
+
+
+def _refuse_nobody(command: Command) -> None:
+    """Raise NobodyError where no person was named."""
+    if not normalised(command.actor):
+        raise NobodyError(line=redact(command.line))
+
+
+def _objections(
+    context: IssuerContext, number: str, stored: _Request, command: Command
+) -> Iterator[str]:
+    """Yield why a request cannot be carried out: the first reasons cost least to find."""
+    if not stored.history:
+        yield "there is no such request"
+        return
+    yield from _spent(context, stored, command)
+    yield from _tampered(context, number, stored)
+    yield from _out_of_date(context, stored.first, command)
+
+
+def _spent(context: IssuerContext, stored: _Request, command: Command) -> Iterator[str]:
+    """Yield why nobody, or not this person, may carry out a request."""
+    last = stored.history[-1]
     if last.what == "carried out":
-        return f"{last.actor} used it on {last.at:%Y-%m-%d %H:%M}"
-    if context.adapters.now() >= requested.until:
-        return f"it expired on {requested.until:%Y-%m-%d %H:%M}"
-    if command.actor.casefold() in ("", requested.actor.casefold()):
-        return f"{requested.actor} made it; a different person must carry it out"
-    if _digest(context, command) != requested.digest:
-        return f"it was made for other parameters or files: {requested.line}"
-    return ""
+        yield f"{last.actor} used it on {last.at:%Y-%m-%d %H:%M}"
+    if context.adapters.now() >= stored.first.until:
+        yield f"it expired on {stored.first.until:%Y-%m-%d %H:%M}"
+    if normalised(command.actor) == normalised(stored.first.actor):
+        yield (
+            f"{stored.first.actor} made it; a different person must carry it out, one whose name "
+            "differs in more than case, punctuation and spaces"
+        )
 
 
-def _digest(context: IssuerContext, command: Command) -> str:
+def _tampered(context: IssuerContext, number: str, stored: _Request) -> Iterator[str]:
+    """Yield how the records of a request are not those that the audit trail names."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    named = digests_named(store, issuer, stored.place, stored.first.at)
+    keys = [link(stored.place, each) for each in range(1, len(stored.history) + 1)]
+    for key in sorted({*keys, *named}):
+        content = read_if_stored(store, key)
+        sha256 = digest(content) if content else ""
+        if sha256 not in named.get(key, set()):
+            yield f"{key} is not as the audit trail has it: find out who changed it"
+    if _number(stored.first) != number:
+        yield f"its record is not that of request {number}"
+
+
+def _out_of_date(context: IssuerContext, first: Approval, command: Command) -> Iterator[str]:
+    """Yield what is different from what was requested: command, files, settings, what it does."""
+    if first.parameters is None or first.files is None or first.would is None:
+        yield "an earlier version of cardlink stored it, without what was shown then"
+        return
+    parameters = departures(first.parameters, _parameters(command))
+    if parameters or first.digest != _digest(context, command, first.files):
+        yield f"it was made for other parameters: {first.line}; {parameters}".rstrip("; ")
+    files = _changed_files(first.files, _versions(context, command))
+    if files:
+        yield f"files are not those that were seen: {files}"
+    if first.settings != context.settings_in_force:
+        yield f"the settings changed since: {_changed_settings(context, first.settings or '')}"
+    state = departures(first.would, _would(context, command))
+    if state:
+        yield f"what it would do is not what was shown: {state}"
+
+
+def _changed_files(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return which files were replaced, came or went since, "" for none."""
+    states = {True: {True: "replaced", False: "gone"}, False: {True: "new"}}
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return ", ".join(f"{name} is {states[name in before][name in after]}" for name in names)
+
+
+def _changed_settings(context: IssuerContext, sha256: str) -> str:
+    """Return in words how the settings in force differ from those of a digest."""
+    before = settings_of(context, sha256)
+    # those of the TOML may be recorded only with the first write
+    after = settings_of(context, context.settings_in_force) or values_of(context)
+    if before is None:
+        return f"there is no record of {sha256[:12]}"
+    return in_words(changes(before, after))
+
+
+def _parameters(command: Command) -> dict[str, Any]:
+    """Return the values of the parameters that are set, as they are stored: all of them."""
+    values: dict[str, Any] = redacted(to_jsonable_python(dict(command.parameters)))
+    return values
+
+
+def _would(context: IssuerContext, command: Command) -> dict[str, Any]:
+    """Return what the command would do, as it is stored."""
+    began = context.adapters.now()
+    return {name: as_shown(fact, began) for name, fact in command.rehearse().items()}
+
+
+def _digest(
+    context: IssuerContext, command: Command, versions: Mapping[str, str] | None = None
+) -> str:
     """Return the digest of a command line and of the versions of the files it names.
 
     No card number is kept of the line.
+    """
+    files = _versions(context, command) if versions is None else versions
+    return digest(canonical({"line": redact(command.line), "files": dict(files)}))
+
+
+def _versions(context: IssuerContext, command: Command) -> dict[str, str]:
+    """Return the versions of the files that a command names, by key.
+
+    Of those that are not in the store their digests, by name.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -161,5 +301,4 @@ def _digest(context: IssuerContext, command: Command) -> str:
         places = [extracts(issuer), corrections(issuer), *places]
     entries = chain.from_iterable(store.keys(place) for place in places)
     versions = {entry.key: entry.version for entry in entries if entry.key.endswith(names)}
-    facts = {"line": redact(command.line), "versions": versions, "local": list(command.local)}
-    return digest(canonical(facts))
+    return {**versions, **command.local}

@@ -57,6 +57,7 @@ def _planning(run: StoredRun) -> Iterator[HistoryEvent]:
         "bytes": plan.source.size,
         "as_of": str(plan.as_of),
         "settings": plan.settings_sha256,
+        "settings in force": plan.settings_in_force,
         "sealed to": list(plan.recipients),
     }
     if plan.reason:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from threading import Lock
 from typing import TypeVar
@@ -28,6 +28,7 @@ from flows.runs.store import Store, StoreBusyError, read, read_if_stored
 from flows.runs.versions import read_document
 from schemas.records import AuditEntry
 
+SKEW = timedelta(minutes=10)  # by which the clocks of machines may differ
 LOST = 1000  # entries of others passed before giving up
 
 S = TypeVar("S", bound=Store)
@@ -35,7 +36,7 @@ FOLDER = 1000  # entries in a folder, so that finding the last one takes two sho
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)"
-    r"|(commits|deliveries|link-forms|given-up|kept-links)/\d{6}\.json"
+    r"|(commits|deliveries|link-forms|given-up|kept-links|settings)/\d{6}\.json"
     r"|deliveries/\d{6}/confirmed\.json"
     r"|(dismissed|attributions|backfills|purged|approvals)/.+"
     r")"
@@ -63,6 +64,46 @@ def entries_since(store: Store, issuer: str, number: int) -> Iterator[AuditEntry
         yield entry
 
 
+def digests_named(store: Store, issuer: str, prefix: str, since: datetime) -> dict[str, set[str]]:
+    """Return the digests under which the trail names records below a prefix, by key.
+
+    Of the entries since then alone; those of a clock that is a little behind are read as well.
+    """
+    named: dict[str, set[str]] = {}
+    last, _ = last_entry(store, issuer)
+    recent = [*entries_since(store, issuer, last), *_entries_back(store, issuer, last)]
+    for entry in recent:
+        if entry.at < since - SKEW:
+            break
+        for key, sha256 in entry.objects.items():
+            if key.startswith(prefix):
+                named.setdefault(key, set()).add(sha256)
+    return named
+
+
+def _entries_back(store: Store, issuer: str, last: int) -> Iterator[AuditEntry]:
+    """Yield the entries up to that number, the last first; one that is gone is left out."""
+    for number in range(last, 0, -1):
+        entry = read_document(store, entry_key(issuer, number), AuditEntry)
+        if entry is not None:
+            yield entry
+
+
+def last_entry(store: Store, issuer: str) -> tuple[int, str]:
+    """Return number and digest of the last entry that a listing shows.
+
+    A later one is met when adding.
+    """
+    last_folder = trail(issuer)
+    for folder in store.keys(trail(issuer), shallow=True):
+        last_folder = folder.key
+    matches = (ENTRY.fullmatch(entry.key) for entry in store.keys(last_folder))
+    entries = [match for match in matches if match]
+    if not entries:
+        return 0, ""
+    return int(entries[-1][1]), digest(read(store, entries[-1][0]))
+
+
 class AuditTrail:
     """Adds entries to the audit trails of a store, in the name of who is acting."""
 
@@ -77,7 +118,7 @@ class AuditTrail:
     def add(self, issuer: str, objects: Mapping[str, str], reason: str = "") -> None:
         """Add an entry at the end of the trail; StoreBusyError where others are always faster."""
         with self._adding:
-            last, before = self._last.get(issuer) or self._find_last(issuer)
+            last, before = self._last.get(issuer) or last_entry(self._store, issuer)
             for number in range(last + 1, last + LOST):
                 entry = AuditEntry(
                     before=before,
@@ -99,20 +140,6 @@ class AuditTrail:
         if number > 1:
             return ()
         return tuple(record_keys(self._store, issuer))
-
-    def _find_last(self, issuer: str) -> tuple[int, str]:
-        """Return number and digest of the last entry that a listing shows.
-
-        A later one is met when adding.
-        """
-        last_folder = trail(issuer)
-        for folder in self._store.keys(trail(issuer), shallow=True):
-            last_folder = folder.key
-        matches = (ENTRY.fullmatch(entry.key) for entry in self._store.keys(last_folder))
-        entries = [match for match in matches if match]
-        if not entries:
-            return 0, ""
-        return int(entries[-1][1]), digest(read(self._store, entries[-1][0]))
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key` unless it exists, as a store does; a record is named in the trail first."""

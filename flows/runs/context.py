@@ -32,6 +32,8 @@ class IssuerContext(NamedTuple):
     funnel: Callable[[StoredRun, date], dict[str, Any] | None] = lambda *_: None
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
+    # digest of the settings in force, as runs and requests name them; "" where nobody asked
+    settings_in_force: str = ""
 
 
 def overlaid(context: IssuerContext) -> IssuerContext:

@@ -26,7 +26,9 @@ FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 DROPPED = re.compile(
     r"[^/]+/(extracts|results|corrections|transactions)/|[^/]+/deliveries/[^/]+/received$"
 )
-LASTING = re.compile(r"[^/]+/(commits/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))")
+LASTING = re.compile(
+    r"[^/]+/(commits/|settings/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # how Python shows bytes in a file name that are not UTF-8
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -93,6 +95,7 @@ programme = _prefix("programme")
 ALL_ISSUERS = "programme/"
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
+settings = _prefix("settings")  # the chain of the settings that were in force, one after another
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 # derived: the book of cardholders, kept so that only what is new is read
 book = _prefix("book")

@@ -102,6 +102,7 @@ def _planned(
         reason=submission.reason,
         selection=inputs.selection,
         known=inputs.known,
+        settings_in_force=context.settings_in_force,
     )
     stored = run.plan
     if stored is None:

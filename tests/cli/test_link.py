@@ -103,7 +103,9 @@ def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(
     (kept,) = bench.stored(run).single_link_attempts
     assert done.exit_code == 0
     assert kept.answered is not None
-    assert done.stdout.splitlines() == [
+    *lines, settings = done.stdout.splitlines()
+    assert settings.startswith("bank: its settings are recorded")
+    assert lines == [
         kept.answered.url,
         f"c-1: expires on {kept.answered.expires_on}",
         f"recorded: bank/runs/{run}/single/000000001-1.json",

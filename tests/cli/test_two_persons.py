@@ -217,7 +217,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_what_was_agreed_to(
 
     done = typed(tmp_path, *line, "--actor", "bert", "--approve", number)
 
-    assert "other parameters or files" in facts(done)["message"]
+    assert "bank/extracts/more-20261121.csv is replaced" in facts(done)["message"]
 
 
 def test_a_form_asks_and_approves_by_the_same_code(bank: Bench, run: str, tmp_path: Path) -> None:

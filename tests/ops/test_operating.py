@@ -133,6 +133,7 @@ def deployments_of(*issuers: str) -> set[str]:
         "outbox",
         "backfill",
         "resubmit",
+        "agree",
         "dismiss",
         "links",
         "deliver",

@@ -1,0 +1,298 @@
+"""The settings that are in force for an issuer: recorded, compared with its TOML, and agreed to.
+
+`settings/` is a chain of create-only records, each named in the audit trail before it is written;
+the last one is in force. Every command that changes something compares the TOML with it. A change
+that one person may make is recorded by the command that meets it, before it writes anything else;
+of others nothing is done until two persons agree to them, as the settings in force say, and not the
+file at hand.
+
+The first command of an issuer, or of a store of an earlier version, records what it finds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from threading import Lock
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from flows.errors import BalanceError, GateError
+from flows.redaction import redact, redacted
+from flows.runs.chains import CONTESTS, add_next, last_record, records
+from flows.runs.context import IssuerContext
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import commits, settings
+from flows.runs.store import Store, StoreBusyError
+from flows.steps import WHY, Sentence, Slot, Step, Text
+from schemas.governed import ACTS, HOURS, Change, changes, governed_settings, needing_two
+from schemas.manifest import Manifest
+from schemas.records import SettingsInForce
+
+S = TypeVar("S", bound=Store)
+MOST = 8  # changes that are named in a sentence
+
+
+class SettingsNotAgreedError(GateError):
+    """The TOML has settings that need a second person, and nobody agreed to them."""
+
+    message = (
+        "{issuer}: its settings changed, and two persons must agree: {changes}. Nothing was done."
+    )
+    next_step = Sentence(
+        "Put them back as they were, or agree to them: {agree}.",
+        agree=Step("agree", Slot("issuer"), reason=WHY),
+    )
+
+
+class SettingsLostError(BalanceError):
+    """Runs name settings that the chain of records does not have."""
+
+    message = (
+        "{issuer}: run {run} was made with settings {sha256}, of which there is no record: "
+        "somebody removed it. Nothing was done."
+    )
+    next_step = Sentence(
+        "Find out what was removed: {verify}.", verify=Step("audit verify", Slot("issuer"))
+    )
+
+
+class Compared(NamedTuple):
+    """The settings of a TOML beside those in force: `number` is of their record, 0 for none."""
+
+    settings: dict[str, Any]
+    number: int
+    last: SettingsInForce | None
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the TOML's settings."""
+        return digest(canonical(self.settings))
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the TOML has the settings in force."""
+        return self.last is not None and self.last.sha256 == self.sha256
+
+    @property
+    def changed(self) -> list[Change]:
+        """What the TOML has otherwise than the settings in force."""
+        return changes(self.last.settings, self.settings) if self.last else []
+
+    @property
+    def needing_two(self) -> list[Change]:
+        """What of that two persons must agree to."""
+        return needing_two(self.last.settings, self.changed) if self.last else []
+
+    @property
+    def acts(self) -> tuple[str, ...]:
+        """The acts that need a second person by the settings in force, else by the TOML."""
+        return tuple((self.last.settings if self.last else self.settings).get(ACTS) or ())
+
+    @property
+    def hours(self) -> int:
+        """The hours of a request, by the settings in force, else by the TOML."""
+        return int((self.last.settings if self.last else self.settings)[HOURS])
+
+
+def compared(context: IssuerContext) -> Compared:
+    """Return the settings of an issuer's TOML beside those in force."""
+    number, last = last_record(
+        context.adapters.store, settings(context.issuer.issuer), SettingsInForce
+    )
+    return Compared(values_of(context), number, last)
+
+
+def digest_of(context: IssuerContext) -> str:
+    """Return the digest of the settings of an issuer's TOML."""
+    return digest(canonical(values_of(context)))
+
+
+def governed(
+    context: IssuerContext, tell: Callable[[Text], None], *, is_rehearsal: bool
+) -> IssuerContext:
+    """Return a context whose settings are in force, or will be: they are recorded before its store
+    writes anything.
+
+    `tell` takes what a person should know of them. In a rehearsal nothing is recorded, and what
+    would be refused is told. SettingsNotAgreedError, SettingsLostError.
+    """
+    comparison = compared(context)
+    named = context._replace(settings_in_force=comparison.sha256)
+    if comparison.is_same:
+        return named
+    if is_rehearsal:
+        for text in _rehearsed(context.issuer.issuer, comparison):
+            tell(text)
+        return named
+    refuse_unagreed(context.issuer.issuer, comparison)
+    _refuse_lost(context)
+
+    def record_first() -> None:
+        for text in _record_changed(context):
+            tell(text)
+
+    store = preceded(context.adapters.store, record_first)
+    return named._replace(adapters=context.adapters._replace(store=store))
+
+
+def preceded(store: S, act: Callable[[], None]) -> S:
+    """Return a store like the given one, which acts once before it first writes anything."""
+    writing = Lock()
+    is_due = [True]
+
+    def act_once() -> None:
+        with writing:
+            if is_due:
+                act()
+                is_due.clear()
+
+    def create(key: str, data: bytes) -> bool:
+        act_once()
+        return store.create(key, data)
+
+    def replace(key: str, parts: Iterable[bytes]) -> None:
+        act_once()
+        store.replace(key, parts)
+
+    wrapped = copy(store)  # everything else it can do stays its own
+    wrapped.create = create  # type: ignore[method-assign]
+    wrapped.replace = replace  # type: ignore[method-assign]
+    return wrapped
+
+
+def _record_changed(context: IssuerContext) -> Sequence[Text]:
+    """Record the settings of the TOML, unless a concurrent process did; return what to tell.
+
+    SettingsNotAgreedError where that process recorded others, from which these need two.
+    """
+    for _ in range(CONTESTS):
+        comparison = compared(context)
+        if comparison.is_same:
+            return ()
+        refuse_unagreed(context.issuer.issuer, comparison)
+        origin: Literal["found", "changed"] = "changed" if comparison.last else "found"
+        if record(context, comparison, origin, "a command met them in the TOML"):
+            return tuple(_recorded(context.issuer.issuer, comparison))
+    raise StoreBusyError(place=settings(context.issuer.issuer), code="contested")
+
+
+def refuse_unagreed(issuer: str, comparison: Compared) -> None:
+    """Raise SettingsNotAgreedError where changes need a second person."""
+    needed = comparison.needing_two
+    if needed:
+        raise SettingsNotAgreedError(issuer=issuer, changes=in_words(needed))
+
+
+def record(
+    context: IssuerContext,
+    comparison: Compared,
+    origin: Literal["found", "changed", "agreed"],
+    reason: str,
+) -> bool:
+    """Record the settings of the TOML as those in force; False where another command was faster."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    _refuse_lost(context)
+    record_before = canonical(comparison.last) if comparison.last else b""
+    document = SettingsInForce(
+        **context.adapters.signed(reason),
+        what=origin,
+        before=digest(record_before) if record_before else "",
+        sha256=comparison.sha256,
+        settings=comparison.settings,
+    )
+    return add_next(store, settings(issuer), comparison.number + 1, document)
+
+
+def agree(context: IssuerContext, comparison: Compared, reason: str) -> None:
+    """Record that the settings of the TOML are those in force; NoReasonError, SettingsLostError.
+
+    StoreBusyError where another command recorded others meanwhile.
+    """
+    if not record(context, comparison, "agreed", reason):
+        raise StoreBusyError(place=settings(context.issuer.issuer), code="contested")
+
+
+def settings_of(context: IssuerContext, sha256: str) -> dict[str, Any] | None:
+    """Return the settings of that digest, None where no record has them."""
+    chain = records(context.adapters.store, settings(context.issuer.issuer), SettingsInForce)
+    return next((each.settings for each in chain if each.sha256 == sha256), None)
+
+
+def since_last_run(context: IssuerContext) -> Iterator[Text]:
+    """Yield what of the TOML's settings changed since the last run, or since they were recorded."""
+    comparison = compared(context)
+    if comparison.last is None:
+        yield "not recorded yet: the first command that changes something records them"
+        return
+    run = last_run(context)
+    made_with = settings_of(context, run.settings_in_force) if run else None
+    since = f"run {run.run}" if run and made_with else f"record {comparison.number}"
+    changed = changes(made_with or comparison.last.settings, comparison.settings)
+    for change in changed:
+        yield f"changed since {since}: {redact(str(change))}"
+    if not changed:
+        day = f"{comparison.last.at:%Y-%m-%d}"
+        yield f"as in {since}; record {comparison.number} by {comparison.last.by} on {day}"
+
+
+def last_run(context: IssuerContext) -> Manifest | None:
+    """Return the issuer's run that was registered last, None before the first."""
+    return last_record(context.adapters.store, commits(context.issuer.issuer), Manifest)[1]
+
+
+def in_words(changed: Sequence[Change]) -> str:
+    """Return changes as one text, at most MOST of them."""
+    more = f"; and {len(changed) - MOST} more" if len(changed) > MOST else ""
+    return redact("; ".join(map(str, changed[:MOST])) + more)
+
+
+def values_of(context: IssuerContext) -> dict[str, Any]:
+    """Return the settings of the TOML as they are stored."""
+    values = governed_settings(context.issuer, context.header.line.decode())
+    return {name: _shown(name, value) for name, value in values.items()}
+
+
+def _shown(name: str, value: Any) -> Any:
+    """Return a setting as it is stored: free texts with card numbers masked.
+
+    What two persons agree to is stored as it is, so that no two values look the same.
+    """
+    return value if Change(name, value, None).act == "settings" else redacted(value)
+
+
+def _refuse_lost(context: IssuerContext) -> None:
+    """Raise SettingsLostError where the last run names settings that have no record."""
+    run = last_run(context)
+    if run is None or not run.settings_in_force:
+        return
+    if settings_of(context, run.settings_in_force) is None:
+        raise SettingsLostError(
+            issuer=context.issuer.issuer, run=run.run, sha256=run.settings_in_force[:12]
+        )
+
+
+def _recorded(issuer: str, comparison: Compared) -> Iterator[Text]:
+    """Yield what a person should know of settings that were recorded."""
+    number = comparison.number + 1
+    if comparison.last is None:
+        yield (
+            f"{issuer}: its settings are recorded as they are now "
+            f"(record {number}, {comparison.sha256[:12]}); from now on every change is told"
+        )
+    elif comparison.changed:
+        yield (
+            f"{issuer}: settings changed since record {comparison.number}, "
+            f"now recorded as {number}: {in_words(comparison.changed)}"
+        )
+
+
+def _rehearsed(issuer: str, comparison: Compared) -> Iterator[Text]:
+    """Yield what a person should know of settings that a real run would record, or refuse."""
+    if comparison.changed:
+        changed = in_words(comparison.changed)
+        yield f"{issuer}: settings changed since record {comparison.number}: {changed}"
+    if comparison.needing_two:
+        yield Sentence(
+            "{issuer}: a real run is refused until two persons agree to that: {agree}",
+            issuer=issuer,
+            agree=Step("agree", issuer, reason=WHY),
+        )

@@ -1,0 +1,402 @@
+"""Settings are governed: recorded, told in plain words when they change, and agreed to by two."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli.main import main
+from flows.operations.four_eyes import ApprovalError
+from flows.operations.settings_in_force import SettingsLostError, SettingsNotAgreedError
+from flows.registry import ENTRIES
+from flows.runs.identity import canonical, digest
+from flows.wiring import open_store
+from tests import keys
+from tests.night import Bench, issuer
+
+TOML = """
+issuer = "bank"
+root = "store"
+test = true
+[limits]
+max_reject_rate = 0.05
+[portal]
+key_file = "portal.asc"
+fingerprints = ["{fingerprint}"]
+allowed_hosts = ["links.example.com"]
+rows_per_chunk = 10
+"""
+TWO = '[four_eyes]\nacts = ["settings", "gates", "release"]\n'
+EXTRACT = "bank-20261120.csv"
+OURS = keys.sound().fingerprint
+THEIRS = keys.sound(copy=2).fingerprint
+GATE = ("submit", "bank", "--extract", EXTRACT, "--open", "reject-rate")
+AGREE = ("agree", "bank", "--reason", "ticket 7")
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Bench:
+    """Return the bench that writes where the command line of `tmp_path` reads."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
+    write(tmp_path, TOML)
+    return Bench(open_store(issuer(), tmp_path), issuer(), now=lambda: datetime.now(UTC))
+
+
+def write(folder: Path, toml: str, **changes: str) -> None:
+    """Write the issuer's TOML, with texts replaced."""
+    toml = toml.replace("{fingerprint}", OURS)
+    for before, after in changes.items():
+        toml = toml.replace(before, after)
+    (folder / "bank.toml").write_text(toml)
+
+
+def point_at_another_key(folder: Path) -> None:
+    """Let the TOML name another portal's key, and put that key beside it."""
+    toml = (folder / "bank.toml").read_text()
+    (folder / "bank.toml").write_text(toml.replace(OURS, THEIRS))
+    (folder / "portal.asc").write_bytes(keys.sound(copy=2).public)
+
+
+def typed(folder: Path, *arguments: str, who: str = "", approve: str = "") -> Result:
+    line = [*arguments]
+    line += ["--actor", who] if who else []
+    line += ["--approve", approve] if approve else []
+    return CliRunner().invoke(main, ["--config", str(folder), "--json", *line])
+
+
+def facts(done: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def requested(folder: Path, *arguments: str, who: str = "anna") -> str:
+    done = typed(folder, *arguments, who=who)
+    assert done.exit_code == 3, done.stdout
+    return str(facts(done)["request"])
+
+
+def recorded(bank: Bench) -> list[dict[str, Any]]:
+    """Return the records of the chain of settings."""
+    return [json.loads(bank.content(entry.key)) for entry in bank.store.keys("bank/settings/")]
+
+
+def refused(done: Result) -> tuple[int, str]:
+    return done.exit_code, facts(done)["error"]
+
+
+def test_the_first_command_records_the_settings_it_finds_and_the_next_says_nothing(
+    bank: Bench, tmp_path: Path
+) -> None:
+    bank.drop(20)
+
+    first = facts(typed(tmp_path, "submit", "bank", who="anna"))
+    second = facts(typed(tmp_path, "submit", "bank", who="anna"))
+
+    [record] = recorded(bank)
+    [told] = first["settings_changed"]
+    assert "record 1" in told
+    assert "settings_changed" not in second
+    assert ("found", "") == (record["what"], record["before"])
+    assert record["sha256"] == digest(canonical(record["settings"]))
+    assert [OURS] == record["settings"]["portal.fingerprints"]
+
+
+def test_a_run_its_plan_and_its_report_name_the_settings_they_were_made_with(
+    bank: Bench, tmp_path: Path
+) -> None:
+    bank.drop(20)
+    [made] = facts(typed(tmp_path, "submit", "bank", who="anna"))["runs"]
+    bank.answer()
+    typed(tmp_path, "ingest", "bank", who="anna")
+
+    [record] = recorded(bank)
+    run = bank.stored(made["run"])
+
+    named = {
+        run.planned().settings_in_force,
+        run.committed().settings_in_force,
+        json.loads(bank.report(made["run"], "summary.json"))["settings_in_force"],
+    }
+    assert {record["sha256"]} == named
+
+
+def test_without_four_eyes_a_change_is_recorded_and_told_in_plain_words_by_run_and_check(
+    bank: Bench, tmp_path: Path
+) -> None:
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    write(tmp_path, TOML, **{"0.05": "0.2", "links.example.com": "links2.example.com"})
+    checked = facts(typed(tmp_path, "check", "bank"))
+    bank.drop(20, "bank-20261121.csv", seed=3)
+
+    done = typed(tmp_path, "submit", "bank", who="bert")
+
+    host = "portal.allowed_hosts: links.example.com -> links2.example.com"
+    limit = "limits.max_reject_rate: 0.05 -> 0.2"
+    [told] = facts(done)["settings_changed"]
+    assert 0 == done.exit_code
+    assert f"{limit}; {host}" in told
+    texts = [each["text"] for each in checked["checks"] if each["part"] == "settings"]
+    assert [limit, host] == [text.partition(": ")[2] for text in texts if "changed since" in text]
+    before, after = recorded(bank)
+    assert "bert via" in after["by"]
+    assert after["before"] == digest(bank.content("bank/settings/000001.json"))
+    assert before["sha256"] != after["sha256"]
+
+
+def test_a_dry_run_tells_a_change_and_records_nothing(bank: Bench, tmp_path: Path) -> None:
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    before = bank.snapshot()
+    write(tmp_path, TOML, **{"0.05": "0.2"})
+
+    done = facts(typed(tmp_path, "submit", "bank", "--dry-run"))
+
+    assert "max_reject_rate: 0.05 -> 0.2" in str(done["settings_changed"])
+    assert before == bank.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (OURS, THEIRS),
+        ("links.example.com", "evil.example.com"),
+        ("max_reject_rate = 0.05", "max_reject_rate = 1.0"),
+        (TWO, ""),
+        ('"settings", ', ""),
+        ("[limits]", "[retention]\nchunks_days = 0\n[limits]"),
+    ],
+)
+def test_a_change_that_needs_two_is_refused_with_exit_code_3_and_the_command_that_agrees(
+    bank: Bench, tmp_path: Path, before: str, after: str
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    bank.drop(20, "bank-20261121.csv", seed=3)
+    stored = bank.snapshot()
+    write(tmp_path, TOML + TWO, **{before: after})
+
+    done = typed(tmp_path, "submit", "bank", who="anna")
+
+    assert (3, SettingsNotAgreedError.__name__) == refused(done)
+    assert "cardlink agree bank --reason WHY" in facts(done)["message"]
+    assert " -> " in facts(done)["message"]
+    assert stored == bank.snapshot()
+
+
+def test_four_eyes_cannot_be_taken_out_of_the_file_by_one_even_where_settings_are_not_named(
+    bank: Bench, tmp_path: Path
+) -> None:
+    two = '[four_eyes]\nacts = ["release"]\n'
+    write(tmp_path, TOML + two)
+    bank.drop(20)
+    [made] = facts(typed(tmp_path, "submit", "bank", who="anna"))["runs"]
+    held = typed(tmp_path, "outbox", "hold", made["run"], "--reason", "x", who="anna")
+    write(tmp_path, TOML)
+
+    done = typed(tmp_path, "outbox", "release", made["run"], "--reason", "x", who="anna")
+
+    assert 0 == held.exit_code
+    assert (3, SettingsNotAgreedError.__name__) == refused(done)
+    assert "four_eyes.acts: release -> none" in facts(done)["message"]
+
+
+def test_two_persons_agree_and_the_run_goes_on(bank: Bench, tmp_path: Path) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    write(tmp_path, TOML + TWO, **{"0.05": "0.2"})
+
+    number = requested(tmp_path, *AGREE)
+    alone = typed(tmp_path, *AGREE, who="anna", approve=number)
+    agreed = typed(tmp_path, *AGREE, who="bert", approve=number)
+    bank.drop(20, "bank-20261121.csv", seed=3)
+    done = typed(tmp_path, "submit", "bank", who="anna")
+
+    assert (2, ApprovalError.__name__) == refused(alone)
+    assert ["limits.max_reject_rate: 0.05 -> 0.2"] == facts(agreed)["changes"]
+    assert 0 == done.exit_code
+    assert "settings_changed" not in facts(done)
+    assert ["found", "agreed"] == [record["what"] for record in recorded(bank)]
+    assert recorded(bank)[1]["by"].startswith("bert for anna via ")
+    assert 0 == typed(tmp_path, "audit", "verify", "bank").exit_code
+
+
+def test_who_agreed_to_one_change_did_not_agree_to_what_was_typed_after(
+    bank: Bench, tmp_path: Path
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    write(tmp_path, TOML + TWO, **{"0.05": "0.06"})
+    number = requested(tmp_path, *AGREE)
+    write(tmp_path, TOML + TWO, **{"0.05": "0.9"})
+
+    done = typed(tmp_path, *AGREE, who="bert", approve=number)
+
+    assert (2, ApprovalError.__name__) == refused(done)
+    assert "0.05 -> 0.9" in facts(done)["message"]
+    assert ["found"] == [record["what"] for record in recorded(bank)]
+
+
+def test_a_mapping_is_told_and_needs_two_only_where_the_table_says_so(
+    bank: Bench, tmp_path: Path
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    mapped = TOML + '[rules]\nluhn = "off"\n'
+    write(tmp_path, mapped + TWO)
+    alone = typed(tmp_path, "outbox", "uploaded", run_of(bank), who="anna")
+    by_two = mapped.replace("off", "warn") + TWO.replace("settings", "mapping")
+    write(tmp_path, by_two)
+    number = requested(tmp_path, *AGREE)
+    assert 0 == typed(tmp_path, *AGREE, who="bert", approve=number).exit_code
+    write(tmp_path, by_two.replace("warn", "off"))
+
+    done = typed(tmp_path, "outbox", "release", run_of(bank), "--reason", "x", who="anna")
+
+    assert 'rules.luhn: "reject" -> "off"' in str(facts(alone)["settings_changed"])
+    assert (3, SettingsNotAgreedError.__name__) == refused(done)
+
+
+def run_of(bank: Bench) -> str:
+    return str(next(iter(bank.runs.ids)))
+
+
+@pytest.mark.parametrize("two", [TWO, '[four_eyes]\nacts = ["gates"]\n'])
+def test_an_approval_does_not_carry_over_to_another_portal_key(
+    bank: Bench, tmp_path: Path, two: str
+) -> None:
+    write(tmp_path, TOML + two)
+    bank.drop(20, bad=0.3)
+    number = requested(tmp_path, *GATE)
+    point_at_another_key(tmp_path)
+
+    done = typed(tmp_path, *GATE, who="bert", approve=number)
+
+    assert done.exit_code in (2, 3)
+    assert f"portal.fingerprints: {OURS} -> {THEIRS}" in facts(done)["message"]
+    assert not [entry for entry in bank.store.keys("bank/runs/") if "/chunks/" in entry.key]
+    assert not list(bank.store.keys("bank/commits/"))
+
+
+@pytest.mark.parametrize("field", ["actor", "until", "line", "digest", "would"])
+def test_a_request_that_was_edited_in_the_store_is_refused(
+    bank: Bench, tmp_path: Path, field: str
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20, bad=0.3)
+    number = requested(tmp_path, *GATE)
+    request = tmp_path / "store" / "bank" / "approvals" / number / "000001.json"
+    record = json.loads(request.read_bytes())
+    edits = {"actor": "bert", "until": "2099-01-01T00:00:00Z", "would": {}}
+    record[field] = edits.get(field, "x")
+    request.write_bytes(canonical(record))
+
+    done = typed(tmp_path, *GATE, who="anna" if field == "actor" else "bert", approve=number)
+
+    assert (2, ApprovalError.__name__) == refused(done)
+    assert not list(bank.store.keys("bank/commits/"))
+
+
+def test_a_request_put_into_the_store_in_the_name_of_another_is_refused(
+    bank: Bench, tmp_path: Path
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20, bad=0.3)
+    number = requested(tmp_path, *GATE)
+    approvals = tmp_path / "store" / "bank" / "approvals"
+    record = json.loads((approvals / number / "000001.json").read_bytes())
+    forged = canonical({**record, "actor": "bert"})
+    place = approvals / digest(forged)[:12]
+    place.mkdir()
+    (place / "000001.json").write_bytes(forged)
+
+    done = typed(tmp_path, *GATE, who="anna", approve=place.name)
+
+    assert "audit trail" in facts(done)["message"]
+    assert not list(bank.store.keys("bank/commits/"))
+
+
+def test_a_request_whose_use_was_removed_from_the_store_is_not_used_again(
+    bank: Bench, tmp_path: Path
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    line = ("outbox", "release", run_of(bank), "1", "--reason", "x")
+    typed(tmp_path, "outbox", "hold", run_of(bank), "1", "--reason", "x", who="anna")
+    number = requested(tmp_path, *line)
+    typed(tmp_path, *line, who="bert", approve=number)
+    typed(tmp_path, "outbox", "hold", run_of(bank), "1", "--reason", "y", who="carl")
+    (tmp_path / "store" / "bank" / "approvals" / number / "000002.json").unlink()
+
+    done = typed(tmp_path, *line, who="bert", approve=number)
+
+    assert "audit trail" in facts(done)["message"]
+
+
+def test_a_request_is_refused_with_the_difference_once_its_subject_is_another(
+    bank: Bench, tmp_path: Path
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    run = run_of(bank)
+    typed(tmp_path, "outbox", "hold", run, "1", "--reason", "x", who="anna")
+    line = ("outbox", "release", run, "--reason", "x")
+    number = requested(tmp_path, *line)
+    typed(tmp_path, "outbox", "hold", run, "2", "--reason", "x", who="carl")
+
+    done = typed(tmp_path, *line, who="bert", approve=number)
+
+    assert (2, ApprovalError.__name__) == refused(done)
+    assert "chunks.2.number: nothing -> 2" in facts(done)["message"]
+
+
+def test_settings_whose_records_were_removed_are_not_recorded_anew(
+    bank: Bench, tmp_path: Path
+) -> None:
+    write(tmp_path, TOML + TWO)
+    bank.drop(20)
+    typed(tmp_path, "submit", "bank", who="anna")
+    (tmp_path / "store" / "bank" / "settings" / "000001.json").unlink()
+    write(tmp_path, TOML)
+
+    done = typed(tmp_path, "submit", "bank", who="anna")
+
+    assert (4, SettingsLostError.__name__) == refused(done)
+    assert 4 == typed(tmp_path, "audit", "verify", "bank").exit_code
+
+
+def test_no_setting_that_only_identifies_or_opens_something_is_stored(
+    bank: Bench, tmp_path: Path
+) -> None:
+    secrets = ("fi-4711-key", "safe-4711-key", "token-4711")
+    service = (
+        f'[service]\nbase_url = "https://api.example.com"\nfi_key = "{secrets[0]}"\n'
+        f'safe_key = "{secrets[1]}"\n'
+        f'[alerts]\nreport_url = "https://reports.example.com/{secrets[2]}"\n'
+    )
+    write(tmp_path, TOML + service)
+    bank.drop(20)
+
+    typed(tmp_path, "submit", "bank", who="anna")
+
+    [record] = recorded(bank)
+    assert "https://reports.example.com" == record["settings"]["alerts.report_url"]
+    assert not [secret for secret in secrets if secret in json.dumps(record)]
+
+
+def test_every_command_that_changes_something_is_refused_under_settings_nobody_agreed_to() -> None:
+    exempt = [entry.name for entry in ENTRIES if entry.changes and not entry.is_governed]
+
+    assert ["agree"] == exempt

@@ -1,0 +1,110 @@
+"""Settings that are governed: what is stored of them, what counts as a change, who must agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schemas.governed import Change, changes, governed_settings, needing_two
+from tests.night import issuer
+
+HEADER = "cuid,pan"
+
+
+def settings(**changed: Any) -> dict[str, Any]:
+    return governed_settings(issuer(**changed), HEADER)
+
+
+def test_every_setting_of_every_table_is_there_by_its_dotted_name() -> None:
+    names = set(settings(service={"base_url": "https://api.example.com"}))
+
+    assert {
+        "portal.fingerprints",
+        "portal.header",
+        "limits.max_reject_rate",
+        "store.verdict_tag",
+        "service.base_url",
+        "four_eyes.acts",
+        "schedule.cron",
+    } <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "act"),
+    [
+        ("portal.fingerprints", "settings"),
+        ("portal.allowed_hosts", "settings"),
+        ("service.base_url", "settings"),
+        ("limits.max_reject_rate", "settings"),
+        ("four_eyes.hours", "settings"),
+        ("test", "settings"),
+        ("columns.cardholder.cuid", "mapping"),
+        ("rules.luhn", "mapping"),
+        ("full_portfolio", "mapping"),
+        ("schedule.cron", None),
+        ("portal.rows_per_chunk", None),
+    ],
+)
+def test_a_change_is_of_the_act_that_its_name_says(name: str, act: str | None) -> None:
+    assert act == Change(name, 1, 2).act
+
+
+def test_a_change_says_from_what_to_what() -> None:
+    before = settings(limits={"max_reject_rate": 0.05})
+    after = settings(limits={"max_reject_rate": 0.2}, service={"base_url": "https://x.example"})
+
+    assert [
+        "limits.max_reject_rate: 0.05 -> 0.2",
+        'service.base_url: not set -> "https://x.example"',
+    ] == [str(change) for change in changes(before, after)]
+
+
+def test_a_service_that_is_taken_out_is_a_change_and_its_defaults_are_none() -> None:
+    used = settings(service={"base_url": "https://x.example"})
+
+    removed = [change.name for change in changes(used, settings())]
+    added = [change.name for change in changes(settings(), used)]
+
+    assert "service.base_url" in removed
+    assert ["service.base_url"] == added
+
+
+def test_a_setting_that_another_version_has_is_no_change_while_it_has_its_default() -> None:
+    ours = settings()
+    earlier = {name: value for name, value in ours.items() if name != "limits.max_drift"}
+    lowered = settings(limits={"max_drift": 0.9, "max_reject_rate": 0.5, "max_error_rate": 0.5})
+
+    assert [] == changes(earlier, ours)
+    assert [] == changes({**ours, "limits.of_old": 3}, ours)
+    assert ["limits.max_drift"] == [change.name for change in changes(earlier, lowered)]
+
+
+def test_a_column_that_is_mapped_otherwise_is_one_change_and_a_lookup_is_a_digest() -> None:
+    before = settings(columns={"cardholder.cuid": "ID"})
+    after = settings(columns={"cardholder.cuid": {"from": "ID", "lookup": {"a": "b"}}})
+
+    [change] = changes(before, after)
+
+    assert "columns.cardholder.cuid" == change.name
+    assert change.after["lookup"].startswith("1 texts, sha256 ")
+
+
+@pytest.mark.parametrize(
+    ("acts", "names"),
+    [
+        ((), []),
+        (("release",), ["four_eyes.acts"]),
+        (("settings",), ["four_eyes.acts", "limits.max_reject_rate"]),
+        (("mapping",), ["four_eyes.acts", "rules.luhn"]),
+    ],
+)
+def test_who_must_agree_is_judged_by_the_settings_that_are_left(
+    acts: tuple[str, ...], names: list[str]
+) -> None:
+    before = settings(four_eyes={"acts": acts}, limits={"max_reject_rate": 0.05})
+    after = settings(
+        four_eyes={"acts": ["purge"]}, limits={"max_reject_rate": 1.0}, rules={"luhn": "off"}
+    )
+
+    assert names == [change.name for change in needing_two(before, changes(before, after))]
