@@ -166,7 +166,27 @@ class Alerts(Settings):
 
 
 Act = Literal[
-    "release", "gates", "override", "purge", "accept", "lost", "give-up", "settings", "mapping"
+    "release",
+    "gates",
+    "override",
+    "resend",
+    "link",
+    "hold",
+    "cancel",
+    "dismiss",
+    "abandon",
+    "close",
+    "lost",
+    "give-up",
+    "keep-link",
+    "attribute",
+    "link-form",
+    "deliver",
+    "reseal",
+    "purge",
+    "accept",
+    "settings",
+    "mapping",
 ]
 
 
@@ -177,8 +197,11 @@ class FourEyes(Settings):
 
     acts: tuple[Act, ...] = setting(
         (),
-        "`outbox release`; opening a gate in `submit`; an override in `resubmit` or `link`; "
-        "`purge`; `audit accept`; `lost`: `mend close` with that decision; `mend give-up`; "
+        "`outbox` `release`, `hold` or `cancel`; `gates`: opening one in `submit`; `override`: in "
+        "`resubmit` or `link`; `resend`: `resubmit`, or `backfill` with `--send`; `link`; "
+        "`dismiss`; `mend abandon`; `close`: `mend close` or `reopen`, `answers`; `lost`: with "
+        "that decision; `mend` `give-up`, `keep-link` or `reseal`; `attribute`: `mend attribute`, "
+        "`withdraw` or `ingest-again`; `link-form`; `deliver`; `purge`; `audit accept`; "
         "`settings`: a change of keys, hosts, limits, `[store]`, `[resend]` or `[retention]`; "
         "`mapping`: of what becomes of a row. A change of this table needs two persons as soon as "
         "it names an act",

@@ -16,7 +16,7 @@ with on_first_use():
     from flows.operations import settings_in_force
 
 
-@entry("agree", form=Form("agree", "agree: settings of {issuer}"), second="settings")
+@entry("agree", form=Form("agree", "agree: settings of {issuer}"), second={"settings": ""})
 def agree(context: Context, issuer: Issuer, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Agree to the settings of ISSUER as its TOML has them now; they are in force from then on.
 

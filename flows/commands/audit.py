@@ -61,7 +61,9 @@ def _table(proof: audit.Proof) -> Table:
     return Table(("entry", "what", "object", "recorded by", "at"), rows)
 
 
-@entry("audit accept", form="it is decided beside the proof and the access log", second="accept")
+@entry(
+    "audit accept", form="it is decided beside the proof and the access log", second={"accept": ""}
+)
 def accept(
     context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_run: DryRun = False
 ) -> Result:

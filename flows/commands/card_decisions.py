@@ -23,7 +23,7 @@ GIVE_UP = Form("give_up", "give up: {run}", without=("cuid", "chunk"))
 Cuid = Annotated[str, Field(help="A cardholder's reference at the issuer.")]
 
 
-@entry("mend give-up", form=GIVE_UP, second="give-up")
+@entry("mend give-up", form=GIVE_UP, second={"give-up": ""})
 def give_up(
     context: Context,
     run: Target,
@@ -64,7 +64,7 @@ def give_up(
     return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)
 
 
-@entry("mend keep-link", form=MEND)
+@entry("mend keep-link", form=MEND, second={"keep-link": ""})
 def keep_link(
     context: Context,
     run: Target,

@@ -28,7 +28,7 @@ DELIVER = Form(
 NOTHING_NEW = "nothing new since the last confirmed delivery"
 
 
-@entry("deliver", form=DELIVER)
+@entry("deliver", form=DELIVER, second={"deliver": ""})
 def deliver(
     context: Context,
     issuer: Issuer,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec
@@ -40,15 +40,14 @@ SHARED = ("actor", "approve")  # parameters that every entry may have: they are 
 class Entry(Generic[P]):
     """A command: its name on the command line, its function, and its form or why it has none.
 
-    `second` is the act that may need a second person; `when` the parameter that makes the command
-    one, or the parameter and its value, if it is not always.
+    `second` are the acts that may need a second person, each with the parameter that makes the
+    command one, or the parameter and its value; "" where it always is.
     """
 
     name: str
     run: Callable[Concatenate[Context, P], Result]
     form: Form | str
-    second: settings.Act | None = None
-    when: str = ""
+    second: Mapping[settings.Act, str] = field(default_factory=dict)
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
         """Run the command in the name of who acts, unless it has to wait for a second person.
@@ -79,8 +78,9 @@ class Entry(Generic[P]):
 
     def _run_as(self, context: Context, actor: str, values: Mapping[str, Any]) -> Result:
         """Run the command, or let it wait for a second person."""
-        if self.second and self._is_act(values):
-            return run_by_two(self, context, actor, values, self.second)
+        acts = [act for act, when in self.second.items() if _holds(when, values)]
+        if acts and not values.get("dry_run"):
+            return run_by_two(self, context, actor, values, acts)
         return self.run_with(context, values)
 
     @property
@@ -88,14 +88,6 @@ class Entry(Generic[P]):
         """The parameter that takes several issuers or runs, "" where none does."""
         several = (each.name for each in parameters_of(self.run) if each.field.several)
         return next(several, "")
-
-    def _is_act(self, values: Mapping[str, Any]) -> bool:
-        """Return whether it would do, with these values, what may need a second person."""
-        if values.get("dry_run"):
-            return False
-        name, _, needed = self.when.partition("=")
-        value = values.get(name)
-        return not name or (value == needed if needed else bool(value))
 
     def run_with(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run its function with these values of its parameters, whoever acts."""
@@ -139,7 +131,7 @@ class Entry(Generic[P]):
     @property
     def is_governed(self) -> bool:
         """Whether it is refused under settings that nobody agreed to; `agree` itself is not."""
-        return self.changes and self.second != "settings"
+        return self.changes and "settings" not in self.second
 
     @property
     def label(self) -> str:
@@ -165,15 +157,22 @@ class Entry(Generic[P]):
 
 def _shared(name: str, pattern: str, help_text: str) -> Parameter:
     """Return an option that is no parameter of the function."""
-    field = Field(pattern=pattern, longest=64)
-    return Parameter(name, str, field, "", argument=False, many=False, help=help_text)
+    shape = Field(pattern=pattern, longest=64)
+    return Parameter(name, str, shape, "", argument=False, many=False, help=help_text)
+
+
+def _holds(when: str, values: Mapping[str, Any]) -> bool:
+    """Return whether a command with these values is the act that this condition makes it."""
+    name, _, needed = when.partition("=")
+    value = values.get(name)
+    return not name or (value == needed if needed else bool(value))
 
 
 def entry(
-    name: str, form: Form | str, second: settings.Act | None = None, when: str = ""
+    name: str, form: Form | str, second: Mapping[settings.Act, str] | None = None
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
-    return lambda run: Entry(name, run, form, second, when)
+    return lambda run: Entry(name, run, form, second or {})
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

@@ -176,7 +176,7 @@ def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
     return Result(facts, lines, Step("outbox list", issuer), outbox=changed)
 
 
-@entry("outbox hold", form=OUTBOX)
+@entry("outbox hold", form=OUTBOX, second={"hold": ""})
 def hold(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
@@ -184,7 +184,7 @@ def hold(
     return _move(context, run, "held", chunks, reason, dry_run)
 
 
-@entry("outbox release", form=OUTBOX, second="release")
+@entry("outbox release", form=OUTBOX, second={"release": ""})
 def release(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
@@ -192,7 +192,7 @@ def release(
     return _move(context, run, "released", chunks, reason, dry_run)
 
 
-@entry("outbox cancel", form=OUTBOX)
+@entry("outbox cancel", form=OUTBOX, second={"cancel": ""})
 def cancel(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:

@@ -59,7 +59,11 @@ def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> 
     return Result(facts, shown, next_step).beside(unread)
 
 
-@entry("answers", form="it reads a file on the machine of the person who got it", second="lost")
+@entry(
+    "answers",
+    form="it reads a file on the machine of the person who got it",
+    second={"lost": "", "close": ""},
+)
 def answers(
     context: Context,
     answers: Annotated[Path, Field(metavar="FILE")],

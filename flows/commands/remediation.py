@@ -71,7 +71,7 @@ ResultName = Annotated[str, Field(help="The result file, by its name below the i
 ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")]
 
 
-@entry("mend abandon", form=MEND)
+@entry("mend abandon", form=MEND, second={"abandon": ""})
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End RUN before its commit, for good: it is never resumed, and none of its rows are sent."""
     issuer_context = context.context_of(run, dry_run=dry_run)
@@ -94,7 +94,7 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
     return remediated(facts, [line], Step("submit", issuer_context.issuer.issuer), dry_run)
 
 
-@entry("mend reseal", form=MEND)
+@entry("mend reseal", form=MEND, second={"reseal": ""})
 def reseal(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
@@ -118,7 +118,7 @@ def reseal(
     return remediated({"run": run, **resealed._asdict()}, lines, next_step, dry_run)
 
 
-@entry("mend ingest-again", form=ONE_FILE)
+@entry("mend ingest-again", form=ONE_FILE, second={"attribute": ""})
 def reingest(
     context: Context,
     issuer: Issuer,
@@ -148,7 +148,7 @@ def reingest(
     return ingested(issuer_context, done, line, {**facts, "dry_run": False})
 
 
-@entry("mend attribute", form=ONE_FILE)
+@entry("mend attribute", form=ONE_FILE, second={"attribute": ""})
 def attribute(
     context: Context,
     issuer: Issuer,
@@ -181,7 +181,7 @@ def attribute(
     return _decided(issuer_context, decided, line, dry_run)
 
 
-@entry("mend withdraw", form=ONE_FILE)
+@entry("mend withdraw", form=ONE_FILE, second={"attribute": ""})
 def withdraw(
     context: Context,
     issuer: Issuer,
@@ -198,7 +198,7 @@ def withdraw(
     return _decided(issuer_context, decided, line, dry_run)
 
 
-@entry("mend close", form=MEND, second="lost", when=f"decision={LOST}")
+@entry("mend close", form=MEND, second={"lost": f"decision={LOST}", "close": ""})
 def close(
     context: Context,
     run: Target,
@@ -253,7 +253,7 @@ def _close_in_all_runs(
     return remediated(facts, lines, Step("worklist", issuer), dry_run)
 
 
-@entry("mend reopen", form=MEND)
+@entry("mend reopen", form=MEND, second={"close": ""})
 def reopen(
     context: Context,
     run: RunName,
@@ -269,7 +269,7 @@ def reopen(
     return _settled(issuer_context, run, settled, "open again", reason, dry_run)
 
 
-@entry("dismiss", form=Form("dismiss", "dismiss {extract}"))
+@entry("dismiss", form=Form("dismiss", "dismiss {extract}"), second={"dismiss": ""})
 def dismiss(
     context: Context,
     issuer: Issuer,

@@ -76,7 +76,7 @@ Templated = Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*(,[a-z0-9][a-z0-9-]
 Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
 
 
-@entry("resubmit", form=RESEND, second="override", when="override_reason")
+@entry("resubmit", form=RESEND, second={"override": "override_reason", "resend": ""})
 def resubmit(
     context: Context,
     run: Target,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -23,20 +23,24 @@ if TYPE_CHECKING:
     from flows.commands.entry import Entry
 
 WAITING = 3  # exit code where a second person is needed
-FILES = ("extract", "corrections", "key", "answers")  # parameters that name a file
+FILES = ("extract", "corrections", "key", "answers", "result")  # parameters that name a file
 REASONS = ("override_reason", "override", "reason")
 
 
 def run_by_two(
-    entry: Entry[...], context: Context, actor: str, values: Mapping[str, Any], act: settings.Act
+    entry: Entry[...],
+    context: Context,
+    actor: str,
+    values: Mapping[str, Any],
+    acts: Collection[settings.Act],
 ) -> Result:
-    """Run a command as an act that needs a second person where its issuer's settings say so.
+    """Run a command that is these acts, of which its issuer's settings may want two persons.
 
     Without a request of another person it is stored as one, and nothing is done. `values` are those
     of its parameters by name.
     """
-    issuer = _issuer_that_needs_two(context, values, act)
-    if not issuer:
+    issuer, act = _needed(context, values, acts)
+    if act is None:
         return entry.run_with(context, values)
     issuer_context = _issuer_context(context, issuer, act)
     rehearsals = list[Result]()
@@ -60,24 +64,29 @@ def run_by_two(
         return entry.run_with(context, values)
 
 
-def _issuer_that_needs_two(context: Context, values: Mapping[str, Any], act: settings.Act) -> str:
-    """Return the first issuer whose settings want a second person for the act; of a run, its own.
+class _Needed(NamedTuple):
+    """An issuer whose settings want a second person, and for which act; None: no issuer does."""
 
-    "" where none does.
-    """
+    issuer: str = ""
+    act: settings.Act | None = None
+
+
+def _needed(context: Context, values: Mapping[str, Any], acts: Collection[settings.Act]) -> _Needed:
+    """Return the first issuer whose settings want a second person for an act; of a run, its own."""
     target = values.get("target")
     named = str(values.get("run") or target or "")
     run = keys.RunId.parse(named)
     name = run.issuer if run else values.get("issuer") or named
 
-    def needs_two(issuer: str) -> list[str]:
-        if act == "settings":  # by those in force, not by the file at hand
+    def needing_two(issuer: str) -> list[_Needed]:
+        if "settings" in acts:  # by those in force, not by the file at hand
             comparison = settings_in_force.compared(wire(context.folder, issuer))
-            return [issuer] if comparison.needing_two else []
-        return [issuer] if act in load_issuer(context.folder, issuer).four_eyes.acts else []
+            return [_Needed(issuer, "settings")] if comparison.needing_two else []
+        acts_of_two = load_issuer(context.folder, issuer).four_eyes.acts
+        return [_Needed(issuer, act) for act in acts if act in acts_of_two]
 
-    issuers, _ = context.each(name, needs_two)
-    return next(iter(issuers), "")
+    needed, _ = context.each(name, needing_two)
+    return next(iter(needed), _Needed())
 
 
 def _issuer_context(context: Context, issuer: str, act: settings.Act) -> contexts.IssuerContext:
@@ -134,7 +143,8 @@ def _requested(number: str, record: records.Approval, would: Result) -> Result:
     """Show a stored request, and what the command would do."""
     state = (
         f"request {number} of {record.actor}: nothing has been done yet; "
-        f"a second person must carry it out by {record.until:%Y-%m-%d %H:%M} UTC"
+        f"a second person must carry it out by {record.until:%Y-%m-%d %H:%M} UTC: "
+        f"anybody but {record.actor} whose name CARDLINK_ACTORS accepts"
     )
     facts = {
         "request": number,

@@ -47,7 +47,7 @@ RERUN = Form(
 )
 
 
-@entry("submit", form=RERUN, second="gates", when="opened")
+@entry("submit", form=RERUN, second={"gates": "opened"})
 def submit(
     context: Context,
     issuer: Issuer,

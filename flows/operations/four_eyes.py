@@ -30,7 +30,7 @@ from flows.runs.audit_trail import digests_named
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, corrections, extracts, link
+from flows.runs.keys import approvals, corrections, extracts, link, results
 from flows.runs.store import read_if_stored
 from flows.steps import YOUR_NAME, Option, Sentence, Step, parsed_line
 from schemas.governed import changes
@@ -274,7 +274,8 @@ def _parameters(command: Command) -> dict[str, Any]:
 def _would(context: IssuerContext, command: Command) -> dict[str, Any]:
     """Return what the command would do, as it is stored."""
     began = context.adapters.now()
-    return {name: as_shown(fact, began) for name, fact in command.rehearse().items()}
+    shown: dict[str, Any] = as_shown(command.rehearse(), began)
+    return shown
 
 
 def _digest(
@@ -299,6 +300,8 @@ def _versions(context: IssuerContext, command: Command) -> dict[str, str]:
     places = [name for name in names if name.startswith(f"{issuer}/")]
     if names:
         places = [extracts(issuer), corrections(issuer), *places]
+    if names and all(names):  # no name stands for every extract, and for no result
+        places.append(results(issuer))
     entries = chain.from_iterable(store.keys(place) for place in places)
     versions = {entry.key: entry.version for entry in entries if entry.key.endswith(names)}
     return {**versions, **command.local}

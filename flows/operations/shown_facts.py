@@ -2,7 +2,7 @@
 
 Facts are those of a dry run: names, counts and states. A long list is kept as its length and
 digest. A moment at or after the beginning of the dry run is "now", because it is another one each
-time.
+time, and who ran it is left out.
 """
 
 import json
@@ -15,6 +15,7 @@ from flows.runs.identity import digest
 
 LONGEST: Final = 50  # items of a list that are kept one by one
 MOST: Final = 8  # differences that are named
+WHO: Final = ("by", "holder")  # differ with whoever runs it
 ABSENT: Final = "nothing"
 
 
@@ -22,7 +23,8 @@ def as_shown(fact: Any, since: datetime) -> Any:
     """Return a fact as it is stored, without card numbers; `since`: when the dry run began."""
     match fact:
         case Mapping():
-            return {str(name): as_shown(value, since) for name, value in fact.items()}
+            shown = {str(name): value for name, value in fact.items() if name not in WHO}
+            return {name: as_shown(value, since) for name, value in shown.items()}
         case bool() | int() | float() | None:
             return fact
         case list() | tuple():

@@ -104,8 +104,7 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
 @entry(
     "link",
     form="it shows one person's secret link, and fields are typed at a terminal",
-    second="override",
-    when="override",
+    second={"override": "override", "link": ""},
 )
 def link(
     context: Context,

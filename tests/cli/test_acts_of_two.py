@@ -1,0 +1,145 @@
+"""Every act that sends, stops, decides, delivers or deletes can need a second person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from flows.commands.context import Context
+from flows.commands.entry import Entry
+from flows.operations.four_eyes import NobodyError, normalised
+from flows.registry import ENTRIES
+from schemas.actions import Gate
+from schemas.settings import Act
+from tests.test_dry_runs import CASES, answered
+
+ACTING = {each.name: each for each in ENTRIES if each.second}
+# what is never one person's decision, or is asked for by what it decides about
+ALONE = {
+    "submit": "of new extracts: the night does it",
+    "renew": "the night does it",
+    "ingest": "the night does it",
+    "outbox uploaded": "it records what a person did",
+    "mend take-over": "it ends a dead claim; nothing is sent by it",
+}
+TRAIL_ALONE = {"audit accept"}
+KEPT = ("bank/approvals/", "bank/audit/", "bank/settings/")
+
+
+def need_two(folder: Path) -> None:
+    """Let the issuer name every act."""
+    acts = ", ".join(f'"{act}"' for act in get_args(Act))
+    with (folder / "bank.toml").open("a") as toml:
+        toml.write(f"\n[four_eyes]\nacts = [{acts}]\n")
+
+
+def stored(folder: Path) -> dict[str, bytes]:
+    """Return what is in the store but requests, their trail and the settings."""
+    files = (file for file in (folder / "store").rglob("*") if file.is_file())
+    by_key = {str(file.relative_to(folder / "store")): file.read_bytes() for file in files}
+    return {key: content for key, content in by_key.items() if not key.startswith(KEPT)}
+
+
+@pytest.mark.parametrize("command", sorted(CASES.keys() & ACTING.keys() - {"agree"}))
+def test_an_act_of_two_does_nothing_until_another_person_carries_it_out(
+    tmp_path: Path, command: str
+) -> None:
+    case = CASES[command](tmp_path)
+    need_two(tmp_path)
+    before = stored(tmp_path)
+    acting = ACTING[command]
+
+    asked = acting.invoke(Context(tmp_path, actor="anna"), case)
+    after = stored(tmp_path)
+    approve = asked.facts["request"]
+    done = acting.invoke(Context(tmp_path, actor="bert", approve=approve), case)
+
+    assert (3, before) == (asked.exit_code, after)
+    assert done.exit_code in (0, 4)
+    assert (before == stored(tmp_path)) is (command in TRAIL_ALONE)
+
+
+def test_rows_are_sent_again_and_a_gate_is_opened_once_two_persons_said_so(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    need_two(tmp_path)
+    toml = (tmp_path / "bank.toml").read_text()
+    (tmp_path / "bank.toml").write_text(
+        toml.replace("max_reject_rate = 1.0", "max_reject_rate = 0.0")
+    )
+    bench.drop(20, "bank-20261121.csv", bad=0.5, seed=3)
+    submit: dict[str, Any] = {
+        "issuer": "bank",
+        "extract": "bank-20261121.csv",
+        "opened": get_args(Gate),
+    }
+    resubmit: dict[str, Any] = {"run": run, "errors": True, "reason": "the portal was down"}
+
+    for command, case in {"submit": submit, "resubmit": resubmit}.items():
+        asked = ACTING[command].invoke(Context(tmp_path, actor="anna"), case)
+        approve = asked.facts["request"]
+        done = ACTING[command].invoke(Context(tmp_path, actor="bert", approve=approve), case)
+
+        assert (3, 0) == (asked.exit_code, done.exit_code)
+    assert 3 == len(list(bench.runs))
+
+
+@pytest.mark.parametrize("command", ["outbox cancel", "purge", "deliver"])
+@pytest.mark.parametrize("nobody", ["", " ", "."])
+def test_nobody_is_no_person_neither_as_the_first_nor_as_the_second(
+    tmp_path: Path, command: str, nobody: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARDLINK_ACTORS", ".*")
+    case = CASES[command](tmp_path)
+    need_two(tmp_path)
+    acting = ACTING[command]
+
+    with pytest.raises(NobodyError):
+        acting.invoke(Context(tmp_path, actor=nobody), case)
+    approve = acting.invoke(Context(tmp_path, actor="anna"), case).facts["request"]
+    with pytest.raises(NobodyError):
+        acting.invoke(Context(tmp_path, actor=nobody, approve=approve), case)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_one"),
+    [
+        ("alice", "al.ice", True),
+        ("alice", "ALICE", True),
+        ("alice", "a l-i+c_e", True),
+        ("alice", "ａｌｉｃｅ", True),
+        ("straße", "STRASSE", True),
+        ("alice", "alice2", False),
+        ("alice", "bert", False),
+        ("alice", "alice@bank.example", False),
+    ],
+)
+def test_names_are_one_person_where_they_differ_in_case_punctuation_width_or_spaces(
+    first: str, second: str, is_one: bool
+) -> None:
+    assert is_one is (normalised(first) == normalised(second))
+
+
+def test_every_command_that_decides_something_is_an_act_or_is_said_why_not() -> None:
+    deciding = {each.name for each in ENTRIES if each.changes and each.has_parameter("reason")}
+
+    assert deciding <= ACTING.keys() | ALONE.keys()
+    assert {act for each in ENTRIES for act in each.second} | {"mapping"} == set(get_args(Act))
+
+
+def parameters(entry: Entry[...]) -> set[str]:
+    return {each.name for each in entry.parameters}
+
+
+def test_every_act_has_the_field_for_the_other_persons_request() -> None:
+    assert [] == [each.name for each in ACTING.values() if "approve" not in parameters(each)]
+
+
+def test_the_refusal_says_who_may(tmp_path: Path) -> None:
+    case: dict[str, Any] = CASES["outbox cancel"](tmp_path)
+    need_two(tmp_path)
+
+    asked = ACTING["outbox cancel"].invoke(Context(tmp_path, actor="anna"), case)
+
+    assert "anybody but anna whose name CARDLINK_ACTORS accepts" in asked.sentence
