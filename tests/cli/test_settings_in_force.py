@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,18 @@ rows_per_chunk = 10
 """
 TWO = '[four_eyes]\nacts = ["settings", "gates", "release"]\n'
 EXTRACT = "bank-20261120.csv"
-OURS = keys.sound().fingerprint
-THEIRS = keys.sound(copy=2).fingerprint
 GATE = ("submit", "bank", "--extract", EXTRACT, "--open", "reject-rate")
 AGREE = ("agree", "bank", "--reason", "ticket 7")
+
+
+def ours() -> str:
+    """Return the fingerprint of the portal's key."""
+    return keys.sound().fingerprint
+
+
+def theirs() -> str:
+    """Return that of somebody else's."""
+    return keys.sound(copy=2).fingerprint
 
 
 @pytest.fixture
@@ -50,7 +59,7 @@ def bank(tmp_path: Path) -> Bench:
 
 def write(folder: Path, toml: str, **changes: str) -> None:
     """Write the issuer's TOML, with texts replaced."""
-    toml = toml.replace("{fingerprint}", OURS)
+    toml = toml.replace("{fingerprint}", ours())
     for before, after in changes.items():
         toml = toml.replace(before, after)
     (folder / "bank.toml").write_text(toml)
@@ -59,7 +68,7 @@ def write(folder: Path, toml: str, **changes: str) -> None:
 def point_at_another_key(folder: Path) -> None:
     """Let the TOML name another portal's key, and put that key beside it."""
     toml = (folder / "bank.toml").read_text()
-    (folder / "bank.toml").write_text(toml.replace(OURS, THEIRS))
+    (folder / "bank.toml").write_text(toml.replace(ours(), theirs()))
     (folder / "portal.asc").write_bytes(keys.sound(copy=2).public)
 
 
@@ -104,7 +113,7 @@ def test_the_first_command_records_the_settings_it_finds_and_the_next_says_nothi
     assert "settings_changed" not in second
     assert ("found", "") == (record["what"], record["before"])
     assert record["sha256"] == digest(canonical(record["settings"]))
-    assert [OURS] == record["settings"]["portal.fingerprints"]
+    assert [ours()] == record["settings"]["portal.fingerprints"]
 
 
 def test_a_run_its_plan_and_its_report_name_the_settings_they_were_made_with(
@@ -165,7 +174,7 @@ def test_a_dry_run_tells_a_change_and_records_nothing(bank: Bench, tmp_path: Pat
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (OURS, THEIRS),
+        (ours, theirs),
         ("links.example.com", "evil.example.com"),
         ("max_reject_rate = 0.05", "max_reject_rate = 1.0"),
         (TWO, ""),
@@ -174,8 +183,13 @@ def test_a_dry_run_tells_a_change_and_records_nothing(bank: Bench, tmp_path: Pat
     ],
 )
 def test_a_change_that_needs_two_is_refused_with_exit_code_3_and_the_command_that_agrees(
-    bank: Bench, tmp_path: Path, before: str, after: str
+    bank: Bench,
+    tmp_path: Path,
+    before: str | Callable[[], str],
+    after: str | Callable[[], str],
 ) -> None:
+    before = before if isinstance(before, str) else before()
+    after = after if isinstance(after, str) else after()
     write(tmp_path, TOML + TWO)
     bank.drop(20)
     typed(tmp_path, "submit", "bank", who="anna")
@@ -283,7 +297,7 @@ def test_an_approval_does_not_carry_over_to_another_portal_key(
     done = typed(tmp_path, *GATE, who="bert", approve=number)
 
     assert done.exit_code in (2, 3)
-    assert f"portal.fingerprints: {OURS} -> {THEIRS}" in facts(done)["message"]
+    assert f"portal.fingerprints: {ours()} -> {theirs()}" in facts(done)["message"]
     assert not [entry for entry in bank.store.keys("bank/runs/") if "/chunks/" in entry.key]
     assert not list(bank.store.keys("bank/commits/"))
 
