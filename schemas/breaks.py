@@ -108,6 +108,7 @@ RESULT_LONG = _kind(
     "RESULT_LONG",
     "A chunk has more result rows than rows sent.",
     "Compare the result with the upload; ask the partner why rows appear twice.",
+    question="The result has more rows than the chunk: which of them count?",
 )
 UNKNOWN_CUID = _kind(
     "UNKNOWN_CUID",
@@ -160,12 +161,14 @@ UNATTRIBUTED_ERROR = _kind(
         "cuid.",
         attribute=CommandName("mend attribute"),
     ),
+    question="An error in the result names no cardholder: what became of those without a row?",
     decisions=UNUSABLE,
 )
 UNNAMED_ROW = _kind(
     "UNNAMED_ROW",
     "A result row names no cuid, and has no error that could name one.",
     "Do not send its link, if it has one; ask the partner whose row it is.",
+    question="A row of the result names no cardholder: what became of those without a row?",
     decisions=UNUSABLE,
 )
 RESULT_FOR_CANCELLED = _kind(

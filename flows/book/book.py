@@ -114,7 +114,7 @@ class Book:
         is_refused = is_not_replaced(self.folded, self.kept)
         refused = pl.select(pl.when(is_refused).then(last["run"]).otherwise(pl.lit("")))
         changes = change.with_columns(**differs, link=sent["run"], refused=refused.to_series())
-        return changes.filter(_is_current(cards, CHANGED_SINCE))
+        return changes.filter(_is_open(cards, CHANGED_SINCE))
 
     def not_replaced(self, cards: pl.DataFrame) -> pl.DataFrame:
         """Return the cards with a link whose last row was refused (`standing.NOT_REPLACED`).
@@ -124,7 +124,7 @@ class Book:
         """
         sent = self.folded.attempt("content")
         last = self.folded.attempt("last").with_columns(link=sent["run"], refused="run")
-        return last.filter(_is_current(cards, NOT_REPLACED))
+        return last.filter(_is_open(cards, NOT_REPLACED))
 
     def cards(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card stands on a day (`standing`, `with_stages`)."""
@@ -183,6 +183,6 @@ def read_book(store: Store, issuer: str) -> Book:
     )
 
 
-def _is_current(cards: pl.DataFrame, state: State) -> pl.Series:
-    """Return which cards are in a state, in their newest issue."""
-    return (cards["standing"] == state.name) & cards["current"]
+def _is_open(cards: pl.DataFrame, state: State) -> pl.Series:
+    """Return which cards are in a state in which somebody acts, in their newest issue."""
+    return (cards["standing"] == state.name) & cards["current"] & (cards["who"] != "")

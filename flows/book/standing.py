@@ -77,6 +77,8 @@ STATES = (
 # a link that can be opened, and is still needed
 USABLE = (HAS_LINK, CHANGED_SINCE, NOT_REPLACED, DELIVERED, OPENED)
 SERVED = (*USABLE, PLACED)  # the cardholder has a link, or needs none because the card is placed
+# a card with which only another sending can do something
+_TO_SEND = (EXPIRED, LOST, CANCELLED_CHUNK, REFUSED, CHANGED_SINCE, NOT_REPLACED)
 BY_NAME = {state.name: state for state in STATES}
 NAMES = pl.Enum([state.name for state in STATES])
 _ACTORS: dict[str, Who] = {FIX: "issuer", RESUBMIT: "operator", NOTHING: ""}  # else the partner
@@ -136,8 +138,9 @@ def last_day() -> pl.Expr:
 
 
 def _nobody_for_ended_cards(today: date) -> pl.Expr:
-    """Return `who` acts: nobody where a link ended and its card has expired, too."""
-    is_over = (pl.col("standing") == EXPIRED.name) & (last_day() < today).fill_null(value=False)
+    """Return `who` acts: nobody where a card would have to be sent again and has expired."""
+    is_to_send = pl.col("standing").cast(pl.String).is_in([state.name for state in _TO_SEND])
+    is_over = is_to_send & (last_day() < today).fill_null(value=False)
     return pl.when(is_over).then(pl.lit("")).otherwise("who").alias("who")
 
 

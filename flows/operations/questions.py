@@ -141,15 +141,17 @@ def _about_chunk(run: StoredRun, chunk: WaitingChunk) -> Question:
 
 
 def _about_breaks(run: StoredRun) -> Iterator[Question]:
-    """Yield a question about each row of an open break that the partner can explain."""
+    """Yield a question about each row of an open break that the partner can explain.
+
+    Of result rows that name nobody, one about all of a place.
+    """
     open_breaks = [known for known in (run.summary or {}).get("breaks", ()) if not known["notice"]]
     if not any(KINDS[known["name"]].question for known in open_breaks):
         return
     content = read(run.store, run.keys.report("breaks.csv"))
     listed = pl.read_csv(BytesIO(content), columns=_BREAK, infer_schema=False).fill_null("")
-    for broken in listed.iter_rows(named=True):
-        if KINDS[broken["break"]].question:
-            yield _about_row(run, broken)
+    rows = (row for row in listed.iter_rows(named=True) if KINDS[row["break"]].question)
+    yield from dict.fromkeys(_about_row(run, broken) for broken in rows)
 
 
 def _about_row(run: StoredRun, broken: Mapping[str, str]) -> Question:
@@ -179,7 +181,8 @@ def _about_refusals(context: IssuerContext) -> Iterator[Question]:
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
     is_refused = pl.col("standing").cast(pl.String) == REFUSED.name
-    to_ask = is_refused & (pl.col("action") == ASK) & (pl.col("run") != "")
+    is_asked = (pl.col("action") == ASK) & (pl.col("who") != "")
+    to_ask = is_refused & is_asked & (pl.col("run") != "")
     cards = counted_cards(book.cards(today)).filter(to_ask)
     for (run_id,), rows in cards.sort("run", "row").group_by("run", maintain_order=True):
         run = StoredRun.by_id(context.adapters.store, str(run_id))

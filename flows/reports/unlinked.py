@@ -6,6 +6,7 @@ from flows.book.people import counted_cards
 from flows.book.standing import CANCELLED_CHUNK, EXPIRED, LOST, NOT_SENT, REFUSED
 from flows.reports.lists import with_actions
 from schemas import reasons
+from schemas.actions import NOTHING
 
 CARD = ["cuid", "last_4"]
 # where a card got no link, by where it stands
@@ -33,6 +34,8 @@ ENDING = pl.Schema(
     }
 )
 NONE_ENDING = pl.DataFrame(schema=ENDING)
+# refused or never sent: of no use any more once the card itself has expired
+_UNSENT = (REFUSED.name, LOST.name, CANCELLED_CHUNK.name)
 _REASONS = {CANCELLED_CHUNK.name: reasons.CANCELLED_CHUNK, EXPIRED.name: reasons.LINK_ENDED}
 
 
@@ -63,9 +66,11 @@ def without_link(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.
     lacking = counted_cards(cards).filter(standing.is_in(list(STAGES)))
     own_reason = standing.replace_strict(_REASONS, default=None, return_dtype=pl.String)
     is_ended = standing == EXPIRED.name
+    could_act = (pl.col("action") != NOTHING).fill_null(value=True)
+    is_over = standing.is_in(_UNSENT) & (pl.col("who") == "") & could_act
     why = ending.select(*LINK, left_out="why").unique(LINK)
     judged = lacking.join(why, on=LINK, how="left", nulls_equal=True, maintain_order="left")
-    left_out = pl.when(is_ended).then("left_out")
+    left_out = pl.when(is_ended).then("left_out").when(is_over).then(pl.lit(reasons.DYING))
     return judged.with_columns(
         standing.replace_strict(STAGES).alias("stage"),
         pl.coalesce(left_out, own_reason, "reason").alias("reason"),

@@ -4,6 +4,7 @@ Which work there is comes from `flows.reports.worklist`; what is said about each
 `flows.reports.work_kinds`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import chain
@@ -40,14 +41,23 @@ class Work(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of the worklist: work of one kind, about one run or several, mostly of one issuer."""
+    """A line of the worklist: work about one run or several, mostly of one kind and issuer."""
 
     works: tuple[Work, ...]
 
     @property
     def kind(self) -> Kind:
-        """What is said about it."""
-        return WORK[self.works[0].kind]
+        """What is said about it; of several kinds, what is said about the one that they join."""
+        first = WORK[self.works[0].kind]
+        return first if len(self.rows_by_kind) == 1 else WORK[first.joins]
+
+    @property
+    def rows_by_kind(self) -> Counter[str]:
+        """The rows of each kind."""
+        rows_by_kind = Counter[str]()
+        for work in self.works:
+            rows_by_kind[work.kind] += work.rows
+        return rows_by_kind
 
     @property
     def due(self) -> datetime:
@@ -83,7 +93,8 @@ class Line(NamedTuple):
     def order(self) -> tuple[object, ...]:
         """What the worklist is sorted by: what is due first comes first."""
         first = self.works[0]
-        return (self.due, first.kind, first.issuer, self.run, first.chunk or 0, str(self.first))
+        kind = self.kind.name
+        return (self.due, kind, first.issuer, self.run, first.chunk or 0, str(self.first))
 
     @property
     def sentence(self) -> str:
@@ -93,7 +104,12 @@ class Line(NamedTuple):
 
     @property
     def _note(self) -> str:
-        """What is said after that; of several issuers, the first note of each."""
+        """What is said after that: of several kinds, how much of each; of several issuers, the
+        first note of each.
+        """
+        of_kinds = self.rows_by_kind
+        if len(of_kinds) > 1:
+            return " ".join(f"{WORK[kind].matter}: {of_kinds[kind]:,}." for kind in of_kinds)
         notes = {work.issuer: work.note for work in reversed(self.works)}
         if len(notes) == 1:
             return self.works[0].note
@@ -168,10 +184,9 @@ class Line(NamedTuple):
 
     def facts(self, now: datetime) -> dict[str, Any]:
         """Return the line as the tables show it."""
-        first = self.works[0]
         return {
             "due": self.due.isoformat(timespec="seconds"),
-            "kind": first.kind,
+            "kind": self.kind.name,
             "issuer": self.issuer,
             "run": self.run,
             "runs": len(self.runs),
@@ -202,11 +217,13 @@ def lines(works: Iterable[Work]) -> list[Line]:
 
 
 def together(lines_of_issuers: Iterable[Line]) -> list[Line]:
-    """Return lines of several issuers, those of one kind as one where its commands take several."""
+    """Return lines of several issuers, those of one kind as one where its commands take several,
+    and those of several kinds that one command settles.
+    """
     grouped: dict[tuple[str, ...], list[Line]] = {}
     for line in lines_of_issuers:
         own = () if line.kind.several else (line.issuer, str(line.order))
-        grouped.setdefault((line.kind.name, *own), []).append(line)
+        grouped.setdefault((line.kind.joins or line.kind.name, *own), []).append(line)
     joined = [chain.from_iterable(line.works for line in group) for group in grouped.values()]
     merged = [Line(tuple(sorted(works, key=_order))) for works in joined]
     return sorted(merged, key=lambda line: line.order)

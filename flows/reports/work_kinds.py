@@ -62,6 +62,7 @@ class Kind(NamedTuple):
     rows: str = ROWS
     of_one_run: bool = False  # its first step takes one run, so each run has a line of its own
     several: bool = False  # its first step takes several issuers, so all of them can have one line
+    joins: str = ""  # the kind whose line stands for it and others that the same command settles
 
 
 WORK: Final[dict[str, Kind]] = {}  # by name
@@ -277,6 +278,20 @@ CORRECT_CARD = _kind(
         several=True,
     )
 )
+AS_THEY_ARE = _kind(
+    Kind(
+        "rows to send again",
+        OPERATOR,
+        "Without a link, though their rows are correct",
+        _REHEARSE,
+        choices=(
+            _send_again("Their rows go out again as they are; cards with a link or a wait stay."),
+            _GIVE_UP,
+        ),
+        rows=CARDHOLDERS,
+        several=True,
+    )
+)
 SEND_AGAIN = _kind(
     Kind(
         "errors to send again",
@@ -289,6 +304,7 @@ SEND_AGAIN = _kind(
         ),
         rows=CARDHOLDERS,
         several=True,
+        joins=AS_THEY_ARE,
     )
 )
 ASK_ABOUT = _kind(
@@ -312,6 +328,7 @@ LOST_ROWS = _kind(
         choices=(_send_again("Their rows go out again as they are."), _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
+        joins=AS_THEY_ARE,
     )
 )
 EXPIRED_ROWS = _kind(
@@ -323,6 +340,7 @@ EXPIRED_ROWS = _kind(
         choices=(_send_again("Their rows go out again for new links."), _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
+        joins=AS_THEY_ARE,
     )
 )
 CANCELLED_ROWS = _kind(
@@ -334,6 +352,7 @@ CANCELLED_ROWS = _kind(
         choices=(_send_again("Their rows go out again in new chunks."), _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
+        joins=AS_THEY_ARE,
     )
 )
 TYPED_IN = _kind(

@@ -12,9 +12,13 @@ from flows.book.attempts import ATTEMPT
 from flows.book.fold import fold
 from flows.book.people import balance
 from flows.book.standing import standing
+from flows.reports.unlinked import unlinked
+from schemas.breaks import DECISIONS, LOST
+from schemas.reasons import DYING
 
 TODAY = date(2026, 11, 20)
 LINK = TODAY + timedelta(30)
+LOST_ROW = DECISIONS[LOST].reason
 
 
 def attempt(
@@ -124,6 +128,34 @@ def test_a_row_without_a_readable_card_counts_only_where_its_cardholder_has_no_o
 
     assert {"not sent": 1, "linked": 1} == people(*refused, attempt("linked"))
     assert 1 == balance(cards(*refused)).nameless
+
+
+@pytest.mark.parametrize(
+    ("last", "who"),
+    [
+        ({"state": "error", "decided": True, "reason": LOST_ROW}, "operator"),
+        ({"state": "error", "reason": "card.creation.unknown"}, "issuer"),
+        ({"state": "cancelled"}, "operator"),
+        ({"state": "linked", "expires_on": TODAY - timedelta(1)}, "operator"),
+    ],
+)
+def test_a_card_that_has_expired_is_sent_no_more_so_nobody_acts_and_its_reason_says_so(
+    last: dict[str, Any], who: str
+) -> None:
+    living = cards(attempt(**last, expiration="2611"))
+    ended = cards(attempt(**last, expiration="2610"))
+
+    assert living["standing"].to_list() == ended["standing"].to_list()
+    assert [[who], [""]] == [each["who"].to_list() for each in (living, ended)]
+    if last["state"] != "linked":  # of a link that ended the renewal says why
+        assert [DYING] == unlinked(ended)["reason"].to_list()
+        assert [DYING] != unlinked(living)["reason"].to_list()
+
+
+def test_a_card_that_we_refused_stays_the_issuers_though_it_has_expired() -> None:
+    [who] = cards(attempt("rejected", expiration="2610", reason="card.creation.unknown"))["who"]
+
+    assert "issuer" == who
 
 
 def test_the_balance_says_the_business_result_in_one_sentence() -> None:

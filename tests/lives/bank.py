@@ -47,6 +47,8 @@ class Bank:
     kinds: Counter[str] = field(default_factory=Counter)  # of files
     keys: set[str] = field(default_factory=set)  # of extracts and results: not ours to delete
     runs: dict[str, Run] = field(default_factory=dict)
+    # until when its store knows answers, where it was put back and none was ingested since
+    behind: datetime | None = None
     dismissed: set[str] = field(default_factory=set)  # SHA-256 of files
     # what the receiving side has, by URL
     delivered: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -107,7 +109,8 @@ class Bank:
         for manifest in self.stored.manifests(apart=self.runs.keys()):
             printed = f"{manifest.run}: {manifest.counts.read:,} read" in output
             text = output if printed else ""
-            self.runs[manifest.run] = Run(self.place.clock.now(), manifest, text)
+            moment = self.behind or self.place.clock.now()
+            self.runs[manifest.run] = Run(moment, manifest, text)
 
     def content(self, key: str) -> bytes:
         """Return what is stored under a key."""

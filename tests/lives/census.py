@@ -21,7 +21,7 @@ from flows.book.people import counted_cards
 from flows.runs.commits import registered_runs
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
-from tests.lives.portal import LINK, Position
+from tests.lives.portal import ERROR, LINK, Position
 
 if TYPE_CHECKING:
     from tests.lives.bank import Bank
@@ -47,6 +47,7 @@ STATES = (
 WAITING = ("unsettled", "on hold", "to upload", "awaiting")
 WITHOUT_LINK = {"lost", "cancelled", "expired", "refused", "not sent"}
 DISPUTED = frozenset({"awaiting", "unsettled", "linked", "refused"})
+DECIDED = {LINK: "linked", ERROR: "refused"}  # by other decisions a row is lost
 MOST = 256  # ways in which disputes may have ended that are gone through
 
 Card = tuple[str, str]  # cuid and last four digits
@@ -237,8 +238,8 @@ class Fates:
         if row.place not in self._sent:
             return [("to upload", date.max)]
         ends = self._sent[row.place].ends
-        if decision == LINK:
-            return [("linked", ends)]
+        if decision in DECIDED:
+            return [(DECIDED[decision], ends)]
         if decision is not None:
             return [("lost", date.max)]
         if row.place in self._portal.disputed:

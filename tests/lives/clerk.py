@@ -9,9 +9,9 @@ import random
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -22,48 +22,23 @@ from flows.runs.keys import keys_of
 from tests.lives.bank import Bank, WorkLine
 from tests.lives.command_line import CommandLine, Output, verb_of
 from tests.lives.portal import EXPLAINED, LOST, SEND_AGAIN, chunk_name, number_of, run_of
+from tests.lives.worklines import (
+    choices,
+    filled,
+    is_inquiry,
+    joined,
+    key_of,
+    name_of,
+    things,
+    to_file,
+)
 
-PLACES = {"WHY": "ticket INC0012345, agreed with the partner"}
-# what the operator decides about these; about the others it does what comes first, or asks
-DECISIONS = {
-    "chunks held": "release",
-    "chunks sealed to another key": "seal again",
-    "results still incomplete": "open again",
-    "errors to send again": "send again",
-    "rows decided lost, to send again": "send again",
-    "links expired on arrival, to send again": "send again",
-    "rows of cancelled chunks": "send again",
-    "link forms to confirm": "confirm",
-    "links to renew": "renew",
-    "changed since their link": "send again",
-    "links not replaced": "keep the link",
-}
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
-# what is done for all issuers by one command
-JOINT = {
-    "rows to correct",
-    "card fields to correct",
-    "errors to send again",
-    "rows decided lost, to send again",
-    "links expired on arrival, to send again",
-    "rows of cancelled chunks",
-    "changed since their link",
-    "links not replaced",
-    "links to renew",
-}
-PASSES = 12  # over the worklist of one day
+OFTEN = 5  # days running on which a line may be done as it says
 REHEARSED = 0.2  # of what can be tried before it is done
 TO_UPLOAD = "chunks to upload"
 PATIENCE = timedelta(days=7)  # until the issuer is asked about the same rows again
 GIVEN_UP_AFTER = timedelta(days=14)  # on the list, where the issuer and the partner cannot help
-HOPELESS = (
-    "rows to correct",
-    "card fields to correct",
-    "errors to ask about",
-    "errors to send again",
-    "links that end, extract gone",
-    "links that ended, not in the extract",
-)
 PASTE = re.compile(r"`cardlink (?:--config \S+ )?([^`]+)`")
 REFUSED = re.compile(r"^(?:refused|cardlink): (.*)$", re.MULTILINE)
 HELD = "--open changed-extract"
@@ -97,12 +72,14 @@ class Operator:
     # chunks that are on hold or cancelled
     shelf: dict[str, str] = field(default_factory=dict)
     copied_shelf: dict[str, str] = field(default_factory=dict)  # when the store was copied
+    copied_at: datetime | None = None
     since: dict[str, date] = field(default_factory=dict)  # when a thing came on the list
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
-    joint: dict[str, WorkLine] = field(default_factory=dict)  # lines of several issuers, by kind
+    # lines that one command settles, over issuers and kinds
+    together: list[WorkLine] = field(default_factory=list)
+    # on how many days running a line was done as it says, and stood there again
+    repeated: dict[str, int] = field(default_factory=dict)
     has_sent: set[str] = field(default_factory=set)  # issuers with new chunks today
-    # the day the partner was asked about an issuer
-    inquired: dict[str, date] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -168,22 +145,31 @@ class Operator:
             self._upload(["outbox", "fetch", run, "--to", "FOLDER"], [bank])
 
     def work(self, banks: Sequence[Bank]) -> None:
-        """Work through the list until it says nothing new today, upload, and note what is left."""
+        """Work through the list once, ask the partner, upload, and note what was on it."""
         by_name = {bank.name: bank for bank in banks}
-        waits: set[str] = set()
-        times = Counter[str]()
-        left: list[WorkLine] = []
         self.has_sent.clear()
-        for _ in range(PASSES):
-            left = self._read()
-            singles = chain.from_iterable(line["each"] for line in left)
-            self.late = {str(single["name"]) for single in singles if single["late"]}
-            pending = [line for line in left if _key(line) not in waits]
-            if not self._pass(by_name, pending, times, waits):
-                break
+        left = self._read()
+        singles = chain.from_iterable(line["each"] for line in left)
+        self.late = {str(single["name"]) for single in singles if single["late"]}
+        inquiries = [line for line in left if is_inquiry(line)]
+        others = [line for line in left if not is_inquiry(line) and line["kind"] != TO_UPLOAD]
+        self._work_through(others, by_name)
+        names = sorted({line["issuer"] for line in inquiries})
+        self._inquire([by_name[name] for name in names])
         self._upload_all(left, by_name)
         for bank in banks:
             bank.left = [line for line in left if line["issuer"] == bank.name]
+
+    def _work_through(self, lines: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
+        """Do every line once; note those that stand there day by day though they were done."""
+        repeated: dict[str, int] = {}
+        for line in joined(lines, self.together):
+            if self._act(line, [banks[name] for name in line["issuer"].split(",")]):
+                key = key_of(line)
+                repeated[key] = self.repeated.get(key, 0) + 1
+                if repeated[key] > OFTEN:
+                    self.stuck.append(f"{self.day}: {key}")
+        self.repeated = repeated
 
     def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Upload what waits, all at once: what the list has, and what was sent again since."""
@@ -196,65 +182,16 @@ class Operator:
         """Read the list, and note since when each thing stands on it."""
         report = self.give("worklist")
         worklist = report["worklist"]
-        self.joint = {line["kind"]: line for line in report["together"] if "," in line["issuer"]}
+        self.together = report["together"]
         singles = chain.from_iterable(line["each"] for line in worklist)
-        names = map(_name, singles)
+        names = map(name_of, singles)
         self.since = {name: self.since.get(name, self.day) for name in names}
         hopeless = {name for name, day in self.since.items() if self.day - day >= GIVEN_UP_AFTER}
-        return [*_things(worklist, hopeless)]
+        return [*things(worklist, hopeless)]
 
-    def _pass(
-        self,
-        banks: Mapping[str, Bank],
-        pending: list[WorkLine],
-        times: Counter[str],
-        waits: set[str],
-    ) -> bool:
-        """Ask the partner, then do every line once; those with which nothing can be done today
-        wait. Return whether the list is another one now.
-        """
-        inquiries = [line for line in pending if _is_inquiry(line)]
-        names = sorted({line["issuer"] for line in inquiries})
-        if self._inquire([banks[name] for name in names if self.inquired.get(name) != self.day]):
-            return True
-        waits |= {_key(line) for line in inquiries}
-        pending = [*self._joined(pending)]
-        is_other = False
-        for line in pending:
-            if _key(line) in waits or line["kind"] == TO_UPLOAD:
-                continue
-            # once may have been about other rows, by a decision in between
-            if times[_key(line)] > 1:
-                self.stuck.append(f"{self.day}: {_key(line)}")
-                waits.add(_key(line))
-                continue
-            moved = self._act(line, [banks[name] for name in line["issuer"].split(",")])
-            if moved is None:  # a file came: the list is another one
-                return True
-            times[_key(line)] += moved
-            is_other |= moved and line["kind"].startswith("break ")
-            if not moved:
-                waits.add(_key(line))
-        return is_other
-
-    def _joined(self, lines: Iterable[WorkLine]) -> Iterator[WorkLine]:
-        """Yield the lines of one kind as the one of several issuers, where they are all there."""
-        by_kind: dict[str, list[WorkLine]] = {}
-        for line in lines:
-            by_kind.setdefault(line["kind"], []).append(line)
-        for kind, alike in by_kind.items():
-            joint = self.joint.get(kind) if kind in JOINT else None
-            issuers = ",".join(sorted(line["issuer"] for line in alike))
-            if joint is not None and joint["issuer"] == issuers:
-                yield {"chunk": None, **joint, "command": _command(joint)}
-            else:
-                yield from alike
-
-    def _act(self, line: WorkLine, banks: list[Bank]) -> bool | None:
-        """Do what a line says; False where only others can do something today, None where a result
-        file came.
-        """
-        words = _filled(line["command"]) if line["command"] else []
+    def _act(self, line: WorkLine, banks: list[Bank]) -> bool:
+        """Do what a line says; False where only others can do something today."""
+        words = filled(line["command"]) if line["command"] else []
         bank = banks[0]
         match line["kind"].split():
             case _ if words[:2] == ["mend", "give-up"]:
@@ -263,7 +200,7 @@ class Operator:
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
             case ["break", *_]:
-                return self._decide(line, words, bank)
+                return self._decide(line, bank)
             case _ if words[:1] == ["corrections"]:
                 return self._correct(line, words, banks)
             case ["refused", "extracts"]:
@@ -298,23 +235,21 @@ class Operator:
     def _go_on(self, report: WorkLine) -> bool:
         """Give the command that a report names as the next, if it names one."""
         if report.get("next"):
-            self.give(*_filled(report["next"]))
+            self.give(*filled(report["next"]))
         return bool(report.get("next"))
 
-    def _inquire(self, banks: Sequence[Bank]) -> bool:
-        """Ask the partner about all that is open of issuers, once a day, then take what it sends
-        and decide as it answers; True where something came of it. The first step of some lines is
-        to ingest, which was done this morning.
+    def _inquire(self, banks: Sequence[Bank]) -> None:
+        """Ask the partner about all that is open of issuers, then take what it sends and decide as
+        it answers. The first step of some lines is to ingest, which was done this morning.
         """
         if not banks:
-            return False
-        self.inquired |= {bank.name: self.day for bank in banks}
+            return
         names = _together(banks)
         file = self.folder / f"questions-{names}.csv"
         file.unlink(missing_ok=True)
         inquiry = self.give("questions", names, "--to", str(file))
         if not inquiry["questions"]:
-            return False
+            return
         questions = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         came = [bank for bank in banks if self._take_again(bank, questions)]
         if came:
@@ -330,7 +265,6 @@ class Operator:
                 self._note_answers(own, bank)
             _write(file, questions)
             self._send(inquiry["next"], banks)
-        return bool(came or answered)
 
     def _take_again(self, bank: Bank, questions: Iterable[dict[str, str]]) -> bool:
         """Take the results that the partner has at hand once more; False where it has none."""
@@ -348,23 +282,25 @@ class Operator:
             if answer not in (EXPLAINED, SEND_AGAIN):
                 self.closed.append(Closed(self.day, chunk, answer))
 
-    def _decide(self, line: WorkLine, words: list[str], bank: Bank) -> bool | None:
-        """Ask the partner about a chunk, then wait, take what it sends, or decide as it says."""
-        chunk = chunk_name(line["run"], line["chunk"]) if line["chunk"] else ""
-        word = bank.portal.asked_about(chunk)
-        if word.until > self.day:
+    def _decide(self, line: WorkLine, bank: Bank) -> bool:
+        """Ask about the chunks of breaks that no file of questions has, then close all that have
+        the same answer at once.
+        """
+        chunks = {single["name"] for single in line["each"]}
+        words = {chunk: bank.portal.asked_about(chunk) for chunk in sorted(chunks)}
+        if any(word.until > self.day or word.again is not None for word in words.values()):
             return False
-        if word.again is not None:
-            bank.bring(bank.portal.again(chunk))
-            self.give("ingest", bank.name)
-            return None
-        place = words.index("--decision") + 1
-        offered = {choice["decision"] for choice in line["decisions"]}
-        if word.decision != words[place] and word.decision in offered:
-            words[place] = word.decision
-        self.give(*words)
-        if words[place] != EXPLAINED:
-            self.closed.append(Closed(self.day, chunk, words[place]))
+        usual = next(iter(choices(line)))
+        answers = {
+            chunk: word.decision if word.decision in choices(line) else usual
+            for chunk, word in words.items()
+        }
+        parts = [line] if len({*answers.values()}) == 1 else line["each"]
+        for part in parts:
+            answer = answers[part.get("name", min(chunks))]
+            self.give(*filled(choices(part)[answer]))
+        closed = {chunk: answer for chunk, answer in answers.items() if answer != EXPLAINED}
+        self.closed += [Closed(self.day, chunk, answer) for chunk, answer in closed.items()]
         return True
 
     def _override(self, chunk: str, bank: Bank) -> None:
@@ -387,7 +323,7 @@ class Operator:
             return False
         self.asked |= {rows_of_run: self.day, (words[1], 0): self.day}
         file = self.folder / f"{words[1]}-{self.given['corrections']}.csv"
-        template = self.give(*_to(file, words))
+        template = self.give(*to_file(file, words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         known = [bank for bank in banks if bank.fill_in(_rows_of(bank, rows))]
         if not known:
@@ -400,12 +336,12 @@ class Operator:
         """Give a command that shows what it would do, and then does it; what is done every day is
         not always shown first. Return whether there was something to do.
         """
-        words = _filled(command)
+        words = filled(command)
         if self.chance.random() < REHEARSED:
             report = self.give(*words)
             if not report.get("next"):
                 return False
-            words = _filled(report["next"])
+            words = filled(report["next"])
         else:
             words.remove("--dry-run")
         self._do(words, banks)
@@ -429,86 +365,6 @@ def _offered(refusal: str, command: str) -> list[str]:
         if words[0] == command and (command == "dismiss" or "--open" in words):
             return words
     return []
-
-
-def _things(worklist: Iterable[WorkLine], hopeless: Collection[str]) -> Iterator[WorkLine]:
-    """Yield what the operator does one by one: each break about which there is no question, what
-    it gives up, and whole lines of all else, with the command that it pastes.
-    """
-    for line in worklist:
-        given_up = [*_given_up(line, hopeless)]
-        if given_up:
-            yield from given_up
-            continue
-        is_single = line["kind"].startswith("break ") and not _question(line)
-        for thing in line["each"] if is_single else [line]:
-            each = [_thing(single) for single in line["each"]]
-            yield {"chunk": None, **thing, "each": each, "command": _command(thing)}
-
-
-def _given_up(line: WorkLine, hopeless: Collection[str]) -> Iterator[WorkLine]:
-    """Yield the things of a line that are given up, where that is offered."""
-    if line["kind"] not in HOPELESS:
-        return
-    for single in line["each"]:
-        command = _choices(single).get("give up")
-        if command and _name(single) in hopeless:
-            yield {**single, "each": [], "command": command}
-
-
-def _name(single: WorkLine) -> str:
-    """Return what a thing is known by from day to day."""
-    return f"{single['kind']} {single['issuer']} {single['run']} {single['chunk']}"
-
-
-def _choices(line: WorkLine) -> dict[str, str]:
-    """Return the commands of the decisions that a line offers, by name."""
-    return {choice["decision"]: choice["command"] for choice in line["decisions"]}
-
-
-def _thing(single: WorkLine) -> WorkLine:
-    """Return the name of the chunk of a single thing, and whether it may be given up by now."""
-    name = chunk_name(single["run"], single["chunk"]) if single["chunk"] else ""
-    decisions = {choice["decision"] for choice in single["decisions"]}
-    return {"name": name, "late": LOST in decisions}
-
-
-def _is_inquiry(line: WorkLine) -> bool:
-    """Return whether a line asks the partner, and is not about something that is given up."""
-    return bool(_question(line)) and "give-up" not in shlex.split(line["command"])
-
-
-def _question(line: WorkLine) -> str:
-    """Return the command with which a line asks the partner, "" where it does not."""
-    commands = (line["first"], *(choice["command"] for choice in line["decisions"]))
-    return next((command for command in commands if "questions" in shlex.split(command)), "")
-
-
-def _command(line: WorkLine) -> str:
-    """Return the first step, or the decision that follows where the operator knows it; "" where
-    it is not offered yet.
-    """
-    choices = _choices(line)
-    if line["kind"].startswith("break ") and not _question(line):
-        return str(next(iter(choices.values()), ""))
-    decision = DECISIONS.get(line["kind"])
-    return str(choices.get(decision, "") if decision else line["first"])
-
-
-def _key(line: WorkLine) -> str:
-    return ", ".join(
-        str(line[name]) for name in ("kind", "issuer", "run", "chunk", "rows", "command")
-    )
-
-
-def _filled(command: str) -> list[str]:
-    words = shlex.split(command)[1:]
-    return [PLACES.get(word, word) for word in (words[2:] if words[0] == "--config" else words)]
-
-
-def _to(file: Path, words: Iterable[str]) -> list[str]:
-    """Return a command that writes this file."""
-    return [str(file) if word == "FILE" else word for word in words]
 
 
 def _write(file: Path, rows: list[dict[str, str]]) -> None:

@@ -108,6 +108,7 @@ def _morning(life: Life, bank: Bank) -> None:
     for letter in bank.portal.bring():
         bank.bring(letter)
     life.schedule("ingest", bank.name)
+    bank.behind = None
 
 
 def _day(life: Life, night: int) -> None:

@@ -6,7 +6,7 @@ Put a new kind of event here: a function, an entry of `EVENTS`, and its name in 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ DECIDING = (
     "outbox release",
     "outbox cancel",
 )
+INGESTING = ("ingest", "answers", "resubmit")  # those that take results in
 EXTRACTS, RESULTS = "extracts", "results"
 RENEWED_WITHIN = 14  # days before its end a link is renewed
 
@@ -80,14 +81,14 @@ def back_up(life: Life, bank: Bank) -> None:
     shutil.copytree(life.place.folder / "store" / bank.name, copy, ignore=_dropped_by_others)
     life.operator.history.clear()
     life.operator.copied_shelf = {**life.operator.shelf}
+    life.operator.copied_at = life.place.clock.now()
 
 
 def restore(life: Life, bank: Bank) -> None:
     """Put the store back to its copy before anything was uploaded since, and go on."""
     if _put_back(life, bank):
         life.operator.submit(bank.name)
-        life.schedule("ingest", bank.name)
-        life.note(bank)
+        _give_again(life, bank, ["ingest", bank.name])
 
 
 def restore_later(life: Life, bank: Bank) -> None:
@@ -105,10 +106,19 @@ def restore_later(life: Life, bank: Bank) -> None:
                 bank.name if bank.name in names else word
                 for word, names in zip(words, several, strict=True)
             )
-            life.schedule(*own)
+            _give_again(life, bank, [*own])
     for chunk in _waiting(life, bank):
         if chunk["name"] in bank.portal.uploaded:
             life.schedule("outbox", "uploaded", chunk["run"], str(chunk["number"]))
+    life.note(bank)
+
+
+def _give_again(life: Life, bank: Bank, words: Sequence[str]) -> None:
+    """Give a command to a store that was put back, which knows no later answers until an ingest."""
+    life.note(bank)
+    if words[0] in INGESTING:
+        bank.behind = None
+    life.schedule(*words)
     life.note(bank)
 
 
@@ -125,6 +135,7 @@ def _put_back(life: Life, bank: Bank) -> bool:
             shutil.rmtree(part)
     shutil.copytree(copy, folder, copy_function=shutil.copy, dirs_exist_ok=True)
     life.restored += 1
+    bank.behind = life.operator.copied_at
     _put_back_shelf(life, bank)
     bank.census.forget()
     bank.runs = {name: run for name, run in bank.runs.items() if _is_stored(bank, name)}

@@ -153,7 +153,7 @@ class Recount:
             whose = f"{self._where(run)}, {drop.kind}: {self._people.cuid(line)}"
             if fate == SUBMITTED:
                 sent = self._books.by_position.get((names.get(chunk, ""), position))
-                self._judge_sent(line, sent, whose)
+                self._judge_sent(line, sent, run, whose)
             elif fault := self._fault(
                 line._replace(fit=self._people.is_fit(line, run.manifest.as_of)),
                 *(fate, run, times[self._people.card(line)]),
@@ -175,11 +175,11 @@ class Recount:
         card = self._people.cuid(line), self._people.card(line)[12:16]
         return card in self._bank.census.given_up or self._books.holds(line, run)
 
-    def _judge_sent(self, line: Line, sent: Sent | None, whose: str) -> None:
+    def _judge_sent(self, line: Line, sent: Sent | None, run: Run, whose: str) -> None:
         """Judge a row that the ledger calls submitted by what the portal opened at its place."""
         if sent is None or sent.row.card != self._people.card(line):
             self._findings.lost.append(f"{whose}: another card is at its place, or none")
-        elif not self._people.is_fit(line, sent.day):
+        elif not self._people.is_fit(line, run.manifest.as_of):
             self._findings.unfit.append(f"{whose}: sent, and unfit")
 
     def _judge_counts(self, run: Run) -> None:
