@@ -66,6 +66,10 @@ class CardlinkError(Exception):
         return joined(self.sentence, *self.advice)
 
 
+# found once: an object that is not stored is looked for often, and each time an error says so
+_FIELDS: dict[type[CardlinkError], frozenset[str]] = {}
+
+
 def sentence_of(kind: type[CardlinkError]) -> Sentence:
     """Return a class's message and next step."""
     return joined(kind.message, kind.next_step)
@@ -73,7 +77,9 @@ def sentence_of(kind: type[CardlinkError]) -> Sentence:
 
 def fields_of(kind: type[CardlinkError]) -> frozenset[str]:
     """Return the names of the fields in a class's message and next step."""
-    return sentence_of(kind).fields
+    if kind not in _FIELDS:
+        _FIELDS[kind] = sentence_of(kind).fields
+    return _FIELDS[kind]
 
 
 class ExtractError(CardlinkError):

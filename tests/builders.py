@@ -42,10 +42,10 @@ def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
 
 
 def share_of(examples: float) -> int:
-    """Return a share of the examples that the profile of this session has: for properties that cost
-    a night each.
+    """Return a share of the examples that the profile of this session has, counted as 25 at least:
+    for properties whose examples cost a night each, or next to nothing.
     """
-    return max(1, round(settings().max_examples * examples))
+    return max(1, round(max(settings().max_examples, 25) * examples))
 
 
 def quick(number: int, cases: Sequence[Any]) -> list[Any]:
