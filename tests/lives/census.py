@@ -22,6 +22,7 @@ from flows.runs.commits import registered_runs
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
 from tests.lives.portal import ERROR, LINK, Position
+from tests.lives.town import Line
 
 if TYPE_CHECKING:
     from tests.lives.bank import Bank
@@ -41,11 +42,13 @@ STATES = (
     "changed",
     "not replaced",
     "linked",
+    "delivered",
     "given up",
     "left",
 )
 WAITING = ("unsettled", "on hold", "to upload", "awaiting")
 WITHOUT_LINK = {"lost", "cancelled", "expired", "refused", "not sent"}
+LINKED = {"linked", "delivered"}
 DISPUTED = frozenset({"awaiting", "unsettled", "linked", "refused"})
 DECIDED = {LINK: "linked", ERROR: "refused"}  # by other decisions a row is lost
 MOST = 256  # ways in which disputes may have ended that are gone through
@@ -68,12 +71,13 @@ class Row(NamedTuple):
 
 
 class Try(NamedTuple):
-    """What became of one row: its state, with the end of its link."""
+    """What became of one row: its state, with the end of its link, and whether that is delivered."""
 
     turn: int
     issue: str
     state: str
     ends: date = date.max
+    is_delivered: bool = False
 
 
 @dataclass
@@ -82,7 +86,8 @@ class Census:
 
     runs: list[Manifest] = field(default_factory=list)
     rows: list[list[Row]] = field(default_factory=list)  # of each run
-
+    # of each run of a whole extract: the lines of its file, and their cards
+    lines: list[dict[Line, Card]] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)  # runs, or the issuer: given up today
     # cards that may have been given up: which of a run's codes they have is the partner's word
     given_up: set[Card] = field(default_factory=set)
@@ -91,6 +96,7 @@ class Census:
         """Begin anew, as the store was put back."""
         self.runs.clear()
         self.rows.clear()
+        self.lines.clear()
 
     def differing(self, life: Life, bank: Bank) -> Iterator[str]:
         """Yield the cards of which the book says something else today; "" for one it lacks."""
@@ -122,7 +128,7 @@ class Census:
         }
         for card, states in standing.items():
             if "not replaced" in states:  # until the operator keeps the link
-                standing[card] = states | {"linked"}
+                standing[card] = states | LINKED
         meant = {
             card
             for card, of_card in tries.items()
@@ -130,13 +136,10 @@ class Census:
         }
         self.targets.clear()
         self.given_up |= meant
-        for card in self._changed(bank) & standing.keys():
-            if "linked" in standing[card]:
-                standing[card] |= {"changed"}
-        delivered = {(row["cuid"], row["last_4"]) for row in bank.delivered.values()}
-        for card in delivered & standing.keys():
-            if "linked" in standing[card]:  # what was delivered may be another link of the card
-                standing[card] |= {"delivered"}
+        for card, is_surely in self._changed(bank, tries).items():
+            if standing[card] & LINKED:
+                others = standing[card] - LINKED if is_surely else standing[card]
+                standing[card] = others | {"changed"}
         return standing | {card: standing[card] | {"given up"} for card in self.given_up}
 
     def _is_meant(self, rows: list[tuple[int, Row]], issuer: str) -> bool:
@@ -154,40 +157,75 @@ class Census:
                 rows += _opened(bank, chunk.name, content)
             self.runs.append(manifest)
             self.rows.append(rows)
+            self.lines.append(_named(bank, manifest))
 
-    def _changed(self, bank: Bank) -> set[Card]:
-        """Return the cards of a delta whose name or address is not the same in all of its files."""
+    def _changed(self, bank: Bank, tries: Mapping[Card, list[tuple[int, Row]]]) -> dict[Card, bool]:
+        """Return the cards of a delta whose name or address is not the same in all of its files,
+        and whether it surely is another than at the last sending: no file since the last one that
+        was sent has the same as that.
+        """
         if bank.town.feed.portfolio:
-            return set()
-        people = bank.town.people
-        contents: dict[Card, set[tuple[int, ...]]] = defaultdict(set)
-        for manifest in self.runs:
-            if manifest.selection is None:
-                lines = bank.drops[manifest.source.sha256].lines
-                for line in (line for line in lines if not line.deleted):
-                    card = people.cuid(line), people.card(line)[12:16]
-                    contents[card].add((line.address, line.name, line.code))
-        return {card for card, variants in contents.items() if len(variants) > 1}
+            return {}
+        named: dict[Card, list[tuple[int, Line]]] = defaultdict(list)
+        for turn in self._whole_extracts:
+            for line, card in self.lines[turn].items():
+                if not line.deleted:
+                    named[card].append((turn, line))
+        return {
+            card: self._is_surely_changed(tries[card], lines)
+            for card, lines in named.items()
+            if len({_content(line) for _, line in lines}) > 1 and card in tries
+        }
+
+    def _is_surely_changed(
+        self, rows: list[tuple[int, Row]], lines: list[tuple[int, Line]]
+    ) -> bool:
+        """Return whether the newest row of a card is another than each that was sent of it: all of
+        these are of earlier files, and none was corrected.
+        """
+        turn, newest = lines[-1]
+        sent = [last for last, row in rows if row.place is not None]
+        is_whole = all(self.runs[last].selection is None for last in sent)
+        before = {_content(line) for last, line in lines if last in sent}
+        is_newer = all(last < turn for last, _ in rows)
+        return newest.fit and is_whole and is_newer and _content(newest) not in before
+
+    @property
+    def _whole_extracts(self) -> list[int]:
+        """The runs of whole extracts, by business date."""
+        whole = [turn for turn, manifest in enumerate(self.runs) if manifest.selection is None]
+        return sorted(whole, key=lambda turn: (self.runs[turn].as_of, turn))
 
     def gone(self, bank: Bank) -> set[Card]:
         """Return the cards that have left: the last file that counts for them is a portfolio that
         does not name them, or a file that marks them as deleted.
         """
-        people = bank.town.people
-        whole = [pair for pair in enumerate(self.runs) if pair[1].selection is None]
-        whole.sort(key=lambda pair: (pair[1].as_of, pair[0]))
+        whole = self._whole_extracts
         if bank.town.feed.portfolio:
             del whole[:-1]
         gone = set[Card]()
-        for turn, manifest in whole:
-            lines = bank.drops[manifest.source.sha256].lines
-            cards = {line: (people.cuid(line), people.card(line)[12:16]) for line in lines}
+        for turn in whole:
+            cards = self.lines[turn]
             named = {card for line, card in cards.items() if not line.deleted}
             if bank.town.feed.portfolio:
                 gone |= {row.card for rows in self.rows[: turn + 1] for row in rows}
             gone |= set(cards.values())
             gone -= named
         return gone
+
+
+def _named(bank: Bank, manifest: Manifest) -> dict[Line, Card]:
+    """Return the lines of the file of a run, with their cards; none of a run of selected rows."""
+    if manifest.selection is not None:
+        return {}
+    people = bank.town.people
+    lines = bank.drops[manifest.source.sha256].lines
+    return {line: (people.cuid(line), people.card(line)[12:16]) for line in lines}
+
+
+def _content(line: Line) -> tuple[int, ...]:
+    """Return what of a row makes a change: address, name and postal code."""
+    return line.address, line.name, line.code
 
 
 def _refused(bank: Bank, manifest: Manifest) -> Iterator[Row]:
@@ -215,6 +253,9 @@ class Fates:
         self._portal = bank.portal
         self._sent = {sent.position: sent.row for sent in bank.portal.received}
         self._shelf: Mapping[str, str] = life.operator.shelf
+        self._delivered = {
+            (row["cuid"], row["last_4"], row["expires_on"]) for row in bank.delivered.values()
+        }
         self._answered = {chunk for chunk, _ in bank.portal.plain}
         self._decided: dict[str, str] = {}
         for closed in life.operator.closed:
@@ -246,6 +287,10 @@ class Fates:
             return [(state, ends) for state in DISPUTED]
         return [("awaiting", date.max)]
 
+    def has_delivered(self, row: Row, ends: date) -> bool:
+        """Return whether a link of a card that ends on a day was delivered."""
+        return (*row.card, f"{ends}") in self._delivered
+
     def _is_open(self, place: Position) -> bool:
         return place in self._portal.disputed and place[0] not in self._decided
 
@@ -253,7 +298,10 @@ class Fates:
 def _whereabouts(rows: list[tuple[int, Row]], fates: Fates, day: date) -> Whereabouts:
     """Return where a card may stand: of each way in which its disputes may have ended."""
     states = [
-        [Try(turn, row.number[16:], state, ends) for state, ends in fates.of(row)]
+        [
+            Try(turn, row.number[16:], state, ends, fates.has_delivered(row, ends))
+            for state, ends in fates.of(row)
+        ]
         for turn, row in rows
     ]
     outcomes: Iterable[tuple[Try, ...]] = product(*states)
@@ -272,9 +320,13 @@ def _standing(tries: tuple[Try, ...], day: date) -> str:
 def _of_issue(tries: list[Try], day: date) -> str:
     """Return where an issue stands: a link that can be opened, a wait, or the last word."""
     waiting = [attempt.state for attempt in tries if attempt.state in WAITING]
-    if any(attempt.state == "linked" and attempt.ends >= day for attempt in tries):
+    living = [attempt for attempt in tries if attempt.state == "linked" and attempt.ends >= day]
+    if living:
         is_refused = not waiting and _last_word(tries).state in ("refused", "lost")
-        return "not replaced" if is_refused else "linked"
+        is_delivered = max(living, key=lambda attempt: attempt.ends).is_delivered
+        if is_refused:
+            return "not replaced"
+        return "delivered" if is_delivered else "linked"
     state = waiting[-1] if waiting else _last_word(tries).state
     return "expired" if state == "linked" else state
 

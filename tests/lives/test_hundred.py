@@ -56,6 +56,14 @@ def test_the_oracle_finds_a_card_that_vanished_and_one_that_stands_elsewhere(lif
     assert "vanished" in vanished
 
 
+def test_the_oracle_finds_a_link_that_counts_as_delivered_and_is_not(life: Life) -> None:
+    bank = replace(life.banks[0], census=Census(), delivered={})
+
+    [first, *_] = bank.census.differing(life, bank)
+
+    assert first.endswith("delivered, where it is linked")
+
+
 @pytest.mark.slow
 def test_a_hundred_days_end_with_nothing_to_do_and_nobody_vanished(
     tmp_path_factory: pytest.TempPathFactory,
