@@ -9,18 +9,18 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
-from flows.errors import OperatorError, TryAgainError
+from flows.errors import OperatorError
 from flows.hardening import harden_process
 from flows.redaction import redact
 from flows.steps import Option, Sentence, Text
@@ -28,6 +28,8 @@ from flows.steps import Option, Sentence, Text
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
+    from flows.operations.four_eyes import Signatures
+    from flows.operations.settings_in_force import Governing
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
     from flows.runs.sealing import Opener, Sealer
@@ -44,26 +46,6 @@ class ActorError(OperatorError):
         "Give your own name with {option}; CARDLINK_ACTORS says which names are accepted.",
         option=Option("--actor"),
     )
-
-
-class SettingsMovedError(TryAgainError):
-    """The TOML was changed while a command worked with it."""
-
-    message = "{issuer}: its settings were changed while the command ran. It went no further."
-    next_step = "Run {same_command} again: it has the settings as they are now."
-
-
-class Governing(NamedTuple):
-    """How a command treats settings that are not those in force; `told` is what it says of them.
-
-    `known` are the digests of the settings that it works with, by issuer; `recorded` the issuers of
-    which there is nothing to record.
-    """
-
-    is_rehearsal: bool
-    told: list[Text]
-    known: dict[str, str]
-    recorded: set[str]
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
@@ -220,29 +202,10 @@ def wire(
         funnel=_funnel,
         opener_key=_opener_key,
     )
-    context = _governed(context, _GOVERNING.get())
+    governing = _GOVERNING.get()
+    if governing is not None:
+        context = governing.applied_to(context)
     return overlaid(context) if dry_run else context
-
-
-def _governed(context: IssuerContext, governing: Governing | None) -> IssuerContext:
-    """Return a context whose settings are in force, as far as the command is governed."""
-    from flows.operations import settings_in_force
-
-    if governing is None:
-        return context
-    issuer = context.issuer.issuer
-    sha256 = settings_in_force.digest_of(context)
-    if governing.known.setdefault(issuer, sha256) != sha256:
-        # what was agreed to is not what would be done
-        raise SettingsMovedError(issuer=issuer)
-    if issuer in governing.recorded:
-        return context._replace(settings_in_force=sha256)
-    governed = settings_in_force.governed(
-        context, governing.told.append, is_rehearsal=governing.is_rehearsal
-    )
-    if governed.adapters is context.adapters:
-        governing.recorded.add(issuer)
-    return governed
 
 
 def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
@@ -337,10 +300,12 @@ def governing(*, is_rehearsal: bool) -> Iterator[list[Text]]:
 
     Yields what a person should know of them, which is complete at the end.
     """
-    governs = Governing(is_rehearsal, [], {}, set())
+    from flows.operations.settings_in_force import Governing
+
+    governs = Governing(is_rehearsal)
     token = _GOVERNING.set(governs)
     try:
-        yield governs.told
+        yield governs.remarks
     finally:
         _GOVERNING.reset(token)
 
@@ -383,6 +348,19 @@ def _opener() -> Iterator[Opener | None]:
         passphrase = read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip()
     with GpgOpener([key], passphrase) as opener:
         yield opener
+
+
+def signatures(folder: Path, pinned: Mapping[str, str], *, at_hand: bool) -> Signatures:
+    """Return the signatures of the persons whose keys are pinned, by name.
+
+    `at_hand`: whoever runs the command may sign, at a terminal of their own; never in a worker.
+    """
+    from flows.adapters.gpg_signer import PersonSignatures
+
+    key_file = os.environ.get("CARDLINK_PERSON_KEY_FILE") if at_hand else None
+    own_key = read_file(Path(key_file), "CARDLINK_PERSON_KEY_FILE") if key_file else b""
+    passphrase = secret("CARDLINK_PERSON_PASSPHRASE") if key_file else ""
+    return PersonSignatures(folder / "persons", pinned, own_key, passphrase)
 
 
 def _opener_key() -> str:

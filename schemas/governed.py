@@ -55,6 +55,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
 FOUR_EYES: Final = "four_eyes."
 ACTS: Final = "four_eyes.acts"
 HOURS: Final = "four_eyes.hours"
+PERSONS: Final = "four_eyes.persons"
 # Tables whose keys are columns of the extract or of the portal.
 FREE: Final = ("columns", "filter", "deleted")
 IDENTIFIERS: Final = ("service.fi_key", "service.safe_key")

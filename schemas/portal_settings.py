@@ -3,17 +3,10 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, StringConstraints, model_validator
+from pydantic import AfterValidator, model_validator
 
 from schemas.portal import MAX_ROWS
-from schemas.settings import Settings, setting
-
-# as gpg lists it, however it was typed: in groups, in lower case
-Typed = BeforeValidator(
-    lambda text: text.replace(" ", "").upper() if isinstance(text, str) else text,
-    json_schema_input_type=str,
-)
-Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
+from schemas.settings import Fingerprint, Settings, setting
 
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(\*\.({_LABEL}\.)+|({_LABEL}\.)+)[a-z]([a-z0-9-]{{0,61}}[a-z0-9])")

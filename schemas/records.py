@@ -74,6 +74,9 @@ class Approval(Record):
     files: dict[str, str] | None = Field(None, exclude_if=lambda files: files is None)
     settings: str | None = Field(None, exclude_if=lambda sha256: sha256 is None)
     would: dict[str, Any] | None = Field(None, exclude_if=lambda facts: facts is None)
+    # of a person whose key is pinned: of the rest of a request; of what is carried out, of the
+    # request's digest
+    signature: str | None = Field(None, exclude_if=lambda armored: armored is None)
 
 
 class SettingsInForce(Record):

@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
     field_validator,
     model_validator,
 )
+
+from schemas.persons import normalised
 
 Change = Literal["name", "address", "expiration", "reissue"]
 
@@ -23,6 +26,15 @@ DateFormat = Literal["YYYY-MM-DD", "YYYYMMDD", "MM/DD/YYYY", "DD/MM/YYYY", "DD.M
 CHANGES = ("change", "why")  # columns that a delivery adds
 
 Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]
+
+# as gpg lists it, however it was typed: in groups, in lower case
+Typed = BeforeValidator(
+    lambda text: text.replace(" ", "").upper() if isinstance(text, str) else text,
+    json_schema_input_type=str,
+)
+Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
+
+PersonName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.+_-]{0,40}$")]
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -207,6 +219,21 @@ class FourEyes(Settings):
         "it names an act",
     )
     hours: int = setting(24, "hours after which a request expires", ge=1, le=168)
+    persons: dict[PersonName, Fingerprint] = setting(
+        {},
+        "who may request and agree, with the fingerprints of their own OpenPGP keys, whose public "
+        "parts are beside the TOML as `persons/NAME.asc`. Where it is set, nobody else counts, and "
+        "only with a signature, which the command line makes (`CARDLINK_PERSON_KEY_FILE`)",
+    )
+
+    @model_validator(mode="after")
+    def _are_different(self) -> Self:
+        names = {normalised(name) for name in self.persons}
+        if len(names) < len(self.persons) or len(set(self.persons.values())) < len(self.persons):
+            raise ValueError("persons: two of them have one key, or names that are one person")
+        if len(self.persons) == 1:
+            raise ValueError("persons: two at least, since one cannot agree with itself")
+        return self
 
 
 class Retention(Settings):

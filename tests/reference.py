@@ -127,6 +127,8 @@ and no other's secrets.
 |---|---|
 """
 
+# of a person's own shell: no part of an installation may have them
+PERSONAL: Final = {"CARDLINK_PERSON_KEY_FILE", "CARDLINK_PERSON_PASSPHRASE_FILE"}
 VARIABLES: Final = {
     "CARDLINK_CONFIG": "folder of the issuers' TOML files; default: the current folder",
     "CARDLINK_PRIVATE_KEY_FILE": (
@@ -137,6 +139,11 @@ VARIABLES: Final = {
     "CARDLINK_ACTORS": (
         "what a person's name (`--actor`) must match, as `anna|bert`; default: letters and digits"
     ),
+    "CARDLINK_PERSON_KEY_FILE": (
+        "your own private key, with which you sign requests and agree to them, where "
+        "`[four_eyes] persons` names you; never in a worker"
+    ),
+    "CARDLINK_PERSON_PASSPHRASE_FILE": "its passphrase",
     "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
     "CARDLINK_REPORTS_URL": (
         "address of the page server (`python -m flows.pages`), with its token, for browsers"

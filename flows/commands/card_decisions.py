@@ -100,4 +100,5 @@ def keep_link(
     if decided.record is None:
         line += "; they were so already"
     facts = {"target": run, "what": act, "links": decided.links, "reason": redact(reason)}
+    facts["sha256"] = decided.sha256
     return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)

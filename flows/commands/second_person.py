@@ -11,7 +11,7 @@ from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.configuration import load_issuer
 from flows.steps import YOUR_NAME
-from flows.wiring import acting, wire
+from flows.wiring import acting, signatures, wire
 
 with on_first_use():
     from flows.operations import four_eyes, settings_in_force
@@ -49,9 +49,13 @@ def run_by_two(
         rehearsals.append(_rehearsed(entry, context, values))
         return rehearsals[-1].facts
 
-    hours = settings_in_force.compared(issuer_context).hours
+    in_force = settings_in_force.compared(issuer_context)
+    proofs: four_eyes.Signatures | None = None
+    if in_force.persons:
+        at_hand = context.local_files
+        proofs = signatures(context.folder, in_force.persons, at_hand=at_hand)
     command = _command(entry, context, actor, values, act)
-    command = command._replace(hours=hours, rehearse=rehearse)
+    command = command._replace(hours=in_force.hours, rehearse=rehearse, signatures=proofs)
     if not context.approve:
         # what would be refused is not requested
         number, record = four_eyes.request(issuer_context, command)

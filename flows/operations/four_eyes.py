@@ -12,13 +12,11 @@ the line or in the parameters is masked before anything is stored or digested. T
 first, so that nobody is asked to agree to what would be refused.
 """
 
-import re
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pydantic_core import to_jsonable_python
 
@@ -34,6 +32,7 @@ from flows.runs.keys import approvals, corrections, extracts, link, results
 from flows.runs.store import read_if_stored
 from flows.steps import YOUR_NAME, Option, Sentence, Step, parsed_line
 from schemas.governed import changes
+from schemas.persons import normalised
 from schemas.records import Approval
 from schemas.settings import Act
 
@@ -56,12 +55,36 @@ class NobodyError(GateError):
     next_step = Sentence("A person asks for it, with {actor}.", actor=Option("--actor", YOUR_NAME))
 
 
+class NotProvedError(GateError):
+    """A person's name does not count, because it is only given and not signed for."""
+
+    message = "{actor} is not proved to be who they are: {why}. Nothing was done."
+    next_step = (
+        "On the command line, name your own private key with CARDLINK_PERSON_KEY_FILE, "
+        "and its passphrase with CARDLINK_PERSON_PASSPHRASE_FILE. Those who may: {persons}."
+    )
+
+
+class Signatures(Protocol):
+    """Signatures of the persons whose keys are pinned."""
+
+    @property
+    def persons(self) -> Collection[str]:
+        """Their names."""
+
+    def sign(self, statement: bytes) -> str:
+        """Return the signature of whoever runs the command, "" where they have no key at hand."""
+
+    def holds(self, name: str, statement: bytes, signature: str) -> bool:
+        """Return whether a signature is of a statement, by the person of that name."""
+
+
 class Command(NamedTuple):
     """A command that needs a second person, as somebody gave it.
 
     `line` is the command line, `parameters` are the values that are set, by name; `files` are those
     it names, `local` the digests of those that are not in the store, by name; `actor` is "" for a
-    schedule. `rehearse` returns the facts of its dry run.
+    schedule. `rehearse` returns the facts of its dry run. `signatures` where names must be proved.
     """
 
     act: Act
@@ -73,6 +96,7 @@ class Command(NamedTuple):
     reason: str
     hours: int = 24
     rehearse: Callable[[], Mapping[str, Any]] = dict
+    signatures: Signatures | None = None
 
 
 class OpenRequest(NamedTuple):
@@ -95,16 +119,6 @@ class _Request(NamedTuple):
         return self.history[0]
 
 
-def normalised(name: str) -> str:
-    """Return what of a name tells persons apart: its letters and digits, in one form and case.
-
-    >>> normalised("Al.Ice") == normalised("alice")
-    True
-    """
-    plain = unicodedata.normalize("NFKC", name).casefold()
-    return re.sub(r"[\W_]+", "", plain)
-
-
 def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
     """Store a request for a second person; return its number and record. NobodyError."""
     _refuse_nobody(command)
@@ -124,6 +138,8 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
         settings=context.settings_in_force,
         would=_would(context, command),
     )
+    signature = _signature(command, canonical(record))
+    record = record.model_copy(update={"signature": signature})
     number = _number(record)
     add_next(adapters.store, _place(context, number), 1, record)
     return number, record
@@ -149,6 +165,7 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
             "by": redact(adapters.actor),
             "actor": command.actor,
             "what": "carried out",
+            "signature": _signature(command, canonical(history[0])),
         }
     )
     if not add_next(adapters.store, place, len(history) + 1, used):
@@ -189,6 +206,30 @@ def _refuse_nobody(command: Command) -> None:
         raise NobodyError(line=redact(command.line))
 
 
+def _signature(command: Command, statement: bytes) -> str | None:
+    """Return the signature of a statement by the command's actor, None where names are given alone.
+
+    NotProvedError.
+    """
+    signatures = command.signatures
+    if signatures is None:
+        return None
+    why = ""
+    signature = ""
+    if normalised(command.actor) not in map(normalised, signatures.persons):
+        why = "[four_eyes] persons does not name them"
+    else:
+        signature = signatures.sign(statement)
+    if not signature:
+        why = why or "no key of theirs is at hand"
+    elif not signatures.holds(command.actor, statement, signature):
+        why = "the key at hand is not theirs"
+    if why:
+        persons = ", ".join(sorted(signatures.persons))
+        raise NotProvedError(actor=command.actor, why=why, persons=persons)
+    return signature
+
+
 def _objections(
     context: IssuerContext, number: str, stored: _Request, command: Command
 ) -> Iterator[str]:
@@ -197,7 +238,7 @@ def _objections(
         yield "there is no such request"
         return
     yield from _spent(context, stored, command)
-    yield from _tampered(context, number, stored)
+    yield from _tampered(context, number, stored, command.signatures)
     yield from _out_of_date(context, stored.first, command)
 
 
@@ -215,7 +256,15 @@ def _spent(context: IssuerContext, stored: _Request, command: Command) -> Iterat
         )
 
 
-def _tampered(context: IssuerContext, number: str, stored: _Request) -> Iterator[str]:
+def _is_signed(first: Approval, signatures: Signatures) -> bool:
+    """Return whether a request was signed by who made it."""
+    statement = canonical(first.model_copy(update={"signature": None}))
+    return signatures.holds(first.actor, statement, first.signature or "")
+
+
+def _tampered(
+    context: IssuerContext, number: str, stored: _Request, signatures: Signatures | None
+) -> Iterator[str]:
     """Yield how the records of a request are not those that the audit trail names."""
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -228,6 +277,8 @@ def _tampered(context: IssuerContext, number: str, stored: _Request) -> Iterator
             yield f"{key} is not as the audit trail has it: find out who changed it"
     if _number(stored.first) != number:
         yield f"its record is not that of request {number}"
+    if signatures is not None and not _is_signed(stored.first, signatures):
+        yield f"{stored.first.actor} did not sign it"
 
 
 def _out_of_date(context: IssuerContext, first: Approval, command: Command) -> Iterator[str]:

@@ -22,6 +22,7 @@ from flows.runs.cards import CARD_WITHOUT_TWIN, CONTENT_FINGERPRINTS, holder
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError, NotFoundError
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import given_up
 from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, RUN, WHY, Sentence, Step
@@ -71,7 +72,9 @@ class Decided(NamedTuple):
     @property
     def facts(self) -> dict[str, Any]:
         """The decision as plain facts."""
-        return {"cards": self.cards, "standing": self.standing}
+        named = self.record.cards if self.record else ()
+        sha256 = digest(canonical({"cards": named}))
+        return {"cards": self.cards, "standing": self.standing, "sha256": sha256}
 
 
 def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = False) -> Decided:

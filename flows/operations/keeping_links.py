@@ -16,6 +16,7 @@ from flows.runs.cards import CARD_WITHOUT_TWIN
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import kept_links, keys_of
 from flows.steps import Step
 from schemas.records import KeptLink, LinkKept
@@ -40,6 +41,11 @@ class Decided(NamedTuple):
 
     record: LinkKept | None
     links: int
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the links, which tells one decision from another."""
+        return digest(canonical({"links": self.record.links if self.record else ()}))
 
 
 def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool = False) -> Decided:

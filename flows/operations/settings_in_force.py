@@ -9,12 +9,12 @@ file at hand.
 The first command of an issuer, or of a store of an earlier version, records what it finds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from flows.errors import BalanceError, GateError
+from flows.errors import BalanceError, GateError, TryAgainError
 from flows.redaction import redact, redacted
 from flows.runs.chains import CONTESTS, add_next, last_record, records
 from flows.runs.context import IssuerContext
@@ -22,7 +22,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import commits, settings
 from flows.runs.store import Store, StoreBusyError
 from flows.steps import WHY, Sentence, Slot, Step, Text
-from schemas.governed import ACTS, HOURS, Change, changes, governed_settings, needing_two
+from schemas.governed import ACTS, HOURS, PERSONS, Change, changes, governed_settings, needing_two
 from schemas.manifest import Manifest
 from schemas.records import SettingsInForce
 
@@ -52,6 +52,13 @@ class SettingsLostError(BalanceError):
     next_step = Sentence(
         "Find out what was removed: {verify}.", verify=Step("audit verify", Slot("issuer"))
     )
+
+
+class SettingsMovedError(TryAgainError):
+    """The TOML was changed while a command worked with it."""
+
+    message = "{issuer}: its settings were changed while the command ran. It went no further."
+    next_step = "Run {same_command} again: it has the settings as they are now."
 
 
 class Compared(NamedTuple):
@@ -87,9 +94,44 @@ class Compared(NamedTuple):
         return tuple((self.last.settings if self.last else self.settings).get(ACTS) or ())
 
     @property
+    def persons(self) -> Mapping[str, str]:
+        """The pinned keys of persons by the settings in force, else by the TOML."""
+        return (self.last.settings if self.last else self.settings).get(PERSONS) or {}
+
+    @property
     def hours(self) -> int:
         """The hours of a request, by the settings in force, else by the TOML."""
         return int((self.last.settings if self.last else self.settings)[HOURS])
+
+
+class Governing:
+    """How a command treats settings that are not those in force; `remarks` is what it says of them.
+
+    Nothing is recorded in a rehearsal.
+    """
+
+    def __init__(self, is_rehearsal: bool) -> None:
+        self.remarks: list[Text] = []
+        self._is_rehearsal = is_rehearsal
+        self._known: dict[str, str] = {}  # digests of the settings that it works with, by issuer
+        self._recorded: set[str] = set()  # issuers of which there is nothing to record
+
+    def applied_to(self, context: IssuerContext) -> IssuerContext:
+        """Return a context whose settings are in force; raises as `governed` does.
+
+        SettingsMovedError where they are not those that the command began with.
+        """
+        issuer = context.issuer.issuer
+        sha256 = digest_of(context)
+        if self._known.setdefault(issuer, sha256) != sha256:
+            # what was agreed to is not what would be done
+            raise SettingsMovedError(issuer=issuer)
+        if issuer in self._recorded:
+            return context._replace(settings_in_force=sha256)
+        named = governed(context, self.remarks.append, is_rehearsal=self._is_rehearsal)
+        if named.adapters is context.adapters:
+            self._recorded.add(issuer)
+        return named
 
 
 def compared(context: IssuerContext) -> Compared:

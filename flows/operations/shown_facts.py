@@ -62,8 +62,9 @@ def _moment(text: str, since: datetime) -> str:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return text
-    is_now = moment.tzinfo is not None and moment >= since.replace(microsecond=0)
-    return "now" if is_now else text
+    # written in whole seconds, it is the beginning of its second
+    begin = since if moment.microsecond else since.replace(microsecond=0)
+    return "now" if moment.tzinfo is not None and moment >= begin else text
 
 
 def _flat(fact: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -74,7 +75,7 @@ def _flat(fact: Any, name: str) -> Iterator[tuple[str, Any]]:
             parts = list(fact.items())
         case list():
             parts = [(str(number), value) for number, value in enumerate(fact, 1)]
-    if not parts:
+    if not parts and name:
         yield name, fact
     for part, value in parts:
         yield from _flat(value, f"{name}.{part}" if name else part)

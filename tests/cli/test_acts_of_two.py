@@ -9,9 +9,10 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.entry import Entry
-from flows.operations.four_eyes import NobodyError, normalised
+from flows.operations.four_eyes import NobodyError
 from flows.registry import ENTRIES
 from schemas.actions import Gate
+from schemas.persons import normalised
 from schemas.settings import Act
 from tests.test_dry_runs import CASES, answered
 

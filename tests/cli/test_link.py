@@ -5,6 +5,7 @@ in at a terminal.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -219,11 +220,11 @@ def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
     (kept,) = prompted_singles(bench.store, BANK)
     stored = b"".join(bench.snapshot().values()).decode()
     shown = done.output + traced.output + caplog.text
+    digests = re.compile("[0-9a-fA-F]{40,64}|record 1, [0-9a-f]{12}")  # have any three digits
+    seen = digests.sub("", stored + shown)
     assert kept.answered is not None
     assert kept.answered.message.startswith("wrong: '[3 digits]' for [16 digits] by [")
-    assert [
-        word for word in ("737", "5555555555554444", "s3cret", "w0rd") if word in stored + shown
-    ] == []
+    assert [word for word in ("737", "5555555555554444", "s3cret", "w0rd") if word in seen] == []
     assert not {"\x1b", "\u202e"} & set(traced.output + kept.answered.message)
 
 

@@ -1,0 +1,179 @@
+"""Persons with keys: requests and approvals count only with a signature, made by real gpg."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.adapters.gpg_signer import is_signed_by, signature_by
+from flows.cli.main import main
+from flows.commands.context import Context
+from flows.commands.outbox import cancel
+from flows.operations.four_eyes import ApprovalError, NotProvedError
+from flows.runs.identity import canonical, digest
+from flows.runs.sealing import SecretKeyUnreadableError, SignatureRefusedError
+from flows.simulator.portal_key import PortalKey
+from schemas.settings import FourEyes
+from tests import keys
+from tests.test_dry_runs import outbox
+
+TWO = """
+[four_eyes]
+acts = ["cancel"]
+[four_eyes.persons]
+anna = "{anna}"
+bert = "{bert}"
+"""
+KEYS = {"anna": keys.sound(copy=11), "bert": keys.sound(copy=12), "mallory": keys.sound(copy=13)}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    """A committed run of an issuer that pins the keys of two persons."""
+    made = outbox(tmp_path)
+    with (tmp_path / "bank.toml").open("a") as toml:
+        toml.write(TWO.format(anna=KEYS["anna"].fingerprint, bert=KEYS["bert"].fingerprint))
+    (tmp_path / "persons").mkdir()
+    (tmp_path / "persons" / "anna.asc").write_bytes(KEYS["anna"].public)
+    (tmp_path / "persons" / "bert.asc").write_bytes(KEYS["bert"].public)
+    return str(made["run"])
+
+
+def typed(folder: Path, run: str, who: str, key: str, approve: str = "") -> Result:
+    """Cancel the chunks of a run as somebody with that person's key."""
+    environment: dict[str, str | None] = {"CARDLINK_PERSON_KEY_FILE": None}
+    if key:
+        file = folder / f"{key}.secret.asc"
+        file.write_bytes(KEYS[key].secret)
+        environment["CARDLINK_PERSON_KEY_FILE"] = str(file)
+    line = ["outbox", "cancel", run, "--reason", "ticket 7", "--actor", who]
+    line += ["--approve", approve] if approve else []
+    config = ["--config", str(folder), "--json"]
+    return CliRunner(env=environment).invoke(main, [*config, *line])
+
+
+def facts(done: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_two_persons_act_with_their_keys_and_both_signatures_are_stored(
+    tmp_path: Path, run: str
+) -> None:
+    number = facts(typed(tmp_path, run, "anna", "anna"))["request"]
+
+    done = typed(tmp_path, run, "bert", "bert", number)
+
+    place = tmp_path / "store" / "bank" / "approvals" / number
+    requested, used = (json.loads(file.read_bytes()) for file in sorted(place.iterdir()))
+    statement = (place / "000001.json").read_bytes()
+    bert = KEYS["bert"]
+    assert 0 == done.exit_code
+    assert is_signed_by(statement, used["signature"], bert.public, bert.fingerprint)
+    unsigned = canonical({name: value for name, value in requested.items() if name != "signature"})
+    anna = KEYS["anna"]
+    assert is_signed_by(unsigned, requested["signature"], anna.public, anna.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("who", "key", "why"),
+    [
+        ("anna", "", "no key of theirs is at hand"),
+        ("anna", "bert", "the key at hand is not theirs"),
+        ("anna", "mallory", "the key at hand is not theirs"),
+        ("mallory", "mallory", "[four_eyes] persons does not name them"),
+    ],
+)
+def test_a_name_without_its_persons_signature_neither_requests_nor_approves(
+    tmp_path: Path, run: str, who: str, key: str, why: str
+) -> None:
+    number = facts(typed(tmp_path, run, "bert", "bert"))["request"]
+
+    requested = typed(tmp_path, run, who, key)
+    approved = typed(tmp_path, run, who, key, number)
+
+    for refused in (requested, approved):
+        assert (3, NotProvedError.__name__) == (refused.exit_code, facts(refused)["error"])
+        assert why in facts(refused)["message"]
+        assert "Those who may: anna, bert" in facts(refused)["message"]
+
+
+def test_a_form_has_nobodys_key_so_its_names_do_not_count(
+    tmp_path: Path, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "anna.secret.asc").write_bytes(KEYS["anna"].secret)
+    monkeypatch.setenv("CARDLINK_PERSON_KEY_FILE", str(tmp_path / "anna.secret.asc"))
+
+    with pytest.raises(NotProvedError):
+        cancel.invoke(Context(tmp_path, actor="anna"), {"run": run, "reason": "ticket 7"})
+
+
+def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
+    tmp_path: Path, run: str
+) -> None:
+    number = facts(typed(tmp_path, run, "anna", "anna"))["request"]
+    approvals = tmp_path / "store" / "bank" / "approvals"
+    record = json.loads((approvals / number / "000001.json").read_bytes())
+    forged = canonical({**record, "actor": "bert"})
+    place = approvals / digest(forged)[:12]
+    place.mkdir()
+    (place / "000001.json").write_bytes(forged)
+    name_in_trail(tmp_path, f"bank/approvals/{place.name}/000001.json", forged)
+
+    done = typed(tmp_path, run, "anna", "anna", place.name)
+
+    assert (2, ApprovalError.__name__) == (done.exit_code, facts(done)["error"])
+    assert "bert did not sign it" in facts(done)["message"]
+
+
+def name_in_trail(folder: Path, key: str, content: bytes) -> None:
+    """Add an entry to the trail, as whoever can write to the store can."""
+    entries = sorted((folder / "store" / "bank" / "audit" / "0000").iterdir())
+    last = json.loads(entries[-1].read_bytes())
+    entry = {
+        **last,
+        "before": digest(entries[-1].read_bytes()),
+        "objects": {key: digest(content)},
+        "seal": "",
+    }
+    entry["seal"] = digest(canonical(entry))
+    (entries[-1].parent / f"{len(entries) + 1:06d}.json").write_bytes(canonical(entry))
+
+
+def test_a_key_of_another_statement_or_one_that_ended_signs_nothing() -> None:
+    anna = KEYS["anna"]
+    signature = signature_by(b"one", anna.secret, "")
+
+    assert is_signed_by(b"one", signature, anna.public, anna.fingerprint)
+    assert not is_signed_by(b"other", signature, anna.public, anna.fingerprint)
+    assert not is_signed_by(b"one", signature, anna.public, KEYS["bert"].fingerprint)
+    assert not is_signed_by(b"one", "no signature", anna.public, anna.fingerprint)
+    assert not is_signed_by(b"one", signature, b"", anna.fingerprint)
+
+
+def test_a_key_with_a_passphrase_signs_with_it_alone() -> None:
+    behind: PortalKey = keys.behind("correct horse")
+
+    signature = signature_by(b"one", behind.secret, "correct horse")
+
+    assert is_signed_by(b"one", signature, behind.public, behind.fingerprint)
+    for passphrase in ("", "wrong"):
+        with pytest.raises((SignatureRefusedError, SecretKeyUnreadableError)):
+            signature_by(b"one", behind.secret, passphrase)
+
+
+@pytest.mark.parametrize(
+    "persons",
+    [
+        {"anna": "A" * 40},
+        {"anna": "A" * 40, "an.na": "B" * 40},
+        {"anna": "A" * 40, "bert": "A" * 40},
+    ],
+)
+def test_one_person_or_one_key_twice_is_no_pair(persons: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="persons"):
+        FourEyes.model_validate({"persons": persons})
