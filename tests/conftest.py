@@ -4,6 +4,7 @@ end."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -58,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     are in a folder of the session, which goes with it. Mark what is started.
     """
     gc.disable()  # until all is imported
+    # for the last look for garbage of Python itself: duckdb names what it leaves
+    atexit.register(gc.unfreeze)
     config.stash[LEFT] = []
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
         folder = tempfile.mkdtemp(prefix="t-", dir=MEMORY)  # short: sockets are below it
@@ -85,10 +88,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Let the end of the process find everything; duckdb names what it leaves. The session's folder
-    goes.
-    """
-    gc.unfreeze()
+    """Let the session's folder go."""
     if folder := config.stash.get(FOLDER, ""):
         shutil.rmtree(folder, ignore_errors=True)
 
