@@ -19,7 +19,7 @@ from schemas.expressions import PUBLISHED
 from schemas.portal import CUID, PAN
 from tests import keys
 from tests.builders import portal_rows, quick
-from tests.night import Bench, portal_csv
+from tests.night import Bench, made_once, portal_csv
 
 TOML = """
 issuer = "{name}"
@@ -36,7 +36,8 @@ allowed_hosts = ["links.example.com"]
 """
 
 
-def bank(folder: Path, name: str = "bank", *, chunks_days: int = 0) -> tuple[Bench, str]:
+@made_once
+def bank(folder: Path, /, name: str = "bank", *, chunks_days: int = 0) -> tuple[Bench, str]:
     """Return a bench whose issuer is configured in `folder`, and its one run, sent and answered
     days ago.
     """

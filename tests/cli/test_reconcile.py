@@ -6,7 +6,7 @@ from flows.adapters.local import LocalStore
 from flows.commands.context import Context
 from flows.commands.overview import reconcile
 from tests import keys
-from tests.night import Bench
+from tests.night import Bench, made_once
 
 TOML = """
 issuer = "{name}"
@@ -21,7 +21,8 @@ allowed_hosts = ["links.example.com"]
 """
 
 
-def bank(folder: Path, name: str = "bank", *, days_ago: int = 0) -> Bench:
+@made_once
+def bank(folder: Path, /, name: str = "bank", *, days_ago: int = 0) -> Bench:
     """Return a bench whose issuer is configured in `folder`, with one run sent so many days before
     today.
     """

@@ -17,7 +17,7 @@ from tests.again import PANS
 from tests.builders import portal_rows
 from tests.cli.test_mend import cardlink, told
 from tests.cli.test_reconcile import bank
-from tests.night import portal_csv
+from tests.night import Bench, made_once, portal_csv
 
 BOTH = "bank,zebra"
 
@@ -25,11 +25,18 @@ BOTH = "bank,zebra"
 @pytest.fixture
 def banks(tmp_path: Path) -> Path:
     """Two issuers with a run each, all of whose rows the partner refused."""
-    for name in ("bank", "zebra"):
-        bench = bank(tmp_path, name)
+    refused(tmp_path)
+    return tmp_path
+
+
+@made_once
+def refused(folder: Path, /) -> tuple[Bench, ...]:
+    """Return the two issuers' benches."""
+    benches = tuple(bank(folder, name) for name in ("bank", "zebra"))
+    for bench in benches:
         bench.answer(fail_share=1.0, seed=3)
         bench.ingest()
-    return tmp_path
+    return benches
 
 
 def together(folder: Path) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from schemas.portal import CITY, PAN
 from schemas.records import Purged
 from tests.again import again, in_state, of_rows
 from tests.facts import people
-from tests.night import NOON, Bench, local_bench
+from tests.night import NOON, Bench, local_bench, made_once
 
 
 class Clock:
@@ -31,8 +31,14 @@ class Clock:
 
 def sent(folder: Path, rows: int = 60) -> tuple[Bench, Clock, str]:
     clock = Clock()
-    bench = replace(local_bench(folder, portal={"rows_per_chunk": 20}), now=clock)
-    return bench, clock, bench.submit(bench.drop(rows)).manifest.run
+    bench, run = _sent(folder, rows)
+    return replace(bench, now=clock), clock, run
+
+
+@made_once
+def _sent(folder: Path, /, rows: int) -> tuple[Bench, str]:
+    bench = local_bench(folder, portal={"rows_per_chunk": 20})
+    return bench, bench.submit(bench.drop(rows)).manifest.run
 
 
 def listed(bench: Bench, name: str) -> list[dict[str, str]]:

@@ -200,9 +200,9 @@ def states(file: ResultRows, rules: LinkRules) -> list[tuple[str, str | None]]:
 
 
 def _cuts(content: bytes, link: str) -> range:
-    """Return six places or so where a file can be cut within its last URL, from the last on."""
+    """Return four places or so where a file can be cut within its last URL, from the last on."""
     start = content.rindex(link.encode())
-    return range(start + len(link) - 1, start, -(len(link) // 6))
+    return range(start + len(link) - 1, start, -(len(link) // 4))
 
 
 LAYOUTS = [
