@@ -34,7 +34,16 @@ from tests.lives.worklines import (
 )
 
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
-OFTEN = 5  # days running on which a line may be done as it says
+# what can wait is done every third day
+SELDOM = {
+    "rows to correct",
+    "card fields to correct",
+    "changed since their link",
+    "links not replaced",
+    "links to renew",
+}
+ROUND = 3  # days
+OFTEN = 5  # times that a line that stays may be done as it says
 REHEARSED = 0.2  # of what can be tried before it is done
 TO_UPLOAD = "chunks to upload"
 PATIENCE = timedelta(days=7)  # until the issuer is asked about the same rows again
@@ -77,7 +86,7 @@ class Operator:
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
     # lines that one command settles, over issuers and kinds
     together: list[WorkLine] = field(default_factory=list)
-    # on how many days running a line was done as it says, and stood there again
+    # how often a line was done as it says, and stood there again
     repeated: dict[str, int] = field(default_factory=dict)
     has_sent: set[str] = field(default_factory=set)  # issuers with new chunks today
 
@@ -161,14 +170,16 @@ class Operator:
             bank.left = [line for line in left if line["issuer"] == bank.name]
 
     def _work_through(self, lines: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
-        """Do every line once; note those that stand there day by day though they were done."""
+        """Do every line once that is done today; note those that stay though they were done."""
         repeated: dict[str, int] = {}
         for line in joined(lines, self.together):
-            if self._act(line, [banks[name] for name in line["issuer"].split(",")]):
-                key = key_of(line)
-                repeated[key] = self.repeated.get(key, 0) + 1
-                if repeated[key] > OFTEN:
-                    self.stuck.append(f"{self.day}: {key}")
+            key = key_of(line)
+            repeated[key] = self.repeated.get(key, 0)
+            if line["kind"] in SELDOM and self.day.toordinal() % ROUND:
+                continue
+            repeated[key] += self._act(line, [banks[name] for name in line["issuer"].split(",")])
+            if repeated[key] > OFTEN:
+                self.stuck.append(f"{self.day}: {key}")
         self.repeated = repeated
 
     def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
