@@ -172,14 +172,14 @@ def _in_all_runs(
     shown: list[Part] = []
     facts: list[dict[str, Any]] = []
     refused: dict[str, CardlinkError] = {}
+    if reason.strip() and not dry_run:  # once, before rows are selected
+        resubmission_run.take_in_results(issuer_context)
     if corrections:
         parts = _templates(context, issuer_context, corrections)
         runs = list(parts)
     else:
         parts = {}
         runs = selected_runs.runs_to_resend(issuer_context, rows)
-    if runs and reason.strip() and not dry_run:
-        resubmission_run.take_in_results(issuer_context)
     for run in selected_runs.newest_first(runs):
         name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
         request = resubmission.Request(run, rows, reason, corrections=name)

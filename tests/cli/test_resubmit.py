@@ -110,6 +110,23 @@ def test_one_template_corrects_the_rows_of_all_runs_each_in_a_run_of_its_own(
     assert 2 == len(list(bench.store.keys(corrections("bank"))))
 
 
+def test_results_that_came_are_taken_in_once_before_the_rows_of_all_runs_are_selected(
+    bank: tuple[Bench, str], tmp_path: Path
+) -> None:
+    bench, first = bank
+    night = bench.drop_bytes(
+        portal_csv(portal_rows({PAN: PANS[3], CUID: "d-1"})), "bank-20261121.csv"
+    )
+    second = bench.submit(night).manifest.run
+    bench.answer(fail_share=1.0, seed=3)
+
+    sent = cardlink(tmp_path, "resubmit", "bank", "--errors", "--reason", "they called")
+
+    assert 0 == sent.exit_code
+    assert all(f" rows of {run} are sent again" in sent.stdout for run in (first, second))
+    assert 1 == len(list(bench.store.keys("bank/ingested/files-")))
+
+
 def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(
     bank: tuple[Bench, str], tmp_path: Path
 ) -> None:
