@@ -4,9 +4,11 @@ from io import BytesIO
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import OUT_OF_BALANCE
+from flows.results import sent_rows
 from flows.runs.keys import keys_of
 from flows.runs.stored_runs import StoredRuns
 from flows.simulator.answer import Habits
@@ -208,3 +210,25 @@ def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own
     assert [(run, True)] == [
         (one.summary["run"], one.summary["verdict"] != OUT_OF_BALANCE) for one in report
     ]
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 25, 100_000])
+def test_rows_of_several_runs_are_found_in_however_many_ledgers_are_searched_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
+) -> None:
+    monkeypatch.setattr(sent_rows, "TOGETHER", rows_at_once)
+    bench = local_bench(tmp_path)
+    nights = [bench.drop(20, f"bank-2026112{night}.csv", seed=night) for night in range(3)]
+    runs = [bench.submit(night).manifest.run for night in nights]
+    bench.answer()
+    folder = tmp_path / "store" / "bank" / "results"
+    files = sorted(folder.iterdir())
+    bodies = [file.read_bytes().partition(b"\n") for file in files]
+    for file in files:
+        file.unlink()
+
+    bench.drop_result(bodies[0][0] + b"\n" + b"".join(body for _, _, body in bodies))
+    bench.ingest()
+
+    linked = [table(bench, run, "links.csv").height for run in runs]
+    assert [20, 20, 20] == linked
