@@ -28,7 +28,7 @@ from flows.runs.keys import book, keys_of, transactions
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError, StoreDeniedError
 from flows.submissions.submit import Request, submit
-from tests.night import DAY, Bench, local_bench
+from tests.night import DAY, Bench, local_bench, made_once
 from tests.storms import FailingStore
 
 HEAD = f"{book('bank')}head.json"
@@ -38,8 +38,23 @@ STAGES = f"{book('bank')}stages.json"
 
 def with_trail(folder: Path) -> Bench:
     """Return a bench whose store has an audit trail, as that of every command."""
-    bench = local_bench(folder, portal={"rows_per_chunk": 3})
+    return trailed(local_bench(folder, portal={"rows_per_chunk": 3}))
+
+
+def trailed(bench: Bench) -> Bench:
     return replace(bench, store=audited(bench.store, "tester", bench.now))
+
+
+def after_a_night(folder: Path) -> tuple[Bench, str]:
+    """Return a bench with an audit trail after its first night, and the run of that."""
+    bench, run = _first_night(folder)
+    return trailed(bench), run
+
+
+@made_once
+def _first_night(folder: Path, /) -> tuple[Bench, str]:
+    bench = local_bench(folder, portal={"rows_per_chunk": 3})
+    return bench, night(trailed(bench), 1)
 
 
 def stands(bench: Bench) -> list[tuple[object, ...]]:
@@ -167,8 +182,7 @@ def rebuild(bench: Bench) -> None:
 def test_a_rebuild_writes_nothing_but_the_book_and_a_second_one_writes_the_same(
     tmp_path: Path,
 ) -> None:
-    bench = with_trail(tmp_path)
-    night(bench, 1)
+    bench, _ = after_a_night(tmp_path)
     answer(bench)
     others = bench.snapshot().keys() - kept_objects(bench).keys()
 
@@ -184,8 +198,7 @@ def test_a_rebuild_writes_nothing_but_the_book_and_a_second_one_writes_the_same(
 
 
 def test_a_rebuild_removes_what_no_ledger_has(tmp_path: Path) -> None:
-    bench = with_trail(tmp_path)
-    run = night(bench, 1)
+    bench, run = after_a_night(tmp_path)
     keep_book(bench.store, "bank", DAY)
     right = stands(bench)
     head = json.loads(bench.content(HEAD))
@@ -203,8 +216,7 @@ def test_a_rebuild_removes_what_no_ledger_has(tmp_path: Path) -> None:
 
 
 def test_who_began_before_a_rebuild_cannot_undo_it(tmp_path: Path) -> None:
-    bench = with_trail(tmp_path)
-    night(bench, 1)
+    bench, _ = after_a_night(tmp_path)
     right = stands(bench)
     run = night(bench, 2)
     head = json.loads(bench.content(HEAD))
@@ -228,8 +240,7 @@ def test_who_began_before_a_rebuild_cannot_undo_it(tmp_path: Path) -> None:
 
 
 def test_two_rebuilds_at_once_are_two_generations(tmp_path: Path) -> None:
-    bench = with_trail(tmp_path)
-    night(bench, 1)
+    bench, _ = after_a_night(tmp_path)
     begun: list[str] = []
 
     def another(does: str, key: str) -> Exception | None:
@@ -247,8 +258,7 @@ def test_two_rebuilds_at_once_are_two_generations(tmp_path: Path) -> None:
 def test_the_page_of_a_run_is_written_by_whoever_keeps_the_book_after_its_submit(
     tmp_path: Path,
 ) -> None:
-    bench = with_trail(tmp_path)
-    run = night(bench, 1)
+    bench, run = after_a_night(tmp_path)
     by_ledger = read_book(bench.store, "bank").attempts
     has_page = keys_of(run).page in bench.snapshot()
 
@@ -260,8 +270,7 @@ def test_the_page_of_a_run_is_written_by_whoever_keeps_the_book_after_its_submit
 
 
 def test_foreign_bytes_on_a_page_are_discarded(tmp_path: Path) -> None:
-    bench = with_trail(tmp_path)
-    run = night(bench, 1)
+    bench, run = after_a_night(tmp_path)
     keep_book(bench.store, "bank", DAY)
     before = stands(bench)
 
@@ -271,8 +280,7 @@ def test_foreign_bytes_on_a_page_are_discarded(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_sees_its_own_runs_in_the_book_and_writes_nothing(tmp_path: Path) -> None:
-    bench = with_trail(tmp_path)
-    night(bench, 1)
+    bench, _ = after_a_night(tmp_path)
     kept = bench.content(HEAD)
     dry = overlaid(bench.context)
     with dry.sealer() as sealer:
@@ -305,8 +313,7 @@ def test_a_store_that_does_not_let_the_book_be_written_costs_a_night_nothing(
 
 
 def test_what_is_kept_is_not_read_again(tmp_path: Path) -> None:
-    bench = with_trail(tmp_path)
-    run = night(bench, 1)
+    bench, run = after_a_night(tmp_path)
     answer(bench)
     opened: list[str] = []
     store = FailingStore(

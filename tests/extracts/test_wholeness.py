@@ -136,7 +136,7 @@ def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_at_every
     ends = len(message) - message.rfind(b"=") if armor == "--armor" else 0
     for cut in [
         *range(80),
-        *range(80, len(message) - 80, 97),
+        *range(80, len(message) - 80, 397),
         *range(len(message) - 80, len(message) - ends),
     ]:
         with pytest.raises(ExtractError):

@@ -32,7 +32,7 @@ from flows.runs.keys import deliveries
 from schemas.portal import PAN
 from schemas.settings import LinkSettings
 from tests import servers
-from tests.builders import share_of
+from tests.builders import quick, share_of
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench
 from tests.partner_api.linker import SERVICE, TYPED, Linker, night
 from tests.partner_api.town import town
@@ -290,7 +290,7 @@ def test_a_killed_delivery_whose_links_have_changed_is_superseded(tmp_path: Path
     )
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=quick(1, ["directory", "s3"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     bench, _ = bench_of(tmp_path)
     answer(bench, linked(1, "a"), linked(2, "b"))
