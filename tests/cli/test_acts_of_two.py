@@ -10,10 +10,12 @@ import pytest
 from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.operations.four_eyes import NobodyError
+from flows.operations.settings_in_force import SettingsNotAgreedError
 from flows.registry import ENTRIES
 from schemas.actions import Gate
 from schemas.persons import normalised
 from schemas.settings import Act
+from tests.night import DAY
 from tests.test_dry_runs import CASES, answered
 
 ACTING = {each.name: each for each in ENTRIES if each.second}
@@ -144,3 +146,48 @@ def test_the_refusal_says_who_may(tmp_path: Path) -> None:
     asked = ACTING["outbox cancel"].invoke(Context(tmp_path, actor="anna"), case)
 
     assert "anybody but anna whose name CARDLINK_ACTORS accepts" in asked.sentence
+
+
+# what has no dry run, or is held to it elsewhere
+OTHERS: dict[str, dict[str, Any]] = {
+    "submit": {"issuer": "bank"},
+    "ingest": {"issuer": "bank"},
+    "renew": {"issuer": "bank", "within_days": 7},
+    "placements": {"issuer": "bank"},
+    "link": {"target": "bank", "prompt": True},
+    "resubmit": {"run": "bank", "errors": True, "reason": "x"},
+    "backfill": {"issuer": "bank", "first_day": DAY, "last_day": DAY},
+}
+TOGETHER = {"answers", "reconcile"}  # they report each issuer that refuses, and go on
+
+
+@pytest.mark.parametrize("command", sorted({*CASES, *OTHERS} - {"agree"}))
+def test_every_command_that_changes_something_refuses_settings_nobody_agreed_to(
+    tmp_path: Path, command: str
+) -> None:
+    prepared = CASES.get(command) or (lambda folder: after_a_night(folder, OTHERS[command]))
+    case = prepared(tmp_path)
+    need_two(tmp_path)
+    agree = ACTING["agree"]
+    agree.invoke(Context(tmp_path, actor="anna"), {"issuer": "bank", "reason": "the first"})
+    with (tmp_path / "bank.toml").open("a") as toml:
+        toml.write("hours = 168\n")
+    before = {file: file.read_bytes() for file in (tmp_path / "store").rglob("*") if file.is_file()}
+    changing = next(each for each in ENTRIES if each.name == command)
+
+    with pytest.raises(SettingsNotAgreedError, match=r"four_eyes\.hours: 24 -> 168"):
+        changing.invoke(Context(tmp_path, actor="anna"), case)
+
+    assert before == {file: file.read_bytes() for file in before}
+
+
+def after_a_night(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
+    """Make a night that was answered, and return the case."""
+    answered(folder)
+    return case
+
+
+def test_every_command_that_changes_something_is_among_them() -> None:
+    changing = {each.name for each in ENTRIES if each.changes}
+
+    assert changing == {*CASES, *OTHERS, *TOGETHER}
