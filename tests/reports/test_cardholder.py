@@ -27,14 +27,28 @@ from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CUID, POSTAL_CODE
 from schemas.records import SingleAnswered, SingleAsked
 from tests.builders import portal_rows
-from tests.night import BANK, Bench, local_bench, portal_csv
+from tests.night import BANK, Bench, local_bench, made_once, portal_csv
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return replace(
-        local_bench(tmp_path, portal={"rows_per_chunk": 2}), now=lambda: datetime.now(UTC)
-    )
+    return bench_in(tmp_path)
+
+
+def bench_in(folder: Path) -> Bench:
+    return replace(local_bench(folder, portal={"rows_per_chunk": 2}), now=lambda: datetime.now(UTC))
+
+
+def first_night(bench: Bench) -> str:
+    """Submit the first extract; return its run."""
+    assert bench.folder is not None
+    return _first_night(bench.folder)[1]
+
+
+@made_once
+def _first_night(folder: Path, /) -> tuple[Bench, str]:
+    bench = bench_in(folder)
+    return bench, bench.submit(drop(bench, 1)).manifest.run
 
 
 def drop(bench: Bench, day: int, *changes: dict[str, str]) -> str:
@@ -80,7 +94,7 @@ def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Benc
 
 
 def test_a_link_itself_is_told_only_where_it_is_asked_for(bench: Bench) -> None:
-    bench.submit(drop(bench, 1))
+    first_night(bench)
     bench.answer()
     bench.ingest()
 
@@ -93,7 +107,7 @@ def test_a_link_itself_is_told_only_where_it_is_asked_for(bench: Bench) -> None:
 
 
 def test_what_the_partner_refused_is_told_with_its_reason_and_words(bench: Bench) -> None:
-    bench.submit(drop(bench, 1))
+    first_night(bench)
     bench.answer(fail_share=1.0)
     bench.ingest()
 
@@ -105,7 +119,7 @@ def test_what_the_partner_refused_is_told_with_its_reason_and_words(bench: Bench
 def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(
     bench: Bench,
 ) -> None:
-    run = bench.submit(drop(bench, 1)).manifest.run
+    run = first_night(bench)
     move(bench.context.adapters, run, "cancelled", [1], "why")
     move(bench.context.adapters, run, "uploaded", [2])
 
@@ -117,7 +131,7 @@ def test_a_cancelled_chunk_and_one_without_an_answer_are_told_by_what_was_done(
 
 
 def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -> None:
-    bench.submit(drop(bench, 1))
+    first_night(bench)
     bench.answer()
     results = [
         key for key in bench.snapshot() if key.startswith("bank/results/") and "-00001-" in key
@@ -136,7 +150,7 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -
 def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(
     bench: Bench,
 ) -> None:
-    run = bench.submit(drop(bench, 1)).manifest.run
+    run = first_night(bench)
     bench.answer(fail_share=1.0)
     bench.ingest()
     repeat = resubmit(
@@ -178,7 +192,7 @@ def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
 
 
 def test_a_row_whose_link_had_expired_is_not_said_to_have_no_answer(bench: Bench) -> None:
-    run = bench.submit(drop(bench, 1)).manifest.run
+    run = first_night(bench)
     sent = bench.ledger(run).select("cuid", "last_4").iter_rows()
     lines = [
         f"{cuid},{last_4},https://links.example.com/{cuid},2020-01-01,\n" for cuid, last_4 in sent
@@ -199,7 +213,7 @@ def test_a_row_whose_link_had_expired_is_not_said_to_have_no_answer(bench: Bench
 
 
 def test_a_row_without_an_answer_in_an_answered_chunk_is_said_to_have_none(bench: Bench) -> None:
-    run = bench.submit(drop(bench, 1)).manifest.run
+    run = first_night(bench)
     bench.answer()
     [first, *_] = [entry.key for entry in bench.store.keys(results(BANK))]
     lines = bench.content(first).splitlines(keepends=True)
@@ -215,7 +229,7 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_said_to_have_none(bench
 
 
 def test_nobody_is_found_where_nobody_is_and_purged_runs_are_named(bench: Bench) -> None:
-    run = bench.submit(drop(bench, 1)).manifest.run
+    run = first_night(bench)
     bench.answer()
     bench.ingest()
     assert isinstance(bench.store, LocalStore)
@@ -240,7 +254,7 @@ def test_a_card_number_is_refused_and_not_echoed(bench: Bench, text: str) -> Non
 
 
 def test_a_ledger_that_was_changed_is_not_believed(bench: Bench) -> None:
-    run = bench.submit(drop(bench, 1)).manifest.run
+    run = first_night(bench)
     [part] = [entry.key for entry in bench.store.keys(keys_of(run).ledger)]
     bench.store.replace(part, [bench.content(part) + b" "])
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -23,11 +26,12 @@ from schemas.reasons import CHANGED
 from tests.again import again
 from tests.book.test_kept import cancel
 from tests.builders import quick
-from tests.night import issuer
+from tests.night import issuer, kept_folder
 from tests.partner_api.town import Population, town
 
 PEOPLE = "abcdefgh"
 WISH = RowSelection(changed=True)
+MOVED = {ADDRESS1: "2 Side St"}
 
 
 def feed(folder: Path, changed: str = "ask") -> Population:
@@ -50,7 +54,25 @@ def delta(place: Population, *cuids: str, **change: str | None) -> Submitted:
 
 def moved(place: Population, *cuids: str) -> Submitted:
     """Submit an extract of cardholders with another address."""
-    return delta(place, *cuids, **{ADDRESS1: "2 Side St"})
+    return delta(place, *cuids, **MOVED)
+
+
+def after_a_move(folder: Path, *cuids: str, changed: str = "ask") -> tuple[Population, str]:
+    """Return a feed in which these cardholders have moved, and the run of that night, which is made
+    once in a test process.
+    """
+    place = feed(folder, changed)
+    store, run = _moved(changed, *cuids)
+    shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    place.people = {cuid: {CUID: cuid, **MOVED} for cuid in cuids}
+    place.day += timedelta(days=1)
+    return place, run
+
+
+@cache
+def _moved(changed: str, *cuids: str) -> tuple[Path, str]:
+    folder = kept_folder("moved-")
+    return folder / "store", moved(feed(folder, changed), *cuids).manifest.run
 
 
 def stand(place: Population) -> dict[str, str]:
@@ -117,8 +139,7 @@ def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
 def test_a_changed_row_whose_chunk_was_cancelled_is_still_a_change_that_can_be_sent(
     tmp_path: Path,
 ) -> None:
-    place = feed(tmp_path, changed="send")
-    cancelled = moved(place, "a", "b").manifest.run
+    place, cancelled = after_a_move(tmp_path, "a", "b", changed="send")
     cancel(place.bench)
 
     assert {"a": "changed", "b": "changed"} == {who: stand(place)[who] for who in "ab"}
@@ -136,8 +157,7 @@ def test_a_changed_row_whose_chunk_was_cancelled_is_still_a_change_that_can_be_s
 def test_a_change_in_a_cancelled_chunk_is_taken_back_by_an_extract_that_has_the_old_row(
     tmp_path: Path,
 ) -> None:
-    place = feed(tmp_path, changed="send")
-    moved(place, "a")
+    place, _ = after_a_move(tmp_path, "a", changed="send")
     cancel(place.bench)
 
     delta(place, "a")
@@ -147,8 +167,7 @@ def test_a_change_in_a_cancelled_chunk_is_taken_back_by_an_extract_that_has_the_
 
 
 def test_the_changed_have_a_link_and_wait_for_the_operator(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    moved(place, "a")
+    place, _ = after_a_move(tmp_path, "a")
 
     counted = balance(read_book(place.bench.store, "bank").cards(place.day))
 
@@ -165,8 +184,7 @@ def test_a_living_link_stays_delivered_until_the_new_one_comes(tmp_path: Path) -
 
 
 def test_a_change_taken_back_takes_the_line_away(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    run = moved(place, "a", "b").manifest.run
+    place, run = after_a_move(tmp_path, "a", "b")
     delta(place, "a")
 
     about = line(place)
@@ -177,8 +195,7 @@ def test_a_change_taken_back_takes_the_line_away(tmp_path: Path) -> None:
 
 
 def test_what_changes_again_is_sent_as_the_last_extract_has_it(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    first = moved(place, "a").manifest.run
+    place, first = after_a_move(tmp_path, "a")
     second = delta(place, "a", **{ADDRESS1: "3 Other St"}).manifest.run
 
     with pytest.raises(NothingToSendError, match="or a later extract has it"):
@@ -189,8 +206,7 @@ def test_what_changes_again_is_sent_as_the_last_extract_has_it(tmp_path: Path) -
 
 
 def test_a_change_that_was_sent_is_not_sent_twice(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    run = moved(place, "a").manifest.run
+    place, run = after_a_move(tmp_path, "a")
     again(place.bench, run, WISH)
 
     with pytest.raises(NothingToSendError, match="1 awaiting"):
@@ -201,8 +217,7 @@ def test_a_change_that_was_sent_is_not_sent_twice(tmp_path: Path) -> None:
 
 
 def test_a_change_whose_row_the_partner_refused_is_open_again(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    run = moved(place, "a").manifest.run
+    place, run = after_a_move(tmp_path, "a")
     again(place.bench, run, WISH)
 
     place.answer(errors="a")
@@ -242,8 +257,7 @@ def test_what_is_on_hold_is_in_no_list_but_held_csv(tmp_path: Path) -> None:
 
 
 def test_a_renewal_sends_the_newest_content_and_settles_the_change(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    run = moved(place, "a").manifest.run
+    place, run = after_a_move(tmp_path, "a")
 
     renewed = renew(place.bench.context, 90).runs
 

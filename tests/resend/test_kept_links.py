@@ -26,7 +26,7 @@ from schemas.portal import ADDRESS1
 from schemas.reasons import CHANGED, REVERTED, STANDING
 from tests.again import again
 from tests.partner_api.town import Population, town
-from tests.resend.test_changed import delta, feed, moved, stand
+from tests.resend.test_changed import after_a_move, delta, feed, moved, stand
 
 WHY = "the ZIP is the same"
 REPLACING = RowSelection(replacing=True)
@@ -49,8 +49,7 @@ def work(place: Population) -> dict[str, Line]:
 def test_a_change_that_does_not_matter_leaves_the_list_and_a_different_one_is_asked_about(
     tmp_path: Path,
 ) -> None:
-    place = feed(tmp_path)
-    moved(place, "a", "b")
+    place, _ = after_a_move(tmp_path, "a", "b")
 
     decided = kept(place)
     after = work(place)
@@ -65,8 +64,7 @@ def test_a_change_that_does_not_matter_leaves_the_list_and_a_different_one_is_as
 def test_the_trace_of_a_changed_card_offers_to_keep_its_link_before_it_is_sent_again(
     tmp_path: Path,
 ) -> None:
-    place = feed(tmp_path)
-    moved(place, "a")
+    place, _ = after_a_move(tmp_path, "a")
 
     (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
 
@@ -76,8 +74,7 @@ def test_the_trace_of_a_changed_card_offers_to_keep_its_link_before_it_is_sent_a
 
 
 def test_what_was_decided_about_is_known_when_it_comes_again(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    moved(place, "a", "b")
+    place, _ = after_a_move(tmp_path, "a", "b")
     kept(place, "a")
     delta(place, "a", **OTHER)
 
@@ -89,8 +86,7 @@ def test_what_was_decided_about_is_known_when_it_comes_again(tmp_path: Path) -> 
 
 
 def test_under_send_a_kept_link_is_not_replaced_by_the_same_change(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    moved(place, "a")
+    place, _ = after_a_move(tmp_path, "a")
     kept(place)
     settings = place.bench.issuer.model_copy(
         update={"resend": place.bench.issuer.resend.model_copy(update={"changed": "send"})}
@@ -105,8 +101,7 @@ def test_under_send_a_kept_link_is_not_replaced_by_the_same_change(tmp_path: Pat
 
 
 def test_a_decision_is_about_one_link_not_the_next(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    moved(place, "a")
+    place, _ = after_a_move(tmp_path, "a")
     kept(place)
     run = delta(place, "a", **OTHER).manifest.run
     again(place.bench, run, RowSelection(changed=True), "moved far away")
@@ -132,8 +127,7 @@ def test_a_kept_link_stays_delivered_and_its_change_cannot_be_sent(tmp_path: Pat
 
 
 def test_a_decision_is_taken_back_and_asked_again(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    moved(place, "a", "b")
+    place, _ = after_a_move(tmp_path, "a", "b")
     kept(place)
     repeated = kept(place)
 
@@ -148,8 +142,7 @@ def test_a_decision_is_taken_back_and_asked_again(tmp_path: Path) -> None:
 def test_a_change_that_the_partner_refused_is_listed_until_it_is_sent_or_the_link_is_kept(
     tmp_path: Path,
 ) -> None:
-    place = feed(tmp_path, "send")
-    run = moved(place, "a", "b").manifest.run
+    place, run = after_a_move(tmp_path, "a", "b", changed="send")
     place.answer(errors="ab")
 
     (line,) = work(place).values()
@@ -178,8 +171,7 @@ def runs_before(line: Line) -> list[str]:
 def test_a_refused_change_and_what_was_sent_are_both_known_and_another_change_is_sent(
     tmp_path: Path,
 ) -> None:
-    place = feed(tmp_path, "send")
-    moved(place, "a")
+    place, _ = after_a_move(tmp_path, "a", changed="send")
     place.answer(errors="a")
 
     as_refused = moved(place, "a")
@@ -222,8 +214,7 @@ def test_a_kept_link_ends_as_any_other(tmp_path: Path) -> None:
 def test_refused_rows_that_were_to_replace_a_link_stay_where_only_errors_are_selected(
     tmp_path: Path,
 ) -> None:
-    place = feed(tmp_path, "send")
-    run = moved(place, "a").manifest.run
+    place, run = after_a_move(tmp_path, "a", changed="send")
     place.answer(errors="a")
 
     with pytest.raises(NothingToSendError, match="1 linked"):
@@ -231,8 +222,7 @@ def test_refused_rows_that_were_to_replace_a_link_stay_where_only_errors_are_sel
 
 
 def test_cards_that_no_run_has_are_not_kept(tmp_path: Path) -> None:
-    place = feed(tmp_path)
-    run = moved(place, "a").manifest.run
+    place, run = after_a_move(tmp_path, "a")
 
     for which in (Which(cuids=frozenset("h")), Which(run, rows=frozenset({7}))):
         with pytest.raises(NotFoundError):
