@@ -25,10 +25,13 @@ WorkLine = dict[str, Any]  # of a worklist
 
 
 class Run(NamedTuple):
-    """One committed run, when it was, and what its submit printed, where it lived to print it."""
+    """One committed run, when it was, until when its store knew answers then, and what its submit
+    printed, where it lived to print it.
+    """
 
     moment: datetime
     manifest: Manifest
+    known: datetime
     output: str = ""
 
 
@@ -109,8 +112,8 @@ class Bank:
         for manifest in self.stored.manifests(apart=self.runs.keys()):
             printed = f"{manifest.run}: {manifest.counts.read:,} read" in output
             text = output if printed else ""
-            moment = self.behind or self.place.clock.now()
-            self.runs[manifest.run] = Run(moment, manifest, text)
+            now = self.place.clock.now()
+            self.runs[manifest.run] = Run(now, manifest, self.behind or now, text)
 
     def content(self, key: str) -> bytes:
         """Return what is stored under a key."""

@@ -66,7 +66,7 @@ class Books:
     def holds(self, line: Line, run: Run) -> bool:
         """Return whether a row was not to be sent by a run, for the sake of an earlier sending."""
         return any(
-            self._is_held_by(holder, self.state(sent, run.moment), line)
+            self._is_held_by(holder, self.state(sent, run.known), line)
             for holder, sent in self.attempts[line.person]
             if sent.run != run.manifest.run and self._bank.runs[sent.run].moment <= run.moment
         )
@@ -87,7 +87,7 @@ class Books:
         selection = run.manifest.selection
         if selection is not None and selection.override:
             return "override"
-        known = self.state(before, run.moment)
+        known = self.state(before, run.known)
         if known == "ended" or (known == "error" and self._may_retry(before, run)):
             return known
         # a link that is disputed later counts until then

@@ -34,13 +34,14 @@ from tests.lives.worklines import (
 )
 
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
+TO_RENEW = "links to renew"
 # what can wait is done every third day
 SELDOM = {
     "rows to correct",
     "card fields to correct",
     "changed since their link",
     "links not replaced",
-    "links to renew",
+    TO_RENEW,
 }
 ROUND = 3  # days
 OFTEN = 5  # times that a line that stays may be done as it says
@@ -89,6 +90,7 @@ class Operator:
     # how often a line was done as it says, and stood there again
     repeated: dict[str, int] = field(default_factory=dict)
     has_sent: set[str] = field(default_factory=set)  # issuers with new chunks today
+    renews: bool = True  # links that end
 
     @property
     def folder(self) -> Path:
@@ -175,12 +177,18 @@ class Operator:
         for line in joined(lines, self.together):
             key = key_of(line)
             repeated[key] = self.repeated.get(key, 0)
-            if line["kind"] in SELDOM and self.day.toordinal() % ROUND:
+            if self._is_put_off(line["kind"]):
                 continue
             repeated[key] += self._act(line, [banks[name] for name in line["issuer"].split(",")])
             if repeated[key] > OFTEN:
                 self.stuck.append(f"{self.day}: {key}")
         self.repeated = repeated
+
+    def _is_put_off(self, kind: str) -> bool:
+        """Return whether work of a kind is not done today."""
+        if kind == TO_RENEW and not self.renews:
+            return True
+        return kind in SELDOM and self.day.toordinal() % ROUND > 0
 
     def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Upload what waits, all at once: what the list has, and what was sent again since."""

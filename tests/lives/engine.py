@@ -116,6 +116,7 @@ def _day(life: Life, night: int) -> None:
     plan = life.place.plan
     _happen(life, night, is_late=False)
     if life.profile.acts_on == "worklist":
+        life.operator.renews = night < plan.nights  # else the life would never end
         life.operator.work(life.banks)
     for bank in life.banks:
         if life.profile.acts_on == "output":
