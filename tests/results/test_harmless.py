@@ -211,6 +211,8 @@ BRANDS = [*map(str, (*range(40, 50), *range(51, 56), 60, 65, 34, 37))]
 NUMBERS = st.builds("{}{:014d}".format, st.sampled_from(BRANDS), st.integers(0, 10**14 - 1))
 # what a number is told apart by when it is looked for, however it is spelled
 FIFTH = 5
+# letters, as of a word or of "line4": of a thousand numbers in Base85 one has such a piece by chance
+WORD = re.compile("[A-Za-z]+[0-9]{0,2}")
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -226,7 +228,7 @@ def test_a_card_number_is_not_kept_however_it_is_spelled(
     parts = re.findall(r"[^\W_]+", kept)
     secret = re.findall(r"[^\W_]+", spelled)
     assert not [
-        part for part in secret if len(part) > FIFTH and part in parts and not part.isalpha()
+        part for part in secret if len(part) > FIFTH and part in parts and not WORD.fullmatch(part)
     ]
 
 
