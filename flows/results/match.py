@@ -70,9 +70,10 @@ def _rank(
     """Order the candidates of each result row, the best first.
 
     First those with the right digits, then those of the chunk that most rows of the file name, that
-    has the file's size, that has its name. A row that was resent (a resubmission, a renewal) is in
-    chunks of several runs; then the newest run of the day the file arrived, or earlier, counts. A
-    run of a later day does not, unless the file carries its name.
+    the file answers whole (it has the chunk's size, and no row of it is of other chunks alone),
+    that has its name. A row that was resent (a resubmission, a renewal) is in chunks of several
+    runs; then the newest run of the day the file arrived, or earlier, counts. A run of a later day
+    does not, unless the file carries its name.
     """
     has_choice = pl.col("result_row").is_duplicated()
     several = pairs.filter(has_choice)
@@ -82,20 +83,23 @@ def _rank(
         .agg(pl.col("result_row").n_unique().alias("votes"))
     )
     heights = claims.group_by("file").agg(pl.len().alias("height"))
+    named = pairs.filter("trusted").group_by("file").agg(voters=pl.col("result_row").n_unique())
     arrived = pl.col("file").replace_strict(
         dict(enumerate(received)), default=None, return_dtype=pl.Date
     )
     by_name = (place_named(among.named) == pl.col("place")).fill_null(False)
     in_time = (pl.col("day") <= arrived).fill_null(True)
+    is_of_all = (pl.col("votes") == pl.col("voters")).fill_null(False)
+    is_whole = (pl.col("sent") == pl.col("height")) & is_of_all
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
         .join(among.places.select("place", "sent"), on="place", how="left")
-        .join(heights, on="file", how="left")
+        .join(heights.join(named, on="file", how="left"), on="file", how="left")
         .join(_turns(among.places), on="place", how="left")
         .with_columns(
             (by_name | in_time).alias("possible"),
             pl.col("votes").fill_null(0),
-            (pl.col("sent") == pl.col("height")).alias("whole"),
+            is_whole.alias("whole"),
             by_name.alias("named"),
         )
         .filter(pl.col("possible") | ~pl.col("possible").any().over("result_row", "trusted"))

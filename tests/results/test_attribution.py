@@ -241,6 +241,15 @@ def test_a_resubmitted_row_is_answered_in_the_run_the_rest_of_the_file_speaks_of
     assert [{RUN}, {"first-bank-20261121-aaaaaaaa"}] == [set(one.outcomes["run"]) for one in told]
 
 
+def test_a_merged_file_with_the_size_of_the_first_sending_answers_the_second_one() -> None:
+    again, others = "first-bank-20261121-aaaaaaaa", "first-bank-20261121-bbbbbbbb"
+    sendings = [sent_rows(1), sent_rows(1, 3, again), sent_rows(1, 2, others, first=11)]
+
+    told = attribute(result([link(at) for at in (1, 2, 3, 11, 12)]), pl.concat(sendings))
+
+    assert [again] * 3 + [others] * 2 == told.outcomes["run"].to_list()
+
+
 def test_the_name_breaks_a_tie_between_two_runs() -> None:
     later = "first-bank-20261121-aaaaaaaa"
     sent = pl.concat([sent_rows(1), sent_rows(1, run=later)])
