@@ -42,7 +42,7 @@ def place_rows(
         "claim",
         cuid_column.otherwise(pl.lit("error_cuid")).alias("how"),
     ).drop_nulls("claim")
-    ranked = _rank(_pairs(claimed, among), claims, among, received)
+    ranked = _rank(_pairs(claimed, among), claimed, claims, among, received)
     sure = pl.col("trusted") & pl.col("last_4").is_not_null()
     first = _choose(ranked.filter(sure), _NO_PLACES, ["file", "claim", "last_4"])
     others = ranked.filter(~sure).join(first, on="result_row", how="anti", maintain_order="left")
@@ -65,13 +65,19 @@ def _pairs(claims: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
 
 
 def _rank(
-    pairs: pl.DataFrame, claims: pl.DataFrame, among: SentRows, received: Sequence[date | None]
+    pairs: pl.DataFrame,
+    voting: pl.DataFrame,
+    claims: pl.DataFrame,
+    among: SentRows,
+    received: Sequence[date | None],
 ) -> pl.DataFrame:
     """Order the candidates of each result row, the best first.
 
+    `voting`: the rows that name somebody, whether that was sent or not.
+
     First those with the right digits, then those of the chunk that most rows of the file name, that
-    the file answers whole (it has the chunk's size, and no row of it is of other chunks alone),
-    that has its name. A row that was resent (a resubmission, a renewal) is in chunks of several
+    the file answers whole (it has the chunk's size, and no row of it names anybody else), that has
+    its name. A row that was resent (a resubmission, a renewal) is in chunks of several
     runs; then the newest run of the day the file arrived, or earlier, counts. A run of a later day
     does not, unless the file carries its name.
     """
@@ -83,7 +89,7 @@ def _rank(
         .agg(pl.col("result_row").n_unique().alias("votes"))
     )
     heights = claims.group_by("file").agg(pl.len().alias("height"))
-    named = pairs.filter("trusted").group_by("file").agg(voters=pl.col("result_row").n_unique())
+    voters = voting.group_by("file").agg(voters=pl.col("result_row").n_unique())
     arrived = pl.col("file").replace_strict(
         dict(enumerate(received)), default=None, return_dtype=pl.Date
     )
@@ -94,7 +100,7 @@ def _rank(
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
         .join(among.places.select("place", "sent"), on="place", how="left")
-        .join(heights.join(named, on="file", how="left"), on="file", how="left")
+        .join(heights.join(voters, on="file", how="left"), on="file", how="left")
         .join(_turns(among.places), on="place", how="left")
         .with_columns(
             (by_name | in_time).alias("possible"),
@@ -205,7 +211,8 @@ def _by_token(
     names_one_cuid = pl.col("claim").n_unique().over("result_row") == 1
     named_once = pl.col("result_row").n_unique().over("file", "claim") == 1
     clear = pl.concat([at_home, homeless]).filter(names_one_cuid).filter(named_once)
-    return _choose(_rank(clear, claims, among, received), _NO_PLACES, ["file", "claim"])
+    ranked = _rank(clear, clear, claims, among, received)
+    return _choose(ranked, _NO_PLACES, ["file", "claim"])
 
 
 def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:

@@ -250,6 +250,17 @@ def test_a_merged_file_with_the_size_of_the_first_sending_answers_the_second_one
     assert [again] * 3 + [others] * 2 == told.outcomes["run"].to_list()
 
 
+def test_so_does_a_file_with_strangers_that_has_its_size() -> None:
+    again = "first-bank-20261121-aaaaaaaa"
+    rows = [link(at) for at in (1, 2, 3, 98, 99)]
+
+    told = attribute(
+        result(rows, f"{again}-00001.csv"), pl.concat([sent_rows(1), sent_rows(1, 3, again)])
+    )
+
+    assert [again] * 3 == told.outcomes["run"].to_list()[:3]
+
+
 def test_the_name_breaks_a_tie_between_two_runs() -> None:
     later = "first-bank-20261121-aaaaaaaa"
     sent = pl.concat([sent_rows(1), sent_rows(1, run=later)])
