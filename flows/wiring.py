@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
     from flows.runs.sealing import Opener, Sealer
-    from flows.runs.store import Cleaner
+    from flows.runs.store import Cleaner, Store
     from flows.runs.stored_run import StoredRun
+    from flows.runs.trail_proof import Prover
     from schemas.issuer import Issuer
 
 
@@ -48,6 +49,7 @@ class ActorError(OperatorError):
     )
 
 
+_ENDINGS: set[Callable[[], None]] = set()  # what is done where a command ends
 _PERSON: ContextVar[str] = ContextVar("person", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
@@ -155,6 +157,13 @@ def cleaner(issuer: Issuer, folder: Path) -> Cleaner:
     return open_store(issuer, folder, os.environ.get("CARDLINK_PURGE_PROFILE") or None)
 
 
+def witness_store(issuer: Issuer, folder: Path) -> Store | None:
+    """Open the place where the witness keeps its checkpoints; None where there is no witness."""
+    if issuer.audit.witness is None:
+        return None
+    return open_store(issuer.model_copy(update={"root": issuer.audit.witness}), folder)
+
+
 def shipped(name: str) -> Path:
     """Return a folder that the wheel carries inside `flows`, and a checkout beside it: `deploy` or
     `sample_data`.
@@ -219,14 +228,36 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     process.
     """
     from flows.runs.adapters import Adapters
-    from flows.runs.audit_trail import audited
+    from flows.runs.audit_trail import audited, settle_trails
     from flows.runs.probe import race
 
     begin_process()  # here, because every flow calls this
+    _ENDINGS.add(settle_trails)
     connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
-    return Adapters(
-        audited(open_store(issuer, folder), actor(), now), now, actor(), race, connections
-    )
+    proves = prover(issuer)
+    store = audited(open_store(issuer, folder), actor(), now, proves)
+    return Adapters(store, now, actor(), race, connections, proves)
+
+
+def prover(issuer: Issuer) -> Prover:
+    """Return what proves entries of the audit trail, as far as the process has a key."""
+    from flows.runs.trail_proof import HmacProver
+
+    if issuer.audit.kms_key:
+        from flows.adapters.kms_prover import KmsProver
+
+        return KmsProver(issuer.audit.kms_key)
+    return HmacProver.of(secret("CARDLINK_AUDIT_KEY"))
+
+
+@contextmanager
+def one_command() -> Iterator[None]:
+    """Run a command; what has to be said at its end is said however it ends."""
+    try:
+        yield
+    finally:
+        for ending in _ENDINGS:
+            ending()
 
 
 def secret(variable: str) -> str:

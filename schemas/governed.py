@@ -38,6 +38,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "resend.",
         "retention.",
         "four_eyes.",
+        "audit.",
     ),
     "mapping": (
         "source.",

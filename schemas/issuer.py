@@ -311,6 +311,7 @@ class Issuer(Settings):
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: settings.Retention = settings.Retention()
     four_eyes: settings.FourEyes = settings.FourEyes()
+    audit: settings.Audit = settings.Audit()
 
     @model_validator(mode="after")
     def _safe(self) -> Self:

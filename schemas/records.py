@@ -41,9 +41,15 @@ class AuditEntry(Document):
 
     `objects` are digests by key, "" for one that was not written after all, or is accepted as gone;
     `before` is the digest of the entry before; `older` names what had been written before the first
-    entry; `seal` is the digest of the rest.
+    entry; `seal` is the digest of the rest, `proof` a keyed one of the same, by the key that
+    `proved_by` tells.
+
+    `settled`: of every object that the entries up to that number name it is known whether it was
+    written. `process` names who writes. `covers`: the kinds of objects that are named since, all of
+    flows/runs/audit_trail.py where it is 2.
     """
 
+    format: int = version(2)
     before: str
     at: AwareDatetime
     by: str
@@ -51,6 +57,11 @@ class AuditEntry(Document):
     older: tuple[str, ...] = ()
     reason: str = ""  # why a finding is accepted
     seal: str = ""
+    settled: int = Field(0, exclude_if=lambda number: number == 0)
+    process: str = Field("", exclude_if=lambda name: not name)
+    covers: int = Field(1, exclude_if=lambda number: number == 1)
+    proof: str = Field("", exclude_if=lambda text: not text)
+    proved_by: str = Field("", exclude_if=lambda text: not text)
 
 
 class Approval(Record):

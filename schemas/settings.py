@@ -236,6 +236,41 @@ class FourEyes(Settings):
         return self
 
 
+Place = Annotated[str, StringConstraints(pattern=r"^\S+$")]
+WitnessKey = Annotated[
+    str, StringConstraints(pattern=r"^[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}={0,2}$")
+]
+
+
+class Audit(Settings):
+    """Who proves the audit trail, and who outside keeps where it ends."""
+
+    kms_key: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:/_-]{1,256}$")] | None = (
+        setting(
+            None,
+            "HMAC key of AWS KMS (id, ARN or `alias/NAME`) that proves entries; unset: the secret "
+            "`CARDLINK_AUDIT_KEY_FILE`, where the worker has one",
+        )
+    )
+    witness: Place | None = setting(
+        None,
+        "where the witness keeps its checkpoints, as a `root` is written: nobody who writes to the "
+        "store may write there",
+    )
+    witness_key: WitnessKey | None = setting(
+        None, "key that its checkpoints are signed with, as `audit witness-key` prints it"
+    )
+    witness_hours: int = setting(
+        26, "hours after which the last checkpoint is stale", ge=1, le=8760
+    )
+
+    @model_validator(mode="after")
+    def _has_both(self) -> Self:
+        if (self.witness is None) != (self.witness_key is None):
+            raise ValueError("witness and witness_key go together")
+        return self
+
+
 class Retention(Settings):
     """Days after a run's last result; what is unsent, unanswered or has an open break is kept,
     however old.

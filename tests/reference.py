@@ -128,7 +128,11 @@ and no other's secrets.
 """
 
 # of a person's own shell: no part of an installation may have them
-PERSONAL: Final = {"CARDLINK_PERSON_KEY_FILE", "CARDLINK_PERSON_PASSPHRASE_FILE"}
+PERSONAL: Final = {
+    "CARDLINK_PERSON_KEY_FILE",
+    "CARDLINK_PERSON_PASSPHRASE_FILE",
+    "CARDLINK_WITNESS_KEY_FILE",
+}
 VARIABLES: Final = {
     "CARDLINK_CONFIG": "folder of the issuers' TOML files; default: the current folder",
     "CARDLINK_PRIVATE_KEY_FILE": (
@@ -147,6 +151,13 @@ VARIABLES: Final = {
     "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
     "CARDLINK_REPORTS_URL": (
         "address of the page server (`python -m flows.pages`), with its token, for browsers"
+    ),
+    "CARDLINK_AUDIT_KEY_FILE": (
+        "the secret of the workers that proves entries of the audit trail, at least 32 characters; "
+        "old ones in the lines after it"
+    ),
+    "CARDLINK_WITNESS_KEY_FILE": (
+        "of `audit witness` alone: the secret half of its key, as `audit witness-key` wrote it"
     ),
     "CARDLINK_PURGE_PROFILE": (
         "AWS profile whose role may delete; used by `cardlink purge` and `mend reseal` only"

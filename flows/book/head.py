@@ -18,12 +18,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from flows.book.departures import WholeExtract
 from flows.book.known_plans import KnownPlan, ended, read_plans
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
-from flows.runs.audit_trail import entries_since
 from flows.runs.commits import registered_runs
 from flows.runs.identity import canonical
 from flows.runs.keys import book, link
 from flows.runs.overlay import Overlay
 from flows.runs.store import Store, read_if_stored
+from flows.runs.trail_entries import entries_since
 from flows.runs.versions import RELEASE
 from schemas.manifest import Manifest
 

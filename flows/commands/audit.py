@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import DryRun, Issuer, Reason, RunName
+from flows.commands.parameters import DryRun, Issuer, KeyName, Reason, RunName
+from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table
+from flows.configuration import FileThereError
 from flows.steps import Step
-from flows.wiring import effective_settings, wire
+from flows.wiring import effective_settings, secret, wire, witness_store
 
 with on_first_use():
-    from flows.operations import audit
+    from flows.operations import audit, checkpoints
     from flows.operations import evidence as proof_files
     from flows.operations import history as run_history
-    from flows.runs import keys
+    from flows.runs import keys, signed_note
+
+if TYPE_CHECKING:
+    from flows.runs.context import IssuerContext
 
 AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
+WITNESS_KEY = "CARDLINK_WITNESS_KEY"
 SHOWN = 20  # findings named on a terminal; --json has them all
 
 
@@ -28,22 +36,28 @@ SHOWN = 20  # findings named on a terminal; --json has them all
 def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     """Verify ISSUER's audit trail, and name the first object changed, removed or inserted.
 
-    Objects are records, manifests, chunks and ledgers.
+    Objects are records, manifests, chunks, ledgers, results and the links that came of them,
+    deliveries and requests. Where a witness keeps checkpoints, the trail must go on from the last.
 
     Args:
         head: The head that an earlier proof showed, kept elsewhere; the trail must still contain
             it.
     """
-    proof = audit.verify(wire(context.folder, issuer).adapters.store, issuer, head)
-    findings = [finding._asdict() for finding in proof.findings]
-    facts = {"issuer": issuer, **proof._asdict(), "findings": findings}
-    head_text = proof.head or "none"
-    lines: list[Part] = [
-        f"{issuer}: {proof.entries:,} entries, {proof.objects:,} records, head {head_text}"
-    ]
-    if proof.older:
-        lines.append(f"{proof.older:,} records are older than the trail: not chained")
-    lines += [f"accepted, see the trail: {key}" for key in proof.accepted]
+    issuer_context = wire(context.folder, issuer)
+    adapters = issuer_context.adapters
+    checkpoint = _checkpoint(issuer_context, context.folder)
+    proof = audit.verify(adapters.store, issuer, head, adapters.prover, checkpoint)
+    hours = issuer_context.issuer.audit.witness_hours
+    witnessed = checkpoints.witnessed(checkpoint, adapters.now(), hours)
+    facts = {
+        "issuer": issuer,
+        **proof._asdict(),
+        "findings": [finding._asdict() for finding in proof.findings],
+        "unfinished": [finding._asdict() for finding in proof.unfinished],
+        "witness": witnessed,
+        "checkpoint": checkpoint.number if checkpoint else None,
+    }
+    lines: list[Part] = [*_summary(issuer, proof), _witness_line(checkpoint, witnessed, hours)]
     if not proof.findings:
         return Result(facts, [*lines, "everything is as it was recorded"])
     first = proof.findings[0]
@@ -51,6 +65,42 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     headline = f"{number:,} objects are not as recorded, first {first.key}: {first.what}"
     advice = "what to do: deploy/RUNBOOK.md, The audit trail"
     return Result(facts, [headline, *lines, "", _table(proof), advice], exit_code=4)
+
+
+def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
+    """Yield what was compared, and what is no finding."""
+    head = proof.head or "none"
+    yield f"{issuer}: {proof.entries:,} entries, {proof.objects:,} records, head {head}"
+    if proof.older:
+        yield f"{proof.older:,} records are older than the trail: not chained"
+    if proof.unproved:
+        yield f"{proof.unproved:,} entries are proved by a key that this process does not have"
+    for finding in proof.unfinished:
+        yield (
+            f"named and never written, by a command that was killed or is at work: {finding.key} "
+            f"({finding.by}, {finding.at}); the next command that changes anything notes it"
+        )
+    for key in proof.accepted:
+        yield f"accepted, see the trail: {key}"
+
+
+def _witness_line(checkpoint: checkpoints.Checkpoint | None, witnessed: str, hours: int) -> str:
+    if checkpoint is None:
+        return f"{witnessed}: nobody outside keeps where the trail ends ([audit] witness)"
+    seen = f"entry {checkpoint.number:,}, seen {checkpoint.at:%Y-%m-%d %H:%M} UTC"
+    if witnessed == checkpoints.STALE:
+        return f"{witnessed}: the witness has not looked for {hours} hours; {seen}"
+    return f"{witnessed}: {seen}"
+
+
+def _checkpoint(context: IssuerContext, folder: Path) -> checkpoints.Checkpoint | None:
+    """Return the last checkpoint of the witness, where there is one."""
+    place = witness_store(context.issuer, folder)
+    line = context.issuer.audit.witness_key
+    if place is None or line is None:
+        return None
+    key = checkpoints.verifier_of(line)
+    return checkpoints.last_checkpoint(place, context.issuer.issuer, key)
 
 
 def _table(proof: audit.Proof) -> Table:
@@ -81,6 +131,50 @@ def accept(
     return Result(facts, [line], Step("audit verify", issuer))
 
 
+@entry("audit witness", form="the witness has an account, a schedule and a key of its own")
+def witness(context: Context, issuer: Issuer) -> Result:
+    """Sign where ISSUER's audit trail ends, and keep it where `[audit] witness` says.
+
+    For the witness: somebody in another account, who may read the trail, and who alone may write
+    there. The trail must go on from where the last checkpoint says it ended; else nothing is
+    signed. Run it from a schedule, more often than `[audit] witness_hours`.
+    """
+    issuer_context = wire(context.folder, issuer)
+    place = witness_store(issuer_context.issuer, context.folder)
+    if place is None:
+        raise checkpoints.NoWitnessError(issuer=issuer)
+    signer = checkpoints.signer_of(secret(WITNESS_KEY), WITNESS_KEY)
+    adapters = issuer_context.adapters
+    checkpoint = checkpoints.witness(adapters.store, place, issuer, signer, adapters.now())
+    facts = {
+        "issuer": issuer,
+        "entry": checkpoint.number,
+        "sha256": checkpoint.sha256,
+        "key": str(signer.verifier),
+    }
+    return Result(facts, [f"{issuer}: witnessed up to entry {checkpoint.number:,}"])
+
+
+@entry("audit witness-key", form="the file of its key belongs to the witness alone")
+def witness_key(context: Context, name: KeyName, file: Path) -> Result:
+    """Make a key for a witness of audit trails: FILE gets the secret half, mode 0600.
+
+    What it prints goes into `[audit] witness_key` of the issuers it looks after.
+
+    Args:
+        name: The name of the witness in its signatures, such as `audit.example.com`.
+        file: Where the secret half goes; it must not exist.
+    """
+    del context
+    if file.exists():
+        raise FileThereError(path=str(file))
+    signer = signed_note.Signer.new(name)
+    write_new(file, [f"{signer}\n".encode()])
+    public = str(signer.verifier)
+    lines = [f"secret half: {file} (CARDLINK_WITNESS_KEY_FILE)", f'witness_key = "{public}"']
+    return Result({"key": public, "file": str(file)}, lines)
+
+
 @entry("audit export", form=AUDIT)
 def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """Write the evidence of RUN as one zip with a page to read.
@@ -89,7 +183,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """
     issuer_context = wire(context.folder, issuer)
     store = issuer_context.adapters.store
-    proof = audit.verify(store, issuer)
+    proof = audit.verify(store, issuer, prover=issuer_context.adapters.prover)
     events = run_history.history(store, run)
     settings = effective_settings(context.folder, issuer_context.issuer)
     lines = _about(run, issuer, proof)

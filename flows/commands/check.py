@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.link_forms import form_lines, form_records
 from flows.commands.parameters import Day, ExtractName, Issuer
+from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table
 from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
@@ -245,8 +245,7 @@ def _write(path: Path, inspection: row_scope.Inspection) -> Finding:
     """Write the rows that would not be sent, as rejects.csv of a run has them."""
     frames = [lists.unsent(records, cells) for records, cells in inspection.unsent]
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.writelines(stored_frames.csv_pieces(frames, reports.Refusals.dtypes()))
+        write_new(path, stored_frames.csv_pieces(frames, reports.Refusals.dtypes()))
     except OSError as error:
         problem = f"{path} cannot be written: {error.strerror}"
         return Finding("rejects", problem, type(error).__name__, 2)

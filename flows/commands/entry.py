@@ -22,7 +22,7 @@ from flows.commands.second_person import run_by_two
 from flows.commands.several_issuers import for_each
 from flows.commands.signature import Parameter, parameters_of, summary_of
 from flows.steps import Step
-from flows.wiring import acting, actors, governing, person
+from flows.wiring import acting, actors, governing, one_command, person
 
 with on_first_use():
     from schemas import settings
@@ -92,7 +92,8 @@ class Entry(Generic[P]):
     def run_with(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run its function with these values of its parameters, whoever acts."""
         run: Callable[..., Result] = self.run
-        return run(context, **values)
+        with one_command():
+            return run(context, **values)
 
     def invoke(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run the command with all of its parameters by name, those of every entry too."""

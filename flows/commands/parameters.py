@@ -60,6 +60,7 @@ Reason = Annotated[
 ]
 ReasonCode = Annotated[str, Field(pattern=r"[a-z_]+(\.[a-z0-9_]+){0,2}", longest=80)]
 ListDigest = Annotated[str, Field(pattern=r"[0-9a-f]{12}")]
+KeyName = Annotated[str, Field(pattern=r"[^\s+]{1,100}")]
 Number = Annotated[int, Field(least=1)]
 Share = Annotated[float, Field(least=0, most=1)]
 Day = Annotated[date | None, Field("--date")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -10,6 +9,7 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import DryRun, Field, Reason
+from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table, counted
 from flows.configuration import FileThereError
 from flows.errors import CardlinkError
@@ -47,8 +47,7 @@ def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> 
     )
     if not listed:
         return Result({"file": "", "questions": 0}, ["nothing to ask"]).beside(unread)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.writelines(partner_questions.as_csv(listed))
+    write_new(path, partner_questions.as_csv(listed))
     shown = [
         f"{path}: {counted(len(listed), 'question')}",
         "send it to the partner; in the column answer it fills in one of the words of the column "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -20,6 +19,7 @@ from flows.commands.parameters import (
     ReasonCode,
     Target,
 )
+from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table
 from flows.commands.sent_runs import outcome, run_facts, submitted
 from flows.commands.submit import LONGEST
@@ -250,8 +250,7 @@ def corrections(context: Context, run: Templated, *, to: Path | None = None) -> 
         raise FileThereError(path=str(path))
     frames = list(chain.from_iterable(_template(context, target) for target in run.split(",")))
     pieces = stored_frames.csv_pieces(frames, tables.Template.dtypes())
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.writelines([BOM, *pieces])
+    write_new(path, [BOM, *pieces])
     lines = sum(frame.height for frame in frames)
     shown = [
         f"{path}: {lines:,} lines, one per row and reason",

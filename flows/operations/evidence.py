@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from flows.operations.audit import digests, trail_entries
-from flows.runs.audit_trail import record_keys
+from flows.operations.audit_entries import digests, trail_entries
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import digest
 from flows.runs.keys import approvals, dismissed, extracts, purged
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
+from flows.runs.trail_entries import record_keys
 from schemas.records import Approval
 
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links

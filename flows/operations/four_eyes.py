@@ -24,12 +24,12 @@ from flows.errors import GateError, OperatorError
 from flows.operations.settings_in_force import in_words, settings_of, values_of
 from flows.operations.shown_facts import as_shown, departures
 from flows.redaction import redact, redacted
-from flows.runs.audit_trail import digests_named
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, corrections, extracts, link, results
 from flows.runs.store import read_if_stored
+from flows.runs.trail_entries import digests_named
 from flows.steps import YOUR_NAME, Option, Sentence, Step, parsed_line
 from schemas.governed import changes
 from schemas.persons import normalised

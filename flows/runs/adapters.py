@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.runs.store import Store
+from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.steps import Option, Sentence
 
 
@@ -29,6 +30,7 @@ class Adapters(NamedTuple):
     # StoreUnsafeError where create-only writes are not, below a prefix
     probe: Callable[[Store, str], None]
     connections: int = 16  # requests at a time
+    prover: Prover = NOT_PROVED  # of entries of the audit trail
 
     def signed(self, reason: str) -> dict[str, Any]:
         """Return when, by whom and why, as a `Record` has it, card numbers masked.

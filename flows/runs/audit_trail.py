@@ -1,167 +1,264 @@
 """The audit trail of an issuer: one chain that names every record, by digest, before it is written.
 
-An entry holds the digest of the one before. So a record or an entry that is changed, removed,
-swapped or inserted does not fit any more. What a killed process named and never wrote shows as
-removed, until somebody accepts it.
+An entry holds the digest of the one before, so a record or an entry that is changed, removed,
+swapped or inserted does not fit any more. Where the process has the key of the trail, an entry has
+a proof that only who has that key can make (`flows/runs/trail_proof.py`).
+
+What an entry names is **settled** once it is known whether it was written. A command settles what
+it wrote when it ends. What a killed one named and never wrote is settled by the next command that
+records anything: it says that it was not written. Until then it is unfinished, which is no finding.
 
 The trail is a chain of its own beside the records: a chain within each run could lose its end
 without anybody noticing. A record written by a worker of a version without a trail is a finding
 too, since whoever can write a record can also write an old version number. Concurrent processes may
-name a key twice; one of the digests must be stored. A submit of 1,000 rows in 1,000 chunks makes 11
-requests more for it, of 2,116; an outbox command for 1,000 chunks 5 more.
+name a key twice; one of the digests must be stored. A submit of 1,000 rows in 1,000 chunks makes 14
+requests more for it, of 2,119; an outbox command for 1,000 chunks 6 more.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from datetime import datetime, timedelta
-from itertools import count
+from dataclasses import dataclass, field
+from datetime import datetime
 from threading import Lock
 from typing import TypeVar
 
 from flows.errors import CardlinkError
 from flows.redaction import redact
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import link, trail
+from flows.runs.keys import trail
+from flows.runs.process import is_gone, process_name
 from flows.runs.store import Store, StoreBusyError, read, read_if_stored
+from flows.runs.trail_entries import (
+    COVERS,
+    EVIDENCE,
+    OLD,
+    REPLACED,
+    entry_key,
+    is_named,
+    last_entry,
+    named_keys,
+)
+from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.runs.versions import read_document
 from schemas.records import AuditEntry
 
-SKEW = timedelta(minutes=10)  # by which the clocks of machines may differ
 LOST = 1000  # entries of others passed before giving up
+UNSETTLED = 64  # of so many entries before the last it is looked up whether they were written
 
 S = TypeVar("S", bound=Store)
-FOLDER = 1000  # entries in a folder, so that finding the last one takes two short listings
-RECORDS = re.compile(
-    r"[^/]+/("
-    r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)"
-    r"|(commits|deliveries|link-forms|given-up|kept-links|settings)/\d{6}\.json"
-    r"|deliveries/\d{6}/confirmed\.json"
-    r"|(dismissed|attributions|backfills|purged|approvals)/.+"
-    r")"
-)
-ENTRY = re.compile(r".*/(\d{6})\.json")
 
 
-def entry_key(issuer: str, number: int) -> str:
-    """Return the key of an entry, from 1."""
-    return link(f"{trail(issuer)}{number // FOLDER:04d}/", number)
+@dataclass
+class _Tail:
+    """The end of an issuer's trail, as far as a process knows it.
 
-
-def record_keys(store: Store, issuer: str) -> Iterator[str]:
-    """Yield the keys of an issuer's records: decisions and facts that are created once and kept."""
-    keys = (entry.key for entry in store.keys(f"{issuer}/"))
-    return (key for key in keys if RECORDS.fullmatch(key))
-
-
-def entries_since(store: Store, issuer: str, number: int) -> Iterator[AuditEntry]:
-    """Yield the entries after that number; ConflictError for one that cardlink did not write."""
-    for later in count(number + 1):
-        entry = read_document(store, entry_key(issuer, later), AuditEntry)
-        if entry is None:
-            return
-        yield entry
-
-
-def digests_named(store: Store, issuer: str, prefix: str, since: datetime) -> dict[str, set[str]]:
-    """Return the digests under which the trail names records below a prefix, by key.
-
-    Of the entries since then alone; those of a clock that is a little behind are read as well.
+    `last` and `before` are number and digest of the last entry. `settled`: of everything that is
+    named up to that entry it is known whether it was written; `written` are later entries of which
+    this process knows it.
     """
-    named: dict[str, set[str]] = {}
-    last, _ = last_entry(store, issuer)
-    recent = [*entries_since(store, issuer, last), *_entries_back(store, issuer, last)]
-    for entry in recent:
-        if entry.at < since - SKEW:
-            break
-        for key, sha256 in entry.objects.items():
-            if key.startswith(prefix):
-                named.setdefault(key, set()).add(sha256)
-    return named
 
+    last: int
+    before: str
+    settled: int
+    said: int  # `settled` of the last entry that says so
+    covers: int = 0  # of the last entry; 0: there is none
+    written: set[int] = field(default_factory=set)
 
-def _entries_back(store: Store, issuer: str, last: int) -> Iterator[AuditEntry]:
-    """Yield the entries up to that number, the last first; one that is gone is left out."""
-    for number in range(last, 0, -1):
-        entry = read_document(store, entry_key(issuer, number), AuditEntry)
-        if entry is not None:
-            yield entry
-
-
-def last_entry(store: Store, issuer: str) -> tuple[int, str]:
-    """Return number and digest of the last entry that a listing shows.
-
-    A later one is met when adding.
-    """
-    last_folder = trail(issuer)
-    for folder in store.keys(trail(issuer), shallow=True):
-        last_folder = folder.key
-    matches = (ENTRY.fullmatch(entry.key) for entry in store.keys(last_folder))
-    entries = [match for match in matches if match]
-    if not entries:
-        return 0, ""
-    return int(entries[-1][1]), digest(read(store, entries[-1][0]))
+    def settle(self, number: int) -> None:
+        """Note that it is known of an entry."""
+        self.written.add(number)
+        while self.settled + 1 in self.written:
+            self.settled += 1
+            self.written.remove(self.settled)
 
 
 class AuditTrail:
     """Adds entries to the audit trails of a store, in the name of who is acting."""
 
-    def __init__(self, store: Store, by: str, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, by: str, now: Callable[[], datetime], prover: Prover = NOT_PROVED
+    ) -> None:
         self._store = store
         self._by = redact(by)
         self._now = now
-        # number and digest by issuer, as far as this process knows
-        self._last: dict[str, tuple[int, str]] = {}
+        self._prover = prover
+        self._process = process_name(os.getpid())
+        self._tails: dict[str, _Tail] = {}  # by issuer
         self._adding = Lock()
 
-    def add(self, issuer: str, objects: Mapping[str, str], reason: str = "") -> None:
-        """Add an entry at the end of the trail; StoreBusyError where others are always faster."""
-        with self._adding:
-            last, before = self._last.get(issuer) or last_entry(self._store, issuer)
-            for number in range(last + 1, last + LOST):
-                entry = AuditEntry(
-                    before=before,
-                    at=self._now(),
-                    by=self._by,
-                    reason=reason,
-                    objects=dict(objects),
-                    older=self._written_before(issuer, number),
-                )
-                content = canonical(entry.model_copy(update={"seal": digest(canonical(entry))}))
-                if self._store.create(entry_key(issuer, number), content):
-                    self._last[issuer] = number, digest(content)
-                    return
-                before = digest(read(self._store, entry_key(issuer, number)))
-        raise StoreBusyError(place=trail(issuer), code="contested")
+    def add(self, issuer: str, objects: Mapping[str, str], reason: str = "") -> int:
+        """Add an entry at the end of the trail; return its number.
 
-    def _written_before(self, issuer: str, number: int) -> tuple[str, ...]:
-        """Return the records that were there before the first entry."""
-        if number > 1:
-            return ()
-        return tuple(record_keys(self._store, issuer))
+        Raises StoreBusyError where others are always faster.
+        """
+        with self._adding:
+            if issuer not in self._tails:
+                self._begin(issuer)
+            return self._add(issuer, objects, reason)
+
+    def settle(self) -> None:
+        """Say that everything this process has named was written."""
+        with self._adding:
+            for issuer, tail in self._tails.items():
+                if tail.settled > tail.said:
+                    self._add(issuer, {})
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write `key` unless it exists, as a store does; a record is named in the trail first."""
-        if not RECORDS.fullmatch(key):
+        """Write `key` unless it exists, as a store does; what is named is named first."""
+        if not is_named(key):
             return self._store.create(key, data)
         if read_if_stored(self._store, key, 0) is not None:
             return False
         issuer = key.partition("/")[0]
-        self.add(issuer, {key: digest(data)})
+        number = self.add(issuer, {key: digest(data)})
         try:
-            return self._store.create(key, data)
+            created = self._store.create(key, data)
         except BaseException:
             with suppress(CardlinkError):
                 self.add(issuer, {key: ""})
             raise
+        self._settle(issuer, number)
+        return created
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Write `key` over any earlier content, as a store does; what is named is named first."""
+        if not REPLACED.fullmatch(key):
+            self._store.replace(key, parts)
+            return
+        issuer = key.partition("/")[0]
+        numbers = list[int]()
+
+        def named() -> Iterator[bytes]:
+            """Yield the parts; the store shows nothing of them before it has the last."""
+            running = hashlib.sha256()
+            for part in parts:
+                running.update(part)
+                yield part
+            numbers.append(self.add(issuer, {key: running.hexdigest()}))
+
+        self._store.replace(key, named())
+        self._settle(issuer, *numbers)
+
+    def _settle(self, issuer: str, *numbers: int) -> None:
+        with self._adding:
+            for number in numbers:
+                self._tails[issuer].settle(number)
+
+    def _add(self, issuer: str, objects: Mapping[str, str], reason: str = "") -> int:
+        tail = self._tails[issuer]
+        for number in range(tail.last + 1, tail.last + LOST):
+            entry = AuditEntry(
+                before=tail.before,
+                at=self._now(),
+                by=self._by,
+                reason=reason,
+                objects=dict(objects),
+                older=self._written_before(issuer, tail),
+                settled=tail.settled,
+                process=self._process,
+                covers=COVERS,
+                proved_by=self._prover.key,
+            )
+            content = canonical(self._proved(entry))
+            _UNSETTLED.add(self)
+            if self._store.create(entry_key(issuer, number), content):
+                tail.covers = COVERS
+                tail.last = number
+                tail.before = digest(content)
+                tail.said = tail.settled
+                if not any(objects.values()) or reason:  # names nothing that is to be written
+                    tail.settle(number)
+                return number
+            tail.before = digest(read(self._store, entry_key(issuer, number)))
+        raise StoreBusyError(place=trail(issuer), code="contested")
+
+    def _proved(self, entry: AuditEntry) -> AuditEntry:
+        content = canonical(entry)
+        marks = {"seal": digest(content), "proof": self._prover.proof(content)}
+        return entry.model_copy(update=marks)
+
+    def _written_before(self, issuer: str, tail: _Tail) -> tuple[str, ...]:
+        """Return what was there before the first entry that names things of its kind."""
+        if tail.covers == COVERS:
+            return ()
+        kind = EVIDENCE.fullmatch if tail.last else is_named
+        return tuple(key for key in named_keys(self._store, issuer) if kind(key))
+
+    def _begin(self, issuer: str) -> None:
+        """Find the end of the trail, and settle what processes that are gone have left there."""
+        last, before = last_entry(self._store, issuer)
+        self._tails[issuer] = tail = _Tail(last, before, last, last, COVERS if last else 0)
+        unsettled = list(self._unsettled(issuer, tail))
+        if not unsettled:
+            return
+        tail.settled = tail.said = unsettled[0][0] - 1
+        lost = dict[str, str]()
+        for number, entry in unsettled:
+            missing = self._not_written(entry)
+            if missing and not self._is_over(entry):
+                continue
+            lost |= missing
+            tail.settle(number)
+        if lost:
+            self._add(issuer, lost)
+
+    def _unsettled(self, issuer: str, tail: _Tail) -> Iterator[tuple[int, AuditEntry]]:
+        """Yield the entries that are not settled, with their numbers, as far as they are intact."""
+        settled = tail.last
+        with suppress(CardlinkError):
+            entry = read_document(self._store, entry_key(issuer, tail.last), AuditEntry)
+            if entry is not None:
+                tail.covers = entry.covers
+                settled = entry.settled if entry.covers == COVERS else tail.last
+        for number in range(max(settled, tail.last - UNSETTLED) + 1, tail.last + 1):
+            with suppress(CardlinkError):
+                entry = read_document(self._store, entry_key(issuer, number), AuditEntry)
+                if entry is not None:
+                    yield number, entry
+
+    def _not_written(self, entry: AuditEntry) -> dict[str, str]:
+        """Return the objects that an entry names and that are not stored, each with ""."""
+        return {
+            key: ""
+            for key, sha256 in entry.objects.items()
+            if sha256 and not self._is_written(key, sha256)
+        }
+
+    def _is_written(self, key: str, sha256: str) -> bool:
+        if REPLACED.fullmatch(key):
+            return digest(read_if_stored(self._store, key) or b"") == sha256
+        return read_if_stored(self._store, key, 0) is not None
+
+    def _is_over(self, entry: AuditEntry) -> bool:
+        """Return whether who named it has gone."""
+        return is_gone(entry.process) or entry.at < self._now() - OLD
 
 
-def audited(store: S, by: str, now: Callable[[], datetime]) -> S:
-    """Return a store that names every record in the audit trail before it creates it.
+_UNSETTLED = set[AuditTrail]()  # those to which this process has added since a command ended
+
+
+def settle_trails() -> None:
+    """Settle what the commands of this process have named; where the store refuses, the next does.
+
+    Called where a command ends.
+    """
+    unsettled = list(_UNSETTLED)
+    for audit_trail in unsettled:
+        with suppress(CardlinkError):
+            audit_trail.settle()
+    _UNSETTLED.difference_update(unsettled)
+
+
+def audited(store: S, by: str, now: Callable[[], datetime], prover: Prover = NOT_PROVED) -> S:
+    """Return a store that names what `is_named` in the audit trail before it writes it.
 
     Otherwise it is like the given one.
     """
     wrapped = copy(store)  # everything else it can do stays its own
-    wrapped.create = AuditTrail(store, by, now).create  # type: ignore[method-assign]
+    audit_trail = AuditTrail(store, by, now, prover)
+    wrapped.create = audit_trail.create  # type: ignore[method-assign]
+    wrapped.replace = audit_trail.replace  # type: ignore[method-assign]
     return wrapped

@@ -288,6 +288,8 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "corrections",
         "audit verify",
         "audit export",
+        "audit witness",
+        "audit witness-key",
         "job follow",
         "sample",
         "simulate",

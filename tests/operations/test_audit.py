@@ -6,21 +6,24 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.audit import CHANGED, INSERTED, REMOVED, accept, verify
+from flows.operations.audit import accept, verify
+from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
-from flows.runs.audit_trail import RECORDS, audited, entry_key
+from flows.runs.audit_trail import AuditTrail, audited, settle_trails
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import keys_of, trail
 from flows.runs.outbox import move
 from flows.runs.store import Store
+from flows.runs.trail_entries import RECORDS, entry_key, is_named
 from schemas.manifest import Manifest
 from tests import servers
 from tests.memory import KilledError, MemoryStore
@@ -59,6 +62,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("audit")
     bench = audited_bench(LocalStore(folder))
     nights(bench)
+    settle_trails()
     return bench.snapshot()
 
 
@@ -81,7 +85,7 @@ def test_a_store_that_nobody_touched_is_proved_whole(lived: dict[str, bytes]) ->
     proof = verify(store, BANK)
 
     assert () == proof.findings
-    assert sum(1 for key in lived if RECORDS.fullmatch(key)) == proof.objects
+    assert sum(1 for key in lived if is_named(key)) == proof.objects
     assert proof.entries >= proof.objects > 10
     assert 0 == proof.older
 
@@ -91,9 +95,7 @@ def mutate(objects: dict[str, bytes], chance: random.Random) -> set[str]:
     to.
     """
     kinds = ("/audit/", "/chunks/", "/ledger/")
-    chained = sorted(
-        key for key in objects if RECORDS.fullmatch(key) or any(kind in key for kind in kinds)
-    )
+    chained = sorted(key for key in objects if is_named(key) or any(kind in key for kind in kinds))
     key = chance.choice(chained)
     match chance.choice(("byte", "remove", "swap", "insert")):
         case "byte":
@@ -112,7 +114,7 @@ def mutate(objects: dict[str, bytes], chance: random.Random) -> set[str]:
             folder, _, name = key.rpartition("/")
             entries = sum(1 for one in objects if one.startswith(trail(BANK)))
             put = f"{folder}/more-{name}" if "/audit/" not in key else entry_key(BANK, entries + 1)
-            if not RECORDS.fullmatch(put) and not any(kind in put for kind in kinds):
+            if not is_named(put) and not any(kind in put for kind in kinds):
                 put = f"{keys_of('bank-20261120-00000000').events}20261120-held.json"
             objects[put] = objects[key]
             return {put}
@@ -122,13 +124,14 @@ def test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named(
     lived: dict[str, bytes],
 ) -> None:
     missed, unnamed = [], []
-    # once it is gone, only its record can be named
+    # once it is gone, only the trail can be named
     last = max(key for key in lived if key.startswith(trail(BANK)))
+    head = verify(stored(lived), BANK).head
 
     for seed in range(MUTATIONS):
         objects = dict(lived)
         touched = mutate(objects, random.Random(seed))
-        found = verify(stored(objects), BANK).findings
+        found = verify(stored(objects), BANK, head).findings
         if not found:
             missed.append((seed, touched))
         elif not touched & {one.key for one in found} and last not in touched:
@@ -141,11 +144,12 @@ def test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named(
 @pytest.mark.slow
 def test_ten_thousand_mutations_are_found(lived: dict[str, bytes]) -> None:
     missed = []
+    head = verify(stored(lived), BANK).head
 
     for seed in range(MUTATIONS, 10_000):
         objects = dict(lived)
         touched = mutate(objects, random.Random(seed))
-        if not verify(stored(objects), BANK).findings:
+        if not verify(stored(objects), BANK, head).findings:
             missed.append((seed, touched))
 
     assert [] == missed
@@ -188,7 +192,7 @@ def test_an_end_that_was_cut_off_shows_against_an_earlier_head(lived: dict[str, 
 def test_what_was_written_before_the_trail_is_named_as_not_chained(tmp_path: Path) -> None:
     old = Bench(LocalStore(tmp_path), issuer())
     run = old.submit(old.drop(20)).manifest.run
-    before = [key for key in old.snapshot() if RECORDS.fullmatch(key)]
+    before = [key for key in old.snapshot() if is_named(key)]
 
     move(audited_bench(LocalStore(tmp_path)).context.adapters, run, "held", reason="wait")
 
@@ -199,21 +203,28 @@ def test_what_was_written_before_the_trail_is_named_as_not_chained(tmp_path: Pat
     assert {INSERTED, REMOVED} == {one.what for one in verify(old.store, BANK).findings}
 
 
-def test_a_store_of_an_earlier_version_that_nobody_has_used_since_has_nothing_to_find(
+def test_records_without_any_trail_are_a_finding_until_it_is_accepted_that_a_new_one_begins(
     tmp_path: Path,
 ) -> None:
     old = Bench(LocalStore(tmp_path), issuer())
     old.submit(old.drop(20))
 
-    proof = verify(old.store, BANK)
+    [missing] = verify(old.store, BANK).findings
+    accept(old.context, missing.key, "a store of a version without a trail")
 
-    assert (0, "", ()) == (proof.entries, proof.head, proof.findings)
+    assert (trail(BANK), "is missing, and 6 records are there") == (missing.key, missing.what)
+    proof = verify(old.store, BANK)
+    assert (1, 6, ()) == (proof.entries, proof.older, proof.findings)
+
+
+def test_an_issuer_without_anything_has_nothing_to_find(tmp_path: Path) -> None:
+    assert () == verify(LocalStore(tmp_path), BANK).findings
 
 
 @pytest.mark.parametrize(
     ("place", "late"), [("/audit/", False), ("/audit/", True), ("/events/", False)]
 )
-def test_a_killed_command_leaves_at_most_one_record_to_accept(
+def test_what_a_killed_command_named_and_never_wrote_is_no_finding_and_the_next_one_says_so(
     lived: dict[str, bytes], place: str, late: bool
 ) -> None:
     store = stored(lived)
@@ -226,14 +237,38 @@ def test_a_killed_command_leaves_at_most_one_record_to_accept(
         record_event(bench.context.adapters, keys_of(run), "noted")
 
     store.revive()
-    bench = audited_bench(store)
-    record_event(bench.context.adapters, keys_of(run), "noted again")
-    left = verify(store, BANK).findings
-    assert [(REMOVED, BY)] * len(left) == [(one.what, one.by) for one in left]
-    for one in left:
-        accept(bench.context, one.key, "the command was killed")
     proof = verify(store, BANK)
-    assert ((), tuple(one.key for one in left)) == (proof.findings, proof.accepted)
+    assert () == proof.findings
+    assert [BY] * (place == "/events/") == [one.by for one in proof.unfinished]
+    an_hour_later = Bench(audited(store, BY, lambda: NOON + timedelta(hours=1)), issuer(), actor=BY)
+    record_event(an_hour_later.context.adapters, keys_of(run), "noted again")
+    proof = verify(store, BANK)
+    assert ((), (), ()) == (proof.findings, proof.unfinished, proof.accepted)
+
+
+def test_a_process_at_work_is_not_said_to_have_written_nothing(lived: dict[str, bytes]) -> None:
+    store = stored(lived)
+    run = keys_of(next(key.split("/")[2] for key in lived if "-held-" in key))
+    key = f"{run.events}20261120T120000000000-held-00000000.json"
+    AuditTrail(store, BY, lambda: NOON).add(BANK, {key: digest(b"{}")})
+
+    record_event(audited_bench(store).context.adapters, run, "noted")
+
+    assert [key] == [one.key for one in verify(store, BANK).unfinished]
+    store.create(key, b"{}")
+    assert ((), ()) == (verify(store, BANK).findings, verify(store, BANK).unfinished)
+
+
+def test_a_record_that_was_written_and_settled_is_removed_and_never_unfinished(
+    lived: dict[str, bytes],
+) -> None:
+    """The last record of a command, too: a command settles what it wrote when it ends."""
+    last = max((key for key in lived if "/dismissed/" in key), default="")
+    objects = {key: data for key, data in lived.items() if key != last}
+
+    assert [(last, REMOVED)] == [
+        (one.key, one.what) for one in verify(stored(objects), BANK).findings
+    ]
 
 
 def test_only_findings_can_be_accepted_and_only_as_they_are(lived: dict[str, bytes]) -> None:
@@ -285,7 +320,7 @@ def test_a_trail_on_s3_is_kept_and_proved_by_the_same_code(moto_server: servers.
 
     bench.store.replace(keys_of(run).chunks + keys_of(run).chunk_name(2), [b"another"])
 
-    assert (5, ()) == (whole.entries, whole.findings)
+    assert (7, ()) == (whole.entries, whole.findings)
     assert [keys_of(run).chunks + keys_of(run).chunk_name(2)] == [
         one.key for one in verify(bench.store, BANK).findings
     ]
@@ -301,3 +336,29 @@ def test_a_purge_leaves_a_trail_that_is_whole(tmp_path: Path) -> None:
 
     assert not list(store.keys(keys_of(run).chunks))
     assert () == verify(store, BANK).findings
+
+
+def test_a_trail_of_a_version_that_named_records_alone_has_nothing_to_find(
+    lived: dict[str, bytes],
+) -> None:
+    """What came of results and who worked on a run was not named then."""
+    store = stored({key: data for key, data in lived.items() if not key.startswith(trail(BANK))})
+    before = ""
+    for number, key in enumerate(filter(RECORDS.fullmatch, sorted(lived)), 1):
+        entry: dict[str, object] = {"before": before, "by": BY, "older": [], "reason": ""}
+        entry |= {"at": f"{NOON:%Y-%m-%dT%H:%M:%SZ}", "objects": {key: digest(lived[key])}}
+        entry["seal"] = ""
+        content = canonical(entry | {"seal": digest(canonical(entry))})
+        store.create(entry_key(BANK, number), content)
+        before = digest(content)
+
+    first = verify(store, BANK).findings
+    move(
+        audited_bench(store).context.adapters,
+        next(key.split("/")[2] for key in lived if "-cancelled-" in key),
+        "held",
+        [1],
+        "wait",
+    )
+
+    assert ((), ()) == (first, verify(store, BANK).findings)

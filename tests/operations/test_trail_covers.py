@@ -1,0 +1,135 @@
+"""Who writes to the store and changes who gets which link is found, wherever it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from io import BytesIO
+
+import polars as pl
+import pytest
+
+from flows.adapters.local import LocalStore
+from flows.operations.audit import verify
+from flows.operations.audit_contents import OTHER_LINKS
+from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
+from flows.operations.delivery import confirm, deliver
+from flows.runs.audit_trail import audited, settle_trails
+from tests.memory import MemoryStore
+from tests.night import BANK, NOON, Bench, issuer
+
+Objects = dict[str, bytes]
+BY = "anna via worker:1"
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    """Everything in a store after two nights, one of them delivered, and corrected results."""
+    store = LocalStore(tmp_path_factory.mktemp("covered"))
+    settings = issuer(portal={"rows_per_chunk": 10})
+    bench = Bench(audited(store, BY, lambda: NOON), settings, actor=BY)
+    bench.submit(bench.drop(25))
+    bench.answer()
+    bench.ingest()
+    deliver(bench.context)
+    confirm(bench.context, 1, "received")
+    bench.submit(bench.drop(15, "bank-20261121.csv", seed=3))
+    bench.answer(fail_share=0.5, seed=2)
+    bench.ingest()
+    deliver(bench.context)
+    settle_trails()
+    return bench.snapshot()
+
+
+def found(objects: Mapping[str, bytes]) -> set[tuple[str, str]]:
+    """Return what a proof finds, by key."""
+    store = MemoryStore()
+    for key, data in objects.items():
+        store.create(key, data)
+    return {(finding.key, finding.what) for finding in verify(store, BANK).findings}
+
+
+def key_of(objects: Objects, part: str) -> str:
+    """Return the first key with this part."""
+    return min(key for key in objects if part in key)
+
+
+def swapped(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with the links of the first two that have one swapped."""
+    first, second, *_ = rows["url"].is_not_null().arg_true().to_list()
+    urls = rows["url"].to_list()
+    urls[first], urls[second] = urls[second], urls[first]
+    return rows.with_columns(url=pl.Series(urls, dtype=pl.String))
+
+
+def with_swapped_parquet(content: bytes) -> bytes:
+    metadata = pl.read_parquet_metadata(BytesIO(content))
+    out = BytesIO()
+    kept = {name: text for name, text in metadata.items() if not name.startswith("ARROW")}
+    swapped(pl.read_parquet(BytesIO(content))).write_parquet(out, metadata=kept)
+    return out.getvalue()
+
+
+def with_swapped_csv(content: bytes) -> bytes:
+    return swapped(pl.read_csv(content, infer_schema=False)).write_csv().encode()
+
+
+def test_two_nights_with_results_and_deliveries_are_proved_whole(lived: Objects) -> None:
+    assert set() == found(lived)
+
+
+@pytest.mark.parametrize(
+    ("part", "forge", "difference"),
+    [
+        ("/outcomes/", with_swapped_parquet, CHANGED),
+        ("/report/rows/", with_swapped_parquet, OTHER_LINKS),
+        ("/report/links/", with_swapped_parquet, OTHER_LINKS),
+        ("/report/links.csv", with_swapped_csv, OTHER_LINKS),
+        ("/deliveries/000001/links.parquet", with_swapped_parquet, CHANGED),
+        ("/deliveries/000001/links.csv", with_swapped_csv, CHANGED),
+        ("/results/", lambda content: content.replace(b",", b", "), CHANGED),
+        ("/claims/000001.json", lambda content: content.replace(b":", b": ", 1), CHANGED),
+    ],
+)
+def test_links_of_two_cardholders_that_are_swapped_are_found_where_it_was_done(
+    lived: Objects, part: str, forge: Callable[[bytes], bytes], difference: str
+) -> None:
+    key = key_of(lived, part)
+    forged = {**lived, key: forge(lived[key])}
+
+    assert forged != lived
+    assert (key, difference) in found(forged)
+
+
+@pytest.mark.parametrize(
+    ("part", "difference"),
+    [
+        ("/outcomes/", REMOVED),
+        ("/deliveries/000001/links.csv", REMOVED),
+        ("/claims/000001.json", REMOVED),
+    ],
+)
+def test_what_was_removed_is_found(lived: Objects, part: str, difference: str) -> None:
+    key = key_of(lived, part)
+
+    assert (key, difference) in found({one: data for one, data in lived.items() if one != key})
+
+
+def test_results_that_nobody_ingested_cannot_be_put_beside_the_others(lived: Objects) -> None:
+    key = key_of(lived, "/outcomes/")
+    inserted = key.replace("/outcomes/", "/outcomes/0")
+
+    assert (inserted, INSERTED) in found({**lived, inserted: lived[key]})
+
+
+def test_an_earlier_copy_of_what_came_of_a_result_is_found(lived: Objects) -> None:
+    """What is written again counts as it was written last."""
+    key = key_of(lived, "/outcomes/")
+    other = max(one for one in lived if "/outcomes/" in one)
+
+    assert (key, CHANGED) in found({**lived, key: lived[other]})
+
+
+def test_a_result_file_that_the_operator_has_removed_is_no_finding(lived: Objects) -> None:
+    key = key_of(lived, "/results/")
+
+    assert set() == found({one: data for one, data in lived.items() if one != key})
