@@ -89,6 +89,7 @@ def restore(life: Life, bank: Bank) -> None:
     if _put_back(life, bank):
         life.operator.submit(bank.name)
         _give_again(life, bank, ["ingest", bank.name])
+        _mark_uploaded(life, bank)
 
 
 def restore_later(life: Life, bank: Bank) -> None:
@@ -107,10 +108,15 @@ def restore_later(life: Life, bank: Bank) -> None:
                 for word, names in zip(words, several, strict=True)
             )
             _give_again(life, bank, [*own])
+    _mark_uploaded(life, bank)
+    life.note(bank)
+
+
+def _mark_uploaded(life: Life, bank: Bank) -> None:
+    """Mark what the portal has as uploaded, a cancelled chunk that somebody uploaded included."""
     for chunk in _waiting(life, bank):
         if chunk["name"] in bank.portal.uploaded:
             life.schedule("outbox", "uploaded", chunk["run"], str(chunk["number"]))
-    life.note(bank)
 
 
 def _give_again(life: Life, bank: Bank, words: Sequence[str]) -> None:
