@@ -13,7 +13,7 @@ import polars as pl
 from flows.runs.keys import deliveries
 from flows.runs.sealing import Opener
 from tests.lives.bank import Bank
-from tests.lives.clerk import Operator
+from tests.lives.clerk import ROUND, Operator
 from tests.lives.command_line import CommandLine
 from tests.lives.deliveries import Deliverer
 from tests.lives.events import EVENTS
@@ -38,6 +38,7 @@ def lived(
     nights = place.plan.nights
     with place.wired() as openers:
         life = _begin(place, profile, openers, watch)
+        quiet_days = 0
         for night in range(nights + profile.settling):
             place.clock.begin_night(_days_until(night, place.plan))
             for bank in life.banks:
@@ -47,7 +48,9 @@ def lived(
                 _morning(life, bank)
             _day(life, night)
             on_progress(_progress(life))
-            if night > nights and all(_settled(bank) for bank in life.banks):
+            is_quiet = not life.operator.has_sent and all(map(_settled, life.banks))
+            quiet_days = quiet_days + 1 if is_quiet else 0
+            if night > nights and quiet_days >= ROUND:
                 break
         for bank in life.banks:
             bank.last_submit = life.operator.submit(bank.name)
