@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-growth bench-issuers hundred quarter year twenty leaks torture image demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench bench-growth bench-issuers hundred quarter year twenty leaks torture image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -87,6 +87,16 @@ year twenty quarter hundred: .venv/test-ready
 # from drop to links; root, with buildah, podman, runc, debootstrap, iptables, netavark and aardvark-dns. Some minutes.
 image: .venv/test-ready
 	@$(BIN)/python -m tests.image
+
+# The components of the image as CycloneDX, in dist/cardlink.cdx.json (a minute; asks the package index).
+# make sbom SBOM='--debian dist/debian.txt' adds the packages of Debian that the image lists.
+sbom: .venv/test-ready
+	@$(BIN)/python -m tests.release.sbom $(SBOM)
+
+# What the images install, compared with published vulnerabilities (asks pip-audit's service, PyPI or SCAN='-s osv');
+# deploy/accepted-vulnerabilities.toml has what is accepted, and why.
+scan: .venv/test-ready
+	@$(BIN)/python -m tests.release.scan $(SCAN)
 
 # What the images install, with hashes, after constraints.txt has changed (asks the package index).
 lock: .venv/test-ready

@@ -59,7 +59,7 @@ def base() -> str:
     place.
     """
     [named] = set(
-        re.findall(r"^FROM (python:\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+        re.findall(r"^FROM (python:[^\s@]+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     )
     if _there(f"docker.io/library/{named}"):
         return f"docker.io/library/{named}"

@@ -228,7 +228,8 @@ def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
     users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
 
-    assert all(re.search(r":\d+\.\d+\.\d+", base) for base in bases)
+    [base] = set(bases)
+    assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
     assert users == ["10001:10001"]
     assert "gnupg" in text
     assert [
