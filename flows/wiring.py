@@ -207,7 +207,7 @@ def wire(
         adapters=adapters,
         header=header,
         sealer=lambda: _sealer(issuer, folder),
-        opener=_opener,
+        opener=private_key,
         funnel=_funnel,
         opener_key=_opener_key,
     )
@@ -365,7 +365,8 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 
 
 @contextmanager
-def _opener() -> Iterator[Opener | None]:
+def private_key() -> Iterator[Opener | None]:
+    """Open what is PGP-encrypted to us with the private key of the environment, if there is one."""
     from flows.adapters.gpg_opener import GpgOpener
 
     key_file = os.environ.get("CARDLINK_PRIVATE_KEY_FILE")

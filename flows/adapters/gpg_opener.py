@@ -75,7 +75,7 @@ class GpgOpener(ExitStack):
         raise sealing.SealedUnreadableError(reason=reason)
 
 
-_CERTAIN = ("message.content.too_large", "key.secret.missing")  # gpg would say the same again
+_CERTAIN = ("message.content.too_large", sealing.OTHER_KEYS)  # gpg would say the same again
 
 
 def _why_unread(stderr: str) -> str:
@@ -88,5 +88,5 @@ def _why_unread(stderr: str) -> str:
     if "[GNUPG:] ERROR pkdecrypt_failed" in stderr:
         return "key.passphrase.wrong"
     if "[GNUPG:] NO_SECKEY" in stderr and "[GNUPG:] DECRYPTION_KEY" not in stderr:
-        return "key.secret.missing"
+        return sealing.OTHER_KEYS
     return "message.content.unreadable"

@@ -15,10 +15,11 @@ from flows.commands.settings import write_schema
 from flows.configuration import FileThereError, FileUnreadableError, issuer_file, load_issuer
 from flows.errors import CardlinkError
 from flows.steps import Option, Step
-from flows.wiring import now, wire
+from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
     from flows.extracts import draft as drafts
+    from flows.extracts import opening
     from flows.submissions import rehearsal, submit
 
 TOML = """\
@@ -68,7 +69,8 @@ def init(
 
     Args:
         issuer: Its name, in lower case with hyphens.
-        extract: An extract to guess `[source]` and `[columns]` from.
+        extract: An extract to guess `[source]` and `[columns]` from; one that is PGP-encrypted is
+            opened with the private key of CARDLINK_PRIVATE_KEY_FILE.
         root: s3://bucket/prefix or a directory.
         yes: Ask nothing: take the best guess.
     """
@@ -96,8 +98,10 @@ def _written(file: Path) -> str:
 
 
 def _draft(extract: Path) -> drafts.Draft:
+    begin_process()
     with _open(extract) as stream:
-        return drafts.first_draft(stream, extract.name, now().date())
+        plain = opening.opened_file(stream, extract.name, private_key)
+        return drafts.first_draft(plain, extract.name, now().date())
 
 
 def _open(extract: Path) -> BinaryIO:

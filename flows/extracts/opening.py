@@ -1,26 +1,48 @@
 """Reading an extract of the store again: pinned, decrypted, and proven by its digest."""
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
+from typing import BinaryIO
 
 from flows.errors import OperatorError
 from flows.extracts.decode import Readable
 from flows.extracts.errors import TruncatedError
 from flows.runs.context import IssuerContext
-from flows.runs.openpgp import is_cut_off, looks_like_message
+from flows.runs.openpgp import is_cut_off, looks_like_message, recipients
+from flows.runs.sealing import OTHER_KEYS, Opener, SealedUnreadableError
 from flows.runs.store import Entry, ObjectChangedError
 from schemas.manifest import SourceIdentity
 
+HEAD = 64  # bytes that show whether an extract is PGP-encrypted
 LARGEST_SEALED = 2 << 30  # bytes of a decrypted extract: it is decrypted in memory
+
+
+GIVE_KEY = (
+    "Set CARDLINK_PRIVATE_KEY_FILE to the file of that private key (`gpg --export-secret-keys`), "
+    "and CARDLINK_PASSPHRASE_FILE to that of its passphrase if it has one; "
+    "or ask the issuer to encrypt it to your key."
+)
+
+OpenerOf = Callable[[], AbstractContextManager[Opener | None]]
 
 
 class NoKeyForExtractError(OperatorError):
     """The extract is PGP-encrypted, and no private key is configured."""
 
-    message = "{extract} is PGP-encrypted and no private key is configured."
-    next_step = "Set CARDLINK_PRIVATE_KEY_FILE to the file of the private key it was encrypted for."
+    message = "{extract} is PGP-encrypted to {keys}, and no private key is configured."
+    next_step = GIVE_KEY
+
+
+class WrongKeyForExtractError(OperatorError):
+    """The extract is PGP-encrypted to another key than the private key that is configured."""
+
+    message = (
+        "{extract} is PGP-encrypted to {keys}, "
+        "which is not the private key of CARDLINK_PRIVATE_KEY_FILE."
+    )
+    next_step = GIVE_KEY
 
 
 @contextmanager
@@ -34,21 +56,44 @@ def open_extract(
     with context.adapters.store.open(entry.key, entry) as stored:
         digesting = Digesting(stored)
         if looks_like_message(digesting.head):
-            yield BytesIO(_decrypted(context, entry.key, digesting.read()))
+            yield BytesIO(_decrypted(context.opener, entry.key, digesting.read()))
         else:
             yield digesting
         if digesting.hexdigest() != source.sha256:
             raise ObjectChangedError(key=entry.key)
 
 
-def _decrypted(context: IssuerContext, key: str, message: bytes) -> bytes:
+def opened_file(stream: BinaryIO, name: str, opener_of: OpenerOf) -> BinaryIO:
+    """Return a file as it is; the content of one that is PGP-encrypted to the private key.
+
+    Raises NoKeyForExtractError, WrongKeyForExtractError and TruncatedError.
+    """
+    is_sealed = looks_like_message(stream.read(HEAD))
+    stream.seek(0)
+    return BytesIO(_decrypted(opener_of, name, stream.read())) if is_sealed else stream
+
+
+def _decrypted(opener_of: OpenerOf, name: str, message: bytes) -> bytes:
     if is_cut_off(message):
         problem = f"its PGP message has no end after {len(message)} bytes"
-        raise TruncatedError(name=key, problem=problem)
-    with context.opener() as opener:
+        raise TruncatedError(name=name, problem=problem)
+    with opener_of() as opener:
         if opener is None:
-            raise NoKeyForExtractError(extract=key)
-        return opener.open(message, LARGEST_SEALED)
+            raise NoKeyForExtractError(extract=name, keys=_named_keys(message))
+        try:
+            return opener.open(message, LARGEST_SEALED)
+        except SealedUnreadableError as error:
+            if error.fields["reason"] != OTHER_KEYS:
+                raise
+    raise WrongKeyForExtractError(extract=name, keys=_named_keys(message))
+
+
+def _named_keys(message: bytes) -> str:
+    """Return the ids of the keys that a message is sealed to; some senders leave them out."""
+    ids = [key for key in recipients(message) if key.strip("0")]
+    if not ids:
+        return "a key that it does not name"
+    return f"the key{'s' if len(ids) > 1 else ''} {' and '.join(ids)}"
 
 
 class Digesting:
@@ -62,7 +107,7 @@ class Digesting:
         self._sha256 = hashlib.sha256()
         self._size = 0
         self._unread = b""
-        self.head = self.read(64)
+        self.head = self.read(HEAD)
         self._unread = self.head
 
     def tell(self) -> int:

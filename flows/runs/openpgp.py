@@ -109,6 +109,15 @@ def inspect(message: bytes) -> tuple[str, ...]:
     return tuple(_recipient(key.body) for key in keys)
 
 
+def recipients(message: bytes) -> tuple[str, ...]:
+    """Return the ids (16 hex) of the keys that a whole message is sealed to, as far as it has them.
+
+    Those of subkeys, as a rule; zeros where the sender hides them.
+    """
+    keys = (packet for packet in _packets_of(blocks(message)) if packet.tag == _SESSION_KEY)
+    return tuple(_recipient(key.body) for key in keys)
+
+
 def keys_in(binary: Sequence[bytes]) -> tuple[list[int], int]:
     """Return when (epoch) each public key of a key file was made, and how many are secret.
 

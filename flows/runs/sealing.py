@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 from flows.errors import OperatorError, TryAgainError
 
+OTHER_KEYS = "key.secret.missing"  # the reason where a message is sealed to other keys
+
 
 class Plain(NamedTuple):
     """One chunk in the clear, in memory only: file name (`<run>-00001.csv`) and CSV bytes."""
