@@ -150,7 +150,8 @@ VARIABLES: Final = {
     "CARDLINK_PERSON_PASSPHRASE_FILE": "its passphrase",
     "CARDLINK_WORK_POOL": "Prefect work pool of the deployments; default: `cardlink`",
     "CARDLINK_REPORTS_URL": (
-        "address of the page server (`python -m flows.pages`), with its token, for browsers"
+        "address of the page server (`python -m flows.pages`), with its token, for browsers; "
+        "https where a proxy stands before it"
     ),
     "CARDLINK_AUDIT_KEY_FILE": (
         "the secret of the workers that proves entries of the audit trail, at least 32 characters; "

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -22,12 +21,12 @@ import boto3.session
 import pytest
 from botocore.exceptions import ClientError
 
-from flows import pages
 from flows.adapters.s3 import S3Store
 from flows.operations.alert_history import watch
 from flows.operations.delivery import confirm, deliver
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
+from flows.pages import site
 from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs
 from flows.reports.programme_report import programme_of, read_issuer, write_programme
@@ -52,6 +51,7 @@ from schemas.settings import StoreSettings
 from tests import servers
 from tests.builders import portal_rows
 from tests.night import BANK, Bench, issuer, portal_csv
+from tests.pages import TOKEN, served_pages
 from tests.resend.test_corrections import fill
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -306,23 +306,16 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
     place: Place, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = place.bench(place.client("reports", REPORTS)).store
-    monkeypatch.setattr(pages, "open_store", lambda *_: reader)
-    monkeypatch.setattr(pages, "issuers", lambda _: [BANK])
-    monkeypatch.setattr(pages, "load_issuer", lambda *_: whole.bench.issuer)
-    address = f"http://127.0.0.1:{servers.free_port()}/{'t' * 16}"
+    monkeypatch.setattr(site, "open_store", lambda *_: reader)
+    monkeypatch.setattr(site, "issuers", lambda _: [BANK])
+    monkeypatch.setattr(site, "load_issuer", lambda *_: whole.bench.issuer)
     keys = keys_of(whole.run)
     place.used()
 
-    with pages.page_server(tmp_path, address) as server:
-        serving = Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            shown = urlopen(f"{address}/{keys.report('report.html')}").read()
-            with pytest.raises(HTTPError, match="404"):
-                urlopen(f"{address}/{keys.manifest}")
-        finally:
-            server.shutdown()
-            serving.join()
+    with served_pages(tmp_path) as base:
+        shown = urlopen(f"{base}/{TOKEN}/{keys.report('report.html')}").read()
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{base}/{TOKEN}/{keys.manifest}")
 
     assert b"<html" in shown
     assert place.used() & granted(REPORTS) == granted(REPORTS)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple
-from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.parse import urlsplit
 
 import pytest
 
 from flows.commands.context import Context
 from flows.commands.programme import programme
-from flows.pages import ReportsAddressError, page_server
+from flows.pages import connections, site
+from flows.pages.__main__ import HEADERS, REQUEST_LINES, PagesPortError, listener, main
+from flows.pages.address import PORT, ReportsAddressError, reports_address
+from flows.runs.store import StoreBusyError
 from tests import keys
 from tests.again import night
-from tests.servers import free_port
+from tests.pages import TOKEN, served_pages
 
-TOKEN = "a-token-of-the-tests"
 TOML = """
 issuer = "bank"
 root = "store"
@@ -35,14 +39,28 @@ class Served(NamedTuple):
     base: str
     run: str
 
+    @property
+    def report(self) -> str:
+        return f"{TOKEN}/bank/runs/{self.run}/report/report.html"
+
     def get(self, path: str) -> tuple[int, str, bytes]:
         """Return status, type and content of what is served."""
-        try:
-            with urlopen(f"{self.base}/{path}", timeout=60) as answer:
-                return answer.status, answer.headers["Content-Type"], answer.read()
-        except HTTPError as error:
-            with error:
-                return error.code, error.headers["Content-Type"], error.read()
+        status, headers, content = respond(self.base, path)
+        return status, headers["content-type"], content
+
+
+def respond(
+    base: str, path: str, method: str = "GET", headers: dict[str, str] | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    """Return status, headers and content of a response, for a path that is sent as it is."""
+    connection = HTTPConnection(urlsplit(base).netloc, timeout=60)
+    try:
+        connection.request(method, f"/{path}", headers=headers or {})
+        response = connection.getresponse()
+        fields = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, fields, response.read()
+    finally:
+        connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +68,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("pages")
     _, run = night(folder)
     (folder / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
-    base = f"http://127.0.0.1:{free_port()}"
-    with page_server(folder, f"{base}/{TOKEN}") as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    with served_pages(folder) as base:
         yield Served(folder, base, run)
-        server.shutdown()
 
 
 def test_the_report_opens_with_its_token_as_a_page(served: Served) -> None:
@@ -137,8 +152,173 @@ def test_a_link_below_the_store_is_not_followed(served: Served) -> None:
         "http://127.0.0.1:4201",
         "http://127.0.0.1:4201/short",
         "http://127.0.0.1/a-token-of-the-tests",
+        "http://127.0.0.1:port/a-token-of-the-tests",
+        "https:///a-token-of-the-tests",
+        "https://jo@reports.example.com/a-token-of-the-tests",
+        "https://reports.example.com/a-token-of-the-tests?page=1",
+        "https://reports.example.com/a b/a-token-of-the-tests",
+        "ftp://reports.example.com:21/a-token-of-the-tests",
     ],
 )
-def test_it_does_not_start_without_a_port_and_a_long_token(tmp_path: Path, address: str) -> None:
+def test_it_does_not_start_without_an_address_and_a_long_token(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["pages"])
+    monkeypatch.setenv("CARDLINK_REPORTS_URL", address)
+
+    code = main()
+
     with pytest.raises(ReportsAddressError):
-        page_server(tmp_path, address)
+        reports_address(address)
+    assert ReportsAddressError.exit_code == code
+    assert "Set it like http://127.0.0.1:4201/TOKEN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "listens_on"),
+    [
+        (f"http://127.0.0.1:4202/{TOKEN}", ("127.0.0.1", 4202)),
+        (f"https://reports.example.com/{TOKEN}", ("127.0.0.1", PORT)),
+        (f"https://reports.example.com:8443/cards/links/{TOKEN}/", ("127.0.0.1", PORT)),
+    ],
+)
+def test_it_listens_at_its_address_or_behind_a_proxy_on_loopback(
+    address: str, listens_on: tuple[str, int]
+) -> None:
+    assert listens_on == reports_address(address).listens_on
+
+
+def test_a_port_that_is_taken_is_one_sentence() -> None:
+    with listener("127.0.0.1", 0) as bound, pytest.raises(PagesPortError, match="in use"):
+        listener(*bound.getsockname())
+
+
+@pytest.mark.parametrize("before", ["", "cards/"], ids=["stripped by the proxy", "kept by it"])
+def test_behind_a_proxy_that_ends_tls_pages_open_below_its_path(
+    served: Served, before: str
+) -> None:
+    url = f"https://reports.example.com/cards/{TOKEN}"
+    with served_pages(served.folder, url) as base:
+        host = {"Host": "reports.example.com", "X-Forwarded-Proto": "https"}
+
+        status, _, content = respond(base, f"{before}{served.report}", headers=host)
+        health = respond(base, f"{before}healthz")
+
+    assert 200 == status
+    assert b"<html" in content
+    assert (200, b"ok\n") == (health[0], health[2])
+
+
+@pytest.mark.parametrize("host", ["attacker.example.com", "127.0.0.1.example.com", ""])
+def test_another_host_is_refused_and_health_has_none(served: Served, host: str) -> None:
+    refused, _, _ = respond(served.base, served.report, headers={"Host": host})
+    health, _, _ = respond(served.base, "healthz", headers={"Host": host})
+
+    assert (400, 200) == (refused, health)
+
+
+def test_head_says_what_get_would_without_the_content(served: Served) -> None:
+    _, full, content = respond(served.base, served.report)
+
+    status, headers, body = respond(served.base, served.report, "HEAD")
+
+    assert (200, b"") == (status, body)
+    assert str(len(content)) == headers["content-length"] == full["content-length"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+def test_it_is_only_read(served: Served, method: str) -> None:
+    status, _, _ = respond(served.base, served.report, method)
+
+    assert 405 == status
+
+
+@pytest.mark.parametrize("path", ["{report}", "nothing", "healthz"])
+def test_every_response_has_the_headers_of_safety(served: Served, path: str) -> None:
+    _, headers, _ = respond(served.base, path.format(report=served.report))
+
+    expected = {name.lower(): value for name, value in HEADERS.items()}
+    assert expected == {name: headers[name] for name in expected}
+
+
+def test_a_store_that_does_not_respond_is_not_called_missing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> bytes:
+        raise StoreBusyError(place="report.html", code="SlowDown")
+
+    monkeypatch.setattr(site, "read", busy)
+
+    status, _, content = served.get(served.report)
+
+    assert 503 == status
+    assert b"Try again in a minute" in content
+
+
+@contextmanager
+def held_open(base: str, count: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
+    """Hold connections open that never end their request."""
+    address = urlsplit(base)
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_connection((address.hostname, address.port), 60))
+            for _ in range(count)
+        ]
+        for connection in sockets:
+            connection.sendall(sent)
+        yield sockets
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Return whether the server ended a connection, which it does within the time of the test."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_headers_without_end_are_refused(served: Served) -> None:
+    line = b"X: " + b"x" * REQUEST_LINES
+
+    with held_open(served.base, 1, b"GET /healthz HTTP/1.1\r\n" + line) as [connection]:
+        answer = connection.recv(4096)
+
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+def test_four_hundred_idle_connections_keep_no_browser_out_and_start_no_thread(
+    served: Served,
+) -> None:
+    before = threading.active_count()
+    with held_open(served.base, 400) as sockets:
+        status, _, _ = served.get(served.report)
+        started = threading.active_count() - before
+
+        assert 200 == status
+        assert started <= site.READERS
+        # the oldest made room
+        assert all(is_ended(connection) for connection in sockets[: 400 - connections.MOST])
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: 127"])
+def test_whoever_does_not_send_a_request_is_hung_up_on(
+    served: Served, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SILENT", 0.2)
+
+    with held_open(served.base, 1, sent) as [connection]:
+        assert is_ended(connection)
+
+
+def test_no_connection_lasts_longer_than_it_may_whatever_it_does(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LONGEST", 0.5)
+    request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+    with held_open(served.base, 1, request) as [connection]:
+        answer = connection.recv(4096)
+        while not is_ended(connection):
+            pass
+
+    assert answer.startswith(b"HTTP/1.1 200")

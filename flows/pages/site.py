@@ -1,0 +1,114 @@
+"""What the page server shows: files of `report/`, `reconciliation/` and `programme/`, from whatever
+store they are in; never a chunk, a link or a list of links.
+"""
+
+import hmac
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from anyio.to_thread import current_default_thread_limiter
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from flows.configuration import issuers, load_issuer
+from flows.errors import CardlinkError, TryAgainError, guarded
+from flows.pages.address import ReportsAddress
+from flows.runs.store import read
+from flows.wiring import open_store
+
+READERS = 8  # threads that read from stores
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+SERVED = re.compile(
+    rf"(?:programme|(?P<issuer>[a-z0-9-]+)/"
+    rf"(?:runs/[a-z0-9-]+/report|reconciliation(?:/period-[a-z0-9-]+)?|programme))/"
+    rf"(?!links)[a-z0-9_-]+\.(?P<type>{'|'.join(TYPES)})"
+)
+REFUSED = (
+    "Not here. This server shows reports and reconciliation pages; links are read from the store.\n"
+)
+
+
+def site(folder: Path, address: ReportsAddress) -> Starlette:
+    """Return the pages of a folder's issuers, for requests with the address's host and token."""
+
+    def page(request: Request) -> Response:
+        path = request.scope["path"].removeprefix(address.prefix)
+        token, _, key = path[1:].partition("/")
+        is_known = hmac.compare_digest(token.encode(errors="replace"), address.token.encode())
+        served = SERVED.fullmatch(key) if is_known else None
+        return _response(folder, served) if served else refused()
+
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    of_host = Middleware(TrustedHostMiddleware, allowed_hosts=[host], www_redirect=False)
+    health = {"/healthz", f"{address.prefix}/healthz"}
+    return Starlette(
+        routes=[
+            *(Route(path, healthy) for path in sorted(health)),
+            Mount("", routes=[Route("/{path:path}", page)], middleware=[of_host]),
+        ],
+        exception_handlers={404: refused},
+        lifespan=_few_threads,
+    )
+
+
+async def healthy(_: Request) -> Response:
+    """Return that the server answers; whoever checks needs neither token nor host."""
+    return _text(200, "ok\n")
+
+
+def refused(*_: object) -> Response:
+    """Return the one answer to whatever is not served."""
+    return _text(404, REFUSED)
+
+
+def _response(folder: Path, served: re.Match[str]) -> Response:
+    try:
+        content = guarded(_content)(folder, served)
+    except TryAgainError as error:
+        return _text(503, f"{error.what_happened} Try again in a minute.\n")
+    except CardlinkError as error:
+        return _text(500, f"{error.what_happened}\n")
+    if content is None:
+        return refused()
+    return Response(content, headers={"Content-Type": TYPES[served["type"]]})
+
+
+def _text(status: int, text: str) -> Response:
+    return Response(text, status, headers={"Content-Type": "text/plain"})
+
+
+def _content(folder: Path, served: re.Match[str]) -> bytes | None:
+    """Return a page of an issuer; one of all issuers from the first root that has it.
+
+    TryAgainError where a store that may have it does not respond.
+    """
+    temporary: TryAgainError | None = None
+    for name in issuers(folder):
+        if served["issuer"] not in (None, name):
+            continue
+        try:
+            return read(open_store(load_issuer(folder, name), folder), served.string)
+        except TryAgainError as error:
+            temporary = error
+        except CardlinkError:
+            continue  # not there, or, on S3, nothing that this role may see
+    if temporary is not None:
+        raise temporary
+    return None
+
+
+@asynccontextmanager
+async def _few_threads(_: Starlette) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = READERS
+    yield
