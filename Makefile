@@ -81,7 +81,7 @@ torture: .venv/test-ready
 # tests/lives/profile.py. Small sizes run in `make test-all`, of `hundred` in `make test` too:
 # make year LIFE='--nights 30 --rows 100'
 year twenty quarter hundred: .venv/test-ready
-	@$(BIN)/python -m tests.lives $@ $(LIFE)
+	@POLARS_MAX_THREADS=1 $(BIN)/python -m tests.lives $@ $(LIFE)
 
 # The image built without a daemon and without pulling, run by podman as compose.yaml says, and a run taken through it
 # from drop to links; root, with buildah, podman, runc, debootstrap, iptables, netavark and aardvark-dns. Some minutes.

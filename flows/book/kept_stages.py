@@ -46,7 +46,7 @@ _CHANGE = pl.Schema(
         "at": ARRIVED,
     }
 )
-_COLUMNS = ["row", "opened", "running", "termination_type", "settled", "seen"]
+_COLUMNS = ["row", "opened", "opened_seen", "running", "termination_type", "settled", "seen"]
 
 
 class _Part(BaseModel):

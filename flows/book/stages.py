@@ -4,7 +4,8 @@ Each is known where it was asked, and null where nobody knows: a link that was n
 "not opened". Frames in, frames out; `kept_stages.py` reads them.
 
 * **Delivered**: a delivery of links has it. Of two cards that look the same both are, once one is.
-* **Opened**: the service or a transaction report says so of the link by which the card stands.
+* **Opened**: the service or a transaction report says so of the link by which the card stands,
+  since the first check that learned it: the service does not say when.
 * **Placed**: that is said of any link of this issue of the card, and stays so: with no attempt on
   its way it is nobody's work any more, whether its link has ended or not, and it is not renewed. A
   transaction report names a cardholder, not a card: it says nothing of one who has several cards
@@ -39,6 +40,7 @@ FOLLOWED = pl.Schema(  # what the service says of a link; null: it does not say
         "expiration": pl.String(),
         "reissue_check": pl.UInt32(),
         "opened": pl.Boolean(),
+        "opened_at": ARRIVED,  # when the first check that found it opened was made
         "placed": pl.Boolean(),
         "placed_at": ARRIVED,  # when the check that found it placed was made
     }
@@ -85,14 +87,15 @@ def delivered_links(changes: pl.DataFrame) -> pl.DataFrame:
 def followed_links(placements: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
     """Return what the service says of the links of a run (FOLLOWED).
 
-    `placements`: row, opened, running, termination_type, settled, seen. `attempts`: those of the
-    run, which say whose each link is.
+    `placements`: row, opened, opened_seen, running, termination_type, settled, seen. `attempts`:
+    those of the run, which say whose each link is.
     """
     rows = attempts.select("run", "row", *ISSUE).unique("row", keep="last")
     is_placed = pl.col("termination_type").eq_missing(BILLABLE)
     is_known = pl.col("running").is_not_null()
     known = placements.join(rows, on="row").with_columns(
         placed=pl.when(is_placed).then(True).when(is_known).then(False),
+        opened_at="opened_seen",
         # a link is not queried any more once it is settled
         placed_at=pl.when(is_placed & pl.col("settled")).then("seen"),
     )
@@ -124,7 +127,7 @@ def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     is_answered = (cards["state"] != AWAITING).fill_null(value=True)
     table = [
         (is_answered & _is_true(known["placed"]), PLACED, known["placed_at"]),
-        (stood & _is_true(known["opened"]), OPENED, None),
+        (stood & _is_true(known["opened"]), OPENED, known["opened_at"]),
         (stood & known["delivered"].is_not_null(), DELIVERED, known["delivered"]),
     ]
     staged = cards
@@ -135,13 +138,12 @@ def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
 
 
 def _in_state(
-    cards: pl.DataFrame, applies: pl.Series, state: State, since: pl.Series | None
+    cards: pl.DataFrame, applies: pl.Series, state: State, since: pl.Series
 ) -> pl.DataFrame:
     """Return cards, those to which it applies in a state in which nobody acts, and since when."""
-    moments = pl.lit(None, ARRIVED) if since is None else since
     return cards.with_columns(
         standing=pl.when(applies).then(pl.lit(state.name, NAMES)).otherwise("standing"),
-        since=pl.when(applies).then(moments).otherwise("since"),
+        since=pl.when(applies).then(since).otherwise("since"),
         who=pl.when(applies).then(pl.lit(state.who)).otherwise("who"),
         action=pl.when(~applies).then("action"),
     )
@@ -152,9 +154,9 @@ def _is_true(values: pl.Series) -> pl.Series:
 
 
 def _known(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
-    """Return of each card `opened`, `placed`, `placed_at` and `delivered`, when it was."""
+    """Return of each card `opened`, `placed`, and when: `opened_at`, `placed_at`, `delivered`."""
     of_link = stages.followed.unique(["run", "row"], keep="last").select(
-        "run", "row", link_opened="opened", link_placed="placed"
+        "run", "row", "opened_at", link_opened="opened", link_placed="placed"
     )
     of_issue = (
         stages.followed.filter("placed")
@@ -175,6 +177,7 @@ def _known(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     placed = pl.when(has_link).then(_either("issue_placed", by_report))
     return rows.select(
         "delivered",
+        "opened_at",
         opened=_either("link_opened", pl.when("counts").then("reported_opened"), placed),
         placed=_either(placed, "link_placed"),
         placed_at=pl.when(placed).then(

@@ -196,6 +196,7 @@ class Placement(NamedTuple):
     last_4: str | None
     cardholder_id: str | None = None
     opened: bool | None = None  # None: not known
+    opened_seen: datetime | None = None  # by the first check that learned it
     jobs: tuple[Job, ...] = ()
     jobs_asked: bool = False  # its cardholder's jobs were asked for, and the service answered
     reads: int = 0

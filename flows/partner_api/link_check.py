@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -149,7 +149,7 @@ class _PartCheck:
 
     def _replace(self, placements: Sequence[Placement]) -> None:
         records = [placement.record() for placement in placements]
-        fresh = pl.DataFrame(records, schema=dtypes())
+        fresh = pl.DataFrame(records, schema=dtypes()).with_columns(_opened_seen(self._now()))
         others = self._known.join(fresh, on="row", how="anti")
         self._known = pl.concat([others, fresh]).sort("row")
 
@@ -232,6 +232,12 @@ class _PartCheck:
             case _:
                 self._silent = 0
         return answer
+
+
+def _opened_seen(now: datetime) -> pl.Expr:
+    """Return when a link was first seen opened: now, where no check before knew that it was."""
+    first = pl.when("opened").then(pl.lit(now, dtypes()["opened_seen"]))
+    return pl.coalesce("opened_seen", first).alias("opened_seen")
 
 
 def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from flows.book.standing import (
     LOST,
     NOT_REPLACED,
     NOT_SENT,
+    OPENED,
     PLACED,
     REFUSED,
     USABLE,
@@ -172,6 +173,8 @@ def _link(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
     """Return status and next step of a card with a link that can be opened."""
     until = card["until"]
     came = "" if card["standing"] == HAS_LINK.name else f", which is {card['standing']}"
+    if card["standing"] == OPENED.name and card["since"] is not None:
+        came = f", which was seen opened on {card['since']:%Y-%m-%d}"
     then: Text = ""
     if card["standing"] == CHANGED_SINCE.name:
         came = "; its name or address has changed since"

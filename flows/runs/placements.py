@@ -37,9 +37,12 @@ def read_placements(
         content = BytesIO(read(run.store, placements_key(run, part)))
     except ObjectMissingError:
         return pl.DataFrame(schema=dtypes()).select(columns or list(dtypes()))
-    if "missed" in pl.read_parquet_schema(content):
-        return pl.read_parquet(content, columns=columns or list(dtypes()))
-    return from_earlier(pl.read_parquet(content)).select(columns or pl.all())
+    stored = pl.read_parquet_schema(content)
+    names = columns or list(dtypes())
+    if "missed" not in stored:
+        return from_earlier(pl.read_parquet(content)).select(names)
+    known = pl.read_parquet(content, columns=[name for name in names if name in stored])
+    return shaped(known, {name: dtypes()[name] for name in names})
 
 
 def from_earlier(placements: pl.DataFrame) -> pl.DataFrame:

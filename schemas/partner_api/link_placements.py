@@ -64,6 +64,8 @@ class Placements(Table):
     # Its link record says so, or a job of the cardholder runs or ran. Null in this and the next
     # columns: not known.
     opened: pl.Boolean = pa.Field(nullable=True)
+    # the first check that learned it: the service does not say when; null also in older tables
+    opened_seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # mypy wants a class, pandera a dtype
     # with a merchant site, in one job at least
     authenticated: pl.Boolean = pa.Field(nullable=True)
     # all that are known

@@ -33,6 +33,7 @@ from tests.partner_api.test_placements import place_at_every_site
 from tests.placed import placed
 
 THEN = datetime(2026, 11, 22, 8, tzinfo=UTC)
+OPENED_AT = THEN + timedelta(hours=3)
 
 
 def delivered(holder: str = "a", until: date = LINK) -> dict[str, Any]:
@@ -44,7 +45,8 @@ def followed(
     opened: bool | None = None, placed: bool | None = None, turn: int = 1, expiration: str = "2912"
 ) -> dict[str, Any]:
     """Return what the service says of the link of an attempt."""
-    link = (f"r{turn}", 1, "a", "1111", 0, expiration, None, opened, placed, THEN)
+    seen = OPENED_AT if opened else None
+    link = (f"r{turn}", 1, "a", "1111", 0, expiration, None, opened, seen, placed, THEN)
     return {"followed": pl.DataFrame([link], FOLLOWED, orient="row")}
 
 
@@ -68,7 +70,7 @@ def stands(*attempts: dict[str, object], **changes: Any) -> list[str]:
         ({}, ("linked", None)),
         (delivered(), ("delivered", THEN)),
         ({**delivered(), **followed(opened=False)}, ("delivered", THEN)),
-        ({**delivered(), **followed(opened=True)}, ("opened", None)),
+        ({**delivered(), **followed(opened=True)}, ("opened", OPENED_AT)),
         ({**delivered(), **followed(opened=True, placed=True)}, ("placed", THEN)),
         (reported(None), ("opened", None)),
         (reported(True), ("placed", None)),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -110,6 +110,10 @@ def looked(bench: Bench, run: str) -> pl.DataFrame:
     return pl.concat(parts).sort("row")
 
 
+def _always(moment: datetime) -> Callable[[], datetime]:
+    return lambda: moment
+
+
 def settings(bench: Bench) -> Any:
     assert bench.issuer.service is not None
     return bench.issuer.service
@@ -140,6 +144,41 @@ def test_a_link_is_followed_to_the_end_of_its_jobs(tmp_path: Path) -> None:
     )
     assert [(first, "8", "BILLABLE", False), (second, "9", None, True)] == told.rows()
     assert (run, 12, 12, 0, 2) == done[:5]
+
+
+def test_a_link_is_seen_opened_on_the_day_of_the_first_look_that_found_it_so(
+    tmp_path: Path,
+) -> None:
+    bench, run, linked = night(tmp_path)
+    partner = Partner()
+    know_all(partner, linked)
+    first, second, *others = linked["link_id"]
+
+    for link_id, moment in ((first, NOON), (second, NOON + timedelta(1))):
+        partner.links[link_id]["opened_on"] = "2026-11-19"
+        bench = replace(bench, now=_always(moment))
+        check_links(bench.context, partner, settings(bench), bench.stored(run))
+
+    moments = looked(bench, run)["opened_seen"].to_list()
+    assert [NOON, NOON + timedelta(1), *[None] * len(others)] == moments
+
+
+def test_placements_without_the_day_a_link_was_seen_opened_are_read_as_not_knowing_it(
+    tmp_path: Path,
+) -> None:
+    bench, run, linked = night(tmp_path)
+    partner = Partner()
+    know_all(partner, linked)
+    partner.links[linked["link_id"][0]]["opened_on"] = "2026-11-19"
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    known = looked(bench, run).drop("opened_seen")
+    for part in (tmp_path / "store" / keys_of(run).placements).glob("part-*.parquet"):
+        pl.read_parquet(part).drop("opened_seen").write_parquet(part)
+
+    earlier = looked(bench, run)
+
+    assert 12 == earlier["opened_seen"].null_count()
+    assert known.rows() == earlier.drop("opened_seen").rows()
 
 
 def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> None:

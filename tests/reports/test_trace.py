@@ -13,7 +13,7 @@ from flows.book.departures import NOBODY
 from flows.book.fold import fold
 from flows.book.given_up import NOBODY as UNDECIDED
 from flows.book.kept_links import NONE_KEPT
-from flows.book.stages import NO_STAGES, REPORTED_END, Stages
+from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, Stages
 from flows.reports.cardholder import SINGLE, UNSENT, Attempt, single_attempt
 from flows.reports.cardholder_status import CardStatus, Renewals, card_statuses
 from schemas.reasons import DYING
@@ -170,6 +170,22 @@ def test_a_renewal_is_advised_only_where_there_is_one() -> None:
     assert "card.expiration.before_link" in advised["left out"]
     assert "renew bank" not in advised["left out"]
     assert "" == advised["replaced"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "came"), [(MOMENT, f"was seen opened on {MOMENT:%Y-%m-%d}"), (None, "is opened")]
+)
+def test_a_link_was_seen_opened_on_a_day_where_a_check_saw_it(
+    seen: datetime | None, came: str
+) -> None:
+    link = attempt(1, "linked")
+    names = ("run", "row", "holder", "last_4", "twin", "expiration")
+    opened = {**{name: link[name] for name in names}, "opened": True, "opened_at": seen}
+    followed = pl.DataFrame([opened], FOLLOWED)
+
+    [status] = statuses(link, stages=NO_STAGES._replace(followed=followed))
+
+    assert f"has a link until 2027-01-01, which {came}" == status.stands
 
 
 def test_a_placed_card_needs_nothing_although_its_link_has_ended() -> None:
