@@ -22,6 +22,7 @@ from flows.book.fold import Folded, fold, is_not_replaced
 from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
 from flows.book.kept_links import kept_links
+from flows.book.known_runs import NO_RUNS, KnownRuns
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.book.stages import Stages, with_stages
 from flows.book.standing import (
@@ -52,6 +53,7 @@ class Book:
     given_up: pl.DataFrame  # the cards that are given up (`flows.book.given_up.GIVEN_UP`)
     kept: pl.DataFrame  # the links that stay as they are (`flows.book.kept_links.KEPT`)
     opening: OpeningBalance = NOBODY_REMOVED  # whom retention removed
+    read_runs: Callable[[], KnownRuns] = lambda: NO_RUNS
 
     @cached_property
     def departed(self) -> pl.DataFrame:
@@ -62,6 +64,11 @@ class Book:
     def stages(self) -> Stages:
         """How far links came, read when asked for."""
         return self.read_stages()
+
+    @cached_property
+    def runs(self) -> KnownRuns:
+        """The plans of the runs, and the figures of closed ones, read when asked for."""
+        return self.read_runs()
 
     @property
     def attempts(self) -> pl.DataFrame:
@@ -180,6 +187,7 @@ def read_book(store: Store, issuer: str) -> Book:
         given_up_cards(store, issuer),
         kept_links(store, issuer),
         head.opening,
+        pages.runs,
     )
 
 

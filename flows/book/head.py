@@ -69,6 +69,7 @@ class Head(BaseModel):
     left_runs: tuple[str, ...] = ()
     opening: OpeningBalance = NOBODY_REMOVED
     plans: dict[str, KnownPlan] = {}  # of runs that have ended
+    closed: str = ""  # SHA-256 of closed.json: figures of runs about which nothing is open
 
 
 class News(NamedTuple):

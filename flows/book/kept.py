@@ -10,6 +10,7 @@ to date in memory (`current_pages`), and the commands that change something writ
   leaves its own run without: the ledger says the same until somebody keeps the book again.
 * `book/stages.json` and what it names say how far links came (`kept_stages.py`).
 * `book/left.parquet` has who left, by the extracts up to then (`kept_departures.py`).
+* `book/closed.json` has the figures of runs about which nothing is open (`known_runs.py`).
 * `book/settled.parquet` has the attempts of finished runs that still decide something
   (`compacted`), so that a year of nights costs no more than its cards.
 
@@ -56,6 +57,7 @@ from flows.book.head import (
 )
 from flows.book.kept_departures import KeptDepartures
 from flows.book.kept_stages import KeptStages
+from flows.book.known_runs import KeptRuns, KnownRuns
 from flows.book.opening import opening_balance
 from flows.book.stages import Stages
 from flows.errors import CardlinkError
@@ -88,6 +90,7 @@ class Pages(NamedTuple):
     departed: Callable[[], pl.DataFrame]  # who has left (`flows.book.departures.DEPARTED`)
     attempts_of: Callable[[str], pl.DataFrame]  # all attempts of a run, none where it has none
     stages: Callable[[], Stages]  # how far links came
+    runs: Callable[[], KnownRuns]  # the plans of all runs, and the figures of closed ones
 
 
 def current_pages(store: Store, issuer: str) -> Pages:
@@ -100,6 +103,7 @@ def current_pages(store: Store, issuer: str) -> Pages:
         lambda: keeper.departures.read(attempts),
         keeper.attempts_on_page,
         keeper.stages.read,
+        keeper.runs.read,
     )
 
 
@@ -108,25 +112,30 @@ def attempts_without(store: Store, issuer: str, runs: Collection[str]) -> pl.Dat
     return _Keeper(store, issuer, runs).attempts()
 
 
-def keep_book(store: Store, issuer: str, today: date, put_off: str = "") -> None:
+def keep_book(
+    store: Store, issuer: str, today: date, put_off: str = "", reported: Collection[str] = ()
+) -> None:
     """Write the book as it is now, where it is another than the one that is kept.
 
     `today`: the book is asked about this day and later ones. `put_off`: a run that has just
-    committed a whole extract, whose page is left to whoever keeps the book next.
+    committed a whole extract, whose page is left to whoever keeps the book next. `reported`: runs
+    whose reports were written anew, though nothing came to them.
     """
     keeper = _Keeper(store, issuer, put_off=put_off)
-    keeper.keep(today)
+    keeper.keep(today, reported)
     keeper.stages.keep()
 
 
-def keep_up_to_date(context: IssuerContext, put_off: str = "") -> None:
+def keep_up_to_date(
+    context: IssuerContext, put_off: str = "", reported: Collection[str] = ()
+) -> None:
     """Write the book as it is now, at the end of a command that changed something (`keep_book`).
 
     What went wrong with it is logged and changes nothing: the next reader makes up for it.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     try:
-        keep_book(context.adapters.store, context.issuer.issuer, today, put_off)
+        keep_book(context.adapters.store, context.issuer.issuer, today, put_off, reported)
     except CardlinkError as error:
         LOG.warning("The book was not brought up to date: %s", error.what_happened)
 
@@ -158,6 +167,7 @@ class _Keeper:
         self._kept = read_head(store, issuer, self._generation)
         news = news_since(store, issuer, self._kept)
         purged = StoredRuns(store, issuer).without_ledger
+        self.runs = KeptRuns(store, issuer, self._kept, news.runs, purged)
         self._purged = purged.union(without)
         self._pages = {
             run: page for run, page in self._kept.pages.items() if run not in self._purged
@@ -179,6 +189,7 @@ class _Keeper:
             left_runs=self._kept.left_runs,
             opening=opening_balance(store, issuer, purged, self._kept.opening),
             plans=self._kept.plans,
+            closed=self._kept.closed,
         )
 
     @property
@@ -350,7 +361,7 @@ class _Keeper:
         unsettled = [run for run, page in self._pages.items() if not page.settled]
         return in_order([self._settled(), *self._frames_of(unsettled)])
 
-    def keep(self, today: date) -> None:
+    def keep(self, today: date, reported: Collection[str] = ()) -> None:
         """Write the pages that were made anew, the settled attempts, and the head, in this order.
 
         Finished runs that nobody touched for a day are settled, many together.
@@ -369,7 +380,7 @@ class _Keeper:
             head = head.model_copy(update={"settled": digest(content)})
         head = head.model_copy(update={"pages": self._pages})
         head = self.departures.keep(head, self.attempts)
-        head = with_plans(head, self._store, self._issuer)
+        head = self.runs.keep(with_plans(head, self._store, self._issuer), reported)
         if head != self._kept:
             key = head_key(self._issuer, self._generation)
             self._store.replace(key, [canonical(head.model_dump(mode="json"))])

@@ -20,7 +20,11 @@ End = Literal["committed", "abandoned", ""]
 
 
 class KnownPlan(BaseModel):
-    """What is kept of a run's plan: its source, its day, and how it ended; "" before that."""
+    """What is kept of a run's plan: its source, its day, and how it ended; "" before that.
+
+    `looked_at`: whether its figures were, and whether it was whole then or its ledger purged
+    (`known_runs.py`).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     run: str
@@ -31,6 +35,7 @@ class KnownPlan(BaseModel):
     as_of: date
     is_whole: bool  # of the whole extract, not of a selection of its rows
     end: End
+    looked_at: Literal["", "whole", "purged"] = ""
 
 
 def read_plans(store: Store, issuer: str, kept: Mapping[str, KnownPlan]) -> dict[str, KnownPlan]:

@@ -24,6 +24,7 @@ from flows.steps import FOLDER, Step
 from flows.wiring import edges, now, wire
 
 with on_first_use():
+    from flows.book import known_runs
     from flows.reports import ages, lists
     from flows.runs import chunks as sealed
     from flows.runs import errors as run_errors
@@ -55,7 +56,9 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     if run:
         chunks = stored_run.StoredRun.by_id(adapters.store, run).outbox
     else:
-        chunks = list(outbox.outboxes(stored_runs.StoredRuns(adapters.store, issuer)))
+        runs = stored_runs.StoredRuns(adapters.store, issuer)
+        closed = known_runs.closed_runs(adapters.store, issuer)
+        chunks = list(outbox.outboxes(runs, closed=closed))
     facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
     waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
     title = f"{issuer}: {len(waiting):,} chunks to upload, {len(chunks):,} without a result"
@@ -105,7 +108,8 @@ def fetch(
         issuer_context = wire(context.folder, issuer)
         pinned = issuer_context.issuer.portal.fingerprints
         runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
-        by_run: dict[str, Sequence[int]] = {**outbox.waiting_by_run(runs, pinned)}
+        closed = known_runs.closed_runs(runs.store, issuer)
+        by_run: dict[str, Sequence[int]] = {**outbox.waiting_by_run(runs, pinned, closed)}
     else:
         issuer_context = context.context_of(run)
         by_run = {run: chunks}
@@ -159,7 +163,7 @@ def uploaded(
         raise run_errors.NotFoundError(place=issuer, what=missing, command=fetch_step)
     sums = (fetched / outbox.SUMS).read_text("utf-8")
     runs = stored_runs.StoredRuns(wire(context.folder, issuer).adapters.store, issuer)
-    by_run = outbox.fetched_by_run(runs, sums)
+    by_run = outbox.fetched_by_run(runs, sums, known_runs.closed_runs(runs.store, issuer))
     moved = [
         _move(context, run_id, "uploaded", numbers, "", dry_run)
         for run_id, numbers in by_run.items()

@@ -21,8 +21,9 @@ from flows.steps import Sentence, Step
 from flows.wiring import now, open_store, report_link, wire
 
 with on_first_use():
+    from flows.book import book, people
     from flows.operations import undecided_work
-    from flows.reports import across, advice, business_result, hours, verdicts
+    from flows.reports import across, advice, hours, verdicts
     from flows.reports import survey as surveys
     from flows.reports import work as works
     from flows.runs import business_date, keys, run_status, stored_run, stored_runs
@@ -270,13 +271,14 @@ def status(context: Context, issuer: str = "") -> Result:
 
 def _status(store: Store, issuer: str, today: date) -> _Status:
     """Return an issuer's runs and who has a link; the runs also where the book cannot be read."""
-    runs = stored_runs.StoredRuns(store, issuer).statuses()
+    runs = stored_runs.StoredRuns(store, issuer)
     try:
-        known = business_result.issuer_balance(store, issuer, today)
+        known = book.read_book(store, issuer)
     except CardlinkError as error:
         sentence = f"it is not known where its cardholders stand: {error.what_happened}"
-        return _Status(issuer, runs, sentence, None)
-    return _Status(issuer, runs, known.sentence, known.facts)
+        return _Status(issuer, runs.statuses(), sentence, None)
+    result = people.balance(known.cards(today))
+    return _Status(issuer, known.runs.statuses(runs), result.sentence, result.facts)
 
 
 @entry("extracts", form=READ_ONLY)

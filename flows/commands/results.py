@@ -16,6 +16,7 @@ from flows.steps import Sentence, Step
 from flows.wiring import report_link, wire
 
 with on_first_use():
+    from flows.book import kept
     from flows.operations import history as run_history
     from flows.reports import ingestion, rebuild, verdicts
     from flows.reports import summary as summaries
@@ -105,7 +106,9 @@ def report(context: Context, run: RunName) -> Result:
     """Rebuild the report of RUN from its ledger and results, and print its balance."""
     issuer_context = context.context_of(run)
     stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
-    return report_of(issuer_context, rebuild.rebuild(issuer_context, stored).summary)
+    built = rebuild.rebuild(issuer_context, stored)
+    kept.keep_up_to_date(issuer_context, reported=[run])
+    return report_of(issuer_context, built.summary)
 
 
 def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Result:

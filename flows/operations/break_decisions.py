@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from flows.book.known_runs import closed_runs
 from flows.errors import OperatorError
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.reconciled import Findings, find_breaks
@@ -89,7 +90,8 @@ def runs_to_close(context: IssuerContext, name: str, rows: int) -> list[str]:
     OtherRowsError where they have more or fewer: the decision was made about others.
     """
     open_rows: dict[str, int] = {}
-    for run in StoredRuns(context.adapters.store, context.issuer.issuer).committed():
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    for run in runs.committed(closed_runs(runs.store, runs.issuer)):
         for known in (run.summary or {}).get("breaks", ()):
             if known["name"] == name and not known["notice"]:
                 open_rows[run.id] = open_rows.get(run.id, 0) + known["rows"]

@@ -6,8 +6,9 @@ from datetime import datetime
 from functools import partial
 from typing import NamedTuple, get_args
 
+from flows.book.book import read_book
+from flows.book.people import balance
 from flows.operations.alert_history import open_alerts
-from flows.reports.business_result import issuer_balance
 from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
@@ -64,11 +65,14 @@ def _gauges(context: IssuerContext) -> list[Gauge]:
     issuer = context.issuer.issuer
     store = context.adapters.store
     runs = StoredRuns(store, issuer)
-    statuses = runs.statuses()
-    chunks = list(outboxes(runs, get_args(State)))
+    book = read_book(store, issuer)
+    statuses = book.runs.statuses(runs)
+    closed = book.runs.closed
+    chunks = list(outboxes(runs, get_args(State), closed))
     fates = {fate: sum(getattr(status, fate) for status in statuses) for fate in FIGURES}
     run_states = Counter(status.state for status in statuses)
     chunk_states = Counter(str(item.state) for item in chunks)
+    chunk_states["answered"] += sum(run.chunks for run in closed.values())
     ages = _oldest_chunks(chunks, context.adapters.now())
     alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
     link_hours, in_time = _link_hours(store, issuer)
@@ -76,7 +80,7 @@ def _gauges(context: IssuerContext) -> list[Gauge]:
     committed, took = _last_run(runs)
     waiting = len(extracts_to_submit(context, remember=True))
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    cardholders = issuer_balance(store, issuer, today)
+    cardholders = balance(book.cards(today))
     gauge = partial(_gauge, issuer)
     return [
         gauge("cardholders", "Cardholders by where they stand.", cardholders.people, "standing"),

@@ -102,8 +102,10 @@ def open_questions(context: IssuerContext) -> list[Question]:
     """Return what to ask the partner about the runs of an issuer, oldest run first."""
     terms = ReportTerms(context.adapters.now(), context.issuer.portal.answer_within_hours)
     questions: list[Question] = []
-    over = read_book(context.adapters.store, context.issuer.issuer).given_up_chunks
-    for run in StoredRuns(context.adapters.store, context.issuer.issuer).committed():
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    over = book.given_up_chunks
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    for run in runs.committed(book.runs.closed):
         if run.purged_ledger is None:
             questions += _about_chunks(run, terms, over)
             questions += _about_breaks(run)

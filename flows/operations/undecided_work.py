@@ -6,6 +6,7 @@ has the rest.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from flows.book.known_plans import KnownPlan
 from flows.operations.four_eyes import OpenRequest, open_requests
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import Beside
@@ -15,7 +16,6 @@ from flows.runs.context import IssuerContext
 from flows.runs.keys import extracts
 from flows.steps import YOUR_NAME
 from flows.submissions.extract_states import State, extract_states
-from schemas.manifest import Manifest
 
 _EXTRACTS: dict[State, str] = {
     "held": kinds.HELD_EXTRACTS,
@@ -28,14 +28,14 @@ def beside_runs() -> Beside:
     return Beside(undecided, ending)
 
 
-def undecided(context: IssuerContext, manifests: Sequence[Manifest]) -> list[Work]:
+def undecided(context: IssuerContext, committed: Sequence[KnownPlan]) -> list[Work]:
     """Return what waits for a decision beside the committed runs of an issuer, by its settings."""
-    return [*_extracts(context, manifests), *_requests(context)]
+    return [*_extracts(context, committed), *_requests(context)]
 
 
-def _extracts(context: IssuerContext, manifests: Iterable[Manifest]) -> Iterator[Work]:
+def _extracts(context: IssuerContext, committed: Iterable[KnownPlan]) -> Iterator[Work]:
     """Yield the extracts that nothing is planned for before somebody decides."""
-    if not _has_new_versions(context, manifests):
+    if not _has_new_versions(context, committed):
         return
     issuer = context.issuer.issuer
     for extract in extract_states(context):
@@ -47,14 +47,14 @@ def _extracts(context: IssuerContext, manifests: Iterable[Manifest]) -> Iterator
         yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named)
 
 
-def _has_new_versions(context: IssuerContext, manifests: Iterable[Manifest]) -> bool:
+def _has_new_versions(context: IssuerContext, committed: Iterable[KnownPlan]) -> bool:
     """Return whether an extract is stored that no run was committed of as it is.
 
     Every held one is; on most days there is none, and no extract has to be identified.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
-    known = {(manifest.source.key, manifest.source.version) for manifest in manifests}
+    known = {(plan.key, plan.version) for plan in committed}
     return any((entry.key, entry.version) not in known for entry in store.keys(extracts(issuer)))
 
 

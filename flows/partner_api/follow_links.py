@@ -56,7 +56,7 @@ def follow_links(
         runs = [candidate for candidate in stored if _is_followed(candidate, today)]
     checks = list(_check_runs(context, service, runs, recheck=recheck))
     rebuilt = [followed.id for followed in runs if _renewed(context, followed)]
-    keep_up_to_date(context)
+    keep_up_to_date(context, reported=rebuilt)
     facts = {
         "issuer": issuer,
         "at": context.adapters.now().isoformat(timespec="seconds"),

@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime, time
 
 import polars as pl
 
+from flows.book.known_plans import KnownPlan
 from flows.book.standing import EXPIRED, USABLE
 from flows.reports import work_kinds as kinds
 from flows.reports.work import Work
-from schemas.manifest import Manifest
 from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
 
 WITHIN = 7  # days
@@ -42,13 +42,13 @@ def link_work(issuer: str, ending: pl.DataFrame, now: datetime) -> Iterator[Work
 
 
 def changed_work(
-    issuer: str, manifests: Iterable[Manifest], changes: pl.DataFrame
+    issuer: str, committed: Iterable[KnownPlan], changes: pl.DataFrame
 ) -> Iterator[Work]:
     """Yield the cards that have changed since their link, by the run whose extract says so.
 
     `changes`: as of `flows.book.book.Book.changes`.
     """
-    days = {manifest.run: manifest.as_of for manifest in manifests}
+    days = {plan.run: plan.as_of for plan in committed}
     counts = changes.select(pl.col("is_name", "is_address").sum()).row(0)
     note = "In all, {:,} have another name, {:,} another address.".format(*counts)
     for run, number in changes.group_by("run", maintain_order=True).len().iter_rows():
@@ -56,13 +56,13 @@ def changed_work(
 
 
 def not_replaced_work(
-    issuer: str, manifests: Iterable[Manifest], refused: pl.DataFrame, now: datetime
+    issuer: str, committed: Iterable[KnownPlan], refused: pl.DataFrame, now: datetime
 ) -> Iterator[Work]:
     """Yield the cards whose link was to be replaced, by the run whose row was refused.
 
     `refused`: as of `flows.book.book.Book.not_replaced`.
     """
-    days = {manifest.run: manifest.as_of for manifest in manifests}
+    days = {plan.run: plan.as_of for plan in committed}
     codes = refused["reason"].drop_nulls().value_counts(sort=True).head(NAMED)
     named = ", ".join(f"{code} ({number:,})" for code, number in codes.iter_rows())
     note = f"Why: {named}." if named else ""

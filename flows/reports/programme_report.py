@@ -17,16 +17,13 @@ from flows.book.people import balance, together
 from flows.reports import programme
 from flows.reports.page import render
 from flows.reports.programme import STATE_NAMES, IssuerFacts
-from flows.reports.run_facts import RunFacts, run_facts
+from flows.reports.run_facts import facts_of
 from flows.reports.workbook import Sheet, workbook
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical
-from flows.runs.keys import RunId
 from flows.runs.store import Store
-from flows.runs.stored_runs import StoredRuns
-from flows.runs.threads import concurrently
 from flows.steps import Step
 
 LISTED = 15  # reasons listed on the page; reasons.csv has them all
@@ -44,28 +41,15 @@ def read_issuer(context: IssuerContext) -> IssuerFacts:
     adapters = context.adapters
     issuer = context.issuer.issuer
     today = local_day(adapters.now(), context.issuer.time_zone)
-    stored = StoredRuns(adapters.store, issuer)
-    runs = _read_runs(stored, adapters.connections)
     book = read_book(adapters.store, issuer)
     cards = book.cards(today)
     return IssuerFacts(
         issuer=issuer,
         cardholders=programme.cardholders(cards),
         balance=balance(cards, book.opening),
-        runs=runs,
+        runs=facts_of(book.runs, adapters),
         within=context.issuer.portal.link_within_hours,
     )
-
-
-def _read_runs(stored: StoredRuns, connections: int) -> list[RunFacts]:
-    """Return the facts of the committed runs."""
-
-    def read(run_id: RunId) -> RunFacts | None:
-        run = stored.run(run_id)
-        return run_facts(run) if run.manifest is not None else None
-
-    runs = concurrently(read, stored.ids, connections)
-    return [run for run in runs if run is not None]
 
 
 def programme_of(

@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import ClosedRun, KnownRuns
 from flows.reports.open_items import WaitingChunk, waiting_chunks
 from flows.reports.summary import FIGURES
+from flows.runs.adapters import Adapters
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
+from flows.runs.threads import concurrently
 from schemas.manifest import Manifest
 from schemas.records import Purged
 
@@ -31,6 +35,28 @@ class RunFacts(NamedTuple):
     hours: Mapping[str, int] = {}  # links by hours
 
 
+def facts_of(
+    known: KnownRuns, adapters: Adapters, start: date | None = None, end: date | None = None
+) -> list[RunFacts]:
+    """Return the facts of the committed runs of these business dates, by business date.
+
+    Those of closed runs are as they are kept; the others are read.
+    """
+
+    def facts(plan: KnownPlan) -> RunFacts:
+        closed = known.closed.get(plan.run)
+        if closed is None:
+            return run_facts(StoredRun.by_id(adapters.store, plan.run))
+        return _closed(plan, closed)
+
+    plans = [
+        plan
+        for plan in known.committed
+        if (start or plan.as_of) <= plan.as_of <= (end or plan.as_of)
+    ]
+    return concurrently(facts, plans, adapters.connections)
+
+
 def run_facts(run: StoredRun) -> RunFacts:
     """Return a committed run's facts; without a report and a purge, every sent row is awaiting."""
     if run.summary is not None:
@@ -38,6 +64,19 @@ def run_facts(run: StoredRun) -> RunFacts:
     if run.purged_ledger is not None:
         return _purged(run, run.purged_ledger)
     return _unreported(run)
+
+
+def _closed(plan: KnownPlan, closed: ClosedRun) -> RunFacts:
+    return RunFacts(
+        run=plan.run,
+        as_of=plan.as_of,
+        state=closed.verdict,
+        rows=closed.rows,
+        reasons={"submit": sorted(closed.submit.items()), "partner": closed.partner},
+        expires={_day(text): links for text, links in closed.expires.items()},
+        waiting=(),
+        hours=closed.hours,
+    )
 
 
 def _reported(run: StoredRun, summary: Mapping[str, Any]) -> RunFacts:

@@ -4,7 +4,6 @@ Nothing is written.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import chain
 from typing import NamedTuple
@@ -12,22 +11,21 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
+from flows.book.known_plans import KnownPlan
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance
 from flows.reports.link_forms import forms_to_confirm
 from flows.reports.link_work import WITHIN, changed_work, link_work, not_replaced_work
 from flows.reports.open_items import ReportTerms
-from flows.reports.run_facts import RunFacts, run_facts
+from flows.reports.run_facts import RunFacts, facts_of
 from flows.reports.unlinked import LINK, NONE_ENDING, unlinked
 from flows.reports.work import Work
 from flows.reports.worklist import worklist
 from flows.runs.business_date import local_day
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.context import IssuerContext
-from flows.runs.keys import RunId
 from flows.runs.stored_runs import StoredRuns
 from schemas.breaks import KINDS, LINK_FORM, LOST
-from schemas.manifest import Manifest
 
 
 class Beside(NamedTuple):
@@ -37,11 +35,11 @@ class Beside(NamedTuple):
     (`flows.reports.unlinked.ENDING`).
     """
 
-    work: Callable[[IssuerContext, Sequence[Manifest]], Iterable[Work]]
+    work: Callable[[IssuerContext, Sequence[KnownPlan]], Iterable[Work]]
     ending: Callable[[IssuerContext, Book, int], pl.DataFrame]
 
 
-NOTHING_BESIDE = Beside(lambda _context, _manifests: (), lambda _context, _book, _days: NONE_ENDING)
+NOTHING_BESIDE = Beside(lambda _context, _committed: (), lambda _context, _book, _days: NONE_ENDING)
 
 
 class Survey(NamedTuple):
@@ -53,11 +51,6 @@ class Survey(NamedTuple):
     work: list[Work]  # each thing to do (`flows.reports.worklist`)
     terms: ReportTerms
     active_twice: pl.DataFrame  # cards with a link or a wait in more than one run
-
-
-class _Run(NamedTuple):
-    manifest: Manifest
-    facts: RunFacts | None  # of a run of these business dates
 
 
 def survey(
@@ -73,8 +66,6 @@ def survey(
     adapters = context.adapters
     stored = StoredRuns(adapters.store, context.issuer.issuer)
     terms = ReportTerms(adapters.now(), context.issuer.portal.answer_within_hours)
-    with ThreadPoolExecutor(adapters.connections) as readers:
-        runs = _read_runs(stored, readers, start, end)
     book = read_book(adapters.store, context.issuer.issuer)
     today = local_day(terms.now, context.issuer.time_zone)
     all_cards = book.cards(today)
@@ -83,15 +74,15 @@ def survey(
     not_replaced = _of_period(book.not_replaced(all_cards), start, end)
     ending = beside.ending(context, book, WITHIN).join(cards, on=LINK, how="semi", nulls_equal=True)
     without_link = unlinked(cards, ending)
-    manifests = [run.manifest for run in runs]
+    committed = book.runs.committed
     over = book.given_up_chunks
-    facts = [_still_awaited(run.facts, over) for run in runs if run.facts]
+    facts = [_still_awaited(run, over) for run in facts_of(book.runs, adapters, start, end)]
     forms = forms_to_confirm(context, depart=_links_depart(facts))
-    work = worklist(stored, facts, manifests, cards, without_link, context.issuer, terms, forms)
-    work += changed_work(context.issuer.issuer, manifests, changes)
-    work += not_replaced_work(context.issuer.issuer, manifests, not_replaced, terms.now)
+    work = worklist(stored, facts, committed, cards, without_link, context.issuer, terms, forms)
+    work += changed_work(context.issuer.issuer, committed, changes)
+    work += not_replaced_work(context.issuer.issuer, committed, not_replaced, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
-    work += beside.work(context, manifests)
+    work += beside.work(context, committed)
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
     counted = balance(cards, opening)
     return Survey(facts, without_link, counted, work, terms, book.active_twice(today))
@@ -118,22 +109,6 @@ def _links_depart(facts: Iterable[RunFacts]) -> bool:
     """Return whether a run has links that are not of the form of the others."""
     breaks = chain.from_iterable(run.breaks for run in facts)
     return any(run_break["name"] == LINK_FORM for run_break in breaks)
-
-
-def _read_runs(
-    stored: StoredRuns, readers: ThreadPoolExecutor, start: date | None, end: date | None
-) -> list[_Run]:
-    """Return the committed runs, by business date, those between `start` and `end` with facts."""
-
-    def read(run_id: RunId) -> _Run | None:
-        run = stored.run(run_id)
-        if run.manifest is None:
-            return None
-        as_of = run.manifest.as_of
-        chosen = (start or as_of) <= as_of <= (end or as_of)
-        return _Run(run.manifest, run_facts(run) if chosen else None)
-
-    return [run for run in readers.map(read, stored.ids) if run is not None]
 
 
 def _of_period(cards: pl.DataFrame, start: date | None, end: date | None) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 import polars as pl
 
+from flows.book.known_plans import KnownPlan
 from flows.book.people import counted_cards
 from flows.book.standing import UNKNOWN
 from flows.reports import work_kinds as kinds
@@ -29,7 +30,6 @@ from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import DECISIONS, EXPIRED, LOST
 from schemas.corrections import is_at_source
 from schemas.issuer import Issuer
-from schemas.manifest import Manifest
 from schemas.reasons import CANCELLED_CHUNK
 from schemas.records import Delivery
 
@@ -47,7 +47,7 @@ _BY_ACTION = {FIX: kinds.CORRECT, RESUBMIT: kinds.SEND_AGAIN, ASK: kinds.ASK_ABO
 def worklist(
     runs: StoredRuns,
     facts: Sequence[RunFacts],
-    manifests: Collection[Manifest],
+    committed: Collection[KnownPlan],
     cards: pl.DataFrame,
     lacking: pl.DataFrame,
     issuer: Issuer,
@@ -56,7 +56,7 @@ def worklist(
 ) -> list[Work]:
     """Return what is to be done about these runs and beside them.
 
-    `manifests` are those of all committed runs, `cards` where the cards stand
+    `committed` are the plans of all committed runs, `cards` where the cards stand
     (`flows.book.standing.standing`), `lacking` those without a link (`unlinked`), `forms` those of
     links that are to be confirmed.
     """
@@ -66,11 +66,11 @@ def worklist(
     for run in facts:
         work += _chunks(issuer, run, terms)
         work += _breaks(name, run)
-    work += _unlinked(name, manifests, lacking, terms)
+    work += _unlinked(name, committed, lacking, terms)
     work += _unknown(name, cards, terms)
     work += _stray_results(store, name)
-    work += _refused_extracts(runs, manifests)
-    work += _days_without_extract(issuer, runs, manifests, terms)
+    work += _refused_extracts(runs, committed)
+    work += _days_without_extract(issuer, runs, committed, terms)
     work += _unconfirmed_delivery(store, name)
     work += _link_forms(name, forms, terms)
     return work
@@ -137,10 +137,10 @@ def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
 
 
 def _unlinked(
-    issuer: str, manifests: Iterable[Manifest], lacking: pl.DataFrame, terms: ReportTerms
+    issuer: str, committed: Iterable[KnownPlan], lacking: pl.DataFrame, terms: ReportTerms
 ) -> Iterator[Work]:
     """Yield the cardholders whose last attempt gave no link, by its run and what is to be done."""
-    days = {manifest.run: _midnight(manifest.as_of) for manifest in manifests}
+    days = {plan.run: _midnight(plan.as_of) for plan in committed}
     grouped = lacking.group_by("run", "stage", "reason", "action").len()
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for run, stage, code, action, number in grouped.iter_rows():
@@ -199,19 +199,21 @@ def _about_file(issuer: str, kind: str, key: str, since: datetime, run: str = ""
     return Work(due=since, kind=kind, issuer=issuer, since=since, run=run, fields=named)
 
 
-def _refused_extracts(runs: StoredRuns, manifests: Collection[Manifest]) -> Iterator[Work]:
+def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Iterator[Work]:
     """Yield the extracts that were refused, until somebody decides about them."""
-    for run, text in runs.refused(manifests).items():
+    committed_runs = {plan.run for plan in committed}
+    extracts = {plan.key for plan in committed if plan.is_whole}
+    for run, text in runs.refused(committed_runs, extracts).items():
         key = StoredRun.by_id(runs.store, run).planned().source.key
         refused = datetime.fromisoformat(text)
         yield _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run)
 
 
 def _days_without_extract(
-    issuer: Issuer, runs: StoredRuns, manifests: Collection[Manifest], terms: ReportTerms
+    issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
 ) -> Iterator[Work]:
     """Yield the business days since the first run on which an extract was due and none came."""
-    missed = _missed_days(issuer, runs, manifests, terms)
+    missed = _missed_days(issuer, runs, committed, terms)
     for day in missed:
         since = _midnight(day)
         yield Work(
@@ -224,27 +226,27 @@ def _days_without_extract(
 
 
 def _missed_days(
-    issuer: Issuer, runs: StoredRuns, manifests: Collection[Manifest], terms: ReportTerms
+    issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
 ) -> list[date]:
     """Return the business days since the first run that have none, as far back as MISSED."""
     last_due = due(issuer.schedule, terms.now, issuer.time_zone)
-    days = {manifest.as_of for manifest in manifests if manifest.selection is None}
+    days = {plan.as_of for plan in committed if plan.is_whole}
     if last_due is None or not days:
         return []
-    present = days | _undecided_days(runs, manifests)
+    present = days | _undecided_days(runs, committed)
     last, _ = last_due
     first = max(min(days), local_day(terms.now - MISSED, issuer.time_zone))
     span = (first + timedelta(days=back) for back in range((last - first).days + 1))
     return [day for day in span if day not in present and not day_off(issuer.schedule, day)]
 
 
-def _undecided_days(runs: StoredRuns, manifests: Iterable[Manifest]) -> set[date]:
+def _undecided_days(runs: StoredRuns, committed: Iterable[KnownPlan]) -> set[date]:
     """Return the days of runs that were refused, or are not committed yet.
 
     These have a line or a process of their own.
     """
-    committed = {manifest.run for manifest in manifests}
-    return {run.day for run in runs.ids if str(run) not in committed}
+    committed_runs = {plan.run for plan in committed}
+    return {run.day for run in runs.ids if str(run) not in committed_runs}
 
 
 def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:

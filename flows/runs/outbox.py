@@ -39,9 +39,14 @@ class OtherChunkError(OperatorError):
     )
 
 
-def outboxes(runs: StoredRuns, states: Collection[State] = OPEN) -> Iterator[OutboxChunk]:
-    """Yield the chunks of an issuer's runs that are in one of these states, oldest run first."""
-    for run in runs.committed():
+def outboxes(
+    runs: StoredRuns, states: Collection[State] = OPEN, closed: Collection[str] = ()
+) -> Iterator[OutboxChunk]:
+    """Yield the chunks of an issuer's runs that are in one of these states, oldest run first.
+
+    `closed`: ids of runs all of whose chunks are answered, which are left out.
+    """
+    for run in runs.committed(closed):
         if OPEN.issuperset(states) and _is_answered(run):
             continue
         yield from (chunk for chunk in run.outbox if chunk.state in states)
@@ -73,13 +78,15 @@ def move(
     return [chunk for chunk in stored.fresh().outbox if chunk.chunk.number in moved]
 
 
-def waiting_by_run(runs: StoredRuns, pinned: Collection[str]) -> dict[str, list[int]]:
+def waiting_by_run(
+    runs: StoredRuns, pinned: Collection[str], closed: Collection[str] = ()
+) -> dict[str, list[int]]:
     """Return the chunks of an issuer that wait for the upload, by run.
 
-    Without those sealed to a key that is not `pinned` any more.
+    Without those sealed to a key that is not `pinned` any more; `closed` as in `outboxes`.
     """
     by_run: dict[str, list[int]] = {}
-    for run in runs.committed():
+    for run in runs.committed(closed):
         waits = [] if _is_answered(run) else [item for item in run.outbox if item.state in WAITING]
         numbers = [item.chunk.number for item in waits if _fits(run, item, pinned)]
         if numbers:
@@ -145,17 +152,19 @@ def _issuer_of(line: str) -> str:
     return run.issuer if run is not None else ""
 
 
-def fetched_by_run(runs: StoredRuns, sums: str) -> dict[str, list[int]]:
+def fetched_by_run(
+    runs: StoredRuns, sums: str, closed: Collection[str] = ()
+) -> dict[str, list[int]]:
     """Return the chunks that SUMS of a fetch names and that still wait for the upload, by run.
 
-    OtherChunkError where one was sealed again since.
+    OtherChunkError where one was sealed again since. `closed` as in `outboxes`.
     """
     digests: dict[str, str] = {}
     for line in sums.splitlines():
         sha256, _, name = line.partition("  ")
         digests[name] = sha256
     by_run: dict[str, list[int]] = {}
-    for chunk in outboxes(runs, WAITING):
+    for chunk in outboxes(runs, WAITING, closed):
         sha256 = digests.get(chunk.chunk.name, "")
         if sha256 and sha256 != chunk.chunk.sha256:
             raise OtherChunkError(chunk=chunk.chunk.name)

@@ -56,7 +56,12 @@ def reported_status(run: str, summary: Mapping[str, Any]) -> RunStatus:
 def purged_status(run: str, record: Purged) -> RunStatus:
     """Return the status of a run whose ledger was purged: that of its last report."""
     rows: dict[str, Any] = dict(record.rows)
-    return RunStatus(run, f"{record.verdict}{PURGED}", **rows)
+    return RunStatus(run, purged_state(record.verdict), **rows)
+
+
+def purged_state(verdict: str) -> str:
+    """Return the state of a run whose ledger was purged, from the verdict of its last report."""
+    return f"{verdict}{PURGED}"
 
 
 def unreported_status(run: str, manifest: Manifest) -> RunStatus:

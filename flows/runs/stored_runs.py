@@ -90,14 +90,15 @@ class StoredRuns:
         """Return the status of every run, newest first."""
         return concurrently(lambda run: self.run(run).status, self.ids[::-1])
 
-    def refused(self, committed: Collection[Manifest]) -> dict[str, str]:
+    def refused(
+        self, committed: Collection[str], committed_extracts: Collection[str]
+    ) -> dict[str, str]:
         """Return when the runs were refused about which nobody has decided since, by id.
 
         Decided: committed under that name, abandoned, planned anew, or the extract dismissed.
+        `committed`: ids of the committed runs; `committed_extracts`: keys of the extracts of which
+        all rows were committed.
         """
-        whole = (manifest for manifest in committed if manifest.selection is None)
-        committed_extracts = {manifest.source.key for manifest in whole}
-        committed_ids = {manifest.run for manifest in committed}
         dismissals = self._dismissal_counts()
 
         def is_decided(run: StoredRun) -> bool:
@@ -109,7 +110,7 @@ class StoredRuns:
 
         refused: dict[str, str] = {}
         for run in self:
-            if run.id in committed_ids or run.plan is None or run.refusal is None:
+            if run.id in committed or run.plan is None or run.refusal is None:
                 continue
             if not is_decided(run):
                 refused[run.id] = run.refusal.at

@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from flows.book import known_runs
 from flows.book.book import read_book
+from flows.operations.metrics import write_metrics
+from flows.operations.questions import open_questions
+from flows.reports import link_forms
+from flows.reports.programme_report import read_issuer
+from flows.reports.survey import survey
+from flows.runs.outbox import outboxes
 from flows.submissions.extract_states import extract_states
 from tests.bench.growth import Clock, grow, grown, submit_next
 from tests.night import Bench
@@ -55,3 +63,62 @@ def test_twice_as_many_runs_cost_no_more_reads(tmp_path: Path) -> None:
 
     more = {name: after[name] - before[name] for name in before}
     assert {} == {name: number for name, number in more.items() if number > A_FEW}
+
+
+READERS: dict[str, Callable[[Bench], object]] = {
+    "survey": lambda bench: survey(bench.context),
+    "programme": lambda bench: read_issuer(bench.context),
+    "status": lambda bench: read_book(bench.store, "bank").runs.statuses(bench.runs),
+    "outbox": lambda bench: [
+        *outboxes(bench.runs, closed=known_runs.closed_runs(bench.store, "bank"))
+    ],
+    "metrics": lambda bench: write_metrics(bench.context),
+    "questions": lambda bench: open_questions(bench.context),
+}
+
+
+def settle(bench: Bench, number: int) -> None:
+    """Let days go by, and make another run, so that all runs before it are closed."""
+    clock = bench.now
+    assert isinstance(clock, Clock)
+    clock.moment += timedelta(days=2)
+    grow(bench, clock, range(number, number + 1))
+
+
+def reads(bench: Bench) -> dict[str, int]:
+    """Return how many objects each reader opens."""
+    return {name: len(opened(bench, act)) for name, act in READERS.items()}
+
+
+def test_closed_runs_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    monkeypatch.setattr(link_forms, "RUNS", 1)  # it looks at the last ones, whatever they are
+    bench = grown(tmp_path / "store", 2)
+    clock = bench.now
+    assert isinstance(clock, Clock)
+    settle(bench, NEXT)
+
+    before = reads(bench)
+    grow(bench, clock, range(2, 4))
+    settle(bench, NEXT + 1)
+
+    assert before == reads(bench)
+
+
+def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    bench = grown(tmp_path / "store", 2)
+    settle(bench, NEXT)
+    known = known_runs.known_runs(bench.store, "bank")
+    [first, second] = known.closed
+    figures = {status.run: status for status in known.statuses(bench.runs)}
+
+    bench.context.adapters.store.create(f"bank/runs/{first}/events/1-noted-1.json", b"{}")
+
+    assert [second] == [*known_runs.closed_runs(bench.store, "bank")]
+    bench.store.replace("bank/book/closed.json", [b"{}"])
+    unread = known_runs.known_runs(bench.store, "bank")
+    assert not unread.closed
+    assert figures == {status.run: status for status in unread.statuses(bench.runs)}

@@ -185,7 +185,9 @@ def test_the_runs_of_an_issuer_are_listed_once_by_business_date(tmp_path: Path) 
     assert ["committed, to be uploaded", "balanced"] == [
         status.state.partition(";")[0] for status in runs.statuses()
     ]
-    assert {} == runs.refused(list(runs.manifests()))
+    manifests = list(runs.manifests())
+    whole = [manifest.source.key for manifest in manifests if manifest.selection is None]
+    assert {} == runs.refused([manifest.run for manifest in manifests], whole)
     assert 1 == requests[f"keys {BANK}/runs/"]
     purge_ledger(bench, run)
     assert [repeat.run] == [stored.id for stored in bench.runs.with_ledger()]
