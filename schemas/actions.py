@@ -11,4 +11,12 @@ NOTHING = "nothing"
 ASK = "ask the partner"
 
 # A gate that an operator may open for a run.
-Gate = Literal["reject-rate", "row-jump", "seen-before", "changed-extract", "sequence-gap", "drift"]
+Gate = Literal[
+    "reject-rate",
+    "row-jump",
+    "seen-before",
+    "changed-extract",
+    "sequence-gap",
+    "drift",
+    "unknown-status",
+]

@@ -92,6 +92,24 @@ def date_part(text: pl.Expr, form: str, target: str, *, real: bool = False) -> p
     return pl.when(part.is_null() & text.is_not_null()).then(pl.lit(UNREADABLE)).otherwise(part)
 
 
+def day_number(text: pl.Expr, form: str) -> pl.Expr:
+    """Return a day as the number YYYYMMDD; null for a text that is none in this form.
+
+    Two digits of a year are from 1970 to 2069. A time behind the day does not count.
+    """
+    text = text.str.replace(r"[ T][0-9]{2}:[0-9]{2}.*$", "")
+    year, month, day = (text.str.extract(date_shape(form, part)) for part in "YMD")
+    if "MON" in form:
+        month = month.str.to_lowercase().str.slice(0, 3).replace(_MONTHS)
+    years = year.cast(pl.Int32, strict=False)
+    months = month.cast(pl.Int32, strict=False)
+    days = day.cast(pl.Int32, strict=False)
+    if "YYYY" not in form:
+        years = years + pl.when(years < 70).then(2000).otherwise(1900)
+    may_exist = months.is_between(1, 12) & days.is_between(1, 31)
+    return pl.when(may_exist).then(years * 10_000 + months * 100 + days)
+
+
 # Names
 
 NAMES = ("LAST, FIRST", "LAST/FIRST", "SURNAME/GIVEN", "FIRST LAST", "LAST FIRST")

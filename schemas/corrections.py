@@ -47,7 +47,7 @@ WRONG = {
     "base64url": "uses the Base64 alphabet for URLs",
     "unpadded": "lacks the = at its end",
     "repeated": "appears more than once",
-    "excluded": "is excluded by the filter",
+    "excluded": "is left out by [status]",
     "standing": "has a link",
     "awaiting": "is awaiting its result",
     "changed": "has changed since its link",

@@ -43,6 +43,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
     "mapping": (
         "source.",
         "columns.",
+        "status.",
         "filter.",
         "deleted.",
         "repairs.",
@@ -58,7 +59,7 @@ ACTS: Final = "four_eyes.acts"
 HOURS: Final = "four_eyes.hours"
 PERSONS: Final = "four_eyes.persons"
 # Tables whose keys are columns of the extract or of the portal.
-FREE: Final = ("columns", "filter", "deleted")
+FREE: Final = ("columns", "status", "filter", "deleted")
 IDENTIFIERS: Final = ("service.fi_key", "service.safe_key")
 ADDRESS: Final = "alerts.report_url"
 HEADER: Final = "portal.header"

@@ -12,6 +12,7 @@ from schemas.mapping import Columns, Filter, Header, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal_settings import PortalSettings
 from schemas.settings import Settings, StoreSettings, setting
+from schemas.status import Status
 
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
@@ -297,8 +298,9 @@ class Issuer(Settings):
     store: StoreSettings = StoreSettings()
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
-    filter: Filter = setting({}, "rows that count: source column = the values they have")
-    deleted: Filter = setting({}, "rows that close a card: source column = the values they have")
+    status: Status = setting({}, "which rows count: source column = what its values decide")
+    filter: Filter = setting({}, "older spelling of `[status]`: the values of rows that count")
+    deleted: Filter = setting({}, "older spelling of `[status]`: the values that close a card")
     repairs: Repairs = Repairs()
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()

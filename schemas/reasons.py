@@ -46,6 +46,8 @@ REFUSED = "card.link.refused"  # refused by the partner and unchanged since
 CHANGED = "card.content.changed"  # its name or address is not what its link was made from
 REVERTED = "card.content.reverted"  # its name and address are again what its link was made from
 CHANGES = (CHANGED, REVERTED)
+EXCLUDED = "row.filter.excluded"  # left out by [status], or [filter]
+UNKNOWN_STATUS = "row.status.unknown"  # its status is one that [status] does not name
 GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
 DELETED = "card.row.deleted"  # its extract marks it as deleted: it is closed
 UNREADABLE_DELETION = "card.row.deleted_unreadable"  # so does this one, without saying which card
@@ -84,16 +86,22 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         "card.pan.other_cuid", "other_cuid", FIX, "one cuid for all rows of one holder of a card"
     ),
     Reason(
-        "row.filter.excluded",
+        EXCLUDED,
         "not sent: suppressed",
         NOTHING,
-        "rows that the issuer's [filter] lets through",
+        "rows that the issuer's [status] sends",
+    ),
+    Reason(
+        UNKNOWN_STATUS,
+        "reject; by [status] `unknown` the extract is refused",
+        FIX,
+        "a value that [status] names: ask the issuer what it means, and add it there",
     ),
     Reason(
         DELETED,
         "not sent: suppressed",
         NOTHING,
-        "a row that the issuer's [deleted] does not match, where the card is to be linked",
+        "a row that the issuer's [status] does not delete, where the card is to be linked",
     ),
     Reason(
         UNREADABLE_DELETION,

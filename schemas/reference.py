@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import date, time
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,10 @@ _WORDS: Final = {
 }
 
 
+# Tables whose keys are columns, with the model of a column's own table.
+BY_COLUMN: Final = {"columns": "Cell", "status": "StatusColumn"}
+
+
 class Key(NamedTuple):
     """One key of the TOML: its table ("" for none), what it takes, its default and an example as a
     TOML writes them.
@@ -41,8 +46,8 @@ class Key(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The dotted name; the keys of a mapped column have `*` for its name."""
-        return f"{self.table}{'.*' if self.table == 'columns' else ''}.{self.name}".lstrip(".")
+        """The dotted name; the keys of a column have `*` for its name."""
+        return f"{self.table}{'.*' if self.table in BY_COLUMN else ''}.{self.name}".lstrip(".")
 
 
 @cache
@@ -76,14 +81,14 @@ def _for_editors(node: Any) -> Any:
 
 
 def tables() -> dict[str, dict[str, Any]]:
-    """Return the schema of each table, "" for the top; `[columns]` has that of its cells."""
+    """Return the schema of each table, "" for the top; those BY_COLUMN have that of a column."""
     schema = json_schema()
     definitions = schema["$defs"]
     by_name = {"": schema}
     for name, node in schema["properties"].items():
-        reference = "#/$defs/Cell" if name == "columns" else node.get("$ref", "")
-        if reference:
-            by_name[name] = _with_whole_lines(definitions[reference.rpartition("/")[2]])
+        model = BY_COLUMN.get(name) or node.get("$ref", "").rpartition("/")[2]
+        if model:
+            by_name[name] = _with_whole_lines(definitions[model])
     return by_name
 
 
@@ -116,12 +121,13 @@ def every_key() -> tuple[Key, ...]:
 
 
 def _examples() -> dict[str, dict[str, Any]]:
-    """Return the example of each key, by table and name; of `[columns]` those of its cells."""
+    """Return the example of each key, by table and name; of those BY_COLUMN, of a column."""
     example = tomllib.loads(Path(__file__).with_name("example.toml").read_text("utf-8"))
-    cells: dict[str, Any] = {}
-    for cell in example["columns"].values():
-        cells |= cell
-    return {"": example, **example, "columns": cells}
+    by_column: dict[str, Any] = {}
+    for table in BY_COLUMN:
+        tables_of_columns = [each for each in example[table].values() if isinstance(each, dict)]
+        by_column[table] = dict(chain.from_iterable(each.items() for each in tables_of_columns))
+    return {"": example, **example, **by_column}
 
 
 def _default(schema: Mapping[str, Any], name: str) -> str:
@@ -166,7 +172,7 @@ def toml(value: Any) -> str:
 
 
 def _key(key: object) -> str:
-    return str(key) if _BARE.fullmatch(str(key)) else toml(key)
+    return str(key) if BARE.fullmatch(str(key)) else toml(key)
 
 
 def _reads_better_literally(text: str) -> bool:
@@ -174,4 +180,4 @@ def _reads_better_literally(text: str) -> bool:
     return has_escapes and "'" not in text and text.isprintable()
 
 
-_BARE: Final = re.compile("[A-Za-z0-9_-]+")
+BARE: Final = re.compile("[A-Za-z0-9_-]+")  # keys that need no quotes

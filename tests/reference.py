@@ -76,31 +76,57 @@ needed, `from` is a table itself. `cardlink init ISSUER --from EXTRACT` writes a
 ```
 """
 
+STATUS: Final = """
+### `[status]`
+
+Which rows count. One key per source column whose values decide: a table of the keys below,
+`"undecided"` (a person still has to say: nothing is sent until then, which is what `cardlink init`
+writes for every column that may say so), or `"ignored"` (every row counts, whatever it says). Where
+several columns decide, a card is sent only if all of them send its row; if one deletes, it is
+deleted. In fixed format the key is any name, with `at`.
+
+Rows that are left out are suppressed as `row.filter.excluded`; where the extract is a full
+portfolio, their cards have left. Deleted rows are suppressed as `card.row.deleted` and close the
+card of this cuid and last four digits: nobody waits for it, and the next delivery withdraws its
+link. It is back when a later extract sends it; in an extract that has it both ways it stays. A row
+whose cuid or card number cannot be read closes nothing (`card.row.deleted_unreadable`). A value
+that no list names refuses the extract, which says how often each was there; only codes of one or
+two characters and words of status are shown. With `--open unknown-status` these rows are rejected
+(`row.status.unknown`) and the others sent.
+
+```toml
+[status]
+CARD_STATUS = { send = ["A", ""], leave_out = "P", delete = ["C", "L", "S"] }
+BLOCK_CODE = { send = [""], delete = ["41", "43", "46", "83"] }
+CLOSED_DT = { date = "YYYYMMDD" }
+PRODUCT = { leave_out = "TEST", unknown = "send" }
+BRANCH = "ignored"
+```
+
+"""
+
 FILTER: Final = """
 ### `[filter]`
 
-Which rows count: a source column and the value, the values, or a table with the values that do not.
-Rows that are filtered out count as suppressed.
+An older spelling of `[status]`, which still counts: a source column and the value, the values, or a
+table with the values that do not count. `cardlink check` shows what it is in `[status]`.
 
 ```toml
 [filter]
-CARD_STATUS = "A"
-PRODUCT = { not = ["CLOSED", "TEST"] }
+CARD_STATUS = "A" # [status] CARD_STATUS = { send = ["A"], unknown = "leave_out" }
+PRODUCT = { not = ["TEST"] } # [status] PRODUCT = { leave_out = ["TEST"], unknown = "send" }
 ```
 """
 
 DELETED: Final = """
 ### `[deleted]`
 
-Which rows mark their card as deleted, written as in `[filter]` and whatever that says. They are
-suppressed as `card.row.deleted` and close the card of this cuid and last four digits: nobody waits
-for it, and the next delivery withdraws its link. It is back when a later extract has it without the
-mark; in an extract that has it both ways it stays. A row whose cuid or card number cannot be read
-closes nothing (`card.row.deleted_unreadable`).
+An older spelling of `[status]`, which still counts, whatever `[filter]` says: the values of rows
+that delete their card. Of several columns all have to match.
 
 ```toml
 [deleted]
-ACTION = ["D", "X"]
+ACTION = ["D", "X"] # [status] ACTION = { delete = ["D", "X"], unknown = "send" }
 ```
 """
 
@@ -224,6 +250,9 @@ def settings_page() -> str:
     for name in sections:
         if name == "columns":
             text += COLUMNS + "\n" + _keys(name) + _examples()
+            continue
+        if name == "status":
+            text += STATUS + _keys(name)
             continue
         if name in ABOUT_ROWS:
             text += ABOUT_ROWS[name]

@@ -21,7 +21,7 @@ from flows.steps import Sentence, Step, Text
 from flows.wiring import effective_settings, kept_from_others, wire
 
 with on_first_use():
-    from flows.extracts import errors
+    from flows.extracts import errors, status
     from flows.operations import settings_in_force
     from flows.reports import link_forms as reported
     from flows.reports import lists
@@ -104,6 +104,7 @@ def check(
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
+    warnings += status.older_spellings(wired.issuer)
     inspection = row_scope.Inspection()
     rows = _Rows([], None, [])
     if extract:
@@ -158,6 +159,9 @@ def _wired(folder: Path, name: str, findings: list[Finding]) -> contexts.IssuerC
     issuer = load_issuer(folder, name, lambda error: findings.append(_wrong("settings", error)))
     text = "what follows is checked without these keys" if findings else f"{folder / name}.toml"
     findings.append(Finding("settings", text))
+    open_question = status.undecided_columns(issuer)
+    if open_question is not None:
+        findings.append(_wrong("status", open_question))
     with _part(findings, "settings"):
         return wire(folder, name, issuer)
     without_template = issuer.portal.model_copy(update={"template": None})
@@ -221,6 +225,8 @@ def _check_rows(
     of_mapping = list[Finding]()
     wrong_in_file = list[Finding]()
     for error in inspection.errors:
+        if isinstance(error, status.UndecidedStatusError):
+            continue  # a finding of the settings
         if isinstance(error, errors.MappingError):
             of_mapping.append(_wrong("mapping", error))
         else:

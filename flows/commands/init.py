@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
@@ -19,8 +20,10 @@ from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
     from flows.extracts import draft as drafts
-    from flows.extracts import opening
-    from flows.submissions import rehearsal, submit
+    from flows.extracts import errors, opening
+    from flows.extracts import guess as guesses
+    from flows.submissions import rehearsal, row_scope, submit
+    from schemas import reference
 
 TOML = """\
 #:schema ./cardlink.schema.json
@@ -42,6 +45,15 @@ fingerprints = ["{zeros}"] # its full fingerprint, compared by a person
 allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 # template = "template.csv" # the blank template downloaded from the portal: header names and order
 """
+STATUS_ANSWERS = {
+    '"ignored"': "  (every row counts, whatever it says)",
+    '"undecided"': "  (nothing is sent until somebody knows)",
+}
+DECISIONS = {
+    **dict.fromkeys(("s", "send"), "send"),
+    **dict.fromkeys(("l", "leave out", "leave_out"), "leave_out"),
+    **dict.fromkeys(("d", "delete"), "delete"),
+}
 NO_TABLES = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n"
 
 
@@ -84,7 +96,7 @@ def init(
     draft = _draft(extract)
     if context.terminal.attended and not yes:
         draft = _answered(draft, context.terminal)
-    doubts = [f"{doubt.key}: {doubt.question}" for doubt in draft.doubts]
+    doubts = [f"{doubt.name}: {doubt.question}" for doubt in draft.doubts]
     _write(context.folder, issuer, root, draft.toml, test=draft.test)
     trial = _try(context.folder, issuer, extract.resolve())
     facts = {"file": str(file), "doubts": doubts, "extract": trial.facts}
@@ -117,14 +129,52 @@ def _answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
     """Ask each doubt; the number of a value is the answer."""
     while draft.doubts:
         doubt = draft.doubts[0]
-        values = [doubt.value, *doubt.others]
-        terminal.say(f"{doubt.key}: {doubt.question}")
-        for number, value in enumerate(values, 1):
-            terminal.say(f"  {number}  {value or '(none)'}")
-        typed = terminal.ask("Number", default="1", show_default=True)
-        if typed.isdecimal() and 1 <= int(typed) <= len(values):
-            draft = draft.answered(doubt, values[int(typed) - 1])
+        terminal.say(f"{doubt.name}: {doubt.question}")
+        answer = _status(doubt, terminal) if doubt.table else _setting(doubt, terminal)
+        if answer is not None:
+            draft = draft.answered(doubt, answer)
     return draft
+
+
+def _setting(doubt: guesses.Guess, terminal: Terminal) -> str | None:
+    """Return the value that a person chose; the guess is preselected. None: ask again."""
+    values = [doubt.value, *doubt.others]
+    number = _number([value or "(none)" for value in values], terminal, default="1")
+    return None if number is None else values[number]
+
+
+def _status(doubt: guesses.Guess, terminal: Terminal) -> str | None:
+    """Return what a person says of a column that may tell which rows count; none is preselected."""
+    values = [*doubt.others, doubt.value]
+    shown = [f"{value}{STATUS_ANSWERS.get(value, '')}" for value in values]
+    if doubt.values:
+        shown.append("value by value")
+    number = _number(shown, terminal)
+    if number is None:
+        return None
+    return values[number] if number < len(values) else _value_by_value(doubt, terminal)
+
+
+def _number(values: Sequence[str], terminal: Terminal, default: str = "") -> int | None:
+    """Return the index of what a person chose, None where it is no number of these."""
+    for number, value in enumerate(values, 1):
+        terminal.say(f"  {number}  {value}")
+    typed = terminal.ask("Number", default=default, show_default=bool(default))
+    return int(typed) - 1 if typed.isdecimal() and 1 <= int(typed) <= len(values) else None
+
+
+def _value_by_value(doubt: guesses.Guess, terminal: Terminal) -> str:
+    """Ask what each value means; return the table that says so."""
+    lists: dict[str, list[str]] = {}
+    for value in doubt.values:
+        decision = None
+        while decision is None:
+            typed = terminal.ask(
+                f"{value or '(empty)'}: send, leave out or delete", default="", show_default=False
+            )
+            decision = DECISIONS.get(typed.strip().lower())
+        lists.setdefault(decision, []).append(value)
+    return reference.toml(lists)
 
 
 def _write(folder: Path, issuer: str, root: str, tables: str, *, test: bool) -> None:
@@ -150,7 +200,12 @@ def _try(folder: Path, issuer: str, extract: Path) -> _Trial:
     try:
         with context.adapters.store.open(extract.name) as stored:
             entry = stored.entry
-        checked = rehearsal.rehearse(context, submit.Request(entry.key), entry=entry)
+        inspection = row_scope.Inspection()  # it goes on where doubts are left
+        checked = rehearsal.rehearse(context, submit.Request(entry.key), inspection, entry)
     except CardlinkError as error:
         return _Trial([error.text], error.exit_code, {"refused": str(error.text)})
-    return _Trial(would_send(checked), 3 if checked.refused else 0, checked.facts)
+    for problem in inspection.errors:
+        if isinstance(problem, errors.MappingError):  # what follows from it is no news
+            return _Trial([problem.text], problem.exit_code, {"refused": str(problem.text)})
+    code = inspection.errors[0].exit_code if inspection.errors else 0
+    return _Trial(would_send(checked), code, checked.facts)

@@ -11,7 +11,15 @@ from datetime import date
 from itertools import chain
 from typing import Final, NamedTuple
 
-from flows.extracts.column_signs import EXPIRY, HOUSE, NAME, SIGNS, fit, share
+from flows.extracts.column_signs import (
+    EXPIRY,
+    HOUSE,
+    NAME,
+    SIGNS,
+    fit,
+    is_of_the_address,
+    share,
+)
 from flows.extracts.guess import LIKELY, SURE, Column, Guess, Sample
 from flows.extracts.header_words import words_of
 from flows.extracts.value_forms import Step, date_forms, name_forms
@@ -225,6 +233,9 @@ class ColumnGuesses:
                 return self._postal_code(ranked)
             case portal.ADDRESS1:
                 return self._street(ranked)
+            case portal.IS_PRIMARY:
+                column = ranked[0].column
+                return self._primary_of(self._best(target, ranked), column)
         return self._best(target, ranked)
 
     def _postal_code(self, ranked: Sequence[Candidate]) -> Guess:
@@ -271,6 +282,16 @@ class ColumnGuesses:
         if target in REQUIRED or target in WITHOUT:
             return self._missing(target, WITHOUT.get(target, WHICH))
         return None
+
+    def _primary_of(self, guess: Guess, column: Column) -> Guess:
+        """Return the guess with a question where a header speaks of the person or the card."""
+        if is_of_the_address(column.name):
+            return guess
+        question = (
+            f"Does {column.name} say whether the address is the cardholder's primary one? "
+            "It may say who is the main cardholder"
+        )
+        return guess._replace(question=question, others=('{ constant = "TRUE" }', *guess.others))
 
     def _is_primary(self) -> Guess:
         """Return a constant, with a question where a column seems to say it in other words."""

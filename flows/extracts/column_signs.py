@@ -9,6 +9,7 @@ import polars as pl
 
 from flows.extracts.guess import Column
 from flows.extracts.header_words import phrase_fit
+from flows.extracts.status_words import plain_words
 from flows.extracts.value_forms import date_forms, share_of_dates
 from schemas import expressions, places, portal
 from schemas.portal import REQUIRED
@@ -83,6 +84,15 @@ def share(column: Column, target: str, today: date) -> float:
         return _matching(values, target, today) / len(values)
     is_optional = target in portal.columns() and target not in REQUIRED
     return float(is_optional and fit(column.name, target) >= 1)
+
+
+def is_of_the_address(header: str) -> bool:
+    """Return whether a header with a word for "primary" can speak of nothing but an address."""
+    words = plain_words(header)
+    return any(word.startswith(("addr", "adr", "dir")) for word in words) or words in (
+        ["primary"],
+        ["is", "primary"],
+    )
 
 
 def _matching(values: Sequence[str], target: str, today: date) -> int:

@@ -1,27 +1,20 @@
-"""A first `[source]` and `[columns]` for an extract.
+"""A first `[source]`, `[columns]` and `[status]` for an extract.
 
 There is a reason beside each guess, and a question beside each doubt. Header names go into the
 text, cells never. A guess without a question is one that header and values support together.
 """
 
-from collections.abc import Iterator
 from datetime import date
 from typing import BinaryIO, NamedTuple, Self
 
 from flows.extracts.column_guesses import ColumnGuesses
 from flows.extracts.dialect import take_sample
 from flows.extracts.guess import Guess
-from flows.extracts.header_words import words_of
+from flows.extracts.status_guess import status_guesses
 from schemas import portal
 from schemas.reference import toml
 
-# words of a header whose column may mark a closed card
-MARKS = frozenset(
-    {
-        *("status", "action", "operation", "op", "activity", "change", "maintenance", "maint"),
-        *("deleted", "delete", "del", "closed"),
-    }
-)
+STATUS = 'which rows count: "undecided" has to be answered before anything is sent'
 
 
 class Draft(NamedTuple):
@@ -41,45 +34,45 @@ class Draft(NamedTuple):
 
         It is also that of what is made of the same column.
         """
-        keys = {doubt.key}
-        if doubt.value:
-            keys |= {other.key for other in self.doubts if other[1:] == doubt[1:]}
+        answered = [doubt]
+        if doubt.value and not doubt.table:
+            answered += [other for other in self.doubts if other[1:] == doubt[1:]]
         guesses = [
-            Guess(guess.key, value, "as answered") if guess.key in keys else guess
+            Guess(guess.key, value, "as answered", table=guess.table)
+            if guess in answered
+            else guess
             for guess in self.guesses
         ]
         return self._replace(guesses=tuple(guesses))
 
     @property
     def toml(self) -> str:
-        """The tables `[source]` and `[columns]`, with reasons and questions."""
+        """The tables `[source]`, `[columns]` and `[status]`, with reasons and questions."""
         lines = ["[source]"]
         for guess in self.guesses:
             if guess.key == portal.CUID:
                 lines += ["", "[columns]"]
+            if not guess.table:
+                lines += guess.lines
+        status = [guess for guess in self.guesses if guess.table]
+        unused = self._unused()
+        if unused:
+            lines.append(f"# not used: {', '.join(unused)}")
+        if status:
+            lines += ["", f"[status] # {STATUS}"]
+        for guess in status:
             lines += guess.lines
-        lines += self._unused()
         return "\n".join(lines) + "\n"
 
-    def _unused(self) -> Iterator[str]:
-        """Yield comments on the headers that no value names."""
+    def _unused(self) -> list[str]:
+        """Return the headers that nothing names."""
         values = " ".join(guess.value for guess in self.guesses)
-        unused = [header for header in self.headers if toml(header) not in values]
-        if unused:
-            yield f"# not used: {', '.join(unused)}"
-        for header in unused:
-            words = words_of(header)
-            if "status" in words:
-                yield (
-                    f"# ? Do rows count whatever {header} says? "
-                    "Otherwise, name what counts in [filter]"
-                )
-            if words & MARKS:
-                yield (
-                    f"# ? Does {header} mark cards that were closed? "
-                    "Then name its values for that in [deleted], so that their links are withdrawn:"
-                )
-                yield f'# [deleted]\n# {toml(header)} = ["D"]'
+        statuses = {guess.key for guess in self.guesses if guess.table}
+        return [
+            header
+            for header in self.headers
+            if toml(header) not in values and header not in statuses
+        ]
 
 
 def first_draft(stream: BinaryIO, name: str, today: date) -> Draft:
@@ -90,5 +83,7 @@ def first_draft(stream: BinaryIO, name: str, today: date) -> Draft:
     sample = take_sample(stream, name)
     columns = ColumnGuesses(sample, today)
     guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
+    values = " ".join(guess.value for guess in guesses)
+    unused = [column for column in sample.columns if column.mark not in values]
     headers = tuple(column.name for column in sample.columns if column.name)
-    return Draft((*sample.guesses, *guesses), headers, columns.test)
+    return Draft((*sample.guesses, *guesses, *status_guesses(unused)), headers, columns.test)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.reference import toml
+from schemas.reference import BARE, toml
 
 # share of values that have the shape of their column
 SURE = 0.95
@@ -13,7 +13,9 @@ LIKELY = 0.5
 class Guess(NamedTuple):
     """One setting: its value as TOML, "" for none, and why.
 
-    Where there is a doubt, it has a question and other values.
+    Where there is a doubt, it has a question and other values. `table`: "status" for a column that
+    may say which rows count, and `values` are those that it has, where a person may see them all;
+    "" for the settings of `[source]` and `[columns]`, whose keys differ.
     """
 
     key: str
@@ -21,11 +23,18 @@ class Guess(NamedTuple):
     reason: str
     question: str = ""
     others: tuple[str, ...] = ()
+    table: str = ""
+    values: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What a person calls the setting."""
+        return f"[{self.table}] {self.key}" if self.table else self.key
 
     @property
     def lines(self) -> list[str]:
         """The setting as lines of TOML, with reason and question as comments."""
-        name = toml(self.key) if "." in self.key else self.key
+        name = self.key if BARE.fullmatch(self.key) else toml(self.key)
         lines = [f"# ? {self.question}"] if self.question else []
         if self.value:
             lines.append(f"{name} = {self.value} # {self.reason}")
@@ -48,6 +57,11 @@ class Column(NamedTuple):
     def spec(self) -> str:
         """The column as a portal column is made of it alone."""
         return toml(self.name) if self.name else f"{{ {self.source} }}"
+
+    @property
+    def mark(self) -> str:
+        """What tells that a value in TOML is made of the column."""
+        return toml(self.name) if self.name else self.source
 
     @property
     def present(self) -> list[str]:

@@ -1,8 +1,10 @@
-"""From an issuer's headers to the portal's columns: `[columns]`, `[filter]` and `[deleted]`."""
+"""From an issuer's headers to the portal's columns (`[columns]`), and which rows count."""
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import date
 from typing import NamedTuple, Self
 
 import polars as pl
@@ -11,10 +13,12 @@ from flows.errors import CardlinkError
 from flows.extracts.errors import MappingError
 from flows.extracts.grammar import RECORD
 from flows.extracts.reader import Block
+from flows.extracts.status import Decisions, matching, plan_decisions, undecided_columns
 from schemas import cell_formats, portal
 from schemas import mapping as cells
 from schemas.expressions import UNREADABLE
 from schemas.issuer import Issuer
+from schemas.status import DELETE, LEAVE_OUT, REFUSE, REJECT
 
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
@@ -75,19 +79,12 @@ def _possible(fits: pl.DataFrame) -> list[str]:
 
 
 class Mapping(NamedTuple):
-    """The plan for one extract: an expression per portal column, and which rows count."""
+    """The plan for one extract: an expression per portal column, and what becomes of each row."""
 
     columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE where mapped
-    counts: pl.Expr | None
+    decisions: Decisions
     dates: dict[str, Dates]  # by portal column
     name: str
-    deleted: pl.Expr | None = None  # which rows mark their card as deleted
-
-    @property
-    def is_read(self) -> pl.Expr:
-        """Which rows are mapped: those that count, and are not marked as deleted."""
-        is_read = pl.lit(value=True) if self.counts is None else self.counts
-        return is_read if self.deleted is None else is_read & ~self.deleted
 
     def only(self, names: Collection[str]) -> Self:
         """Return the mapping with nothing but these columns filled."""
@@ -107,26 +104,30 @@ def plan_mapping(
     template: dict[str, str],
     beside: Collection[str] = (),
     note: Note = stop,
+    as_of: date = date.max,
 ) -> Mapping:
     """Plan how rows under `header` become the portal's columns.
 
     Without `[columns]`, the portal's names are expected. `template`: the portal's own names of its
-    columns; `beside`: headers that are always allowed. `note` gets a MappingError for columns that
-    are missing, and for unknown ones where `strict` is set or `[columns]` is not.
+    columns; `beside`: headers that are always allowed; `as_of`: the business date, by which days of
+    closing are judged. `note` gets an UndecidedStatusError, and a MappingError for columns that are
+    missing, and for unknown ones where `strict` is set or `[columns]` is not.
     """
+    open_question = undecided_columns(issuer)
+    if open_question is not None:
+        note(open_question)
     finder = _Finder(header)
     specs: cells.Columns = dict(issuer.columns) or _portals_own(finder, template)
     absent = [target for target in portal.REQUIRED if target not in specs]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     columns = _columns(specs, issuer.resend.reissue_column, finder)
-    counts = _counting(issuer.filter, finder)
-    deleted = _counting(issuer.deleted, finder)
+    decisions = plan_decisions(issuer, finder, as_of)
     if finder.missing:
         note(MappingError(name=name, problem=f"it has no column {'; '.join(finder.missing)}"))
     unknown = finder.unused(beside)
     if unknown and (issuer.source.strict or not issuer.columns):
         note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
-    return Mapping(columns, counts, _dates(specs, finder), name, deleted)
+    return Mapping(columns, decisions, _dates(specs, finder), name)
 
 
 def _portals_own(finder: "_Finder", template: dict[str, str]) -> cells.Columns:
@@ -167,37 +168,49 @@ def _dates(specs: cells.Columns, finder: "_Finder") -> dict[str, Dates]:
     return dates
 
 
-def map_rows(rows: pl.DataFrame, mapping: Mapping) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows that count under the portal's columns, and those that the filter excludes.
+class MappedRows(NamedTuple):
+    """A block's rows, each in one of these.
 
-    The first have row, line, the portal's columns, and REISSUE where mapped; the others row and
-    line. Rows that are marked as deleted are neither (`deleted_rows`). Raises MappingError where a
-    date has another form than the one that `auto` found in earlier rows.
+    `sent` has row, line, the portal's columns, and REISSUE where mapped; `deleted` the same, with
+    only cuid and card number filled. `left_out` and `unknown`, whose status no list names, have row
+    and line. `values` counts the unknown values that refuse the extract, by column and label.
     """
-    if mapping.deleted is not None:
-        rows = rows.filter(~mapping.deleted)
-    excluded = rows.select("row", "line").clear()
-    if mapping.counts is not None:
-        counted = rows.select(mapping.counts.fill_null(False)).to_series()
-        excluded = rows.select("row", "line").filter(~counted)
-        rows = rows.filter(counted)
-    mapped = rows.select("row", "line", *mapping.columns)
+
+    sent: pl.DataFrame
+    left_out: pl.DataFrame
+    deleted: pl.DataFrame
+    unknown: pl.DataFrame
+    values: Counter[tuple[str, str]]
+
+
+def map_rows(rows: pl.DataFrame, mapping: Mapping) -> MappedRows:
+    """Put the rows that are sent under the portal's columns, and tell them from the others.
+
+    Raises MappingError where a date has another form than the one that `auto` found in earlier
+    rows.
+    """
+    sent, others, decision = mapping.decisions.split(rows)
+    places = others.select("row", "line")
+    deleted = others.filter(decision == DELETE)
+    is_unknown = decision.is_in([REJECT, REFUSE])
+    mapped = MappedRows(
+        sent.select("row", "line", *mapping.columns),
+        places.filter(decision == LEAVE_OUT),
+        deleted.select("row", "line", *mapping.only((portal.CUID, portal.PAN)).columns),
+        places.filter(is_unknown),
+        mapping.decisions.unknown_values(others.filter(is_unknown)),
+    )
+    _refuse_other_dates(sent, mapped.sent, mapping)
+    return mapped
+
+
+def _refuse_other_dates(rows: pl.DataFrame, mapped: pl.DataFrame, mapping: Mapping) -> None:
     for target, dates in mapping.dates.items():
         if dates.form != cell_formats.AUTO:
             continue
         if dates.fits(rows.filter(mapped[target] == UNREADABLE)).height:
             problem = f"the dates of {dates.source} cannot be read: no form of `auto` fits all rows"
             raise MappingError(name=mapping.name, problem=problem)
-    return mapped, excluded
-
-
-def deleted_rows(rows: pl.DataFrame, mapping: Mapping) -> pl.DataFrame:
-    """Return the rows that are marked as deleted, whatever the filter says.
-
-    They have row, line and the portal's columns, of which only cuid and card number are filled.
-    """
-    marked = rows.clear() if mapping.deleted is None else rows.filter(mapping.deleted)
-    return marked.select("row", "line", *mapping.only((portal.CUID, portal.PAN)).columns)
 
 
 def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note = stop) -> Mapping:
@@ -207,7 +220,7 @@ def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note
     date has the form of the settings, a MappingError goes to `note`.
     """
     columns = list(mapping.columns)
-    is_read = mapping.is_read
+    is_read = mapping.decisions.is_sent
 
     def all_rows() -> Iterator[pl.DataFrame]:
         return (block.rows.filter(is_read) for block in reread())
@@ -302,7 +315,7 @@ def _cell(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     for name, step in cells.STEPS.items():
         if getattr(cell, name) is not None:
             value = step(value, cell, target)
-    applies = _counting(cell.when or {}, finder)
+    applies = matching(cell.when or {}, finder)
     return value if applies is None else pl.when(applies).then(value)
 
 
@@ -319,17 +332,3 @@ def _source(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     if cell.source is None:
         return pl.lit(cell.constant)
     return _column(target, cell.source, finder)
-
-
-def _counting(conditions: cells.Filter, finder: _Finder) -> pl.Expr | None:
-    """Return which rows fulfil all conditions, None without any."""
-    tests = []
-    for name, condition in conditions.items():
-        value = finder.find(name).str.strip_chars().fill_null("")
-        if isinstance(condition, cells.Except):
-            tests.append(~value.is_in(list(condition.exclude)))
-        elif isinstance(condition, str):
-            tests.append(value.is_in([condition]))
-        else:
-            tests.append(value.is_in(list(condition)))
-    return pl.all_horizontal(tests) if tests else None

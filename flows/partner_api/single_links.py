@@ -152,6 +152,7 @@ def link_typed(
     as_the_portal_has_them = {
         "source": SourceSettings(),
         "columns": {},
+        "status": {},
         "filter": {},
         "deleted": {},
         "full_portfolio": False,

@@ -99,11 +99,18 @@ def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Itera
     issuer = context.issuer
     with open_extract(context, entry, source) as stream:
         extract = Extract(stream, issuer.source, source.key)
-        mapping = plan_mapping(extract.header, issuer, source.key, context.header.names, BESIDE)
+        mapping = plan_mapping(
+            extract.header,
+            issuer,
+            source.key,
+            context.header.names,
+            BESIDE,
+            as_of=context.adapters.now().date(),
+        )
         columns = {"number": ROW, "run": RUN}
         columns = {name: column for name, column in columns.items() if column in extract.header}
         for block in extract:
-            mapped, _ = map_rows(block.rows, mapping)
+            mapped = map_rows(block.rows, mapping).sent
             named = normalise(mapped, issuer.rules).select("row", pl.col(CUID).alias("cuid"))
             beside = block.rows.select("row", **columns)
             joined = named.join(beside, on="row", how="left", maintain_order="left")

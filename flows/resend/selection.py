@@ -38,7 +38,7 @@ NOT_IN_EXTRACT = "not in the corrected extract"
 SOURCE = "card fields are corrected at the source only"
 UNCHANGED = "would be refused as before"
 REPEATED = "repeats another of these rows"
-EXCLUDED = "the filter leaves it out"
+EXCLUDED = "[status] leaves it out"
 MARKED = "the extract marks it as deleted"
 LEFT = "left"
 

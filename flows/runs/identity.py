@@ -27,8 +27,8 @@ def digest(data: bytes) -> str:
 def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     """Return every setting that decides which rows are in which chunk and how they are written."""
     shaping = issuer.model_dump(mode="json", include={"columns", "filter", "rules", "repairs"})
-    if issuer.deleted:
-        shaping |= issuer.model_dump(mode="json", include={"deleted"})
+    decided = {name for name in ("status", "deleted") if getattr(issuer, name)}
+    shaping |= issuer.model_dump(mode="json", include=decided)
     shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(PROOFS))
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")

@@ -112,6 +112,7 @@ def build_run(
         drift=departures(manifest.profile, nights, context.issuer.limits.max_drift),
         sequence_error=scan.sequence_error,
         reasons=scan.route.reasons,
+        unknown_values=scan.route.unknown_values,
     )
 
 

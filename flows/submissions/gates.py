@@ -5,7 +5,7 @@ operator may open have a name (`OPENABLE`); opening one is recorded with the run
 those for a trailer that does not match, test cards in production, and an empty extract.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple, get_args
 
@@ -15,7 +15,7 @@ from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate
 from schemas.issuer import Issuer, Limits
 from schemas.manifest import Counts, Manifest
-from schemas.reasons import seen_rows
+from schemas.reasons import UNKNOWN_STATUS, seen_rows
 
 CHANGED_EXTRACT: Gate = "changed-extract"  # checked before anything is planned or sealed
 OPENABLE: tuple[Gate, ...] = get_args(Gate)
@@ -86,6 +86,20 @@ class DriftError(GateError):
     )
 
 
+class UnknownStatusError(GateError):
+    """Rows have a status that the settings do not name."""
+
+    message = (
+        "{extract}: {rows} of {read} rows have a status that [status] does not name: {values}. "
+        "Nothing was committed."
+    )
+    next_step = Sentence(
+        "Ask the issuer what it means, and name it in [status]; to send the other rows: {open}. "
+        "To decide for every extract: `unknown` of the column.",
+        open=opening("unknown-status"),
+    )
+
+
 class WrongCardsError(OperatorError):
     """Test cards in production, or real cards at a test issuer."""
 
@@ -105,6 +119,8 @@ class Built(NamedTuple):
     drift: Sequence[str] = ()  # how columns depart from those before
     sequence_error: CardlinkError | None = None  # where its sequence number is the wrong one
     reasons: Sequence[ReasonRows] = ()  # of its rows
+    # for which [status] refuses it: rows by column and label
+    unknown_values: Mapping[tuple[str, str], int] = {}
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -123,7 +139,7 @@ def refusals(
 ) -> Iterator[CardlinkError]:
     """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
     case = _Case(built, issuer, opened, rejects)
-    for gate in (_sequence, _trailer, _cards, _reject_rate, _seen_before, _row_jump, _drift):
+    for gate in _GATES:
         error = gate(case)
         if error is not None:
             yield error
@@ -214,8 +230,33 @@ def _row_jump(case: _Case) -> CardlinkError | None:
     return RowJumpError(extract=case.extract, read=read, runs=len(before), median=usual)
 
 
+def _unknown_status(case: _Case) -> CardlinkError | None:
+    values = case.built.unknown_values
+    if not values or "unknown-status" in case.opened:
+        return None
+    shown = [f"{column} {label}: {rows:,}" for (column, label), rows in sorted(values.items())]
+    return UnknownStatusError(
+        extract=case.extract,
+        rows=case.built.manifest.reasons.get(UNKNOWN_STATUS, 0),
+        read=case.counts.read,
+        values=", ".join(shown),
+    )
+
+
 def _drift(case: _Case) -> CardlinkError | None:
     drift = case.built.drift
     if not drift or case.limits.drift != "refuse" or "drift" in case.opened:
         return None
     return DriftError(extract=case.extract, how="; ".join(drift))
+
+
+_GATES = (
+    _sequence,
+    _trailer,
+    _cards,
+    _unknown_status,
+    _reject_rate,
+    _seen_before,
+    _row_jump,
+    _drift,
+)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.mapping import REISSUE, Mapping, deleted_rows, map_rows, with_dates
+from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
 from flows.extracts.reader import Block
 from flows.runs.cards import (
     FINGERPRINTS,
@@ -44,8 +44,8 @@ from schemas.expressions import is_test_card
 from schemas.issuer import Issuer
 from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, YEAR
+from schemas.reasons import EXCLUDED, UNKNOWN_STATUS
 
-EXCLUDED = "row.filter.excluded"
 FIRST_ROWS = 5  # row numbers named for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _REJECTED = pl.lit(ledger.REJECTED)
@@ -66,12 +66,12 @@ class ReasonRows(NamedTuple):
 class Normalised(NamedTuple):
     """A block's rows, normalised and repaired; and those that are not sent.
 
-    `unread` and `excluded` are lines, `deleted` ledger records.
+    `unread` and `left_out` are lines with a code, `deleted` ledger records.
     """
 
     rows: pl.DataFrame
     unread: pl.DataFrame
-    excluded: pl.DataFrame
+    left_out: pl.DataFrame
     deleted: pl.DataFrame
 
 
@@ -115,6 +115,7 @@ class Route:
         self.sample = scope.inspection.sample if scope.inspection else Sample()
         self._reasons: dict[str, ReasonRows] = {}
         self.repairs: Counter[str] = Counter()
+        self.unknown_values = Counter[tuple[str, str]]()  # that refuse the extract: column, label
         self.test_cards = 0
         self.other_cards = 0
 
@@ -125,23 +126,25 @@ class Route:
         if not self._knows_date_forms:
             self._mapping = with_dates(self._mapping, block.rows, self._reread, self._scope.note)
             self._knows_date_forms = True
-        mapped, excluded = map_rows(block.rows, self._mapping)
-        deleted = deleted_rows(block.rows, self._mapping)
-        unread = block.refused
-        self.sample.add(mapped)
-        rows = normalise(mapped, rules)
+        mapped = map_rows(block.rows, self._mapping)
+        self.unknown_values.update(mapped.values)
+        self.sample.add(mapped.sent)
+        rows = normalise(mapped.sent, rules)
         decided = self._decide_repairs(rows)
+        unread = pl.concat([block.refused, _with_code(mapped.unknown, UNKNOWN_STATUS)])
+        left_out = _with_code(mapped.left_out, EXCLUDED)
+        deleted = mapped.deleted
         if selected is not None:
-            rows = normalise(selected.correct(selected.keep(mapped)), rules)
+            rows = normalise(selected.correct(selected.keep(mapped.sent)), rules)
             unread = selected.keep(unread)
-            excluded = selected.keep(excluded)
+            left_out = selected.keep(left_out)
             deleted = selected.keep(deleted)
         rows, repaired = repair(rows, decided)
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
             rows = normalise(selected.correct(rows, codes=True), rules)
         deletions = self._deletions(deleted)
-        return Normalised(_with_identity(rows, self._cuid_prefix), unread, excluded, deletions)
+        return Normalised(_with_identity(rows, self._cuid_prefix), unread, left_out, deletions)
 
     def _deletions(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the ledger records of rows that are marked as deleted."""
@@ -174,7 +177,7 @@ class Route:
         mapping = self._mapping.only(EVIDENCE)
         evidence = Evidence(self._issuer.repairs, self._name)
         for block in self._reread():
-            mapped, _ = map_rows(block.rows, mapping)
+            mapped = map_rows(block.rows, mapping).sent
             evidence.add(normalise(mapped, self._issuer.rules))
         return evidence
 
@@ -216,7 +219,7 @@ class Route:
             suppressed,
             unsent_records(with_reasons(unsent, rejects), fate),
             unread_records(block.unread, _REJECTED),
-            unread_records(block.excluded.with_columns(code=pl.lit(EXCLUDED)), _SUPPRESSED),
+            unread_records(block.left_out, _SUPPRESSED),
             block.deleted,
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
@@ -276,6 +279,11 @@ class Route:
         test_cards = int(good["test"].sum())
         self.test_cards += test_cards
         self.other_cards += good.height - test_cards
+
+
+def _with_code(lines: pl.DataFrame, code: str) -> pl.DataFrame:
+    """Return lines as those that are refused: row, line, code."""
+    return lines.with_columns(code=pl.lit(code))
 
 
 def _with_fingerprints(rows: pl.DataFrame) -> pl.DataFrame:

@@ -65,7 +65,13 @@ class Scan:
         self.sequence_error = out_of_sequence(context, source, as_of, self.number, opened)
         beside = BESIDE if self._selected else ()
         mapping = plan_mapping(
-            self._extract.header, issuer, source.key, context.header.names, beside, scope.note
+            self._extract.header,
+            issuer,
+            source.key,
+            context.header.names,
+            beside,
+            scope.note,
+            as_of,
         )
         reread = partial(_reread, context, stream, source)
         self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)

@@ -40,6 +40,8 @@ DOUBTFUL = {
     "primary or secondary",
     "two addresses",
     "no dates at all",
+    "other dates beside",
+    "a status of each card",
     "whole names of many words",
     "a cuid for a household",
 }
@@ -59,7 +61,7 @@ def mapped(export: Export, draft: Draft) -> pl.DataFrame:
     mapping = plan_mapping(extract().header, issuer, "export.csv", {})
     rows = pl.concat(block.rows for block in extract())
     complete = with_dates(mapping, rows, lambda: iter(extract()))
-    return normalise(map_rows(rows, complete)[0], issuer.rules)
+    return normalise(map_rows(rows, complete).sent, issuer.rules)
 
 
 def verdict(export: Export) -> str:
@@ -97,7 +99,7 @@ def wrong_columns(export: Export, rows: pl.DataFrame) -> set[str]:
 def test_of_thirty_more_exports_none_is_wrong_without_a_doubt() -> None:
     verdicts = {name: verdict(export) for name, export in thirty().items()}
 
-    assert Counter({RIGHT: 21, DOUBTED: 9}) == Counter(verdicts.values())
+    assert Counter({RIGHT: 19, DOUBTED: 11}) == Counter(verdicts.values())
     assert {name for name, kind in verdicts.items() if kind == DOUBTED} == DOUBTFUL
 
 

@@ -13,6 +13,7 @@ from flows.extracts.mapping import plan_mapping
 from schemas import portal
 from schemas.issuer import Issuer, SourceSettings
 from schemas.portal import REQUIRED
+from schemas.status import undecided
 from tests.builders import quick
 from tests.extracts import damaged
 
@@ -58,20 +59,36 @@ def test_the_guess_contains_no_cell_and_names_unused_headers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "is_offered"),
+    ("header", "is_doubted"),
     [("ACTION_CD", True), ("Acct Status", True), ("DelFlag", True), ("BRANCH", False)],
 )
-def test_a_column_that_may_mark_closed_cards_comes_with_the_table_to_name_them_in(
-    header: str, *, is_offered: bool
+def test_a_column_that_may_say_which_rows_count_is_undecided_until_a_person_says(
+    header: str, *, is_doubted: bool
 ) -> None:
-    text = guess(f"{HEADER.replace('BRANCH', header)}\n{ROW.format('1127')}\n".encode())
-    table = f'# [deleted]\n# "{header}" = ["D"]\n'
+    guessed = tables(f"{HEADER.replace('BRANCH', header)}\n{ROW.format('1127')}\n")
 
-    uncommented = text.replace(table, table.replace("# ", ""))
-    issuer = Issuer.model_validate(REST | tomllib.loads(uncommented))
+    issuer = Issuer.model_validate(REST | guessed)
 
-    assert is_offered == (f"Does {header} mark cards that were closed?" in text)
-    assert issuer.deleted == ({header: ("D",)} if is_offered else {})
+    assert ((header,) if is_doubted else ()) == undecided(issuer.status)
+
+
+@pytest.mark.parametrize(
+    ("header", "is_doubted"),
+    [
+        ("PRIMARY_CARDHOLDER_IND", True),
+        ("IS_MAIN", True),
+        ("Primary", False),
+        ("isPrimary", False),
+        ("ADDR_PRIMARY_FLAG", False),
+    ],
+)
+def test_a_main_cardholder_is_no_primary_address_without_a_doubt(
+    header: str, *, is_doubted: bool
+) -> None:
+    text = guess(f"{HEADER.replace('Primary', header)}\n{ROW.format('1127')}\n".encode())
+
+    assert is_doubted == (f"Does {header} say whether the address is" in text)
+    assert tomllib.loads(text)["columns"][portal.IS_PRIMARY] == header
 
 
 @pytest.mark.parametrize(

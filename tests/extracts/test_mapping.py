@@ -58,7 +58,7 @@ def one(header: list[str], cells: list[str | None], columns: Columns) -> dict[st
             for name, cell in zip(header, cells, strict=True)
         }
     )
-    mapped, _ = map_rows(frame, plan(header, columns))
+    mapped = map_rows(frame, plan(header, columns)).sent
     return mapped.row(0, named=True)
 
 
@@ -66,11 +66,11 @@ def test_the_portals_own_header_needs_no_mapping() -> None:
     header = list(portal.columns())
     frame = pl.DataFrame({"row": [1], "line": [2]} | {name: [name] for name in reversed(header)})
 
-    mapped, excluded = map_rows(frame, plan(header, {}))
+    mapped = map_rows(frame, plan(header, {}))
 
-    assert ["row", "line", *header] == mapped.columns
-    assert (1, 2, *header) == mapped.row(0)
-    assert 0 == excluded.height
+    assert ["row", "line", *header] == mapped.sent.columns
+    assert (1, 2, *header) == mapped.sent.row(0)
+    assert 0 == mapped.left_out.height
 
 
 def test_an_optional_column_may_be_missing_and_is_absent_then() -> None:
@@ -254,9 +254,9 @@ def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
 
     def kept(where: dict[str, Any]) -> list[int]:
         planned = plan(["STATUS", "KIND"], columns, filter=where)
-        mapped, excluded = map_rows(frame, planned)
-        assert [1, 2, 3, 4] == sorted([*mapped["row"], *excluded["row"]])
-        return mapped["row"].to_list()
+        mapped = map_rows(frame, planned)
+        assert [1, 2, 3, 4] == sorted([*mapped.sent["row"], *mapped.left_out["row"]])
+        return mapped.sent["row"].to_list()
 
     assert [1, 4] == kept({"status": "A"})
     assert [1, 2, 4] == kept({"STATUS": ["A", "D"]})
@@ -323,7 +323,7 @@ def test_the_same_extract_in_six_dialects_gives_the_same_rows(
     extract = Extract(io.BytesIO(data), SourceSettings(**source), "a.csv")
     planned = plan(extract.header, PLAIN)
 
-    mapped = pl.concat(map_rows(block.rows, planned)[0] for block in extract)
+    mapped = pl.concat(map_rows(block.rows, planned).sent for block in extract)
 
     found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.LAST_NAME, portal.POSTAL_CODE)
     assert PEOPLE == list(found.iter_rows())
@@ -341,7 +341,7 @@ def test_a_fixed_width_extract_is_cut_at_its_positions() -> None:
     )
     extract = Extract(io.BytesIO(people.encode()), settings, "a.txt")
 
-    mapped, _ = map_rows(next(iter(extract)).rows, plan(extract.header, columns))
+    mapped = map_rows(next(iter(extract)).rows, plan(extract.header, columns)).sent
 
     found = mapped.select(portal.CUID, portal.FIRST_NAME, portal.POSTAL_CODE, portal.NICKNAME)
     assert [(cuid, first, code, None) for cuid, first, _, code in PEOPLE] == list(found.iter_rows())
@@ -525,7 +525,7 @@ def dated(
         )
         at += len(cells)
     mapping = with_dates(plan(["EXP"], columns), read[0].rows, lambda: iter(read))
-    mapped = pl.concat(map_rows(block.rows, mapping)[0] for block in read)
+    mapped = pl.concat(map_rows(block.rows, mapping).sent for block in read)
     return mapped.select(portal.YEAR, portal.MONTH).rows()
 
 
@@ -618,6 +618,6 @@ def test_the_portals_own_template_names_the_columns_of_an_extract() -> None:
     header = header_from_template(",".join(template), "template.csv")
     frame = pl.DataFrame({"row": [1], "line": [2]} | {name: [name] for name in template})
 
-    mapped, _ = map_rows(frame, plan_mapping(template, issuer(), "a.csv", header.names))
+    mapped = map_rows(frame, plan_mapping(template, issuer(), "a.csv", header.names)).sent
 
     assert (1, 2, *reversed(template)) == mapped.row(0)

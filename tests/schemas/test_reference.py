@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 import schemas
 from flows.configuration import ConfigurationError, load_issuer
 from schemas.issuer import Issuer
-from schemas.reference import every_key, json_schema, toml
+from schemas.reference import BY_COLUMN, every_key, json_schema, toml
 
 EXAMPLE = (Path(schemas.__file__).parent / "example.toml").read_text("utf-8")
 EDITOR = Draft202012Validator(json_schema())
@@ -63,8 +63,8 @@ def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> N
     given = tomllib.loads(EXAMPLE)
     table = given[one.table] if one.table else given
     table = (
-        next(cell for cell in table.values() if one.name in cell)
-        if one.table == "columns"
+        next(cell for cell in table.values() if isinstance(cell, dict) and one.name in cell)
+        if one.table in BY_COLUMN
         else table
     )
     table[one.name + "x"] = copy.deepcopy(table[one.name])

@@ -1,0 +1,193 @@
+"""What becomes of each row by `[status]`, and by its older spellings `[filter]` and `[deleted]`.
+
+One decision a row, a number of `schemas.status`: everything that reads an extract asks here.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import NamedTuple, Protocol
+
+import polars as pl
+
+from flows.errors import OperatorError
+from flows.extracts.grammar import RECORD
+from flows.extracts.status_words import label
+from flows.steps import Sentence, Step
+from schemas import mapping as cells
+from schemas.cell_formats import day_number
+from schemas.issuer import Issuer
+from schemas.reference import toml
+from schemas.status import (
+    DECISIONS,
+    DELETE,
+    LEAVE_OUT,
+    NO_DATES,
+    REFUSE,
+    SEND,
+    StatusColumn,
+    undecided,
+)
+
+
+class UndecidedStatusError(OperatorError):
+    """Columns that may say which rows count, and nobody has said what they decide."""
+
+    message = (
+        "The settings of {issuer} do not say which rows count: {columns} undecided in [status]. "
+        "Nothing was sent."
+    )
+    next_step = Sentence(
+        "Ask the issuer what the values mean, and name them in [status] ({settings}); where a "
+        'column says nothing about it, write "ignored".',
+        settings=Step("settings", "status"),
+    )
+
+
+class Finder(Protocol):
+    """Finds the columns of an extract by name."""
+
+    def find(self, *names: str) -> pl.Expr:
+        """Return the column of one of these names; remembers what is missing."""
+
+    def has(self, *names: str) -> bool:
+        """Return whether a column may have one of these names."""
+
+
+class DecidedRows(NamedTuple):
+    """The rows of a block that are sent, and the others with the decision of each."""
+
+    sent: pl.DataFrame
+    others: pl.DataFrame
+    decision: pl.Series
+
+
+class Decisions(NamedTuple):
+    """What becomes of each row, and what each column of `[status]` says of it alone.
+
+    `decision` is None where every row is sent.
+    """
+
+    decision: pl.Expr | None = None
+    by_column: Mapping[str, pl.Expr] = {}
+    values: Mapping[str, pl.Expr] = {}  # of these columns
+
+    @property
+    def is_sent(self) -> pl.Expr:
+        """Which rows are sent."""
+        return pl.lit(value=True) if self.decision is None else self.decision == SEND
+
+    def split(self, rows: pl.DataFrame) -> DecidedRows:
+        """Tell the rows that are sent from the others."""
+        if self.decision is None:
+            return DecidedRows(rows, rows.clear(), pl.Series(dtype=pl.UInt8))
+        decision = rows.select(self.decision).to_series()
+        others = rows.filter(decision != SEND)
+        return DecidedRows(rows.filter(decision == SEND), others, decision.filter(decision != SEND))
+
+    def unknown_values(self, rows: pl.DataFrame) -> Counter[tuple[str, str]]:
+        """Count the unknown values for which these rows refuse the extract: column and label."""
+        counts = Counter[tuple[str, str]]()
+        for name, decision in self.by_column.items():
+            values = rows.filter(decision == REFUSE).select(self.values[name].alias("value"))
+            for value, times in values["value"].value_counts().iter_rows():
+                counts[name, label(value)] += times
+        return counts
+
+
+def undecided_columns(issuer: Issuer) -> UndecidedStatusError | None:
+    """Return the error of settings that leave open which rows count; None where they do not."""
+    columns = undecided(issuer.status)
+    if not columns:
+        return None
+    return UndecidedStatusError(issuer=issuer.issuer, columns=", ".join(columns))
+
+
+def older_spellings(issuer: Issuer) -> Iterator[str]:
+    """Yield a remark on each older spelling of `[status]`, with what it is there."""
+    for table, conditions in (("filter", issuer.filter), ("deleted", issuer.deleted)):
+        if table == "deleted" and len(conditions) > 1:
+            yield "[deleted] with several columns, which all have to match, has no other spelling"
+            continue
+        for name, condition in conditions.items():
+            column = toml({name: _as_status(table, condition)})[2:-2]
+            yield f"[{table}] still counts; the same in [status] is: {column}"
+
+
+def _as_status(table: str, condition: str | tuple[str, ...] | cells.Except) -> dict[str, object]:
+    """Return what a condition of an older table is in `[status]`."""
+    matches, otherwise = ("send", "leave_out") if table == "filter" else ("delete", "send")
+    if isinstance(condition, cells.Except):
+        return {otherwise: list(condition.exclude), "unknown": matches}
+    values = [condition] if isinstance(condition, str) else list(condition)
+    return {matches: values, "unknown": otherwise}
+
+
+def plan_decisions(issuer: Issuer, finder: Finder, as_of: date) -> Decisions:
+    """Plan what becomes of each row on a business date."""
+    by_column = dict[str, pl.Expr]()
+    values = dict[str, pl.Expr]()
+    for name, column in issuer.status.items():
+        if isinstance(column, StatusColumn):
+            values[name] = _value(name, column, finder)
+            by_column[name] = _decision(values[name], column, as_of)
+        elif finder.has(name):
+            finder.find(name)  # it is used, if only to be ignored
+    decisions = [*by_column.values(), *_older(issuer, finder)]
+    decision = pl.max_horizontal(decisions).alias("decision") if decisions else None
+    return Decisions(decision, by_column, values)
+
+
+def _value(name: str, column: StatusColumn, finder: Finder) -> pl.Expr:
+    text = finder.find(name if column.at is None else RECORD)
+    if column.at is not None:
+        first, last = column.at
+        text = text.str.slice(first - 1, last - first + 1)
+    return text.str.strip_chars().fill_null("")
+
+
+def _decision(value: pl.Expr, column: StatusColumn, as_of: date) -> pl.Expr:
+    """Return what a column decides: by its lists, then by its date, else as an unknown value."""
+    otherwise = pl.lit(DECISIONS[column.unknown], pl.UInt8)
+    if column.date is not None:
+        day = day_number(value, column.date)
+        has_come = day <= as_of.year * 10_000 + as_of.month * 100 + as_of.day
+        otherwise = (
+            pl.when(value.str.contains(NO_DATES) | ~has_come)
+            .then(pl.lit(SEND, pl.UInt8))
+            .when(has_come)
+            .then(pl.lit(DECISIONS[column.past], pl.UInt8))
+            .otherwise(otherwise)
+        )
+    named = column.decisions
+    if not named:
+        return otherwise
+    decided = value.replace_strict(
+        list(named), list(named.values()), default=None, return_dtype=pl.UInt8
+    )
+    return decided.fill_null(otherwise)
+
+
+def _older(issuer: Issuer, finder: Finder) -> Iterator[pl.Expr]:
+    """Yield what the older spellings decide: all conditions of a table have to hold."""
+    sent = pl.lit(SEND, pl.UInt8)
+    counts = matching(issuer.filter, finder)
+    if counts is not None:
+        yield pl.when(counts).then(sent).otherwise(pl.lit(LEAVE_OUT, pl.UInt8))
+    deleted = matching(issuer.deleted, finder)
+    if deleted is not None:
+        yield pl.when(deleted).then(pl.lit(DELETE, pl.UInt8)).otherwise(sent)
+
+
+def matching(conditions: cells.Filter, finder: Finder) -> pl.Expr | None:
+    """Return which rows fulfil all conditions, None without any."""
+    tests = []
+    for name, condition in conditions.items():
+        value = finder.find(name).str.strip_chars().fill_null("")
+        if isinstance(condition, cells.Except):
+            tests.append(~value.is_in(list(condition.exclude)))
+        elif isinstance(condition, str):
+            tests.append(value.is_in([condition]))
+        else:
+            tests.append(value.is_in(list(condition)))
+    return pl.all_horizontal(tests) if tests else None
