@@ -57,18 +57,18 @@ def tells_nothing(column: str) -> pl.Expr:
 
 def not_expired(as_of: date, _: RuleSettings) -> pl.Expr:
     """Return whether the card is valid on the business date; it is to the end of its month."""
-    return _expiry() >= yymm(as_of)
+    return ~_is_dated() | (_expiry() >= yymm(as_of))
 
 
 def not_far(as_of: date, _: RuleSettings) -> pl.Expr:
     """Return whether the card ends no later than a card can."""
-    return _expiry() <= yymm(as_of, FARTHEST)
+    return ~_is_dated() | (_expiry() <= yymm(as_of, FARTHEST))
 
 
 def outlives_its_link(as_of: date, settings: RuleSettings) -> pl.Expr:
     """Return whether the card is valid until its link ends; one that has expired is not asked."""
     link_ends = yymm(as_of, settings.link_life_months)
-    return (_expiry() < yymm(as_of)) | (_expiry() >= link_ends)
+    return ~_is_dated() | (_expiry() < yymm(as_of)) | (_expiry() >= link_ends)
 
 
 def hash_without(mistake: str) -> pl.Expr:
@@ -107,9 +107,13 @@ def postal_code_in_its_state() -> pl.Expr:
 
 
 def _expiry() -> pl.Expr:
-    """Return YYMM, which sorts as text; null if either is unreadable."""
-    text = pl.concat_str(YEAR, MONTH)
-    return pl.when(text.str.contains("^[0-9]{2}(0[1-9]|1[0-2])$")).then(text)
+    """Return YYMM, which sorts as text; polars makes it once for all rules."""
+    return pl.concat_str(YEAR, MONTH)
+
+
+def _is_dated() -> pl.Expr:
+    """Return whether year and month can be read."""
+    return _expiry().str.contains("^[0-9]{2}(0[1-9]|1[0-2])$")
 
 
 def _by_country(american: pl.Expr, canadian: pl.Expr) -> pl.Expr:

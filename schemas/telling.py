@@ -38,8 +38,9 @@ _ESCAPED = r"[^ -~]|[%&]"
 _OTHERS = re.compile("[^0-9]+")
 # Lengths of texts that are judged together; longer ones are only searched for digits.
 _WIDTHS = (SHARED - 1, 16, 24, 36, 48, 64, 128, 256)
-# Every SHARED digits of a number have one of its groups of four that begin at these places.
-_GROUP_STARTS = (5, 11)
+# Every SHARED digits of a number have one of its groups of four that begin at these places. In
+# neither direction is it one of the zeros that end a BIN and begin a numbered cuid.
+_GROUP_STARTS = (5, 7)
 _NO_GROUP = 0xFFFF  # a group is its digits in hexadecimal
 
 

@@ -1,9 +1,9 @@
 """Validate rows with pandera: which row breaks which rule, as verdicts without a value.
 
 The contract is the schema of `schemas.input_file`, with a check for each rule. Pandera evaluates
-the whole block once for each check, so all rows pass a few checks, each made of many of the same
-rules (`FastSchema`), and only the rows that fail one are then checked rule by rule. A test holds
-the two schemas equal, verdict by verdict.
+the whole block once for each check, so all rows pass one check that is made of the same rules
+(`FastSchema`), and only the rows that fail it are then checked rule by rule. A test holds the two
+schemas equal, verdict by verdict.
 
 Validation takes about a fifth of the CPU of a submit. A rejected row keeps only the reasons that
 rejected it; a row that is sent keeps its warnings.
@@ -26,7 +26,7 @@ from flows.errors import BugError
 from schemas import rules
 from schemas.expressions import lacks_all
 from schemas.input_file import check_of, text_columns
-from schemas.issuer import RuleSettings, Severity
+from schemas.issuer import RuleSettings
 from schemas.portal import columns
 from schemas.rule import ActiveRule, Rule, rules_in_force
 
@@ -39,34 +39,26 @@ VERDICT: dict[str, pl.DataType | type[pl.DataType]] = {
 _RANKED = VERDICT | {"rank": pl.UInt32}  # and the rule's place in the table
 _NO_VERDICTS = pl.DataFrame(schema=_RANKED)
 
-# The checks of a FastSchema: the conjunction of the rules of each severity, and the screens.
-CONJUNCTIONS: dict[Severity, str] = {
-    "reject": "every rule that rejects",
-    "warn": "every rule that warns",
-}
-SCREENS = "no shape that a screened rule looks for"
+# The one check of a FastSchema.
+CONJUNCTION = "every rule, and no shape that a screened rule looks for"
 
 
 class _DisagreeError(Exception):
-    """Pandera's checks are not those of the table, or a row fails one of them and no rule."""
-
-
-class RuleGroup(NamedTuple):
-    """The rules behind one check, one by one."""
-
-    holds: tuple[pl.Expr, ...]
-    verdicts: pl.DataFrame  # column, code, severity and rank: what each says where it is broken
+    """Pandera's check is not that of the table, or a row fails it and breaks no rule."""
 
 
 class FastSchema(NamedTuple):
-    """The schema of the input file with a check for many rules instead of one for each.
+    """The schema of the input file with one check for all rules instead of one for each.
 
-    `groups` has the rules behind each conjunction by the name of its check. Rules with a screen
-    have a schema of their own, `screened`: only the rows that fail the check SCREENS can break one.
+    Rules with a screen have a schema of their own, `screened`: only rows that do not keep `screens`
+    can break one. Of the other rules, `verdicts` has column, code, severity and rank: what each
+    says where it is broken.
     """
 
     schema: pa.DataFrameSchema
-    groups: dict[str, RuleGroup]
+    holds: tuple[pl.Expr, ...]
+    verdicts: pl.DataFrame
+    screens: pl.Expr
     screened: FastSchema | None = None
 
 
@@ -96,72 +88,67 @@ def fast_schema(table: Sequence[Rule], as_of: date, settings: RuleSettings) -> F
     active_rules = rules_in_force(table, as_of, settings)
     plain = [active for active in active_rules if not active.rule.screen]
     screened = [active for active in active_rules if active.rule.screen]
-    checks = _conjunctions(plain)
-    behind_screens = None
-    if screened:
-        checks.insert(0, _screens(screened))
-        # without columns, which are judged by then
-        schema = pa.DataFrameSchema(checks=_conjunctions(screened))
-        behind_screens = FastSchema(schema, _groups(screened))
-    schema = pa.DataFrameSchema(text_columns({}), checks=checks, strict=True, ordered=True)
-    return FastSchema(schema, _groups(plain), behind_screens)
+    # its rows have been judged by their columns, so its schema has none
+    behind_screens = _fast_schema(screened, pl.lit(value=True), None) if screened else None
+    return _fast_schema(plain, _screens(screened), behind_screens, text_columns({}))
 
 
-def _conjunctions(active_rules: Sequence[ActiveRule]) -> list[pa.Check]:
-    """Make the check of each severity that has rules: a row keeps all of them."""
-    checks = []
-    for severity, name in CONJUNCTIONS.items():
-        group = _of_severity(active_rules, severity)
-        codes = {active.rule.code for active in group}
-        # a row that breaks a narrow rule breaks the one that it narrows
-        holds = [active.holds for active in group if active.rule.narrows not in codes]
-        if holds:
-            checks.append(check_of(name, pl.all_horizontal(holds)))
-    return checks
-
-
-def _screens(screened: Sequence[ActiveRule]) -> pa.Check:
-    """Make the check of the screens: without their shapes none of these rules can be broken."""
-    shapes: dict[str, list[str]] = {}
-    for active in screened:
-        shapes.setdefault(active.rule.column, []).append(active.rule.screen)
-    holds = [lacks_all(column, of_column) for column, of_column in shapes.items()]
-    return check_of(SCREENS, pl.all_horizontal(holds))
-
-
-def _groups(active_rules: Sequence[ActiveRule]) -> dict[str, RuleGroup]:
-    """Return the rules behind each conjunction, by the name of its check."""
-    return {
-        name: _group(_of_severity(active_rules, severity))
-        for severity, name in CONJUNCTIONS.items()
-    }
-
-
-def _group(active_rules: Sequence[ActiveRule]) -> RuleGroup:
-    holds = tuple(active.holds.alias(active.rule.code) for active in active_rules)
+def _fast_schema(
+    active_rules: Sequence[ActiveRule],
+    screens: pl.Expr,
+    screened: FastSchema | None,
+    columns: dict[str, pa.Column] | None = None,
+) -> FastSchema:
+    """Make the schema of rules and screens: of a row that passes its check all of them hold."""
+    codes = {active.rule.code for active in active_rules}
+    # a row that breaks a narrow rule breaks the one that it narrows
+    holds = [active.holds for active in active_rules if active.rule.narrows not in codes]
+    check = check_of(CONJUNCTION, pl.all_horizontal(*holds, screens))
+    is_whole = columns is not None
+    schema = pa.DataFrameSchema(columns, checks=[check], strict=is_whole, ordered=is_whole)
     verdicts = [
         (active.rule.column, active.rule.code, active.severity, active.rank)
         for active in active_rules
     ]
-    return RuleGroup(holds, pl.DataFrame(verdicts, _NO_VERDICTS.drop("row").schema, orient="row"))
+    return FastSchema(
+        schema,
+        tuple(active.holds.alias(active.rule.code) for active in active_rules),
+        pl.DataFrame(verdicts, _NO_VERDICTS.drop("row").schema, orient="row"),
+        screens,
+        screened,
+    )
 
 
-def _of_severity(active_rules: Sequence[ActiveRule], severity: Severity) -> list[ActiveRule]:
-    return [active for active in active_rules if active.severity == severity]
+def _screens(screened: Sequence[ActiveRule]) -> pl.Expr:
+    """Return whether a row has none of the shapes that these rules look for."""
+    shapes: dict[str, list[str]] = {}
+    for active in screened:
+        shapes.setdefault(active.rule.column, []).append(active.rule.screen)
+    return pl.all_horizontal(
+        pl.lit(value=True), *(lacks_all(column, of_column) for column, of_column in shapes.items())
+    )
 
 
 def _verdicts(fast: FastSchema, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield verdicts with their ranks, those behind the screens of rows that have their shapes."""
-    for name, fails in _failures(fast.schema, rows).items():
-        failing = rows.filter(fails)
-        if name == SCREENS and fast.screened is not None:
-            yield from _verdicts(fast.screened, failing)
-        else:
-            yield _verdicts_by_rule(fast.groups[name], failing)
+    """Yield verdicts with their ranks, those behind the screens of rows that have their shapes.
+
+    Raises _DisagreeError for a row that fails and has neither a verdict nor such a shape.
+    """
+    failing = _failing(fast.schema, rows)
+    if failing.is_empty():
+        return
+    judged = failing.lazy().select(*fast.holds, fast.screens.alias(CONJUNCTION)).collect()
+    breaks = ~judged.to_numpy()
+    if not breaks.any(axis=1).all():
+        raise _DisagreeError
+    rule_indexes, row_indexes = np.nonzero(breaks[:, :-1].T)
+    yield fast.verdicts[rule_indexes].insert_column(0, failing["row"][row_indexes])
+    if fast.screened is not None:
+        yield from _verdicts(fast.screened, failing.filter(breaks[:, -1]))
 
 
-def _failures(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Series]:
-    """Return, for each check that fails, which rows fail it.
+def _failing(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that fail the check.
 
     Raises _DisagreeError where something else is wrong, such as the columns.
     """
@@ -170,26 +157,15 @@ def _failures(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> dict[str, pl.Se
         try:
             schema.validate(cells, lazy=True)
         except SchemaErrors as failed:
-            return dict(map(_failure, failed.schema_errors))
-    return {}
+            (error,) = failed.schema_errors
+            return rows.filter(~_passes(error))
+    return rows.clear()
 
 
-def _failure(error: SchemaError) -> tuple[str, pl.Series]:
-    """Return the name of the check that failed, and which rows fail it."""
-    name = getattr(error.check, "name", None)
-    if name not in (SCREENS, *CONJUNCTIONS.values()):
+def _passes(error: SchemaError) -> pl.Series:
+    """Return which rows pass the check that failed."""
+    if getattr(error.check, "name", None) != CONJUNCTION:
         raise _DisagreeError from None
     if not isinstance(error.check_output, pl.DataFrame):
         raise _DisagreeError from None
-    return name, ~error.check_output.to_series()
-
-
-def _verdicts_by_rule(group: RuleGroup, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return row, column, code, severity and rank for each rule of the group that a row breaks.
-
-    Raises _DisagreeError for a row that breaks none.
-    """
-    rule_indexes, row_indexes = np.nonzero(~rows.select(group.holds).to_numpy().T)
-    if len(np.unique(row_indexes)) != rows.height:
-        raise _DisagreeError
-    return group.verdicts[rule_indexes].insert_column(0, rows["row"][row_indexes])
+    return error.check_output.to_series()

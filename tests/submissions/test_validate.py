@@ -15,7 +15,7 @@ from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
 from flows.errors import BugError
-from flows.submissions.validate import CONJUNCTIONS, SCREENS, fast_schema, validate
+from flows.submissions.validate import CONJUNCTION, fast_schema, validate
 from schemas.actions import ASK
 from schemas.issuer import RuleSettings, Severity
 from schemas.portal import (
@@ -412,13 +412,13 @@ def test_pandera_judges_every_row_and_keeps_no_value(monkeypatch: pytest.MonkeyP
     assert not any("4242" in str(errors) for errors in caught)
 
 
-def test_all_rows_are_asked_by_three_checks_and_those_with_a_screened_shape_by_two_more() -> None:
+def test_all_rows_are_asked_by_one_check_and_those_with_a_screened_shape_by_one_more() -> None:
     fast = fast_schema(RULES, DAY, RuleSettings())
 
     assert fast.screened is not None
     assert columns() == tuple(fast.schema.columns)
-    assert [SCREENS, *CONJUNCTIONS.values()] == [check.name for check in fast.schema.checks]
-    assert [*CONJUNCTIONS.values()] == [check.name for check in fast.screened.schema.checks]
+    assert [CONJUNCTION] == [check.name for check in fast.schema.checks]
+    assert [CONJUNCTION] == [check.name for check in fast.screened.schema.checks]
 
 
 def test_pandera_decides_about_a_row_with_the_shape_of_a_screen_that_breaks_no_rule(
