@@ -49,6 +49,7 @@ CHANGES = (CHANGED, REVERTED)
 EXCLUDED = "row.filter.excluded"  # left out by [status], or [filter]
 UNKNOWN_STATUS = "row.status.unknown"  # its status is one that [status] does not name
 GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
+ERASED = "card.holder.erased"  # its cardholder is forgotten: nothing of the row is kept
 DELETED = "card.row.deleted"  # its extract marks it as deleted: it is closed
 UNREADABLE_DELETION = "card.row.deleted_unreadable"  # so does this one, without saying which card
 LINK_ENDED = "card.link.expired"  # had a link, which ended
@@ -128,6 +129,12 @@ ROWS = (  # a row among others, of this extract or of earlier runs
             "{take_up}, where it needs a link after all",
             take_up=Step("mend give-up", ISSUER, cuid=CUID, undo=True, reason=WHY),
         ),
+    ),
+    Reason(
+        ERASED,
+        "not sent, or no longer named: the cardholder is forgotten",
+        NOTHING,
+        "an erasure is final; the issuer deletes the person's row at the source",
     ),
     Reason(
         LINK_ENDED,

@@ -202,6 +202,46 @@ class Reseal(Record):
     chunks: tuple[ManifestChunk, ...]
 
 
+class RewrittenPart(NamedTuple):
+    """A part of a ledger whose rows of erased cardholders name nobody any more.
+
+    `name`: as the manifest has it; `now`: the file with its records, and `sha256` of that.
+    """
+
+    name: str
+    now: str
+    sha256: str
+
+
+class LedgerRewritten(Record):
+    """One record of a run's chain `rewritten/`: these parts replace those of the manifest."""
+
+    parts: tuple[RewrittenPart, ...]
+
+
+class ErasureKey(Document):
+    """The key of an issuer's digests of erased cardholders, made with the first erasure."""
+
+    key: str
+
+
+class Erasure(Record):
+    """One record of the chain `erasures/`: cardholders are forgotten, or how far that has come.
+
+    `persons`: keyed digests of all that they were known by (`flows/runs/erased.py`); nothing is
+    sent for them again. `people` and `cards`: how many the book had of them. `deleted`: the keys of
+    objects that named them and go; what they say of others is written anew before. `removed`: of
+    what an erasure removes, only deliveries still name who is in the records so far; `finished`:
+    these do not, either.
+    """
+
+    what: Literal["forgotten", "removed", "finished"]
+    persons: tuple[str, ...] = ()
+    people: int = 0
+    cards: int = 0
+    deleted: tuple[str, ...] = ()
+
+
 class SingleAsked(Document):
     """One link that is about to be requested; `row` is None if its fields were typed in."""
 

@@ -196,6 +196,7 @@ Act = Literal[
     "deliver",
     "reseal",
     "purge",
+    "erase",
     "accept",
     "settings",
     "mapping",
@@ -213,8 +214,9 @@ class FourEyes(Settings):
         "`resubmit` or `link`; `resend`: `resubmit`, or `backfill` with `--send`; `link`; "
         "`dismiss`; `mend abandon`; `close`: `mend close` or `reopen`, `answers`; `lost`: with "
         "that decision; `mend` `give-up`, `keep-link` or `reseal`; `attribute`: `mend attribute`, "
-        "`withdraw` or `ingest-again`; `link-form`; `deliver`; `purge`; `audit accept`; "
-        "`settings`: a change of keys, hosts, limits, `[store]`, `[resend]` or `[retention]`; "
+        "`withdraw` or `ingest-again`; `link-form`; `deliver`; `purge`; `erase`: `person erase`; "
+        "`audit accept`; `settings`: a change of keys, hosts, limits, `[store]`, `[resend]` or "
+        "`[retention]`; "
         "`mapping`: of what becomes of a row. A change of this table needs two persons as soon as "
         "it names an act",
     )

@@ -11,6 +11,7 @@ import polars as pl
 
 from flows.runs.cards import FINGERPRINTS, holder, numbered_twins
 from flows.runs.chunks import OutboxChunk
+from flows.runs.erased import is_erased
 from flows.runs.events import ANSWERED
 from flows.runs.frames import shaped
 from flows.runs.outcomes import DECISION
@@ -160,7 +161,8 @@ def _part(run: StoredRun, part: LedgerPart, changes: Sequence[str]) -> pl.DataFr
     if changes:
         is_suppressed = pl.col("fate") == ledger.SUPPRESSED
         is_attempt |= is_suppressed & pl.col("reasons").list.last().is_in(changes)
-    return _with_results(run.ledger_part(part, _RECORD, is_attempt), results)
+    of_somebody = is_attempt & ~is_erased()
+    return _with_results(run.ledger_part(part, _RECORD, of_somebody), results)
 
 
 def _results(run: StoredRun, part: LedgerPart) -> pl.DataFrame:

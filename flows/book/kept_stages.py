@@ -7,7 +7,6 @@ begins and when it has ended (`flows/runs/placements.py`). Of a check that has n
 believed.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
@@ -24,11 +23,12 @@ from flows.book.stages import (
     followed_links,
     reported_ends,
 )
+from flows.runs.delivered import LINKS, read_delivered_links
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import book, deliveries, keys_of, link, placements
 from flows.runs.placements import check_marks, is_checked, read_placements
 from flows.runs.single_links import ARRIVED
-from flows.runs.store import Store, read, read_if_stored
+from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.runs.transactions import reported
@@ -38,7 +38,6 @@ from schemas.tables import parquet
 
 UNMARKED = "unmarked"  # of a run that only an earlier version checked
 _NONE: Mapping[str, str] = {}
-_LINKS = re.compile(r"/(\d{6})/links\.parquet$")
 _CHANGE = pl.Schema(
     {
         **dict.fromkeys((*LOOK, "url", "change"), pl.String()),
@@ -184,8 +183,8 @@ class KeptStages:
 
     def _delivered(self) -> pl.DataFrame:
         """Return the links that were delivered, of the deliveries whose files are stored."""
-        listed = (_LINKS.search(entry.key) for entry in self._store.keys(deliveries(self._issuer)))
-        numbers = sorted(int(name[1]) for name in listed if name)
+        listed = (LINKS.search(entry.key) for entry in self._store.keys(deliveries(self._issuer)))
+        numbers = sorted({int(name["delivery"]) for name in listed if name})
         frames = concurrently(self._changes, numbers)
         return delivered_links(pl.concat([pl.DataFrame(schema=_CHANGE), *frames]))
 
@@ -193,7 +192,7 @@ class KeptStages:
         """Return the changes of a delivery, and when it was made."""
         chain = deliveries(self._issuer)
         record = read_document(self._store, link(chain, number), Delivery)
-        content = BytesIO(read(self._store, f"{chain}{number:06d}/links.parquet"))
+        content = BytesIO(read_delivered_links(self._store, self._issuer, number) or b"")
         columns = [name for name in _CHANGE if name != "at"]
         changes = pl.read_parquet(content, columns=columns)
         moment = record.at if record is not None else None

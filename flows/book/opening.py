@@ -3,7 +3,7 @@
 The record of each purge says how many left the book with a ledger, by the state they stood in
 (`removals.py` counts them). The opening balance is the sum over these records, so it survives a
 rebuild of the book. There are counts only: nobody can be recognised in it. Somebody who is named
-again afterwards is counted as new.
+again afterwards is counted as new. Who was erased (`flows/runs/erased.py`) is counted beside them.
 """
 
 from collections import Counter
@@ -11,17 +11,19 @@ from collections.abc import Collection, Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from flows.runs.keys import keys_of, purged
+from flows.runs.chains import whole_chain
+from flows.runs.keys import erasures, keys_of, purged
 from flows.runs.store import Store
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
-from schemas.records import Purged
+from schemas.records import Erasure, Purged
 
 
 class OpeningBalance(BaseModel):
     """How many `people` and `cards` were removed, by state; `ledgers` are the records of it.
 
-    `uncounted`: ledgers that went before cardholders were counted.
+    `uncounted`: ledgers that went before cardholders were counted. `erased_people` and
+    `erased_cards`: those who were erased.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,23 +31,37 @@ class OpeningBalance(BaseModel):
     cards: dict[str, int] = {}
     uncounted: int = 0
     ledgers: tuple[str, ...] = ()
+    erased_people: int = 0
+    erased_cards: int = 0
 
     @property
     def total(self) -> int:
-        """The cardholders that were removed."""
-        return sum(self.people.values())
+        """The cardholders that were removed or erased."""
+        return sum(self.people.values()) + self.erased_people
 
     @property
     def sentence(self) -> str:
-        """Whom retention removed, in one sentence; "" where it removed nobody."""
+        """Whom retention removed, and who is forgotten; "" where that is nobody."""
+        return " ".join(filter(None, (self._removed, self._erased)))
+
+    @property
+    def _removed(self) -> str:
         states = ", ".join(f"{number:,} {state}" for state, number in self.people.items())
-        if self.total and self.uncounted:
-            return f"Retention removed {self.total:,} more ({states}), and {self._uncounted}."
-        if self.total:
-            return f"Retention removed {self.total:,} more ({states})."
+        removed = sum(self.people.values())
+        if removed and self.uncounted:
+            return f"Retention removed {removed:,} more ({states}), and {self._uncounted}."
+        if removed:
+            return f"Retention removed {removed:,} more ({states})."
         if self.uncounted:
             return f"Retention removed {self._uncounted}."
         return ""
+
+    @property
+    def _erased(self) -> str:
+        if not self.erased_people:
+            return ""
+        verb = "is" if self.erased_people == 1 else "are"
+        return f"{self.erased_people:,} more {verb} forgotten (erasures)."
 
     @property
     def _uncounted(self) -> str:
@@ -68,10 +84,11 @@ def opening_balance(
 
     `runs`: those whose ledger was purged.
     """
+    kept = _with_erased(store, issuer, kept)
     single_links = {entry.key for entry in store.keys(f"{purged(issuer)}single/")}
     stored = single_links | {keys_of(run).purged("ledger") for run in runs}
     if not stored.issuperset(kept.ledgers):
-        kept = NOBODY_REMOVED
+        kept = _with_erased(store, issuer, NOBODY_REMOVED)
     later = sorted(stored.difference(kept.ledgers))
     if not later:
         return kept
@@ -83,7 +100,19 @@ def opening_balance(
         cards=added(kept.cards, *(counts.cards for counts in removed)),
         uncounted=kept.uncounted + sum(map(_is_uncounted, known)),
         ledgers=tuple(sorted(stored)),
+        erased_people=kept.erased_people,
+        erased_cards=kept.erased_cards,
     )
+
+
+def _with_erased(store: Store, issuer: str, kept: OpeningBalance) -> OpeningBalance:
+    """Return an opening balance with those who were erased so far."""
+    acts = whole_chain(store, erasures(issuer), Erasure)
+    counts = {
+        "erased_people": sum(act.people for act in acts),
+        "erased_cards": sum(act.cards for act in acts),
+    }
+    return kept.model_copy(update=counts)
 
 
 def all_removed(balances: Iterable[OpeningBalance]) -> OpeningBalance:
@@ -93,6 +122,8 @@ def all_removed(balances: Iterable[OpeningBalance]) -> OpeningBalance:
         people=added(*(issuer.people for issuer in issuers)),
         cards=added(*(issuer.cards for issuer in issuers)),
         uncounted=sum(issuer.uncounted for issuer in issuers),
+        erased_people=sum(issuer.erased_people for issuer in issuers),
+        erased_cards=sum(issuer.erased_cards for issuer in issuers),
     )
 
 

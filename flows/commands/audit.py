@@ -75,6 +75,11 @@ def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
         yield f"{proof.older:,} records are older than the trail: not chained"
     if proof.unproved:
         yield f"{proof.unproved:,} entries are proved by a key that this process does not have"
+    if proof.erasures:
+        yield (
+            f"{proof.erasures:,} erasures made cardholders forgotten: {proof.erased:,} objects of "
+            "the trail are gone with them, and ledgers are as rewritten/ of their runs says"
+        )
     for finding in proof.unfinished:
         yield (
             f"named and never written, by a command that was killed or is at work: {finding.key} "

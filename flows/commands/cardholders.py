@@ -102,5 +102,8 @@ def standing_table(counted: Mapping[str, Any]) -> Table:
     removed_cards = sum(removed["cards"].values())
     if removed_cards:
         rows.append(("removed by retention", sum(removed["people"].values()), removed_cards))
+    if removed["erased_people"]:
+        rows.append(("forgotten", removed["erased_people"], removed["erased_cards"]))
+    removed_cards += removed["erased_cards"]
     total = ("ever named", counted["named"], sum(counted["cards"].values()) + removed_cards)
     return Table(("where they stand", "cardholders", "cards"), [*rows, total])

@@ -16,6 +16,7 @@ from flows.wiring import wire
 with on_first_use():
     from flows.operations import delivery as deliveries
     from flows.runs import context as contexts
+    from flows.runs import delivered
 
 DELIVER = Form(
     "deliver",
@@ -86,7 +87,7 @@ def _deliver(context: contexts.IssuerContext, dry_run: bool) -> Result:
         f"{record.replaced:,} replaced, {record.withdrawn:,} withdrawn; "
         f"{record.living:,} living links"
     )
-    place = f"{context.issuer.root}/{deliveries.folder(issuer, done.number)}"
+    place = f"{context.issuer.root}/{delivered.delivery_folder(issuer, done.number)}"
     files = f"files: {place} ({' '.join(record.files)})"
     next_step = Step("deliver", issuer, confirm=done.number, reason=RECEIPT)
     facts |= record.model_dump(mode="json")

@@ -18,6 +18,7 @@ from flows.wiring import edges, now, wire
 
 with on_first_use():
     from flows.book import book
+    from flows.operations import erasure
     from flows.reports import cardholder, cardholder_status, cardholder_trace
     from flows.resend import renewal
     from flows.runs import business_date
@@ -25,10 +26,14 @@ with on_first_use():
 
 
 class _Known(NamedTuple):
-    """What an issuer's runs say of a cardholder, and the status of each card."""
+    """What an issuer's runs say of a cardholder, and the status of each card.
+
+    `forgotten`: since when, "" where the cardholder was not erased.
+    """
 
     trace: cardholder_trace.CardholderTrace
     cards: list[cardholder_status.CardStatus]
+    forgotten: str = ""
 
 
 @entry("trace", form="what is known of one person is kept out of every form's log")
@@ -50,7 +55,8 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         of_issuer = book.read_book(adapters.store, name)
         renewals = _renewals(context, of_issuer, cuid, known.attempts, today)
         cards = cardholder_status.card_statuses(of_issuer, cuid, known.attempts, today, renewals)
-        return [_Known(known, cards)]
+        act = erasure.erasure_of(adapters.store, name, cuid)
+        return [_Known(known, cards, f"{name} since {act.at:%Y-%m-%d %H:%M}" if act else "")]
 
     known, unread = context.each(issuer, of_issuer)
     attempts = list(chain.from_iterable(each.trace.attempts for each in known))
@@ -58,13 +64,18 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         spare(link)
     purged = list(chain.from_iterable(each.trace.purged for each in known))
     cards = list(chain.from_iterable(each.cards for each in known))
+    forgotten = [each.forgotten for each in known if each.forgotten]
     facts = {
         "cuid": cuid,
+        "forgotten": forgotten,
         "attempts": [attempt._asdict() for attempt in attempts],
         "stands": [card.facts for card in cards],
         "purged": purged,
     }
-    lines = list(_lines(attempts, cards, purged))
+    lines: list[Text] = [
+        f"forgotten at {each}: nothing is sent for this cuid again" for each in forgotten
+    ]
+    lines += list(_lines(attempts, cards, purged))
     return Result(facts, lines, _next_step(cards)).beside(unread)
 
 
@@ -122,6 +133,11 @@ def _origin(card: cardholder_status.CardStatus) -> Iterator[str]:
     channel = "a single link" if card.channel == cardholder.SINGLE else "a file"
     tries = f"attempts: {card.tries:,}, sent: {card.sendings:,}"
     yield f"    {card.standing}: {since}by {row}, through {channel}; {tries}"
+
+
+def _forgotten(since: str) -> str:
+    """Return the line about an issuer at which the cardholder was erased."""
+    return f"forgotten at {since}: nothing is sent for this cuid again"
 
 
 def _attempt_lines(attempts: Sequence[cardholder.Attempt]) -> Iterator[str]:

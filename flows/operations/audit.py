@@ -22,6 +22,7 @@ from flows.operations.audit_entries import (
 from flows.operations.checkpoints import Checkpoint
 from flows.runs.audit_trail import AuditTrail
 from flows.runs.context import IssuerContext
+from flows.runs.erased import all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import purged, runs, trail
 from flows.runs.store import Store
@@ -40,7 +41,8 @@ class Proof(NamedTuple):
 
     Of `older` only the names are known. `head` is number and digest of the last entry.
     `unfinished`: what was named and never written, by a command that was killed or is at work.
-    `unproved`: how many entries have a proof by a key that is not at hand.
+    `unproved`: how many entries have a proof by a key that is not at hand. `erasures`: how many
+    acts have made cardholders forgotten, and `erased`: the objects that are gone with them.
     """
 
     entries: int
@@ -51,6 +53,8 @@ class Proof(NamedTuple):
     accepted: tuple[str, ...]
     unfinished: tuple[Finding, ...] = ()
     unproved: int = 0
+    erasures: int = 0
+    erased: int = 0
 
 
 def verify(
@@ -97,6 +101,8 @@ def verify(
         accepted=tuple(sorted(entries.accepted - {finding.key for finding in left})),
         unfinished=tuple(finding for finding in wrong if finding.what == NEVER_WRITTEN),
         unproved=unverified(entries.entries, prover),
+        erasures=purge.erasures.acts,
+        erased=len(purge.erasures.deleted),
     )
 
 
@@ -116,16 +122,19 @@ def _end_findings(
 
 
 class _Purges:
-    """What retention has removed, by its records."""
+    """What retention and erasures have removed, by their records."""
 
     def __init__(self, store: Store, issuer: str, stored: Iterable[str]) -> None:
         self._store = store
         self._runs = runs(issuer)
         self._prefix = purged(issuer)
         self._records = [key for key in stored if key.startswith(self._prefix)]
+        self.erasures = all_erasures(store, issuer)
 
     def took(self, finding: Finding, entries: Trail) -> bool:
-        """Return whether an object that is gone was removed by retention."""
+        """Return whether an object that is gone was removed by retention or by an erasure."""
+        if finding.key in self.erasures.deleted:
+            return True
         if not EVIDENCE.fullmatch(finding.key):
             return False
         if finding.key.startswith(self._runs):

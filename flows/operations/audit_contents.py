@@ -55,8 +55,13 @@ def _object_findings(run: StoredRun) -> Iterator[Finding]:
     required_chunks = sealed_last if run.purged_chunks is None else {}
     yield from _differences(run, keys.chunks, sealed_first | sealed_last, required_chunks)
     ledger = {keys.ledger + part.name: part.sha256 for part in manifest.ledger}
-    required_parts = ledger if run.purged_ledger is None else {}
-    yield from _differences(run, keys.ledger, ledger, required_parts)
+    rewritten = run.rewritten_parts.values()
+    current = {keys.ledger + part.now: part.sha256 for part in rewritten}
+    replaced = {keys.ledger + part.name for part in rewritten}
+    required_parts = current.keys() | ledger.keys() - replaced
+    if run.purged_ledger is not None:
+        required_parts = set()
+    yield from _differences(run, keys.ledger, ledger | current, required_parts)
 
 
 def _differences(

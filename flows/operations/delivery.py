@@ -21,6 +21,7 @@ from flows.book.book import read_book
 from flows.book.kept import keep_up_to_date
 from flows.book.standing import GIVEN_UP, LEFT, SERVED
 from flows.errors import TryAgainError
+from flows.operations.link_changes import CARD as CARD_OF_LINK
 from flows.operations.link_changes import CHANGED, ISSUE, WITHDRAWN, delta, replayed
 from flows.redaction import redact
 from flows.reports.links import link_files
@@ -28,6 +29,8 @@ from flows.runs.business_date import local_day
 from flows.runs.cards import CARD
 from flows.runs.chains import add_next, last_record
 from flows.runs.context import IssuerContext
+from flows.runs.delivered import delivery_folder, read_delivered_links
+from flows.runs.erased import People, erased_people
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import deliveries, link
@@ -51,6 +54,7 @@ _LINK = pl.Schema(
     }
 )
 STOPPED = [LEFT.name, GIVEN_UP.name]  # states in which a card needs no link
+FORGOTTEN = "forgotten"  # why the links of erased cardholders are withdrawn
 PARQUET = "links.parquet"
 RECEIVED = "received"
 CONFIRMED = "confirmed.json"
@@ -106,7 +110,8 @@ def deliver(context: IssuerContext) -> Delivered:
     book = read_book(context.adapters.store, context.issuer.issuer)
     cards = book.cards(today)
     alive = _living_links(context, cards, today)
-    stopped = cards.filter(pl.col("standing").is_in(STOPPED))
+    stopped = cards.filter(pl.col("standing").is_in(STOPPED)).select(*CARD_OF_LINK, "standing")
+    stopped = pl.concat([stopped.cast({"standing": pl.String}), _forgotten(context, books)])
     changes = delta(alive, books.delivered, books.unconfirmed, book.sent, stopped, today)
     if changes.is_empty():
         return Delivered(doubts=books.doubts)
@@ -122,11 +127,29 @@ def deliver(context: IssuerContext) -> Delivered:
         living=alive.height,
     )
     delivered = _record(context, books, record)
-    place = folder(context.issuer.issuer, delivered.number)
+    place = delivery_folder(context.issuer.issuer, delivered.number)
     for name, content in {PARQUET: parquet(changes), **contents}.items():
         context.adapters.store.create(place + name, content)
     keep_up_to_date(context)
     return delivered
+
+
+def _forgotten(context: IssuerContext, books: _Books) -> pl.DataFrame:
+    """Return the cards of erased cardholders of which the receiving side may have links."""
+    erased = erased_people(context.adapters.store, context.issuer.issuer)
+    known = pl.concat([books.delivered, books.unconfirmed]).select(*CARD_OF_LINK).unique()
+    cards = known.filter(erased.named_by(known["cuid"]))
+    return cards.with_columns(standing=pl.lit(FORGOTTEN))
+
+
+def owes_withdrawal(context: IssuerContext, people: People) -> bool:
+    """Return whether the receiving side may still use a link of these cardholders."""
+    books = _books(context)
+    is_used = pl.col("change") != WITHDRAWN
+    later = range(books.base + 1, len(books.records))
+    unconfirmed = _changes(context.adapters.store, context.issuer.issuer, later)
+    perhaps = [books.delivered, books.unconfirmed.filter(is_used), *unconfirmed]
+    return bool(people.named_by(pl.concat(perhaps)["cuid"]).any())
 
 
 def _record(context: IssuerContext, books: _Books, record: Delivery) -> Delivered:
@@ -149,7 +172,7 @@ def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
-    place = folder(issuer, number)
+    place = delivery_folder(issuer, number)
     record = read_document(store, link(deliveries(issuer), number), Delivery)
     if record is None or read_if_stored(store, place + max(record.files), 0) is None:
         raise NotFoundError(
@@ -158,11 +181,6 @@ def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
     confirmed = Confirmed(**context.adapters.signed(reason))
     store.create(place + CONFIRMED, canonical(confirmed))
     return read_document(store, place + CONFIRMED, Confirmed) or confirmed
-
-
-def folder(issuer: str, number: int) -> str:
-    """Return the prefix of a delivery's files."""
-    return f"{deliveries(issuer)}{number:06d}/"
 
 
 def _link_files(context: IssuerContext, changes: pl.DataFrame) -> dict[str, bytes]:
@@ -232,9 +250,7 @@ def _confirmed_numbers(records: Sequence[Delivery | None], base: int) -> list[in
 
 def _changes(store: Store, issuer: str, numbers: Iterable[int]) -> list[pl.DataFrame]:
     """Return the rows (CHANGED) of these deliveries; none of those interrupted or purged."""
-    contents = concurrently(
-        lambda number: read_if_stored(store, folder(issuer, number) + PARQUET), numbers
-    )
+    contents = concurrently(lambda number: read_delivered_links(store, issuer, number), numbers)
     return [
         pl.read_parquet(BytesIO(content)).select(*CHANGED)
         for content in contents
@@ -254,7 +270,7 @@ def _last_confirmed(
     doubts: list[str] = []
     for number in range(len(records) - 1, 0, -1):
         record = records[number]
-        place = folder(context.issuer.issuer, number)
+        place = delivery_folder(context.issuer.issuer, number)
         if read_if_stored(store, place + CONFIRMED, 0) is not None:
             return number, tuple(doubts)
         receipt = read_if_stored(store, place + RECEIVED, RECEIPT)

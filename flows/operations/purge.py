@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from flows.book.kept import keep_up_to_date
 from flows.book.removals import Ledger, removals
+from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
     KEPT,
@@ -47,7 +48,7 @@ from flows.runs.versions import read_document
 from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
-_DELIVERED_LINKS = re.compile(r"/\d{6}/links(-\d{5})?\.(csv|parquet)$")
+_DELIVERED_LINKS = re.compile(r"/\d{6}/links(-\d{5}|-erased-\d+)?\.(csv|parquet)$")
 
 
 class PurgeUnit(NamedTuple):
@@ -135,6 +136,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     concurrently(cleaner.discard, plan.leftovers)
     if deleted:
         keep_up_to_date(context)
+    finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
 
 

@@ -31,11 +31,11 @@ KEPT: Literal["kept"] = "kept"  # for good
 LEFT: Literal["left"] = "left"  # by workers
 # by versions that read extracts in parts
 _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
-_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed)/[^/]+\.json")
+_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed|rewritten)/[^/]+\.json")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
-    rf"ledger/{_PART}\.parquet",
+    rf"ledger/{_PART}(-erased-\d+)?\.parquet",
     r"outcomes/[0-9a-f]{24}\.parquet",
     r"seals/\d{5}-\d{3}\.json",
     r"claims/\d{6}\.json",

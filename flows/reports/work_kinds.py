@@ -614,6 +614,23 @@ UNCONFIRMED = _kind(
         rows="link",
     )
 )
+ERASURES = _kind(
+    Kind(
+        "forgotten cardholders",
+        OPERATOR,
+        "Forgotten, and deliveries still name them: the withdrawal of their links is not confirmed",
+        Step("deliver", Slot("issuer")),
+        "Once the receiving side has confirmed the withdrawal, the next purge ends it.",
+        (
+            Choice(
+                "end it", "Confirmed: deliveries name them no more.", Step("purge", Slot("issuer"))
+            ),
+        ),
+        noun="erasure",
+        rows="cardholder",
+        of_one_run=True,
+    )
+)
 REQUESTS = _kind(
     Kind(
         "requests for a second person",

@@ -22,6 +22,7 @@ from flows.results.markers import stray_files
 from flows.runs.business_date import day_off, due, local_day
 from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
+from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import deliveries
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
@@ -72,6 +73,7 @@ def worklist(
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
     work += _unconfirmed_delivery(store, name)
+    work += _unfinished_erasures(store, name)
     work += _link_forms(name, forms, terms)
     return work
 
@@ -265,6 +267,19 @@ def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:
             since=last.at,
             rows=links,
             fields=named,
+        )
+
+
+def _unfinished_erasures(store: Store, issuer: str) -> Iterator[Work]:
+    """Yield the erasures of cardholders whom deliveries still name."""
+    acts = unfinished_erasures(store, issuer)
+    if acts:
+        yield Work(
+            due=acts[0].at,
+            kind=kinds.ERASURES,
+            issuer=issuer,
+            since=acts[0].at,
+            rows=sum(act.people for act in acts),
         )
 
 

@@ -4,7 +4,8 @@ A contradiction gives no link before it is decided.
 
 A row decided as lost is an error (`row.result.lost`, to be sent again) and not a state of its own,
 so balance, lists, trace, resubmit and limits need no new case. It counts against no error limit,
-prior state does not see it, and a real answer that comes later counts.
+prior state does not see it, and a real answer that comes later counts. A row of an erased
+cardholder (`flows/runs/erased.py`) is one in the same way.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
 from schemas import breaks
 from schemas.ledger import ERROR, LINKED
+from schemas.reasons import ERASED
 from schemas.records import Closing
 
 # the reason of a row that an operator gave up, by decision
@@ -99,6 +101,24 @@ def undisputed_answers(settled: pl.DataFrame, conflicts: pl.DataFrame) -> pl.Dat
     joined = settled.join(decided, on="spot", how="left", maintain_order="left")
     undisputed = pl.col("counts").is_null() | (pl.col("counts") == pl.col("state"))
     return joined.filter(undisputed).drop("counts")
+
+
+def with_erased(answers: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
+    """Return the answers, and one for each sent row that names nobody any more and has none.
+
+    Its cardholder was erased, and with that what the partner had answered.
+    """
+    erased = sent.rows.filter(pl.col("cuid").is_null()).join(answers, on="spot", how="anti")
+    if erased.is_empty():
+        return answers
+    answer = {"state": ERROR, "how": DECISION, "shape": ERASED}
+    named = erased.select(
+        *("run", "chunk", "row", "spot", "place"),
+        *(pl.lit(text).alias(name) for name, text in answer.items()),
+        has_link=pl.lit(value=False),
+        reasons=pl.concat_list(pl.lit(ERASED)),
+    )
+    return pl.concat([answers, named], how="diagonal")
 
 
 def given_up_rows(sent: SentRows, answered: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from flows.results.problems import describe
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
 from flows.runs.context import IssuerContext
+from flows.runs.erased import ErasedPeople, erased_people
 from flows.runs.events import ANSWERED, record_event
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
@@ -104,6 +105,7 @@ def take_in(
     """
     index = _sent_index(context)
     rules = link_rules(context)
+    erased = erased_people(context.adapters.store, context.issuer.issuer)
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
@@ -111,11 +113,20 @@ def take_in(
         closing(prefetch(_attribute_all(index, rules, batches))) as attributed,
     ):
         for results, outcomes in attributed:
-            yield from _keep(context, results, outcomes, waiting)
+            of_others = [_without_erased(each, erased) for each in outcomes]
+            yield from _keep(context, results, of_others, waiting)
 
 
 def _sent_index(context: IssuerContext) -> SentIndex:
     return SentIndex(StoredRuns(context.adapters.store, context.issuer.issuer))
+
+
+def _without_erased(attributed: Attributed, erased: ErasedPeople) -> Attributed:
+    """Return a file without the rows that name an erased cardholder: nothing is kept of them."""
+    if not erased:
+        return attributed
+    is_erased = erased.named_by(attributed.outcomes["cuid"])
+    return attributed._replace(outcomes=attributed.outcomes.filter(~is_erased))
 
 
 # Attributing

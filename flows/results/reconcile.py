@@ -29,6 +29,7 @@ from flows.results.disputes import (
     decided_answers,
     given_up_rows,
     undisputed_answers,
+    with_erased,
 )
 from flows.results.sent_rows import SentRows, number_sent_rows
 from flows.runs.outcomes import Attributed
@@ -89,12 +90,13 @@ def reconcile(
     numbered = number_sent_rows(sent)
     files = _distinct(outcomes)
     decided = decided_rows(closings).join(numbered.rows.select("row", "spot"), on="row")
-    received = _expired(_union(_answers(files, numbered)), today)
+    answered = with_erased(_answers(files, numbered), numbered)
+    received = _expired(_union(answered), today)
     answers = decided_answers(received, decided)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
     conflicts = conflicting_rows(settled, decided, closings)
-    answered = _best(undisputed_answers(settled, conflicts))
-    best = pl.concat([answered, given_up_rows(numbered, answered, decided)], how="diagonal")
+    counted = _best(undisputed_answers(settled, conflicts))
+    best = pl.concat([counted, given_up_rows(numbered, counted, decided)], how="diagonal")
     chunks = _chunks(numbered, answers, best)
     broken = broken_rows(received, conflicts, numbered, chunks, decided)
     still_broken = broken.join(decided, on=["kind", "row"], how="anti")

@@ -27,7 +27,7 @@ DROPPED = re.compile(
     r"[^/]+/(extracts|results|corrections|transactions)/|[^/]+/deliveries/[^/]+/received$"
 )
 LASTING = re.compile(
-    r"[^/]+/(commits/|settings/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
+    r"[^/]+/(commits/|settings/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # how Python shows bytes in a file name that are not UTF-8
@@ -79,6 +79,7 @@ attributions = _prefix("attributions")
 link_forms = _prefix("link-forms")  # the chain of forms that the partner's links have
 given_up = _prefix("given-up")  # the chain of decisions that cards need no link
 kept_links = _prefix("kept-links")  # the chain of decisions that links stay as they are
+erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
 # operators' decisions that an extract shall not be sent, a chain for each content
 dismissed = _prefix("dismissed")
@@ -139,6 +140,8 @@ class RunKeys:
         self.manifest = base + "manifest.json"  # the commit, written last
         self.events = base + "events/"  # what people and flows did to the run
         self.reseals = base + "reseals/"  # the chain of records of chunks that were sealed again
+        # the chain of records of ledger parts that were written anew without erased cardholders
+        self.rewritten = base + "rewritten/"
         self.resealed = base + "sealed/"  # those chunks, a folder for each time
         # its attempts, as the book has them: derived
         self.page = base + "book.parquet"

@@ -4,7 +4,7 @@ A Parquet object per group of result files. They are derived from result files a
 may be in several groups, where it was ingested again; the last time counts.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import date, datetime
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, Store, read
 from flows.runs.threads import concurrently
+from schemas.ledger import ERROR
+from schemas.reasons import ERASED
 
 OUTCOME: dict[str, pl.DataType] = {
     "position": pl.UInt32(),  # data row of the result file, from 1
@@ -126,6 +128,40 @@ def _file_facts(answer: RunOutcomes, taken: datetime) -> dict[str, Any]:
         "file_run": run,
         "file_chunk": chunk,
     }
+
+
+def outcome_rows(store: Store, key: str) -> pl.DataFrame:
+    """Return the rows of an object (OUTCOME), each with the name of its file (`file_name`)."""
+    rows, files = _opened(store, key)
+    named = rows.select(*OUTCOME, "number")
+    return named.join(files.select("number", "file_name"), on="number", how="left").drop("number")
+
+
+def erase_outcomes(store: Store, key: str, which: Callable[[pl.DataFrame], pl.Series]) -> bool:
+    """Write outcomes anew in which these rows say that their cardholder was erased, and no more.
+
+    Return whether there are any.
+    """
+    rows, files = _opened(store, key)
+    is_erased = which(rows)
+    if not is_erased.any():
+        return False
+    nothing = pl.lit(None)
+    of_place = ["position", "run", "chunk", "row", "nth", "number"]
+    facts = {name: nothing for name in rows.columns if name not in of_place} | {
+        "how": pl.lit(DECISION),
+        "state": pl.lit(ERROR),
+        "shape": pl.lit(ERASED),
+        "has_link": pl.lit(value=False),
+        "reasons": pl.concat_list(pl.lit(ERASED)),
+        "content": pl.col("position").cast(pl.UInt64),
+    }
+    erased = [
+        pl.when(is_erased).then(fact).otherwise(pl.col(name)).cast(rows.schema[name]).alias(name)
+        for name, fact in facts.items()
+    ]
+    write_parquet(store, key, rows.with_columns(erased), {FILES: files.drop("number").write_json()})
+    return True
 
 
 class StoredOutcomes:

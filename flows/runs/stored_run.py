@@ -8,6 +8,7 @@ long.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any, Self
 
 import polars as pl
@@ -42,7 +43,15 @@ from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, re
 from flows.runs.versions import parsed, read_document, read_facts
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.manifest import LedgerPart, Manifest, Plan
-from schemas.records import Abandoned, Closing, Part, Purged, Reseal
+from schemas.records import (
+    Abandoned,
+    Closing,
+    LedgerRewritten,
+    Part,
+    Purged,
+    Reseal,
+    RewrittenPart,
+)
 
 
 class StoredRun:
@@ -196,14 +205,26 @@ class StoredRun:
         Raises LedgerPurgedError, and ConflictError where it is not what was written.
         """
         key = self.keys.ledger + part.name
-        try:
-            content = read(self.store, key)
-        except ObjectMissingError:
+        sha256 = part.sha256
+        content = read_if_stored(self.store, key)
+        if content is None:
             self.fresh().refuse_purged()  # it may have been purged just now
-            raise
-        if digest(content) != part.sha256:
+            rewritten = self.fresh().rewritten_parts.get(part.name)
+            if rewritten is None:
+                raise ObjectMissingError(key=key)
+            key = self.keys.ledger + rewritten.now
+            sha256 = rewritten.sha256
+            content = read(self.store, key)
+        if digest(content) != sha256:
             raise ConflictError(key=key)
         return from_parquet(content, key, columns, only)
+
+    @read_once
+    def rewritten_parts(self) -> dict[str, RewrittenPart]:
+        """The ledger parts that were written anew without erased cardholders, as they are last."""
+        rewritten = records(self.store, self.keys.rewritten, LedgerRewritten)
+        parts = chain.from_iterable(record.parts for record in rewritten)
+        return {part.name: part for part in parts}
 
     def rows(
         self, columns: list[str] | None = None, only: pl.Expr | None = None

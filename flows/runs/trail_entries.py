@@ -17,10 +17,10 @@ FOLDER = 1000  # entries in a folder, so that finding the last one takes two sho
 OLD = timedelta(minutes=15)  # no write takes as long: who named it before that has gone
 RECORDS = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals)/.+)"
+    r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals|rewritten)/.+)"
     r"|(commits|deliveries|link-forms|given-up|kept-links|settings)/\d{6}\.json"
     r"|deliveries/\d{6}/confirmed\.json"
-    r"|(dismissed|attributions|backfills|purged|approvals)/.+"
+    r"|(dismissed|attributions|backfills|purged|approvals|erasures)/.+"
     r")"
 )
 # what decides who gets which link and is no record: named since entries have `covers` 2
@@ -28,7 +28,7 @@ EVIDENCE = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(claims/\d{6}\.json|outcomes/[^/]+\.parquet)"
     r"|(runs/[^/]+/)?single/.+"
-    r"|deliveries/\d{6}/(links\.parquet|[^/]+\.csv)"
+    r"|deliveries/\d{6}/(links(-erased-\d+)?\.parquet|[^/]+\.csv)"
     r")"
 )
 REPLACED = re.compile(r"[^/]+/runs/[^/]+/outcomes/.+")  # may be written again: the last time counts

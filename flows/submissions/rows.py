@@ -22,9 +22,11 @@ from flows.runs.cards import (
     add_fingerprints,
     fingerprint,
 )
+from flows.runs.erased import NOBODY, ErasedPeople
 from flows.submissions.chunk_csv import lines
 from flows.submissions.deletions import as_deletions
 from flows.submissions.duplicates import Table, verdicts_on_duplicates, with_keys
+from flows.submissions.erased_rows import part_by_content, part_by_cuid
 from flows.submissions.ledger import (
     unread_records,
     unsent_records,
@@ -99,7 +101,9 @@ class Route:
         scope: RowScope,
         order: Sequence[str],
         reread: Callable[[], Iterator[Block]],
+        erased: ErasedPeople = NOBODY,
     ) -> None:
+        self._erased = erased
         self._issuer = issuer
         self._mapping = mapping
         self._as_of = as_of
@@ -199,9 +203,11 @@ class Route:
         card. Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
         """
         block, verdicts = validated
-        rows = block.rows
+        rows, of_erased = part_by_cuid(block.rows, self._erased)
+        deleted = part_by_cuid(block.deleted, self._erased, "cuid")
         rejected = _is_rejected(rows, verdicts)
-        sound = self._as_lines(rows.filter(~rejected))
+        known = part_by_content(self._as_lines(rows.filter(~rejected)), self._erased)
+        sound = known.others
         clashes = verdicts_on_duplicates(self._seen, sound, self._issuer.rules)
         clashing = _is_rejected(sound, clashes)
         reasons = pl.concat([verdicts, clashes])
@@ -220,7 +226,8 @@ class Route:
             unsent_records(with_reasons(unsent, rejects), fate),
             unread_records(block.unread, _REJECTED),
             unread_records(block.left_out, _SUPPRESSED),
-            block.deleted,
+            deleted.others,
+            *(of_erased, deleted.erased, known.erased),
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._count(good, records)

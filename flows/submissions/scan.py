@@ -20,6 +20,7 @@ from flows.extracts.opening import open_extract
 from flows.extracts.reader import Block, Extract
 from flows.extracts.sidecar import read_sidecar
 from flows.runs.context import IssuerContext
+from flows.runs.erased import erased_people
 from flows.runs.threads import prefetch
 from flows.submissions.row_scope import EVERY_ROW, RowScope
 from flows.submissions.rows import Route, Validated
@@ -74,7 +75,9 @@ class Scan:
             as_of,
         )
         reread = partial(_reread, context, stream, source)
-        self.route = Route(issuer, mapping, as_of, source, scope, context.header.order, reread)
+        erased = erased_people(context.adapters.store, issuer.issuer)
+        order = context.header.order
+        self.route = Route(issuer, mapping, as_of, source, scope, order, reread, erased)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)
         self._fates = Counter(dict.fromkeys(ledger.FATES, 0))
 

@@ -20,6 +20,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.claim import claimed, clean_up
 from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
+from flows.runs.erased import erased_people
 from flows.runs.events import record_event
 from flows.runs.keys import RunKeys, submissions
 from flows.runs.probe import ensure_store_safe
@@ -102,7 +103,7 @@ def prepare(
     inputs = RunInputs(
         business_date(context, entry, request.business_date),
         redact(request.new_run),
-        known=cards.digest,
+        known=erased_people(context.adapters.store, context.issuer.issuer).marked(cards.digest),
         dated=request.business_date is not None,
     )
     source = identify(context.adapters.store, entry)

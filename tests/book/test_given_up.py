@@ -13,7 +13,8 @@ import pytest
 
 from flows.book.book import read_book
 from flows.book.people import balance
-from flows.operations.delivery import confirm, deliver, folder
+from flows.operations.delivery import confirm, deliver
+from flows.runs.delivered import delivery_folder
 from flows.operations.giving_up import Decided, NoCardsNamedError, Which, give_up
 from flows.reports.cardholder_trace import CardGivenError
 from flows.reports.survey import survey
@@ -59,7 +60,7 @@ def deliveries(place: Population, number: int) -> list[dict[str, str]]:
     """Deliver and confirm; return the rows of links.csv."""
     assert number == deliver(place.bench.context).number
     confirm(place.bench.context, number, "receipt")
-    content = place.bench.content(folder("bank", number) + "links.csv").decode("utf-8-sig")
+    content = place.bench.content(delivery_folder("bank", number) + "links.csv").decode("utf-8-sig")
     return list(csv.DictReader(StringIO(content)))
 
 

@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
-from flows.operations.delivery import Delivered, DeliveredMeanwhileError, confirm, deliver, folder
+from flows.operations.delivery import Delivered, DeliveredMeanwhileError, confirm, deliver
 from flows.partner_api.single_links import link_row, link_typed
 from flows.reports.rebuild import rebuild
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
+from flows.runs.delivered import delivery_folder
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import deliveries
 from schemas.portal import PAN
@@ -72,7 +73,9 @@ def answer(bench: Bench, *lines: str, name: str = "result.csv") -> None:
 
 def lines(bench: Bench, number: int, name: str = "links.csv") -> list[tuple[str, ...]]:
     """Return url, change and why of the rows of a delivery."""
-    table = pl.read_csv(BytesIO(bench.content(folder(BANK, number) + name)), infer_schema=False)
+    table = pl.read_csv(
+        BytesIO(bench.content(delivery_folder(BANK, number) + name)), infer_schema=False
+    )
     return [
         (url.removeprefix(WHERE), change, why)
         for url, change, why in table.select("url", "change", "why").rows()
@@ -98,7 +101,7 @@ def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_pa
     assert [("c", "new", "no other link")] == second
     assert Delivered() == deliver(bench.context)
     # links.csv, links.parquet, confirmed.json
-    assert 4 == len(list(bench.store.keys(folder(BANK, 1)))) + 1
+    assert 4 == len(list(bench.store.keys(delivery_folder(BANK, 1)))) + 1
 
 
 def test_what_the_receiving_side_must_no_longer_use_is_withdrawn_with_the_reason(
@@ -179,7 +182,7 @@ def test_a_receipt_with_the_digests_confirms_and_one_with_others_does_not(tmp_pa
     bench.issuer = bench.issuer.model_copy(update={"links": LinkSettings(rows_per_file=1)})
     answer(bench, linked(1, "a"), linked(2, "b"))
     deliver(bench.context)
-    place = folder(BANK, 1)
+    place = delivery_folder(BANK, 1)
     sums = [sha256(bench.content(f"{place}links-0000{at}.csv")).hexdigest() for at in (1, 2)]
 
     bench.store.replace(f"{place}received", [sums[0].encode()])
@@ -380,7 +383,7 @@ def _received(
     if done.record is None:
         return received
     table = pl.read_csv(
-        BytesIO(bench.content(folder(BANK, done.number) + "links.csv")), infer_schema=False
+        BytesIO(bench.content(delivery_folder(BANK, done.number) + "links.csv")), infer_schema=False
     )
     if confirmed:
         confirm(bench.context, done.number, "receipt")

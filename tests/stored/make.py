@@ -242,6 +242,9 @@ def write(bank: Bank) -> None:
         opened = ("--open", "row-jump", "--open", "seen-before")
         bank.type(*submit, f"{FIRST}-{MOVED}.csv", *opened)
         bank.type("mend", "keep-link", FIRST, "--changed", "--reason", "a spelling")
+    if (bank.code / "flows/operations/erasure.py").exists():
+        forgotten = bank.run_of(SECOND, "20240304")
+        bank.type("person", "erase", forgotten, "--row", 1, "--reason", "request 1")
 
 
 def make(archive: Path, code: Path) -> None:

@@ -1,0 +1,224 @@
+"""Write anew or delete what names erased cardholders, object by object.
+
+What is written once is written anew under another key, which is recorded, before the old object
+goes; so a process that is killed leaves either, and whoever goes on finds what is left. Rows stay
+where they were counted: their records have their place and a reason, and nothing of a person.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+import polars as pl
+
+from flows.book.head import forget_book
+from flows.book.kept import keep_up_to_date
+from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
+from flows.reports.across import reconcile_runs
+from flows.reports.lists import write_unsent
+from flows.reports.rebuild import rebuild_lasting
+from flows.runs.chains import add_record, records
+from flows.runs.context import IssuerContext
+from flows.runs.delivered import delivered_links_key, delivery_folder, next_links_key
+from flows.runs.erased import People
+from flows.runs.events import record_event
+from flows.runs.frames import from_parquet, write_parquet
+from flows.runs.identity import digest
+from flows.runs.keys import book, reconciliation
+from flows.runs.outcomes import erase_outcomes
+from flows.runs.placements import mark_check, placements_key, read_placements
+from flows.runs.single_links import answer_key
+from flows.runs.store import Cleaner, read, read_if_stored, write_once
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from schemas.manifest import LedgerPart
+from schemas.reasons import ERASED
+from schemas.records import LedgerRewritten, RewrittenPart
+from schemas.tables import parquet
+
+_IN_RUN = ("ledger", "outcomes", "placements", "single")
+_PLACE_OF_ROW = ("row", "line", "fate", "chunk", "position", "origin")
+
+
+def erase_mentions(
+    context: IssuerContext,
+    cleaner: Cleaner,
+    people: People,
+    named: Collection[Mention],
+    signed: Mapping[str, Any],
+    since: datetime,
+) -> None:
+    """Take these cardholders out of everything but deliveries: runs, single links, the book.
+
+    `since`: when that began, perhaps by a process that died.
+    """
+    rows = defaultdict[str, set[int]](set)
+    for mention in named:
+        if mention.place in _IN_RUN and mention.run:
+            rows[mention.run].update(mention.rows)
+    for run, numbers in sorted(rows.items()):
+        stored = StoredRun.by_id(context.adapters.store, run)
+        _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
+    for mention in named:
+        if mention.place == "single":
+            cleaner.delete(answer_key(mention.key))
+            cleaner.delete(mention.key)
+        elif is_in_placements(context.issuer.issuer, mention.key):
+            _erase_in_report(context, people, mention.key)
+    for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
+        _report(context, StoredRun.by_id(context.adapters.store, run))
+    _derive_anew(context, cleaner)
+
+
+def _runs_of_singles(named: Iterable[Mention]) -> set[str]:
+    """Return the runs for whose rows single links were requested."""
+    keys = (mention.key for mention in named if mention.place == "single")
+    return {key.split("/runs/")[1].partition("/")[0] for key in keys if "/runs/" in key}
+
+
+# A run
+# --------------------------------------------------------------------------------------------------
+
+
+def _erase_in_run(
+    context: IssuerContext,
+    cleaner: Cleaner,
+    run: StoredRun,
+    people: People,
+    rows: Sequence[int],
+    signed: Mapping[str, Any],
+) -> None:
+    """Take rows out of a run; last out of its ledger, by which they are found."""
+    for entry in run.store.keys(run.keys.outcomes):
+        erase_outcomes(run.store, entry.key, lambda each: are_outcomes_of(run, people, rows, each))
+    for part in run.committed().ledger:
+        _erase_in_placements(cleaner, run, part, rows)
+    rewritten = [_rewritten(run, part, rows) for part in run.committed().ledger]
+    parts = tuple(part for part in rewritten if part is not None)
+    if parts:
+        add_record(run.store, run.keys.rewritten, LedgerRewritten(**signed, parts=parts))
+        record_event(context.adapters, run.keys, "erased", rows=len(rows))
+    for anew in parts:
+        for entry in list(run.store.keys(run.keys.ledger + anew.name.removesuffix(".parquet"))):
+            if entry.key != run.keys.ledger + anew.now:
+                cleaner.delete(entry.key)
+
+
+def _rewritten(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> RewrittenPart | None:
+    """Write a part of the ledger anew without what it has of these rows; None where it has none."""
+    ledger = run.ledger_part(part)
+    is_erased = pl.col("row").is_in(rows)
+    if not ledger.select(is_erased.any()).item():
+        return None
+    code = pl.concat_list("reasons", pl.lit(f"|{ERASED}"))
+    facts = {name: pl.lit(None) for name in ledger.columns if name not in _PLACE_OF_ROW}
+    facts |= {"cuid_made": pl.lit(value=False), "reasons": code}
+    anew = ledger.with_columns(
+        pl.when(is_erased).then(fact).otherwise(pl.col(name)).cast(ledger.schema[name]).alias(name)
+        for name, fact in facts.items()
+    )
+    name = part.name.removesuffix(".parquet")
+    count = 1 + sum(1 for _ in run.store.keys(f"{run.keys.ledger}{name}-erased-"))
+    earlier = run.rewritten_parts.get(part.name)
+    if earlier is not None:
+        count = max(count, 1 + int(earlier.now.removesuffix(".parquet").rpartition("-")[2]))
+    now = f"{name}-erased-{count}.parquet"
+    content = parquet(anew, compression="zstd", statistics=True)
+    write_once(run.store, run.keys.ledger + now, content)
+    return RewrittenPart(part.name, now, digest(content))
+
+
+def _erase_in_placements(
+    cleaner: Cleaner, run: StoredRun, part: LedgerPart, rows: Sequence[int]
+) -> None:
+    """Take rows out of what the service said of links."""
+    known = read_placements(run, part)
+    others = known.filter(~pl.col("row").is_in(rows))
+    folder = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
+    prefixes = tuple(f"{folder}{row:09d}-" for row in rows)
+    for entry in list(run.store.keys(folder)):
+        if entry.key.startswith(prefixes):
+            cleaner.delete(entry.key)
+    if others.height < known.height:
+        write_parquet(run.store, placements_key(run, part), others)
+        mark_check(run)
+
+
+def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:
+    """Yield the runs whose ledger was written anew since then: their reports may be older."""
+    for run in StoredRuns(context.adapters.store, context.issuer.issuer).with_ledger():
+        chain_of_run = records(run.store, run.keys.rewritten, LedgerRewritten)
+        if any(record.at >= since for record in chain_of_run):
+            yield run.id
+
+
+def _report(context: IssuerContext, run: StoredRun) -> None:
+    """Write the report of a run anew, or the lists that it had before it had a report."""
+    fresh = run.fresh()
+    if fresh.summary is not None:
+        rebuild_lasting(context, fresh)
+    elif any(True for _ in run.store.keys(run.keys.report(""))):
+        write_unsent(fresh, fresh.committed(), portfolio=context.issuer.full_portfolio)
+
+
+# An issuer
+# --------------------------------------------------------------------------------------------------
+
+
+def _erase_in_report(context: IssuerContext, people: People, key: str) -> None:
+    """Take cardholders out of a transaction report that was kept."""
+    store = context.adapters.store
+    report = from_parquet(read(store, key), key, None, None)
+    write_parquet(store, key, report.filter(~people.named_by(report["cuid"])))
+
+
+def _derive_anew(context: IssuerContext, cleaner: Cleaner) -> None:
+    """Discard the book and the report across runs, and make both anew."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    forget_book(store, issuer)
+    for entry in list(store.keys(book(issuer))):
+        if entry.key.endswith(".parquet"):
+            cleaner.delete(entry.key)
+    keep_up_to_date(context)
+    across = list(store.keys(reconciliation(issuer)))
+    for entry in across:
+        cleaner.delete(entry.key)
+    if across:
+        reconcile_runs(context)
+
+
+# Deliveries
+# --------------------------------------------------------------------------------------------------
+
+
+def delivered_objects(context: IssuerContext, numbers: Iterable[int]) -> list[str]:
+    """Return the keys of the files of these deliveries that name links: they go."""
+    store = context.adapters.store
+    folders = [delivery_folder(context.issuer.issuer, number) for number in numbers]
+    entries = chain.from_iterable(map(store.keys, folders))
+    return [entry.key for entry in entries if entry.key.endswith((".csv", ".parquet"))]
+
+
+def erase_in_deliveries(
+    context: IssuerContext, cleaner: Cleaner, people: People, numbers: Iterable[int]
+) -> None:
+    """Take cardholders out of deliveries that are confirmed or superseded.
+
+    The changes for others are written anew; the CSV files go, since the receiving side has them.
+    """
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    for number in numbers:
+        old = delivered_objects(context, [number])
+        key = delivered_links_key(store, issuer, number)
+        content = read_if_stored(store, key) if key else None
+        if key and content is not None:
+            changes = from_parquet(content, key, None, None)
+            now = next_links_key(key)
+            store.create(now, parquet(changes.filter(~people.named_by(changes["cuid"]))))
+            old = [each for each in old if each != now]
+        for each in old:
+            cleaner.delete(each)

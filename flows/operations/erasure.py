@@ -1,0 +1,250 @@
+"""Forget cardholders: nothing is sent for them again, and what names them is removed.
+
+The act is a record in the chain `erasures/`, create-only: from then on every run leaves their rows
+out. What names them is then written anew without them or deleted (`erasing.py`), their links are
+withdrawn by the next delivery, and once that is confirmed the next purge takes them out of the
+deliveries, too. What has to stay until its own end is named (`schemas.personal_data`).
+
+Who has a row that was sent and not answered cannot be erased yet: the answer would name somebody
+whom nobody knows.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import polars as pl
+
+from flows.book.book import Book, read_book
+from flows.book.kept import keep_up_to_date
+from flows.book.people import counted_cards
+from flows.errors import OperatorError
+from flows.operations.delivery import owes_withdrawal
+from flows.operations.erasing import delivered_objects, erase_in_deliveries, erase_mentions
+from flows.operations.personal_data import Mention, mentions
+from flows.resend.corrected_extract import numbered
+from flows.runs.business_date import local_day
+from flows.runs.cards import CONTENT_FINGERPRINTS
+from flows.runs.chains import add_record, whole_chain
+from flows.runs.context import IssuerContext
+from flows.runs.delivered import LINKS
+from flows.runs.erased import (
+    ErasedPeople,
+    NamedPeople,
+    content_of,
+    erased_people,
+    unfinished_erasures,
+    with_key,
+)
+from flows.runs.errors import NoSuchRowError
+from flows.runs.keys import erasures, runs
+from flows.runs.single_links import answer_key
+from flows.runs.store import Cleaner, Store
+from flows.runs.stored_run import StoredRun
+from flows.steps import WHY, Sentence, Slot, Step
+from schemas.breaks import LOST, RESULT_SHORT
+from schemas.ledger import AWAITING
+from schemas.personal_data import PLACES
+from schemas.records import Erasure
+
+_IDENTITY = ["row", "cuid", *CONTENT_FINGERPRINTS]
+FINISHING = "the withdrawal of their links is confirmed"
+RESUMING = "the process that erased them ended before it was done"
+
+
+class UnansweredError(OperatorError):
+    """A row of the cardholder was sent, and its answer is awaited."""
+
+    message = (
+        "Row {row} of {run} is of this cardholder, and its chunk {chunk} waits for its answer. "
+        "Nothing was erased."
+    )
+    next_step = Sentence(
+        "Where it is not uploaded yet: {cancel}. Else ingest its result first; where none comes: "
+        "{lost}.",
+        cancel=Step("outbox cancel", Slot("run"), Slot("chunk"), reason=WHY),
+        lost=Step("mend close", Slot("run"), RESULT_SHORT, decision=LOST, reason=WHY),
+    )
+
+
+class Kept(NamedTuple):
+    """What names a cardholder until its own end: where, what it has, why, and until when."""
+
+    where: str
+    holds: str
+    why: str
+    until: str
+
+
+class ErasurePlan(NamedTuple):
+    """Whom an erasure is about, what of them it removes, and what has to stay.
+
+    `removed`: objects by place (PLACES). `cardholders` and `cards`: of the book. `links`: whether
+    the receiving side may use one, which the next delivery withdraws.
+    """
+
+    people: NamedPeople
+    mentions: tuple[Mention, ...]
+    cardholders: int
+    cards: int
+    removed: dict[str, int]
+    kept: tuple[Kept, ...]
+    links: bool
+
+
+def plan_erasure(context: IssuerContext, run: str, rows: Sequence[int]) -> ErasurePlan:
+    """Return what the erasure of the cardholders of these rows removes and what stays.
+
+    Nothing is changed. Raises NoSuchRowError where a row names nobody, LedgerPurgedError,
+    UnansweredError.
+    """
+    store = context.adapters.store
+    book = read_book(store, context.issuer.issuer)
+    people = _people(StoredRun.by_id(store, run), book, rows)
+    is_theirs = people.named_by(book.attempts["cuid"])
+    attempts = book.attempts.filter(is_theirs)
+    _refuse_unanswered(attempts)
+    named = tuple(mentions(context, people))
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    cards = counted_cards(book.cards(today))
+    known = cards.join(attempts.select("holder").unique(), on="holder", how="semi")
+    return ErasurePlan(
+        people=people,
+        mentions=named,
+        cardholders=known["holder"].n_unique(),
+        cards=known.height,
+        removed=dict(Counter(each.place for each in named if PLACES[each.place].erased)),
+        kept=tuple(_kept(named)),
+        links=owes_withdrawal(context, people),
+    )
+
+
+def erase(
+    context: IssuerContext, cleaner: Cleaner, run: str, rows: Sequence[int], reason: str
+) -> ErasurePlan:
+    """Erase the cardholders of these rows, and return what was removed, as `plan_erasure` does.
+
+    Raises as it does, NoReasonError, and StoreDeniedError where nothing may be deleted.
+    """
+    signed = context.adapters.signed(reason)
+    plan = plan_erasure(context, run, rows)
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    # a missing right to delete shows here, before anything is recorded; no such object exists
+    cleaner.delete(f"{runs(issuer)}erase")
+    act = Erasure(
+        **signed,
+        what="forgotten",
+        persons=with_key(store, issuer).digests_of(plan.people),
+        people=plan.cardholders,
+        cards=plan.cards,
+        deleted=_deleted(plan.mentions),
+    )
+    add_record(store, erasures(issuer), act)
+    erase_mentions(context, cleaner, plan.people, plan.mentions, signed, act.at)
+    add_record(store, erasures(issuer), Erasure(**signed, what="removed"))
+    finish_erasures(context, cleaner)
+    return plan
+
+
+def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
+    """Go on with erasures, and end them where no receiver has a link any more.
+
+    Return whether there is nothing left to do.
+    """
+    open_acts = unfinished_erasures(context.adapters.store, context.issuer.issuer)
+    if not open_acts:
+        return True
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    people = erased_people(store, issuer)
+    signed = context.adapters.signed(FINISHING)
+    if open_acts[-1].what != "removed":  # a process died
+        _remove(context, cleaner, people, open_acts[0].at)
+    if owes_withdrawal(context, people):
+        return False
+    named = [each for each in mentions(context, people) if each.place == "deliveries"]
+    numbers = sorted(set(map(_delivery, named)))
+    objects = tuple(delivered_objects(context, numbers))
+    if objects:
+        add_record(store, erasures(issuer), Erasure(**signed, what="removed", deleted=objects))
+    erase_in_deliveries(context, cleaner, people, numbers)
+    keep_up_to_date(context)
+    add_record(store, erasures(issuer), Erasure(**signed, what="finished"))
+    return True
+
+
+def _remove(
+    context: IssuerContext, cleaner: Cleaner, people: ErasedPeople, since: datetime
+) -> None:
+    """Do what a process that died has not done of an erasure, but for deliveries."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    signed = context.adapters.signed(RESUMING)
+    named = list(mentions(context, people))
+    left = [each for each in named if each.place != "deliveries" and PLACES[each.place].erased]
+    deleted = _deleted(left)
+    if deleted:
+        resumed = Erasure(**signed, what="forgotten", deleted=deleted)
+        add_record(store, erasures(issuer), resumed)
+    erase_mentions(context, cleaner, people, left, signed, since)
+    add_record(store, erasures(issuer), Erasure(**signed, what="removed"))
+
+
+def erasure_of(store: Store, issuer: str, cuid: str) -> Erasure | None:
+    """Return the record by which a cardholder was erased; None where they were not."""
+    erased = erased_people(store, issuer)
+    if not erased:
+        return None
+    digests = frozenset(erased.digests_of(NamedPeople(frozenset({cuid}))))
+    acts = whole_chain(store, erasures(issuer), Erasure)
+    return next((act for act in acts if not digests.isdisjoint(act.persons)), None)
+
+
+def _people(run: StoredRun, book: Book, rows: Sequence[int]) -> NamedPeople:
+    """Return the cardholders of rows of a run, by all that they are known by."""
+    run.with_ledger()
+    is_meant = pl.col("row").is_in(list(rows))
+    records = pl.concat(run.ledger(_IDENTITY, is_meant)).drop_nulls("cuid")
+    lacking = pl.Series(sorted(set(rows) - set(records["row"])), dtype=pl.UInt32)
+    if len(lacking):
+        raise NoSuchRowError(place=run.id, rows=numbered(lacking))
+    contents = frozenset(content_of(records).drop_nulls())
+    cuids = frozenset(records["cuid"])
+    if contents:
+        attempts = book.attempts
+        is_same = NamedPeople(cuids, contents).described_by(content_of(attempts))
+        cuids |= frozenset(attempts.filter(is_same)["cuid"])
+    return NamedPeople(cuids, contents)
+
+
+def _refuse_unanswered(attempts: pl.DataFrame) -> None:
+    """Raise UnansweredError where an attempt waits for its answer."""
+    for attempt in attempts.filter(state=AWAITING).iter_rows(named=True):
+        place = {name: attempt[name] for name in ("run", "row", "chunk")}
+        raise UnansweredError(**place)
+
+
+def _deleted(named: Iterable[Mention]) -> tuple[str, ...]:
+    """Return the keys of the objects that go and that the trail names: single links."""
+    keys = [each.key for each in named if each.place == "single"]
+    return (*keys, *map(answer_key, keys))
+
+
+def _delivery(mention: Mention) -> int:
+    match = LINKS.search(mention.key)
+    return int(match["delivery"]) if match else 0
+
+
+def _kept(named: Iterable[Mention]) -> Iterable[Kept]:
+    """Yield what stays, each object once."""
+    seen = set[str]()
+    for each in named:
+        place = PLACES[each.place]
+        stays = not place.erased or each.place == "deliveries"
+        if not stays or each.key in seen:
+            continue
+        seen.add(each.key)
+        rows = f" row {', '.join(map(str, each.rows))}" if each.place == "extracts" else ""
+        yield Kept(each.key + rows, place.holds, place.why, place.until)

@@ -1,0 +1,214 @@
+"""All that is stored of cardholders, object by object, as `schemas.personal_data` names the places.
+
+It reads every ledger of the issuer, and looks nothing up in what is derived from them (book,
+report, lists), so what it finds is what an erasure has to remove, and an export has to show.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from flows.runs.chains import records
+from flows.runs.context import IssuerContext
+from flows.runs.delivered import delivered_links_key
+from flows.runs.erased import NamedPeople, People, rows_of
+from flows.runs.frames import from_parquet
+from flows.runs.keys import approvals, deliveries, given_up, kept_links, link, placements, results
+from flows.runs.outcomes import outcome_rows
+from flows.runs.placements import placements_key, read_placements
+from flows.runs.single_links import SingleLink, prompted_singles
+from flows.runs.store import Store, read, read_if_stored
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import concurrently
+from flows.runs.transactions import kept_reports
+from schemas.ledger import SUBMITTED
+from schemas.manifest import LedgerPart
+from schemas.records import Approval, Delivery, GivingUp, LinkKept
+
+_IDENTITY = ["row", "cuid", "name_check", "address_check"]
+Facts = Mapping[str, Any]
+
+
+class Mention(NamedTuple):
+    """An object that names some of the cardholders: its place (PLACES), key, and what it has.
+
+    `run`: whose it is, "" for none; `rows`: the rows of the run that are meant.
+    """
+
+    place: str
+    key: str
+    facts: Sequence[Facts]
+    run: str = ""
+    rows: tuple[int, ...] = ()
+
+
+def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
+    """Yield every object of an issuer that names some of these cardholders, run by run."""
+    stored = StoredRuns(context.adapters.store, context.issuer.issuer)
+    kept = [stored.run(run) for run in stored.ids if str(run) not in stored.without_ledger]
+    yield from chain.from_iterable(concurrently(lambda run: list(_in_run(run, people)), kept))
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    singles = [single for single in prompted_singles(store, issuer) if _is_of(single, people)]
+    yield from map(_single, singles)
+    for number in _delivery_numbers(store, issuer):
+        yield from _in_delivery(store, issuer, number, people)
+    yield from _in_reports(store, issuer, people)
+    if isinstance(people, NamedPeople):
+        yield from _decisions(store, issuer, people.cuids)
+
+
+def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
+    """Yield the objects of one run."""
+    manifest = run.manifest
+    if manifest is None:
+        if any(True for _ in run.store.keys(run.keys.ledger)):
+            yield Mention("unfinished", run.keys.ledger, (), run.id)
+        return
+    rows = set[int]()
+    for part in manifest.ledger:
+        named = list(_in_part(run, part, people))
+        rows.update(chain.from_iterable(mention.rows for mention in named))
+        yield from named
+    yield from _in_outcomes(run, people, rows)
+    singles = run.single_link_attempts
+    yield from (_single(each) for each in singles if each.asked.row in rows or _is_of(each, people))
+    if rows:
+        numbers = tuple(sorted(rows))
+        yield Mention("extracts", manifest.source.key, (), run.id, numbers)
+        yield from _corrections(run, numbers)
+
+
+def _corrections(run: StoredRun, rows: tuple[int, ...]) -> Iterator[Mention]:
+    selection = run.committed().selection
+    if selection is not None and selection.corrections is not None:
+        yield Mention("corrections", selection.corrections.key, (), run.id, rows)
+
+
+def _in_part(run: StoredRun, part: LedgerPart, people: People) -> Iterator[Mention]:
+    """Yield what a part of the ledger has, the chunks with its rows, and their placements."""
+    names = run.ledger_part(part, _IDENTITY)
+    rows = names.filter(rows_of(people, names))["row"]
+    if rows.is_empty():
+        return
+    ledger = run.ledger_part(part, None, pl.col("row").is_in(rows.implode()))
+    numbers = tuple(rows.to_list())
+    yield Mention("ledger", run.keys.ledger + part.name, ledger.to_dicts(), run.id, numbers)
+    chunks = ledger.filter(fate=SUBMITTED)["chunk"].unique().sort()
+    if run.purged_chunks is None:
+        for number in chunks:
+            yield Mention("chunks", run.sealed_chunks[number].key, (), run.id, numbers)
+    known = read_placements(run, part).filter(pl.col("row").is_in(rows.implode()))
+    if not known.is_empty():
+        yield Mention("placements", placements_key(run, part), known.to_dicts(), run.id, numbers)
+    folder = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
+    prefixes = tuple(f"{folder}{row:09d}-" for row in numbers)
+    for entry in run.store.keys(folder):
+        if entry.key.startswith(prefixes):
+            text = read(run.store, entry.key).decode("utf-8", "replace")
+            yield Mention("placements", entry.key, [{"message": text}], run.id, numbers)
+
+
+def _in_outcomes(run: StoredRun, people: People, rows: Iterable[int]) -> Iterator[Mention]:
+    """Yield what came of rows, and the result files that said so."""
+    for entry in run.store.keys(run.keys.outcomes):
+        outcomes = outcome_rows(run.store, entry.key)
+        named = outcomes.filter(are_outcomes_of(run, people, rows, outcomes))
+        if named.is_empty():
+            continue
+        facts = named.drop("content", "nth", "shape").to_dicts()
+        numbers = tuple(sorted(set(named["row"].drop_nulls())))
+        yield Mention("outcomes", entry.key, facts, run.id, numbers)
+        for name in named["file_name"].unique().drop_nulls():
+            yield Mention("results", results(run.issuer) + name, (), run.id, numbers)
+
+
+def are_outcomes_of(
+    run: StoredRun, people: People, rows: Iterable[int], outcomes: pl.DataFrame
+) -> pl.Series:
+    """Return which outcomes are of these rows of a run, or name one of these cardholders."""
+    is_row = (pl.col("run") == run.id) & pl.col("row").is_in(list(rows))
+    return outcomes.select(is_row.fill_null(value=False)).to_series() | people.named_by(
+        outcomes["cuid"]
+    )
+
+
+def _is_of(single: SingleLink, people: People) -> bool:
+    return bool(people.named_by(pl.Series([single.asked.cuid])).item())
+
+
+def _single(single: SingleLink) -> Mention:
+    answer = single.answered.model_dump(mode="json") if single.answered else {}
+    return Mention("single", single.key, [{**single.asked.model_dump(mode="json"), **answer}])
+
+
+def _delivery_numbers(store: Store, issuer: str) -> list[int]:
+    chained = records(store, deliveries(issuer), Delivery)
+    return [number for number, _ in enumerate(chained, start=1)]
+
+
+def _in_delivery(store: Store, issuer: str, number: int, people: People) -> Iterator[Mention]:
+    key = delivered_links_key(store, issuer, number)
+    content = read_if_stored(store, key) if key else None
+    if key is None or content is None:
+        return
+    links = from_parquet(content, key, None, None)
+    named = links.filter(people.named_by(links["cuid"]))
+    if not named.is_empty():
+        yield Mention("deliveries", key, [{"delivery": number, **row} for row in named.to_dicts()])
+
+
+def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
+    """Yield what is kept of the partner's transaction reports."""
+    for key in kept_reports(store, issuer):
+        report = from_parquet(read(store, key), key, None, None)
+        named = report.filter(people.named_by(report["cuid"]))
+        if not named.is_empty():
+            yield Mention("placements", key, named.to_dicts())
+            # the report itself was dropped by the partner
+            yield Mention("results", f"{issuer}/transactions/", ())
+
+
+def _decisions(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
+    """Yield the decisions that name cardholders, and the requests for them."""
+    for number, decision in enumerate(records(store, given_up(issuer), GivingUp), start=1):
+        own = [card._asdict() for card in decision.cards if card.holder in cuids]
+        if own:
+            yield _decision(link(given_up(issuer), number), decision, own)
+    for number, stays in enumerate(records(store, kept_links(issuer), LinkKept), start=1):
+        own = [card._asdict() for card in stays.links if card.holder in cuids]
+        if own:
+            yield _decision(link(kept_links(issuer), number), stays, own)
+    for folder in store.keys(approvals(issuer), shallow=True):
+        for request in records(store, folder.key, Approval):
+            named = _words_in(request.parameters) & cuids
+            if named:
+                facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
+                yield Mention("approvals", folder.key, [facts])
+                break
+
+
+def _decision(key: str, record: GivingUp | LinkKept, cards: Sequence[Facts]) -> Mention:
+    facts = record.model_dump(mode="json")
+    shown = {name: facts[name] for name in ("at", "by", "reason", "what")}
+    return Mention("decisions", key, [{**shown, "cards": cards}])
+
+
+def _words_in(value: Any) -> set[str]:
+    """Return all texts in a document."""
+    match value:
+        case str():
+            return {value}
+        case dict():
+            return set(chain.from_iterable(map(_words_in, value.values())))
+        case list() | tuple():
+            return set(chain.from_iterable(map(_words_in, value)))
+    return set()
+
+
+def is_in_placements(issuer: str, key: str) -> bool:
+    """Return whether a key is of what is kept of transaction reports."""
+    return key.startswith(f"{placements(issuer)}reports/")

@@ -1,0 +1,192 @@
+"""Who was erased: cardholders who are forgotten, and for whom nothing is sent again.
+
+What they were known by is kept as keyed digests and nothing else: of each cuid that they had, and,
+where we generated the cuid, of what a cardholder is known by then (`cards.py`), without the
+expiration, so that a new card of theirs is recognised.
+
+The key is one of the store's own, beside the digests, and not a secret of the workers like that of
+the audit trail. It has to live as long as they do: were it lost, or another worker started without
+it, the forgotten would get links again. So it is right that both can only be lost together. What
+the digests protect from is that somebody reads who was erased, in the store, an export or a backup.
+Whoever reads the key beside them can test a cuid that they know from elsewhere, and nothing more.
+"""
+
+import hmac
+import secrets
+from collections.abc import Iterable
+from itertools import chain
+from typing import NamedTuple, Protocol
+
+import polars as pl
+
+from flows.errors import OperatorError
+from flows.runs.cards import CONTENT_FINGERPRINTS, GENERATED
+from flows.runs.chains import records, whole_chain
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import erasures
+from flows.runs.store import Store
+from flows.runs.versions import read_document
+from flows.steps import ISSUER, Sentence, Step
+from schemas.reasons import ERASED
+from schemas.records import Erasure, ErasureKey
+
+
+class ErasureKeyGoneError(OperatorError):
+    """The key is gone by which erased cardholders are recognised."""
+
+    message = (
+        "The key of {issuer}'s erasures is gone, so nobody can tell who is to be forgotten. "
+        "Nothing was done."
+    )
+    next_step = Sentence(
+        "Put erasures/key.json back from a backup of the store; {verify} says when it was written.",
+        verify=Step("audit verify", ISSUER),
+    )
+
+
+class People(Protocol):
+    """Some cardholders, as far as rows can be told to be theirs."""
+
+    def named_by(self, cuids: pl.Series) -> pl.Series:
+        """Return which cuids are theirs."""
+
+    def described_by(self, contents: pl.Series) -> pl.Series:
+        """Return which contents (`content_of`) are those of their rows."""
+
+
+class NamedPeople(NamedTuple):
+    """Cardholders by name: their cuids; where we generated these, the contents of their rows."""
+
+    cuids: frozenset[str]
+    contents: frozenset[str] = frozenset()
+
+    def named_by(self, cuids: pl.Series) -> pl.Series:
+        """Return which cuids are theirs."""
+        return cuids.is_in(list(self.cuids)).fill_null(value=False)
+
+    def described_by(self, contents: pl.Series) -> pl.Series:
+        """Return which contents are those of their rows."""
+        return contents.is_in(list(self.contents)).fill_null(value=False)
+
+
+class ErasedPeople:
+    """The cardholders who were erased, by keyed digests."""
+
+    def __init__(self, key: str = "", digests: Iterable[str] = ()) -> None:
+        self._key = bytes.fromhex(key)
+        self.digests = frozenset(digests)
+
+    def __bool__(self) -> bool:
+        """Return whether anybody was erased."""
+        return bool(self.digests)
+
+    def digests_of(self, people: NamedPeople) -> tuple[str, ...]:
+        """Return the digests of all that cardholders are known by."""
+        cuids = [self._digest(f"cuid {cuid}") for cuid in sorted(people.cuids)]
+        return (*cuids, *(self._digest(f"content {text}") for text in sorted(people.contents)))
+
+    def marked(self, sha256: str) -> str:
+        """Return a digest of what is known of cards that is another after each erasure."""
+        if not self.digests:
+            return sha256
+        return digest(" ".join([sha256, *sorted(self.digests)]).encode())
+
+    def named_by(self, cuids: pl.Series) -> pl.Series:
+        """Return which cuids are those of erased cardholders."""
+        return self._holds("cuid", cuids)
+
+    def described_by(self, contents: pl.Series) -> pl.Series:
+        """Return which contents are those of erased cardholders' rows."""
+        return self._holds("content", contents)
+
+    def _holds(self, kind: str, texts: pl.Series) -> pl.Series:
+        if not self.digests:
+            return pl.repeat(value=False, n=len(texts), dtype=pl.Boolean, eager=True)
+        erased = [
+            text is not None and self._digest(f"{kind} {text}") in self.digests for text in texts
+        ]
+        return pl.Series(values=erased, dtype=pl.Boolean)
+
+    def _digest(self, text: str) -> str:
+        return hmac.digest(self._key, text.encode(), "sha256").hex()
+
+
+NOBODY = ErasedPeople()
+
+
+def erased_people(store: Store, issuer: str) -> ErasedPeople:
+    """Return who was erased at an issuer, of all records so far.
+
+    Raises NewerDocumentError where a record is of a newer version.
+    """
+    acts = whole_chain(store, erasures(issuer), Erasure)
+    if not acts:
+        return NOBODY
+    return ErasedPeople(_key_of(store, issuer), _persons(acts))
+
+
+class Erasures(NamedTuple):
+    """The erasures of an issuer: how many `acts` there were, and the objects that are `deleted`."""
+
+    acts: int
+    deleted: frozenset[str]
+
+
+def all_erasures(store: Store, issuer: str) -> Erasures:
+    """Return what has been erased, as the records say; those that cannot be read say nothing."""
+    acts = [act for act in records(store, erasures(issuer), Erasure) if not act.newer]
+    deleted = frozenset(chain.from_iterable(act.deleted for act in acts))
+    return Erasures(sum(1 for act in acts if act.persons), deleted)
+
+
+def unfinished_erasures(store: Store, issuer: str) -> list[Erasure]:
+    """Return the records of erasures since the last one that is finished."""
+    open_acts: list[Erasure] = []
+    for act in whole_chain(store, erasures(issuer), Erasure):
+        open_acts = [] if act.what == "finished" else [*open_acts, act]
+    return open_acts
+
+
+def with_key(store: Store, issuer: str) -> ErasedPeople:
+    """Return the same, where nobody may have been erased yet: with a key in any case."""
+    store.create(_key_place(issuer), canonical(ErasureKey(key=secrets.token_hex(32))))
+    acts = whole_chain(store, erasures(issuer), Erasure)
+    return ErasedPeople(_key_of(store, issuer), _persons(acts))
+
+
+def _persons(acts: Iterable[Erasure]) -> list[str]:
+    return list(chain.from_iterable(act.persons for act in acts))
+
+
+def _key_of(store: Store, issuer: str) -> str:
+    """Return the key of the digests; without it nothing is sent at all."""
+    stored = read_document(store, _key_place(issuer), ErasureKey)
+    if stored is None:
+        raise ErasureKeyGoneError(issuer=issuer)
+    return stored.key
+
+
+def _key_place(issuer: str) -> str:
+    return f"{erasures(issuer)}key.json"
+
+
+def content_of(rows: pl.DataFrame) -> pl.Series:
+    """Return what rows are known by where we generated the cuid; null for those of other cuids.
+
+    `rows` has cuid and CONTENT_FINGERPRINTS.
+    """
+    is_generated = pl.col("cuid").str.contains(GENERATED)
+    content = pl.concat_str(*CONTENT_FINGERPRINTS, separator=" ")
+    return rows.select(pl.when(is_generated).then(content).alias("content")).to_series()
+
+
+def rows_of(people: People, rows: pl.DataFrame) -> pl.Series:
+    """Return which rows are of these cardholders; `rows` as for `content_of`."""
+    contents = content_of(rows)
+    named = people.named_by(rows["cuid"])
+    return named if contents.is_null().all() else named | people.described_by(contents)
+
+
+def is_erased() -> pl.Expr:
+    """Return whether a ledger record was of an erased cardholder, and names nobody any more."""
+    return pl.col("reasons").list.last().eq_missing(f"|{ERASED}")

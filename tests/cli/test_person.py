@@ -1,0 +1,78 @@
+"""What is stored of one person: exported whole, and forgotten by the command line and by two."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.commands.context import Context
+from flows.commands.person import erase, export
+from schemas.personal_data import PLACES
+from tests.test_command_line import cardlink
+from tests.test_dry_runs import answered
+
+SECURITY = Path(__file__).parent.parent.parent / "deploy" / "SECURITY.md"
+
+
+def linked(bench: Any, run: str) -> dict[str, Any]:
+    """Return a row of a run with a link."""
+    rows = pl.concat(bench.stored(run).rows(["row", "cuid", "url"], pl.col("url").is_not_null()))
+    return rows.row(0, named=True)
+
+
+def test_a_request_to_know_gets_every_place_with_its_data_and_no_card(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    person = linked(bench, run)
+    extract = bench.content(bench.stored(run).committed().source.key).decode()
+    card = extract.splitlines()[person["row"]]
+
+    exported = export(Context(tmp_path), person["cuid"]).facts
+
+    [store] = exported["issuers"]
+    places = {place["place"]: place for place in store["places"]}
+    assert {"extracts", "chunks", "results", "ledger", "outcomes"} == places.keys()
+    [own] = places["extracts"]["objects"]
+    assert ([person["row"]], person["cuid"]) == (own["rows"], own["data"][0]["cardholder.cuid"])
+    assert own["data"][0]["service_card.address.city"] in card
+    assert person["url"] == places["outcomes"]["objects"][0]["data"][0]["url"]
+    assert all(place["why"] and place["until"] for place in store["places"])
+    [number] = [cell for cell in card.split(",") if cell.isdecimal() and len(cell) == 16]
+    assert number not in json.dumps(exported, default=str)
+    others = set(bench.ledger(run)["cuid"].drop_nulls()) - {person["cuid"]}
+    assert [] == [cuid for cuid in others if cuid in json.dumps(exported, default=str)]
+
+
+def test_a_person_is_forgotten_by_two_and_the_trace_says_so(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    person = linked(bench, run)
+    with (tmp_path / "bank.toml").open("a") as toml:
+        toml.write('\n[four_eyes]\nacts = ["erase"]\n')
+
+    asked = erase(Context(tmp_path, actor="anna"), run, row=person["row"], reason="request 4711")
+    approve = asked.facts["request"]
+    done = erase(
+        Context(tmp_path, actor="bert", approve=approve),
+        run,
+        row=person["row"],
+        reason="request 4711",
+    )
+    traced = cardlink(tmp_path, "trace", person["cuid"])
+    proved = cardlink(tmp_path, "audit", "verify", "bank")
+
+    assert (3, 0) == (asked.exit_code, done.exit_code)
+    assert person["cuid"] not in json.dumps(asked.facts["would"]["kept"])
+    assert "nothing is sent for this cuid again" in traced.stdout
+    assert "no run with a ledger has this cuid" in traced.stdout
+    assert "1 erasures made cardholders forgotten" in proved.stdout
+
+
+def test_the_security_page_has_every_place_with_personal_data() -> None:
+    page = SECURITY.read_text().partition("## Personal data")[2].partition("\n## ")[0]
+
+    missing = [name for name in PLACES if f"`{name}/" not in page]
+
+    assert ["decisions", "unfinished"] == missing  # folders of other names, which it has
+    assert all(folder in page for folder in ("`given-up/`", "`closed/`"))

@@ -1,0 +1,315 @@
+"""A cardholder is forgotten: gone from all that is derived, withdrawn, and never sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile, is_zipfile
+
+import polars as pl
+import pytest
+
+from flows.adapters.local import LocalStore
+from flows.book.book import read_book
+from flows.book.people import balance
+from flows.operations.audit import verify
+from flows.operations.delivery import confirm, deliver
+from flows.operations.erasure import (
+    UnansweredError,
+    erase,
+    erasure_of,
+    plan_erasure,
+)
+from flows.operations.purge import purge
+from flows.reports.across import reconcile_runs
+from flows.runs import audit_trail
+from flows.runs.audit_trail import audited, settle_trails
+from flows.runs.erased import unfinished_erasures
+from schemas.portal import CITY
+from tests.builders import portal_rows
+from tests.memory import MemoryStore
+from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, made_once, portal_csv
+
+BY = "anna via worker:1"
+GONE = "C-0003-forgotten"
+OTHERS = [f"C-{number:04d}-stays" for number in range(1, 13)]
+WHY = "request of 2026-11-20"
+# what the issuer and the partner dropped, and what others sealed
+DELIVERED = ["bank/deliveries/000001/links.csv", "bank/deliveries/000001/links.parquet"]
+WITHDRAWING = ("bank/deliveries/000001/", "bank/book/delivered.parquet")
+DROPPED = ("bank/extracts/", "bank/results/")
+
+
+def extract(*others: str) -> bytes:
+    """Return an extract with the person and others."""
+    cuids = [GONE, *others]
+    return portal_csv(portal_rows(*({"cardholder.cuid": cuid} for cuid in cuids)))
+
+
+@made_once
+def delivered(folder: Path, /) -> tuple[Bench, str]:
+    """Return a bench on which the person's link was delivered, and the run."""
+    (folder / "store").mkdir(parents=True)
+    bench = Bench(LocalStore(folder / "store"), issuer(), folder=folder)
+    named = trailed(bench)
+    run = named.submit(named.drop_bytes(extract(*OTHERS))).manifest.run
+    named.answer()
+    named.ingest()
+    deliver(named.context)
+    confirm(named.context, 1, "received")
+    reconcile_runs(named.context)
+    settle_trails()
+    return bench, run
+
+
+def trailed(bench: Bench) -> Bench:
+    """Return a bench whose store names what it writes in the audit trail, as commands do."""
+    return replace(bench, store=audited(bench.store, BY, lambda: NOON), actor=BY)
+
+
+def row_of(bench: Bench, run: str, cuid: str = GONE) -> int:
+    """Return the row of a cardholder."""
+    return int(bench.ledger(run).filter(cuid=cuid)["row"].item())
+
+
+def texts_of(content: bytes) -> Iterator[bytes]:
+    """Yield an object as it is, and what is in it where it is a container."""
+    yield content
+    if content.startswith(b"PAR1"):
+        yield pl.read_parquet(BytesIO(content)).write_json().encode()
+    elif is_zipfile(BytesIO(content)):
+        with ZipFile(BytesIO(content)) as container:
+            yield from map(container.read, container.namelist())
+
+
+def naming(objects: Mapping[str, bytes], *texts: str) -> list[str]:
+    """Return the keys of the objects in which any of these texts is, but for dropped ones."""
+    return [
+        key
+        for key, content in objects.items()
+        if not key.startswith(DROPPED)
+        and any(text.encode() in part for part in texts_of(content) for text in texts)
+    ]
+
+
+def findings(bench: Bench) -> set[tuple[str, str]]:
+    settle_trails()
+    return {(each.key, each.what) for each in verify(bench.store, BANK).findings}
+
+
+def link_of(bench: Bench, run: str) -> str:
+    rows = pl.concat(bench.stored(run).rows(["cuid", "url"]))
+    return str(rows.filter(cuid=GONE)["url"].item())
+
+
+def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_path: Path) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    link = link_of(bench, run)
+    before = balance(read_book(bench.store, BANK).cards(DAY)).named
+
+    done = erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+    at_once = naming(bench.snapshot(), GONE, link)
+    second = deliver(bench.context)
+    withdrawn = bench.content("bank/deliveries/000002/links.csv").decode()
+    purge(bench.context, first.store)
+    is_open = bool(unfinished_erasures(bench.store, BANK))
+    confirm(bench.context, 2, "received")
+    purge(bench.context, first.store)
+
+    assert (1, True) == (done.cardholders, done.links)
+    assert ["bank/book/delivered.parquet", *DELIVERED] == at_once
+    assert second.record is not None
+    assert (0, 1) == (second.record.new, second.record.withdrawn)
+    assert GONE in withdrawn
+    assert "forgotten" in withdrawn
+    assert (True, []) == (is_open, unfinished_erasures(bench.store, BANK))
+    assert [] == naming(bench.snapshot(), GONE, link)
+    assert set() == findings(bench)
+    book = read_book(bench.store, BANK)
+    assert before == balance(book.cards(DAY), book.opening).named
+    assert "1 more is forgotten (erasures)." == book.opening.sentence
+    # everybody else is as before
+    assert deliver(bench.context).record is None
+    assert sorted(OTHERS) == sorted(book.cards(DAY)["cuid"])
+    summary = bench.stored(run).summary or {}
+    assert ("balanced", 12, 1) == (
+        summary["verdict"],
+        summary["rows"]["linked"],
+        summary["rows"]["error"],
+    )
+
+
+def test_nothing_is_ever_sent_again_for_a_forgotten_cardholder(tmp_path: Path) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+    another = [f"C-{number:04d}-new" for number in range(20, 23)]
+
+    later = bench.submit(bench.drop_bytes(extract(*another), "bank-20261121.csv")).manifest
+    bench.answer()
+    bench.ingest()
+
+    assert (3, 1) == (later.counts.submitted, later.counts.suppressed)
+    assert 1 == later.reasons["card.holder.erased"]
+    named = naming(bench.snapshot(), GONE)
+    assert [] == [key for key in named if not key.startswith(WITHDRAWING)]
+    assert set() == findings(bench)
+
+
+def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:
+    bench, run = delivered(tmp_path)
+
+    plan = plan_erasure(bench.context, run, [row_of(bench, run)])
+
+    kept = {each.where for each in plan.kept}
+    assert {
+        "bank/extracts/bank-20261120.csv row 1",
+        f"bank/runs/{run}/chunks/{run}-00001.csv.pgp",
+        f"bank/results/card-links-{run}-00001-result.csv",
+        "bank/deliveries/000001/links.parquet",
+    } == kept
+    assert {"ledger": 1, "outcomes": 1, "deliveries": 1} == plan.removed
+
+
+def test_a_result_that_comes_again_brings_nobody_back(tmp_path: Path) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    content = bench.content(f"bank/results/card-links-{run}-00001-result.csv")
+    erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+
+    bench.drop_result(content + b"\n", f"{run}-00001 (1).csv")
+    bench.ingest()
+
+    named = naming(bench.snapshot(), GONE)
+    assert [] == [key for key in named if not key.startswith(WITHDRAWING)]
+
+
+def test_who_awaits_an_answer_cannot_be_forgotten_yet(tmp_path: Path) -> None:
+    first, _ = delivered(tmp_path)
+    bench = trailed(first)
+    later = bench.submit(
+        bench.drop_bytes(extract("C-0099-new").replace(GONE.encode(), b"C-0098-new"), "b.csv"),
+        business_date=DAY,
+    ).manifest.run
+    row = row_of(bench, later, "C-0098-new")
+
+    with pytest.raises(UnansweredError) as refused:
+        erase(bench.context, first.store, later, [row], WHY)
+
+    assert f"outbox cancel {later} 1" in str(refused.value)
+    assert [] == unfinished_erasures(bench.store, BANK)
+
+
+def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+
+    act = erasure_of(bench.store, BANK, GONE)
+
+    assert act is not None
+    assert WHY == act.reason
+    assert erasure_of(bench.store, BANK, OTHERS[0]) is None
+    other_store = MemoryStore()
+    for key, content in bench.snapshot().items():
+        other_store.create(key, content)
+    other_store.replace("bank/erasures/key.json", [b'{"key":"00"}'])
+    assert erasure_of(other_store, BANK, GONE) is None
+    assert "bank/erasures/key.json" in {each.key for each in verify(other_store, BANK).findings}
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+class _Dying(LocalStore):
+    """A store of which the calls that change something end the process after some."""
+
+    left = 0
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _Killed
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write, unless the process ends first."""
+        self._count()
+        return super().create(key, data)
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Write, unless the process ends first."""
+        self._count()
+        super().replace(key, parts)
+
+    def delete(self, key: str) -> None:
+        """Delete, unless the process ends first."""
+        self._count()
+        super().delete(key)
+
+
+@pytest.mark.parametrize("calls", [8, 9, 11, 13, 15, 17, 20, 25, 30, 35, 40, 60])
+def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
+    tmp_path: Path, calls: int
+) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    dying = _Dying(tmp_path / "store")
+    dying.left = calls
+    killed = replace(bench, store=audited(dying, BY, lambda: NOON))
+
+    with suppress(_Killed):
+        erase(killed.context, dying, run, [row_of(bench, run)], WHY)
+    audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
+    bench = trailed(first)
+    is_recorded = erasure_of(bench.store, BANK, GONE) is not None
+    purge(bench.context, first.store)
+
+    named = [key for key in naming(bench.snapshot(), GONE) if not key.startswith(WITHDRAWING)]
+    assert is_recorded is not bool(named)
+    if is_recorded:
+        deliver(bench.context)
+        confirm(bench.context, 2, "received")
+        purge(bench.context, first.store)
+        assert [] == naming(bench.snapshot(), GONE)
+    assert set() == findings(bench)
+    assert sorted(OTHERS) == sorted(
+        read_book(bench.store, BANK).cards(DAY).filter(pl.col("cuid") != GONE)["cuid"]
+    )
+
+
+def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path: Path) -> None:
+    first = local_bench(tmp_path)
+    bench = trailed(first)
+    person = portal_rows({"cardholder.cuid": None}, {"cardholder.cuid": "C-2"})
+    run = bench.submit(bench.drop_bytes(portal_csv(person))).manifest.run
+    bench.answer()
+    bench.ingest()
+    cuid = bench.ledger(run)["cuid"][0]
+
+    erase(bench.context, first.store, run, [1], WHY)
+    again = portal_rows({"cardholder.cuid": None}, {"cardholder.cuid": "C-3"}, {})
+    later = bench.submit(bench.drop_bytes(portal_csv(again), "bank-20261121.csv")).manifest
+
+    assert 1 == later.reasons["card.holder.erased"]
+    assert [] == naming(bench.snapshot(), cuid)
+    assert set() == findings(bench)
+
+
+def test_a_row_that_was_refused_is_forgotten_too(tmp_path: Path) -> None:
+    first = local_bench(tmp_path)
+    bench = trailed(first)
+    rows = portal_rows({"cardholder.cuid": GONE, CITY: None}, {"cardholder.cuid": "C-2"})
+    run = bench.submit(bench.drop_bytes(portal_csv(rows))).manifest.run
+    bench.answer()
+    bench.ingest()
+
+    erase(bench.context, first.store, run, [1], WHY)
+
+    assert [] == naming(bench.snapshot(), GONE)
+    assert set() == findings(bench)
+    assert "balanced" == (bench.stored(run).summary or {})["verdict"]
