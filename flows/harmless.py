@@ -12,6 +12,9 @@ such as `[16 digits]` or `[44 Base64]`. Harmless are
 * the cuid of the row that the text is about. OWN stands for it, until it is known whether it is the
   one that we sent (`with_cuid`).
 
+The name of a file (`harmless_name`) is read in the same way, but for what names are made of: runs
+and chunks, dates as `20261120`, numbers of up to eight digits, UUIDs.
+
 A text about a CVV, a card number or a security answer keeps no digit at all. Links and e-mail
 addresses are marks of their own.
 
@@ -62,6 +65,15 @@ def harmless(text: str, *, secret: bool = False) -> str:
     too_many = sum(token.digits for token in tokens) > MOST_DIGITS
     kept = "".join(_kept(token, about_secret, too_many) for token in tokens)
     return " ".join(_SIDE_BY_SIDE.sub(_joined, kept).split())
+
+
+def harmless_name(name: str) -> str:
+    """Return what is kept of a file's name that somebody else chose: most names are, whole."""
+    tokens = list(_name_tokens(unicodedata.normalize("NFC", name[:READ])))
+    about_secret = speaks_of_secret(_BETWEEN_WORDS.sub(" ", name))
+    too_many = sum(token.digits for token in tokens) > MOST_DIGITS
+    kept = "".join(_kept(token, about_secret, too_many) for token in tokens)
+    return _SIDE_BY_SIDE.sub(_joined, kept)
 
 
 def without_own(text: str) -> str:
@@ -278,3 +290,57 @@ def _is_word(text: str) -> bool:
 def _plain(letter: str) -> str:
     """Return a Latin letter without its accents; any other as it is."""
     return unicodedata.normalize("NFD", letter)[0]
+
+
+# What a file's name is made of
+# --------------------------------------------------------------------------------------------------
+
+_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
+_NAME_SCANNER = re.compile(
+    r"(?P<run>(?<![a-z0-9])20[0-9]{6}-[0-9a-f]{8}(?:-r[0-9]{1,2})?(?:-00[0-9]{3})?(?![0-9A-Za-z]))"
+    r"|(?P<uuid>(?<![0-9A-Za-z])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z]))"
+    r"|(?P<day>(?<![0-9])(?:19|20)[0-9]{2}(?P<dash>[-_.]?)[01][0-9](?P=dash)[0-3][0-9]"
+    r"(?P<clock>[0-2][0-9][0-5][0-9][0-5][0-9])?(?![0-9]))"
+    r"|(?P<coded>(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])[0-9a-fA-F]{12,}(?![0-9A-Za-z]))"
+    r"|(?P<number>(?<![0-9])[0-9]{1,8}(?![0-9]))"
+    r"|(?P<letters>[^\W\d_]+)"
+    r"|(?P<points>[ ._()\[\]+,&#@!'~-]{1,3})"
+    r"|(?P<others>.)",
+    re.DOTALL,
+)
+
+
+def _name_tokens(name: str) -> Iterator[_Token]:
+    """Yield what a file's name is made of, what is not known to be harmless as its mark."""
+    days = 0
+    for part in _NAME_SCANNER.finditer(name):
+        match _kind_of(part):
+            case "run":
+                digest = part[0][9:17]
+                yield _Token(part[0], len(digest) if digest.isdecimal() else 0)
+            case "uuid" if len(_LETTERS_OF_HEX.findall(part[0])) >= _MIXED:
+                yield _Token(part[0])
+            case "day" if days < MOST_DATES and _is_date(_digits_as_date(part[0])):
+                days += 1
+                yield _Token(part[0], len(part["clock"] or ""))
+            case "number" if part[0].isascii():
+                yield _Token(part[0], len(part[0]))
+            case "letters" if _is_word(part[0]):
+                yield _Token(part[0], part[0].lower() in _NUMBER_WORDS)
+            case "points":
+                yield _Token(part[0])
+            case _:
+                yield _mark(part[0])
+
+
+_LETTERS_OF_HEX = re.compile("[a-fA-F]")
+_MIXED = 5  # letters of a UUID: hardly one in ten thousand has fewer, and a number has none
+
+
+def _kind_of(part: re.Match[str]) -> str | None:
+    return "day" if part["day"] else part.lastgroup
+
+
+def _digits_as_date(text: str) -> str:
+    digits = "".join(filter(str.isdecimal, text))
+    return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED, Finding, digests
+from flows.results.masking import mask_key
 from flows.runs.events import ANSWERED
 from flows.runs.identity import digest
 from flows.runs.keys import results
@@ -184,13 +185,18 @@ def _result_findings(
     They belong to the operator, who may remove them.
     """
 
-    def is_another(name: str) -> bool:
-        content = read_if_stored(store, results(issuer) + name)
+    def is_another(key: str) -> bool:
+        content = read_if_stored(store, key)
         if not content or looks_like_message(content[:64]):
             return False  # of what was sealed the digest is of its content
-        return digest(content) not in answered[name]
+        return digest(content) not in answered[_name(key)]
 
-    names = list(answered)
-    for name, changed in zip(names, concurrently(is_another, names), strict=True):
+    keys = [entry.key for entry in store.keys(results(issuer)) if _name(entry.key) in answered]
+    for key, changed in zip(keys, concurrently(is_another, keys), strict=True):
         if changed:
-            yield Finding(results(issuer) + name, CHANGED)
+            yield Finding(key, CHANGED)
+
+
+def _name(key: str) -> str:
+    """Return the name of a result file as events have it."""
+    return mask_key(key.rpartition("/")[2])

@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.redaction import redact
 from flows.reports.ingestion import Ingested, ingest
 from flows.results.batches import ResultObject
 from flows.results.decisions import chain_of, decisions
 from flows.results.intake import examine
 from flows.results.markers import stray_files
+from flows.results.masking import mask_key
 from flows.results.read import ResultRows
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
@@ -105,7 +105,7 @@ def attribute_row(
     record = Attribution(
         **signed,
         what="attributed",
-        result=redact(file.entry.key),
+        result=mask_key(file.entry.key),
         digest=rows.digest,
         position=position,
         run=run,
@@ -134,7 +134,7 @@ def withdraw(context: IssuerContext, result: str, position: int, reason: str) ->
     record = Attribution(
         **signed,
         what="withdrawn",
-        result=redact(file.entry.key),
+        result=mask_key(file.entry.key),
         digest=rows.digest,
         position=position,
     )
@@ -149,7 +149,7 @@ def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
     signed = context.adapters.signed(reason)
     file = _find_result(context, result)
     rows, _ = examine(context, file)
-    key = redact(file.entry.key)
+    key = mask_key(file.entry.key)
     return _decide(
         context, file, Attribution(**signed, what="again", result=key, digest=rows.digest)
     )
@@ -167,11 +167,14 @@ def _find_result(context: IssuerContext, result: str) -> ResultObject:
     store = context.adapters.store
     issuer = context.issuer.issuer
     prefix = results(issuer)
-    for entry in store.keys(prefix):
-        if entry.key in (result, prefix + result):
-            chain = chain_of(issuer, entry.key)
-            return ResultObject(entry, decisions(store, issuer).get(chain, ()))
-    raise ObjectMissingError(key=prefix + redact(result))
+    entries = list(store.keys(prefix))
+    exact = [entry for entry in entries if result in (entry.key, entry.key.removeprefix(prefix))]
+    # a name may be shown as what is kept of it
+    shown = [entry for entry in entries if mask_key(entry.key) in (result, prefix + result)]
+    for entry in exact or (shown if len(shown) == 1 else ()):
+        chain = chain_of(issuer, entry.key)
+        return ResultObject(entry, decisions(store, issuer).get(chain, ()))
+    raise ObjectMissingError(key=prefix + mask_key(result))
 
 
 def _unattributed_last_4(rows: ResultRows, attributed: Attributed, position: int) -> str | None:

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.partner_api.transaction_report import read_transactions
-from flows.redaction import redact
 from flows.results.decisions import SHOWN
-from flows.results.masking import storable
+from flows.results.masking import mask_key, storable
 from flows.results.opening import DAMAGE, LIMIT, TOO_LARGE
 from flows.runs.identity import digest
 from flows.runs.keys import placements, transactions
@@ -79,7 +78,7 @@ def _keep(store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[Stor
 
     A report with one that was left out is read again the next time.
     """
-    name = redact(entry.key.rpartition("/")[2])  # a report may be named after a card
+    name = mask_key(entry.key.rpartition("/")[2])  # it may be named after a card
     if entry.size > LIMIT:
         report = read_transactions(b"", name)._replace(problems=(TOO_LARGE,))
     else:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from flows.book.kept import keep_up_to_date
 from flows.errors import TryAgainError
-from flows.redaction import redact
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
@@ -22,6 +21,7 @@ from flows.results.markers import (
     write_markers,
     write_waiting,
 )
+from flows.results.masking import mask_key
 from flows.results.opening import AWAITED
 from flows.results.problems import is_temporary
 from flows.runs.claim import clean_up
@@ -180,7 +180,7 @@ def _waiting_record(
     It is read again when its basis changes, or each time.
     """
     return Waiting(
-        file=redact(file.result.entry.key),
+        file=mask_key(file.result.entry.key),
         basis=_depends_on(file, basis),
         outcome=file.outcome,
         runs=tuple(sorted(file.runs)),

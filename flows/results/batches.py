@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeVar
 import polars as pl
 
 from flows.errors import BugError, CardlinkError
-from flows.redaction import redact
 from flows.results.attribution import read_claims
 from flows.results.markers import marker_key
+from flows.results.masking import mask_key
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
 from flows.results.sent_rows import ByHand
@@ -159,7 +159,7 @@ def parted(items: Iterable[T], size: Callable[[T], int], most: int = ROOM) -> It
 
 def _read(context: IssuerContext, result: ResultObject, content: tuple[bytes, str]) -> ReadFile:
     """Read a result file; why it could not be opened is its only problem."""
-    name = redact(result.entry.key.rpartition("/")[2])  # a file name may hold a card number
+    name = mask_key(result.entry.key.rpartition("/")[2])
     data, problem = content
     rows = read_cells(data, name, local_day(result.entry.modified, context.issuer.time_zone))
     return ReadFile(result, rows.without_rows(problem) if problem else rows)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.redaction import redact
 from flows.results.attribution import attribute_claims
 from flows.results.batches import Batch, ResultObject, claims_of, read_batches, read_file
 from flows.results.confirmed_forms import link_rules
 from flows.results.links import LinkRules
 from flows.results.markers import Waiting
+from flows.results.masking import mask_key
 from flows.results.problems import describe
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
@@ -70,7 +70,7 @@ class IngestedFile(NamedTuple):
             wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
             advice = str(self._lost_kind.then)
             then = advice if self.lost == self.rows else then or advice
-        return f"{redact(self.result.entry.key)}: {wrong}. {then}"
+        return f"{mask_key(self.result.entry.key)}: {wrong}. {then}"
 
     def _why_lost(self, purged: Set[str]) -> str:
         named = purged & {run for run, _ in named_in(self.result.entry.key)}

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.errors import OperatorError
-from flows.redaction import redact
 from flows.results.confirmed_forms import link_rules
+from flows.results.masking import mask_key
 from flows.runs.commits import recently_registered
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
@@ -67,7 +67,7 @@ def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None
     """Store the ingest markers of result files, with the key of each file."""
     if files:
         name = hashlib.sha256("".join(sorted(files)).encode()).hexdigest()[:32]
-        keys = {marker: redact(entry.key) for marker, entry in files.items()}
+        keys = {marker: mask_key(entry.key) for marker, entry in files.items()}
         store.create(f"{ingested(issuer)}{BATCH_PREFIX}{name}.json", canonical(keys))
 
 
@@ -105,7 +105,9 @@ def stray_files(store: Store, issuer: str) -> Iterator[Entry]:
     """Yield the result files with breaks that belong to no run, while they are there."""
     for waiting in read_waiting(store, issuer).values():
         if not waiting.runs and waiting.told:
-            yield from (entry for entry in store.keys(waiting.file) if entry.key == waiting.file)
+            prefix = waiting.file.partition("[")[0]  # a name may be kept as a mark
+            entries = store.keys(prefix)
+            yield from (entry for entry in entries if mask_key(entry.key) == waiting.file)
 
 
 def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:

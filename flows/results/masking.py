@@ -5,7 +5,8 @@ from functools import lru_cache
 
 import polars as pl
 
-from flows.harmless import harmless
+from flows.harmless import harmless, harmless_name
+from flows.redaction import redact
 
 LONGEST = 200  # characters of a message that are stored
 # Cells that need no reading: a date, and a short name with a short number.
@@ -23,6 +24,12 @@ def mask(text: str, *, secret: bool = False) -> str:
     if len(kept) > LONGEST:
         return kept[: LONGEST - 1] + "…"
     return kept
+
+
+def mask_key(key: str) -> str:
+    """Return what is kept of the key of a dropped file: its folders and its name."""
+    kept = "/".join(map(harmless_name, printable(key).split("/")))
+    return redact(kept)
 
 
 def mask_host(text: str) -> str:

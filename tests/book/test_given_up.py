@@ -14,7 +14,6 @@ import pytest
 from flows.book.book import read_book
 from flows.book.people import balance
 from flows.operations.delivery import confirm, deliver
-from flows.runs.delivered import delivery_folder
 from flows.operations.giving_up import Decided, NoCardsNamedError, Which, give_up
 from flows.reports.cardholder_trace import CardGivenError
 from flows.reports.survey import survey
@@ -22,6 +21,7 @@ from flows.reports.unlinked import unlinked
 from flows.resend.renewal import renewals
 from flows.resend.resubmission import Request, StandingRowsError, plan_resubmit
 from flows.resend.selection import GIVEN_UP, RowSelection
+from flows.runs.delivered import delivery_folder
 from flows.runs.errors import NoSuchRowError, NotFoundError
 from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CITY, PAN

@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.harmless import CUID, MOST_DIGITS, OWN, about, harmless, with_cuid
+from flows.harmless import (
+    CUID,
+    MOST_DIGITS,
+    OWN,
+    about,
+    harmless,
+    harmless_name,
+    with_cuid,
+)
 
 # What partners say of a row, and an operator needs whole. OWN: the row's cuid.
 USEFUL = [
@@ -258,3 +266,60 @@ def test_the_cuid_of_the_row_stays_where_it_is_the_one_that_we_sent() -> None:
 
 def test_marks_of_one_kind_side_by_side_are_one() -> None:
     assert "card [16 digits] is bad" == harmless("card 4242 4242-4242.4242 is bad")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "card-links-bank-20261120-3a0f63fb-00001-result.csv",
+        "bank-20261120-12345678-r2-00001.csv.pgp",
+        "results (1).csv",
+        "EXPORT_20261120_143059.csv",
+        "export20261120143059.csv",
+        "Kopie von Ergebnis (2).csv.gz",
+        "résultat-2026-11-20.csv",
+        "result-1234.csv",
+        "a3f9b2c4-1d2e-4f5a-8b6c-7d8e9f0a1b2c.csv",
+    ],
+)
+def test_a_usual_name_of_a_file_is_kept_whole(name: str) -> None:
+    assert name == harmless_name(name)
+
+
+CARD = "4000001234567899"
+NAMES_OF_DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        CARD + ".csv",
+        f"{CARD[:8]} {CARD[8:]}.csv",
+        "-".join(CARD) + ".csv",
+        CARD.translate(str.maketrans("0123456789", "０１２３４５６７８９")) + ".csv",
+        base64.b64encode(CARD.encode()).decode().rstrip("=") + ".csv",
+        hashlib.md5(CARD.encode()).hexdigest() + ".csv",
+        f"{int(CARD):x}.csv",
+        f"{CARD[:8]}-{CARD[8:12]}-{CARD[12:]}-0000-000000000000.csv",
+        " ".join(NAMES_OF_DIGITS[int(digit)] for digit in CARD) + ".csv",
+    ],
+)
+def test_a_card_number_in_the_name_of_a_file_is_not_kept(name: str) -> None:
+    kept = harmless_name(name)
+
+    assert sum(map(str.isdecimal, kept.replace("[", "").partition("]")[0])) <= MOST_DIGITS
+    assert name.removesuffix(".csv") not in kept
+    assert not any(CARD[place : place + 5] in kept for place in range(12))
+
+
+@pytest.mark.parametrize("name", ["cvv 592.csv", "CVV_592.csv", "security-code-592.csv"])
+def test_no_digit_of_a_named_cvv_is_kept_of_a_file_s_name(name: str) -> None:
+    assert "592" not in harmless_name(name)
+
+
+@given(st.text(max_size=80))
+def test_whatever_a_file_is_named_no_more_digits_are_kept_than_nobody_can_use(name: str) -> None:
+    kept = re.sub(r"\[[0-9]+ [A-Za-z0-9]+\]", "", harmless_name(name))
+    without_days = re.sub(r"(19|20)[0-9]{2}([-_.]?)[01][0-9]\2[0-3][0-9]", "", kept)
+
+    assert sum(char.isdigit() for char in without_days) <= MOST_DIGITS
