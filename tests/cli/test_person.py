@@ -20,7 +20,8 @@ SECURITY = Path(__file__).parent.parent.parent / "deploy" / "SECURITY.md"
 def linked(bench: Any, run: str) -> dict[str, Any]:
     """Return a row of a run with a link."""
     rows = pl.concat(bench.stored(run).rows(["row", "cuid", "url"], pl.col("url").is_not_null()))
-    return rows.row(0, named=True)
+    first: dict[str, Any] = rows.row(0, named=True)
+    return first
 
 
 def test_a_request_to_know_gets_every_place_with_its_data_and_no_card(tmp_path: Path) -> None:

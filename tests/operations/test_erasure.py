@@ -70,6 +70,13 @@ def trailed(bench: Bench) -> Bench:
     return replace(bench, store=audited(bench.store, BY, lambda: NOON), actor=BY)
 
 
+def cleaner(bench: Bench) -> LocalStore:
+    """Return the store of a bench, with the right to delete."""
+    store = bench.store
+    assert isinstance(store, LocalStore)
+    return store
+
+
 def row_of(bench: Bench, run: str, cuid: str = GONE) -> int:
     """Return the row of a cardholder."""
     return int(bench.ledger(run).filter(cuid=cuid)["row"].item())
@@ -111,14 +118,14 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     link = link_of(bench, run)
     before = balance(read_book(bench.store, BANK).cards(DAY)).named
 
-    done = erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+    done = erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
     at_once = naming(bench.snapshot(), GONE, link)
     second = deliver(bench.context)
     withdrawn = bench.content("bank/deliveries/000002/links.csv").decode()
-    purge(bench.context, first.store)
+    purge(bench.context, cleaner(first))
     is_open = bool(unfinished_erasures(bench.store, BANK))
     confirm(bench.context, 2, "received")
-    purge(bench.context, first.store)
+    purge(bench.context, cleaner(first))
 
     assert (1, True) == (done.cardholders, done.links)
     assert ["bank/book/delivered.parquet", *DELIVERED] == at_once
@@ -146,7 +153,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
 def test_nothing_is_ever_sent_again_for_a_forgotten_cardholder(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
-    erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+    erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
     another = [f"C-{number:04d}-new" for number in range(20, 23)]
 
     later = bench.submit(bench.drop_bytes(extract(*another), "bank-20261121.csv")).manifest
@@ -179,7 +186,7 @@ def test_a_result_that_comes_again_brings_nobody_back(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
     content = bench.content(f"bank/results/card-links-{run}-00001-result.csv")
-    erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+    erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
 
     bench.drop_result(content + b"\n", f"{run}-00001 (1).csv")
     bench.ingest()
@@ -198,7 +205,7 @@ def test_who_awaits_an_answer_cannot_be_forgotten_yet(tmp_path: Path) -> None:
     row = row_of(bench, later, "C-0098-new")
 
     with pytest.raises(UnansweredError) as refused:
-        erase(bench.context, first.store, later, [row], WHY)
+        erase(bench.context, cleaner(first), later, [row], WHY)
 
     assert f"outbox cancel {later} 1" in str(refused.value)
     assert [] == unfinished_erasures(bench.store, BANK)
@@ -207,7 +214,7 @@ def test_who_awaits_an_answer_cannot_be_forgotten_yet(tmp_path: Path) -> None:
 def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
-    erase(bench.context, first.store, run, [row_of(bench, run)], WHY)
+    erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
 
     act = erasure_of(bench.store, BANK, GONE)
 
@@ -267,14 +274,14 @@ def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
     audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
     bench = trailed(first)
     is_recorded = erasure_of(bench.store, BANK, GONE) is not None
-    purge(bench.context, first.store)
+    purge(bench.context, cleaner(first))
 
     named = [key for key in naming(bench.snapshot(), GONE) if not key.startswith(WITHDRAWING)]
     assert is_recorded is not bool(named)
     if is_recorded:
         deliver(bench.context)
         confirm(bench.context, 2, "received")
-        purge(bench.context, first.store)
+        purge(bench.context, cleaner(first))
         assert [] == naming(bench.snapshot(), GONE)
     assert set() == findings(bench)
     assert sorted(OTHERS) == sorted(
@@ -291,7 +298,7 @@ def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path:
     bench.ingest()
     cuid = bench.ledger(run)["cuid"][0]
 
-    erase(bench.context, first.store, run, [1], WHY)
+    erase(bench.context, cleaner(first), run, [1], WHY)
     again = portal_rows({"cardholder.cuid": None}, {"cardholder.cuid": "C-3"}, {})
     later = bench.submit(bench.drop_bytes(portal_csv(again), "bank-20261121.csv")).manifest
 
@@ -308,7 +315,7 @@ def test_a_row_that_was_refused_is_forgotten_too(tmp_path: Path) -> None:
     bench.answer()
     bench.ingest()
 
-    erase(bench.context, first.store, run, [1], WHY)
+    erase(bench.context, cleaner(first), run, [1], WHY)
 
     assert [] == naming(bench.snapshot(), GONE)
     assert set() == findings(bench)
