@@ -70,6 +70,7 @@ class Head(BaseModel):
     opening: OpeningBalance = NOBODY_REMOVED
     plans: dict[str, KnownPlan] = {}  # of runs that have ended
     closed: str = ""  # SHA-256 of closed.json: figures of runs about which nothing is open
+    closed_rows: str = ""  # SHA-256 of rows.parquet: whose rows the small ones of them have
 
 
 class News(NamedTuple):

@@ -10,7 +10,8 @@ to date in memory (`current_pages`), and the commands that change something writ
   leaves its own run without: the ledger says the same until somebody keeps the book again.
 * `book/stages.json` and what it names say how far links came (`kept_stages.py`).
 * `book/left.parquet` has who left, by the extracts up to then (`kept_departures.py`).
-* `book/closed.json` has the figures of runs about which nothing is open (`known_runs.py`).
+* `book/closed.json` has the figures of runs about which nothing is open (`known_runs.py`),
+  `book/rows.parquet` whose rows the small ones of them have (`known_rows.py`).
 * `book/settled.parquet` has the attempts of finished runs that still decide something
   (`compacted`), so that a year of nights costs no more than its cards.
 
@@ -190,6 +191,7 @@ class _Keeper:
             opening=opening_balance(store, issuer, purged, self._kept.opening),
             plans=self._kept.plans,
             closed=self._kept.closed,
+            closed_rows=self._kept.closed_rows,
         )
 
     @property

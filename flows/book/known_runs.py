@@ -7,16 +7,24 @@ ledger, it is read again, and so it is where the kept figures are missing or hav
 the head names.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import polars as pl
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from flows.book.head import Head, generation, news_since, read_head
 from flows.book.known_plans import KnownPlan, read_plans
+from flows.book.known_rows import (
+    LARGEST,
+    NO_ROWS,
+    read_known_rows,
+    runs_with,
+    write_known_rows,
+)
 from flows.errors import CardlinkError
 from flows.runs.identity import digest
 from flows.runs.keys import book
@@ -45,6 +53,7 @@ class ClosedRun(BaseModel):
     partner: list[tuple[str, int]] = []
     expires: dict[str, int] = {}
     hours: dict[str, int] = {}
+    has_rows: bool = False  # its rows are kept too (`known_rows.py`)
 
     def status(self, run: str) -> RunStatus:
         """Return the run's state in words, and where its rows are."""
@@ -57,10 +66,22 @@ _CLOSED = TypeAdapter(dict[str, ClosedRun])
 
 
 class KnownRuns(NamedTuple):
-    """What is known of an issuer's runs: the plan of each by business date, and the closed ones."""
+    """What is known of an issuer's runs: the plan of each by business date, and the closed ones.
+
+    `read_rows` returns what is kept of the rows of closed runs (`known_rows.KNOWN_ROWS`).
+    """
 
     plans: Mapping[str, KnownPlan]
     closed: Mapping[str, ClosedRun]
+    read_rows: Callable[[], pl.DataFrame] = lambda: NO_ROWS
+
+    def without(self, cuid: str) -> set[str]:
+        """Return the closed runs that are known to have no row with this cuid."""
+        rows = self.read_rows()
+        if rows.is_empty():
+            return set()
+        known = {run for run, closed in self.closed.items() if closed.has_rows}
+        return known - runs_with(rows, cuid)
 
     @property
     def committed(self) -> list[KnownPlan]:
@@ -111,7 +132,8 @@ class KeptRuns:
         """Return the plans of all runs, and what is kept of the closed ones."""
         plans = read_plans(self.store, self.issuer, self.kept.plans)
         fitting = {run for run, plan in plans.items() if plan.looked_at and self._fits(plan)}
-        return KnownRuns(plans, {run: self._closed[run] for run in fitting & self._closed.keys()})
+        closed = {run: self._closed[run] for run in fitting & self._closed.keys()}
+        return KnownRuns(plans, closed, self._read_rows)
 
     def keep(self, head: Head, reported: Collection[str] = ()) -> Head:
         """Write the figures of the runs that were closed since; return the head that names them.
@@ -133,7 +155,19 @@ class KeptRuns:
         plans |= {run: self._as_looked_at(plans[run]) for run in news}
         content = _CLOSED.dump_json(dict(sorted(closed.items())), exclude_defaults=True)
         self.store.replace(_key(self.issuer), [content])
-        return head.model_copy(update={"plans": plans, "closed": digest(content)})
+        with_rows = {run for run, known in closed.items() if known.has_rows}
+        rows = self._write_rows(with_rows, with_rows.intersection(news))
+        parts = {"plans": plans, "closed": digest(content), "closed_rows": rows}
+        return head.model_copy(update=parts)
+
+    def _read_rows(self) -> pl.DataFrame:
+        return read_known_rows(self.store, self.issuer, self.kept.closed_rows)
+
+    def _write_rows(self, runs: Collection[str], news: Collection[str]) -> str:
+        """Write what is kept of the rows of closed runs; return its SHA-256."""
+        kept = self._read_rows()
+        unread = runs if kept.is_empty() else news
+        return write_known_rows(self.store, self.issuer, kept, runs, sorted(unread))
 
     def _stale(self, plans: Mapping[str, KnownPlan], reported: Collection[str]) -> set[str]:
         """Return the runs that are not as they were when they were looked at.
@@ -201,6 +235,7 @@ def closed_run(run: StoredRun) -> ClosedRun | None:
         partner=[(reason["code"], reason["rows"]) for reason in partner],
         expires=summary["expires"],
         hours=summary.get("hours", {}).get("spread", {}),
+        has_rows=summary["rows"]["read"] <= LARGEST,
     )
 
 

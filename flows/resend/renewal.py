@@ -6,7 +6,7 @@ the card's newest attempt, with the corrections that this took from templates.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -31,8 +31,8 @@ from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
 from flows.runs.probe import ensure_store_safe
+from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.steps import Step
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
@@ -98,10 +98,9 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
     store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
-    registered = list(registered_runs(store, context.issuer.issuer))
     book = read_book(store, context.issuer.issuer)
-    links = _judged_links(context, ending_links(book, today, until), registered, today)
-    return _plan(context, links, until, len(registered))
+    links = _judged_links(context, book, ending_links(book, today, until), today)
+    return _plan(context, links, until, book.last_registered)
 
 
 def ending(context: IssuerContext, book: Book, within_days: int) -> pl.DataFrame:
@@ -114,12 +113,11 @@ def ending(context: IssuerContext, book: Book, within_days: int) -> pl.DataFrame
     links = ending_links(book, today, until)
     if links.is_empty():
         return NONE_ENDING
-    registered = list(registered_runs(context.adapters.store, context.issuer.issuer))
     try:
-        judged_links = _judged_links(context, links, registered, today)
+        judged_links = _judged_links(context, book, links, today)
     except NotFoundError:
         judged_links = judged(links, today, TYPED_IN)
-    return _plan(context, judged_links, until, len(registered)).links
+    return _plan(context, judged_links, until, book.last_registered).links
 
 
 def _plan(
@@ -149,26 +147,33 @@ def _plan(
 
 
 def _judged_links(
-    context: IssuerContext, links: pl.DataFrame, registered: Sequence[Manifest], today: date
+    context: IssuerContext, book: Book, links: pl.DataFrame, today: date
 ) -> pl.DataFrame:
     """Return the links that end, with the newest row of each card, and why it is left out."""
     if not context.issuer.full_portfolio:
         return judged(links, today, TYPED_IN)
     store = context.adapters.store
-    latest = _latest_extract(StoredRuns(store, context.issuer.issuer), registered)
-    records = pl.concat(StoredRun.by_id(store, latest.run).ledger(RECORD))
-    return judged(in_extract(links, records, latest.run), today, ABSENT)
+    latest = _latest_extract(store, book)
+    records = pl.concat(StoredRun.by_id(store, latest).ledger(RECORD))
+    return judged(in_extract(links, records, latest), today, ABSENT)
 
 
-def _latest_extract(runs: StoredRuns, registered: Sequence[Manifest]) -> Manifest:
+def _latest_extract(store: Store, book: Book) -> str:
     """Return the run of the latest whole extract; NotFoundError."""
-    places = {manifest.run: place for place, manifest in enumerate(registered)}
-    whole = [manifest for manifest in runs.manifests() if manifest.selection is None]
-    if not whole:
+    whole = [plan for plan in book.runs.committed if plan.is_whole]
+    newest = max((plan.as_of for plan in whole), default=None)
+    latest = {plan.run for plan in whole if plan.as_of == newest}
+    if not latest:
         raise NotFoundError(
-            place=runs.issuer, what="committed run of a whole extract", command=Step("status")
+            place=book.issuer, what="committed run of a whole extract", command=Step("status")
         )
-    return max(whole, key=lambda manifest: (manifest.as_of, places.get(manifest.run, -1)))
+    return next((run for run in _last_first(store, book) if run in latest), max(latest))
+
+
+def _last_first(store: Store, book: Book) -> Iterator[str]:
+    """Yield the runs in the commit chain, the one that was registered last first."""
+    for number in range(book.last_registered, 0, -1):
+        yield next(registered_runs(store, book.issuer, number - 1)).run
 
 
 class _Rows(NamedTuple):

@@ -15,8 +15,10 @@ from flows.book.book import read_book
 from flows.operations.metrics import write_metrics
 from flows.operations.questions import open_questions
 from flows.reports import link_forms
+from flows.reports.cardholder_trace import trace
 from flows.reports.programme_report import read_issuer
 from flows.reports.survey import survey
+from flows.resend.renewal import renewals
 from flows.runs.outbox import outboxes
 from flows.submissions.extract_states import extract_states
 from tests.bench.growth import Clock, grow, grown, submit_next
@@ -72,6 +74,8 @@ READERS: dict[str, Callable[[Bench], object]] = {
     "outbox": lambda bench: [
         *outboxes(bench.runs, closed=known_runs.closed_runs(bench.store, "bank"))
     ],
+    "trace": lambda bench: trace(bench.context.adapters, "bank", "nobody"),
+    "renewal": lambda bench: renewals(bench.context, 7),
     "metrics": lambda bench: write_metrics(bench.context),
     "questions": lambda bench: open_questions(bench.context),
 }
@@ -115,6 +119,11 @@ def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     [first, second] = known.closed
     figures = {status.run: status for status in known.statuses(bench.runs)}
 
+    cuid = bench.ledger(first)["cuid"][0]
+    assert [first] == [
+        attempt.run for attempt in trace(bench.context.adapters, "bank", cuid).attempts
+    ]
+    assert {second} == known.without(cuid)
     bench.context.adapters.store.create(f"bank/runs/{first}/events/1-noted-1.json", b"{}")
 
     assert [second] == [*known_runs.closed_runs(bench.store, "bank")]
