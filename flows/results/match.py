@@ -75,12 +75,14 @@ def _rank(
 
     `voting`: the rows that name somebody, whether that was sent or not.
 
-    First those with the right digits, then those of the chunk that most rows of the file name, that
-    the file answers whole (it has the chunk's size, and no row of it names anybody else), that has
-    its name. A row that was resent (a resubmission, a renewal) is in chunks of several
+    First those with the right digits, then those of the chunk that the file answers whole (it has
+    the chunk's size, and no row of it names anybody else), of one that may be meant at all (of some
+    row of the file it is the newest sending, or it has its name), that most rows of the file name,
+    that has its name. A row that was resent (a resubmission, a renewal) is in chunks of several
     runs; then the newest run of the day the file arrived, or earlier, counts. A run of a later day
     does not, unless the file carries its name.
     """
+    pairs = _with_times(pairs, among, received)
     has_choice = pl.col("result_row").is_duplicated()
     several = pairs.filter(has_choice)
     votes = (
@@ -90,31 +92,53 @@ def _rank(
     )
     heights = claims.group_by("file").agg(pl.len().alias("height"))
     voters = voting.group_by("file").agg(voters=pl.col("result_row").n_unique())
-    arrived = pl.col("file").replace_strict(
-        dict(enumerate(received)), default=None, return_dtype=pl.Date
-    )
-    by_name = (place_named(among.named) == pl.col("place")).fill_null(False)
-    in_time = (pl.col("day") <= arrived).fill_null(True)
     is_of_all = (pl.col("votes") == pl.col("voters")).fill_null(False)
     is_whole = (pl.col("sent") == pl.col("height")) & is_of_all
     ordered = (
         several.join(votes, on=["file", "place"], how="left")
         .join(among.places.select("place", "sent"), on="place", how="left")
         .join(heights.join(voters, on="file", how="left"), on="file", how="left")
-        .join(_turns(among.places), on="place", how="left")
+        .join(_meant(pairs), on=["file", "place"], how="left")
         .with_columns(
-            (by_name | in_time).alias("possible"),
             pl.col("votes").fill_null(0),
+            pl.col("meant").fill_null(False),
             is_whole.alias("whole"),
-            by_name.alias("named"),
         )
         .filter(pl.col("possible") | ~pl.col("possible").any().over("result_row", "trusted"))
         .sort(
-            ["result_row", "trusted", "votes", "whole", "named", "turn", "place", "spot"],
-            descending=[False, True, True, True, True, True, False, False],
+            ["result_row", "trusted", "whole", "meant", "votes", "named", "turn", "place", "spot"],
+            descending=[False, True, True, True, True, True, True, False, False],
         )
     )
-    return pl.concat([pairs.filter(~has_choice), ordered.select(pairs.columns)])
+    columns = [*PLACED, "claim", "last_4"]
+    return pl.concat([pairs.filter(~has_choice).select(columns), ordered.select(columns)])
+
+
+def _with_times(
+    pairs: pl.DataFrame, among: SentRows, received: Sequence[date | None]
+) -> pl.DataFrame:
+    """Add `named`: the file has the chunk's name; `turn`, the rank of its run by age; `possible`:
+    it was sent before the file arrived, or has its name.
+    """
+    arrived = pl.col("file").replace_strict(
+        dict(enumerate(received)), default=None, return_dtype=pl.Date
+    )
+    by_name = (place_named(among.named) == pl.col("place")).fill_null(False)
+    in_time = (pl.col("day") <= arrived).fill_null(True)
+    dated = pairs.join(_turns(among.places), on="place", how="left", maintain_order="left")
+    return dated.with_columns(by_name.alias("named"), (by_name | in_time).alias("possible"))
+
+
+def _meant(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return file, place, meant: the chunks that a file may mean to answer.
+
+    Of some row of the file such a chunk is the newest sending, or it has its name: one all of whose
+    rows in the file were resent since is not meant, however many of them there are.
+    """
+    possible = pairs.filter(pl.col("trusted") & pl.col("possible"))
+    is_newest = pl.col("turn") == pl.col("turn").max().over("result_row")
+    meant = possible.filter(is_newest | pl.col("named")).select("file", "place").unique()
+    return meant.with_columns(meant=pl.lit(value=True))
 
 
 def _turns(places: pl.DataFrame) -> pl.DataFrame:

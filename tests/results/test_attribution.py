@@ -250,6 +250,26 @@ def test_a_merged_file_with_the_size_of_the_first_sending_answers_the_second_one
     assert [again] * 3 + [others] * 2 == told.outcomes["run"].to_list()
 
 
+@pytest.mark.parametrize("name", ["first-bank-20261121-aaaaaaaa-00001.csv", "download.csv"])
+def test_a_merged_file_of_two_sendings_again_of_one_run_does_not_answer_that_run(
+    name: str,
+) -> None:
+    again, others = "first-bank-20261121-aaaaaaaa", "first-bank-20261121-bbbbbbbb"
+    sendings = [sent_rows(1, 9), sent_rows(1, 3, again), sent_rows(1, 2, others, first=4)]
+
+    told = attribute(result([link(at) for at in range(1, 6)], name), pl.concat(sendings))
+
+    assert [again] * 3 + [others] * 2 == told.outcomes["run"].to_list()
+
+
+def test_a_part_of_a_result_with_rows_that_were_not_sent_again_answers_the_first_sending() -> None:
+    sendings = [sent_rows(1, 9), sent_rows(1, 3, "first-bank-20261121-aaaaaaaa")]
+
+    told = attribute(result([link(at) for at in range(1, 6)]), pl.concat(sendings))
+
+    assert {RUN} == set(told.outcomes["run"])
+
+
 def test_so_does_a_file_with_strangers_that_has_its_size() -> None:
     again = "first-bank-20261121-aaaaaaaa"
     rows = [link(at) for at in (1, 2, 3, 98, 99)]
