@@ -10,11 +10,12 @@ the head names.
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from flows.book.head import Head, generation, news_since, read_head
 from flows.book.known_plans import KnownPlan, read_plans
@@ -26,6 +27,7 @@ from flows.book.known_rows import (
     write_known_rows,
 )
 from flows.errors import CardlinkError
+from flows.runs.events import REPEATED_BY, last_answer
 from flows.runs.identity import digest
 from flows.runs.keys import book
 from flows.runs.run_status import RunStatus, purged_state
@@ -41,7 +43,8 @@ class ClosedRun(BaseModel):
     """The figures of a committed run about which nothing is open: all its `chunks` are answered.
 
     `submit`, `partner`: rows by reason; `expires`: links by the day they end, "" where that is not
-    known; `hours`: links by hours. Without the last three where its ledger was purged.
+    known; `hours`: links by hours. Without the last three where its ledger was purged. `since`:
+    when its last answer came, None where another run has sent rows of it again.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,6 +56,7 @@ class ClosedRun(BaseModel):
     partner: list[tuple[str, int]] = []
     expires: dict[str, int] = {}
     hours: dict[str, int] = {}
+    since: AwareDatetime | None = None
     has_rows: bool = False  # its rows are kept too (`known_rows.py`)
 
     def status(self, run: str) -> RunStatus:
@@ -82,6 +86,11 @@ class KnownRuns(NamedTuple):
             return set()
         known = {run for run, closed in self.closed.items() if closed.has_rows}
         return known - runs_with(rows, cuid)
+
+    def unread_state(self, run: str) -> ClosedRun | None:
+        """Return the figures by which retention judges a closed run, None where it is read."""
+        closed = self.closed.get(run)
+        return closed if closed is not None and closed.since is not None else None
 
     @property
     def committed(self) -> list[KnownPlan]:
@@ -235,8 +244,19 @@ def closed_run(run: StoredRun) -> ClosedRun | None:
         partner=[(reason["code"], reason["rows"]) for reason in partner],
         expires=summary["expires"],
         hours=summary.get("hours", {}).get("spread", {}),
+        since=None if _is_repeated(run) or not run.committed().chunks else _last_answer(run),
         has_rows=summary["rows"]["read"] <= LARGEST,
     )
+
+
+def _is_repeated(run: StoredRun) -> bool:
+    """Return whether another run has sent rows of a run again."""
+    return any(REPEATED_BY.search(entry.key) for entry in run.event_entries)
+
+
+def _last_answer(run: StoredRun) -> datetime:
+    committed = min(chunk.clock for chunk in run.chunk_states)
+    return last_answer(committed, run.events())
 
 
 def _is_open(summary: Mapping[str, Any]) -> bool:

@@ -10,13 +10,14 @@ sources nor plans, manifests, events and records.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
 
 from flows.book.kept import keep_up_to_date
+from flows.book.known_runs import ClosedRun, known_runs
 from flows.book.removals import Ledger, removals
 from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
@@ -25,6 +26,7 @@ from flows.operations.retention import (
     LEFT,
     Kept,
     RunState,
+    closed_state,
     part_of,
     state_of,
     term_of,
@@ -37,8 +39,9 @@ from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
-from flows.runs.keys import DROPPED, deliveries, probes, prompted_prefix, purged, runs
+from flows.runs.keys import DROPPED, RunId, deliveries, probes, prompted_prefix, purged, runs
 from flows.runs.read_once import read_once
+from flows.runs.run_status import RunStatus
 from flows.runs.single_links import answer_key
 from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
 from flows.runs.stored_run import StoredRun
@@ -100,7 +103,14 @@ class _RunPlan(NamedTuple):
 def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     stored_runs = StoredRuns(context.adapters.store, context.issuer.issuer)
-    plans = concurrently(lambda run: _plan_run(context, stored_runs.run(run)), stored_runs.ids)
+    known = known_runs(stored_runs.store, stored_runs.issuer)
+    begun = {entry.key for entry in stored_runs.store.keys(purged(stored_runs.issuer))}
+
+    def plan(run_id: RunId) -> _RunPlan:
+        run = stored_runs.run(run_id)
+        return _plan_run(_Candidate(context, run, known.unread_state(run.id), begun))
+
+    plans = concurrently(plan, stored_runs.ids)
     due = [*chain.from_iterable(plan.due for plan in plans), *_links_of_no_run(context)]
     temporary = [*chain.from_iterable(plan.temporary for plan in plans), *_probe_objects(context)]
     oldest = context.adapters.now() - DEAD
@@ -247,16 +257,38 @@ def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:
 
 
 class _Candidate:
-    """A run that may be purged, its objects, and its state, which is read when it is asked for."""
+    """A run that may be purged, its objects, and its state, which is read when it is asked for.
 
-    def __init__(self, context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -> None:
+    `closed`: its figures, by which it is judged instead. `begun`: the records of purges.
+    """
+
+    def __init__(
+        self,
+        context: IssuerContext,
+        run: StoredRun,
+        closed: ClosedRun | None,
+        begun: Collection[str],
+    ) -> None:
         self.context = context
         self.run = run
-        self.entries = entries
+        self.closed = closed
+        self.entries = list(run.store.keys(run.keys.base))
+        self._begun = begun
+
+    def purged(self, part: Part) -> Purged | None:
+        """Return the record of a purge of a part that was begun, None where there is none."""
+        return self.run.purged(part) if self.run.keys.purged(part) in self._begun else None
+
+    @property
+    def status(self) -> RunStatus:
+        """Where its rows are, and its verdict."""
+        return self.closed.status(self.run.id) if self.closed is not None else self.run.status
 
     @read_once
     def state(self) -> RunState:
         """What is still open in the run, and since when nothing is."""
+        if self.closed is not None:
+            return closed_state(self.closed, self.run.keys, self.entries)
         return state_of(self.context, self.run, self.entries)
 
     def verdict(self, part: Part) -> Kept | None:
@@ -269,7 +301,8 @@ class _Candidate:
         unread = RunState(datetime.combine(self.run.keys.run.day, time(), UTC))
         kept = self._judged_as(part, unread)
         # all of an abandoned run goes with its chunks
-        if kept and not self._judged_as("chunks", unread) and isinstance(self.run.end, Abandoned):
+        is_old = kept is not None and not self._judged_as("chunks", unread)
+        if is_old and self.closed is None and isinstance(self.run.end, Abandoned):
             return None
         return kept
 
@@ -277,11 +310,10 @@ class _Candidate:
         return verdict(part, state, self.context.issuer.retention, self.context.adapters.now())
 
 
-def _plan_run(context: IssuerContext, run: StoredRun) -> _RunPlan:
+def _plan_run(candidate: _Candidate) -> _RunPlan:
     """Return what is due of a run, and what is kept: all where a document is unreadable."""
-    entries = list(run.store.keys(run.keys.base))
-    candidate = _Candidate(context, run, entries)
-    by_part = _by_part(run, entries)
+    run = candidate.run
+    by_part = _by_part(run, candidate.entries)
     due: list[PurgeUnit] = []
     kept: list[KeptPart] = []
     try:
@@ -314,7 +346,7 @@ def _by_part(run: StoredRun, entries: Sequence[Entry]) -> defaultdict[str | None
 def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> PurgeUnit | KeptPart:
     """Decide on a part of a run, these of its objects; one whose purge was begun is due."""
     run = candidate.run
-    begun = run.purged(part)
+    begun = candidate.purged(part)
     if begun is not None:
         return PurgeUnit(run.keys.purged(part), begun, entries, resumed=True)
     kept = candidate.verdict(part)
@@ -329,7 +361,8 @@ def _record(candidate: _Candidate, part: Part, entries: Sequence[Entry]) -> Purg
     context = candidate.context
     run = candidate.run
     state = candidate.state
-    has_report = run.summary is not None or state.end != "committed"
+    is_closed = candidate.closed is not None
+    has_report = is_closed or run.summary is not None or state.end != "committed"
     folders = (entry.key.removeprefix(run.keys.base).rpartition("/")[0] for entry in entries)
     return Purged(
         run=run.id,
@@ -340,6 +373,6 @@ def _record(candidate: _Candidate, part: Part, entries: Sequence[Entry]) -> Purg
         setting=term_of(part, context.issuer.retention, state.end).setting,
         objects=dict(Counter(folder or "." for folder in folders)),
         bytes=sum(entry.size for entry in entries),
-        verdict=run.status.state if has_report else "cancelled",
-        rows={fate: getattr(run.status, fate) for fate in FIGURES},
+        verdict=candidate.status.state if has_report else "cancelled",
+        rows={fate: getattr(candidate.status, fate) for fate in FIGURES},
     )

@@ -5,19 +5,20 @@ Never due is what is unsent, unanswered or a break. Put here what decides; `purg
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from io import BytesIO
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
+from flows.book.known_runs import ClosedRun
 from flows.results.decisions import sort_breaks
-from flows.results.lineage import REPEATED_BY
 from flows.runs.chunks import OutboxChunk
 from flows.runs.claim import holder_of
 from flows.runs.closings import chunk_of
 from flows.runs.context import IssuerContext
+from flows.runs.events import REPEATED_BY, last_answer
 from flows.runs.keys import RunKeys
 from flows.runs.single_links import ANSWER, answer_key
 from flows.runs.store import Entry, read
@@ -49,7 +50,6 @@ _LEDGER_NAMES = (
     rf"report/(rows|links)/{_PART}\.parquet",
 )
 _LEDGER_NAME = re.compile("|".join(_LEDGER_NAMES))
-_ANSWERING = ("committed", "answered", "cancelled")  # events from which the answer's age counts
 End = Literal["committed", "abandoned", "never"]
 
 
@@ -155,20 +155,6 @@ def _unanswered_rows(
     return sum(rows for number, rows in awaiting.items() if number in unanswered)
 
 
-def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
-    """Return when a run was last answered or its chunks cancelled, by its events.
-
-    A result file counts from its first event: an unattributed one is ingested again and again.
-    """
-    first: dict[str, datetime] = {}
-    for event in events:
-        if event["what"] in _ANSWERING:
-            moment = datetime.fromisoformat(event["at"])
-            for name in event.get("digests") or [event["at"]]:
-                first[name] = min(moment, first.get(name, moment))
-    return max(first.values(), default=committed)
-
-
 def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -> RunState:
     """Return the state of a run that has these objects."""
     if isinstance(run.end, Manifest):
@@ -181,6 +167,14 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
     if isinstance(run.end, Abandoned):
         return RunState(run.end.at, claim, end="abandoned")
     return RunState(max(entry.modified for entry in entries), claim, end="never")
+
+
+def closed_state(closed: ClosedRun, keys: RunKeys, entries: Sequence[Entry]) -> RunState:
+    """Return the state of a closed run that has these objects; nothing is read."""
+    reasons = [*_newer_results(keys, entries), *_unknown_singles(keys, entries)]
+    days = [date.fromisoformat(day) for day in closed.expires if day]
+    since = closed.since or max(entry.modified for entry in entries)
+    return RunState(since, tuple(reasons), max(days, default=None))
 
 
 def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
@@ -236,12 +230,20 @@ def _stale_report_reasons(
 
     That is: results newer than it, breaks beyond its list, unanswered single links.
     """
+    yield from _newer_results(keys, entries)
+    if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
+        yield "more breaks than the report lists"
+    yield from _unknown_singles(keys, entries)
+
+
+def _newer_results(keys: RunKeys, entries: Sequence[Entry]) -> Iterator[str]:
     written = next(entry.modified for entry in entries if entry.key == keys.report("summary.json"))
     outcomes = [entry for entry in entries if entry.key.startswith(keys.outcomes)]
     if any(entry.modified > written for entry in outcomes):
         yield "results newer than its report"
-    if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
-        yield "more breaks than the report lists"
+
+
+def _unknown_singles(keys: RunKeys, entries: Sequence[Entry]) -> Iterator[str]:
     unknown = _unanswered_single_links(keys, entries)
     if unknown:
         yield f"{unknown} single links with unknown outcome"

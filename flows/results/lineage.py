@@ -3,7 +3,6 @@
 A resubmission repeats rows of one run, and can be repeated itself.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -12,12 +11,10 @@ import polars as pl
 
 from flows.book.attempts import CANCELLED
 from flows.results.row_states import REFUSED, SETTLED, after_all, run_rows
+from flows.runs.events import REPEATED_BY
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
-
-# the event of a run that says which one repeats rows of it
-REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")
 
 
 def repeated_runs(run: StoredRun) -> list[StoredRun]:

@@ -1,6 +1,9 @@
 """The events of a run: what happened, when, by whom; written once and never changed."""
 
 import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
 
 from flows.redaction import redact
 from flows.runs.adapters import Adapters
@@ -15,6 +18,8 @@ REPLACED = "replaced"  # the event of a run that was planned anew before its com
 DROP_TIME = "dropped"  # the fact of a run's commit that says when its extract was dropped
 
 # of an event's object
+REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")  # the event names the run that sent rows again
+_ANSWERING = (COMMITTED, ANSWERED, "cancelled")  # events from which the answer's age counts
 _NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
 
 
@@ -38,3 +43,17 @@ def kind_of(key: str) -> str:
     """Return what the name of an event's object says has happened, "" where it says nothing."""
     name = _NAME.fullmatch(key.rpartition("/")[2])
     return name["kind"] if name else ""
+
+
+def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
+    """Return when a run was last answered or its chunks cancelled, by its events.
+
+    A result file counts from its first event: an unattributed one is ingested again and again.
+    """
+    first: dict[str, datetime] = {}
+    for event in events:
+        if event["what"] in _ANSWERING:
+            moment = datetime.fromisoformat(event["at"])
+            for name in event.get("digests") or [event["at"]]:
+                first[name] = min(moment, first.get(name, moment))
+    return max(first.values(), default=committed)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from flows.operations.retention import (
     End,
     RunState,
-    last_answer,
     open_reasons,
     part_of,
     verdict,
 )
 from flows.runs.chunks import OutboxChunk
+from flows.runs.events import last_answer
 from flows.runs.keys import RunId, RunKeys
 from schemas.issuer import Issuer
 from schemas.manifest import ManifestChunk
