@@ -24,7 +24,7 @@ numerals; and the words for digits in the usual languages, of which no more are 
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import lru_cache
@@ -38,9 +38,16 @@ MOST_DATES: Final = 3
 LONGEST_WORD: Final = 24
 LONGEST_CAPITALS: Final = 14  # Base32 has no other case
 
+CODED = 3  # marks in a text that may be a code written in groups
+LONGEST_PIECE = 8  # letters of a group that may look like a word
+SHORT_PIECE = 5
+TINY_PIECE = 2
+MANY_PIECES = 8
+
 LINK = "[link]"
 MAIL = "[e-mail address]"
 # a mark, until those side by side are joined: its length and its kind
+_BEGIN = "\ue001"
 _MARK = "\ue001{length} {kind}\ue002"
 _SIDE_BY_SIDE = re.compile("\ue001([0-9]+) ([a-zA-Z0-9]+)\ue002(?:[ ./-]?\ue001[0-9]+ \\2\ue002)*")
 _LENGTHS = re.compile("\ue001([0-9]+)")
@@ -63,7 +70,8 @@ def harmless(text: str, *, secret: bool = False) -> str:
     about_secret = secret or speaks_of_secret(text)
     tokens = list(_tokens(unicodedata.normalize("NFC", text[:READ])))
     too_many = sum(token.digits for token in tokens) > MOST_DIGITS
-    kept = "".join(_kept(token, about_secret, too_many) for token in tokens)
+    parts = [_kept(token, about_secret, too_many) for token in tokens]
+    kept = "".join(_without_pieces(parts))
     return " ".join(_SIDE_BY_SIDE.sub(_joined, kept).split())
 
 
@@ -107,6 +115,54 @@ def _kept(token: _Token, about_secret: bool, too_many: bool) -> str:
     if too_many and token.digits:
         return _marked(token.text)
     return token.text
+
+
+def _without_pieces(parts: Sequence[str]) -> list[str]:
+    """Return the parts of a text without the words and numbers that are pieces of a code in it.
+
+    A digest that is written in groups has some that look like words. A text with so many marks
+    (CODED), or that is mostly of single letters, keeps none of five letters or fewer beside a mark,
+    nor a longer one between two.
+    """
+    kept = list(parts)
+    spoken = [place for place, part in enumerate(parts) if part == OWN or any(map(_is_said, part))]
+    tiny = [place for place in spoken if _length(parts[place]) <= TINY_PIECE]
+    if len(tiny) >= MANY_PIECES and 2 * len(tiny) > len(spoken):
+        for place in tiny:
+            kept[place] = parts[place] if parts[place].startswith(_BEGIN) else _marked(parts[place])
+    elif sum(_is_of_code(parts[place]) for place in spoken) < CODED:
+        return kept
+    for order in (spoken, spoken[::-1]):
+        for before, place, after in zip(["", *order], order, [*order[1:], ""], strict=False):
+            if _is_piece(kept, before, place, after):
+                kept[place] = _marked(kept[place])
+    return kept
+
+
+def _length(part: str) -> int:
+    """Return how long a part was in the text."""
+    mark = _LENGTHS.match(part)
+    return int(mark[1]) if mark else len(part)
+
+
+def _is_of_code(part: str) -> bool:
+    """Return whether a part is a mark, and not one of digits, which are often written in groups."""
+    return part.startswith(_BEGIN) and " digits" not in part
+
+
+def _is_said(char: str) -> bool:
+    return char.isalnum()
+
+
+def _is_piece(parts: Sequence[str], before: int | str, place: int, after: int | str) -> bool:
+    """Return whether a word is a piece of a code: `before` and `after` are the places beside it."""
+    part = parts[place]
+    if part.startswith((_BEGIN, "[")) or part == OWN or len(part) > LONGEST_PIECE:
+        return False
+    beside = [
+        not isinstance(other, int) or parts[other].startswith(_BEGIN) for other in (before, after)
+    ]
+    return all(beside) or (any(beside) and len(part) <= SHORT_PIECE)
 
 
 def _joined(marks: re.Match[str]) -> str:

@@ -32,6 +32,7 @@ from schemas.telling_codes import (
 )
 
 SHARED = 9  # digits in a row that two numbers do not have by chance
+ALL_BUT_LAST_4 = 12  # digits of a number
 # A run of zeros is in many numbers, and in many cuids: `000012345` tells, `400000123` does not.
 _MANY_ZEROS = "00000"
 _ESCAPED = r"[^ -~]|[%&]"
@@ -173,6 +174,8 @@ def _shares(texts: Iterable[str], pans: Iterable[str | None]) -> Flags:
 
 
 def _shares_with(digits: str, number: str) -> bool:
+    if number and number[:ALL_BUT_LAST_4] in digits:
+        return True  # the ledger has the others, whatever zeros are between
     return any(_has_window(digits, way) for way in (number, number[::-1]))
 
 

@@ -323,3 +323,20 @@ def test_whatever_a_file_is_named_no_more_digits_are_kept_than_nobody_can_use(na
     without_days = re.sub(r"(19|20)[0-9]{2}([-_.]?)[01][0-9]\2[0-3][0-9]", "", kept)
 
     assert sum(char.isdigit() for char in without_days) <= MOST_DIGITS
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("code", ["hex", "md5", "base64"])
+def test_a_digest_in_groups_is_not_kept_though_some_look_like_words(size: int, code: str) -> None:
+    kept = 0
+    for number in map(str, range(4_000_001_000_000_000, 4_000_001_000_000_100)):
+        digest = hashlib.sha256(number.encode())
+        codes = {
+            "hex": digest.hexdigest(),
+            "md5": hashlib.md5(number.encode()).hexdigest(),
+            "base64": base64.b64encode(digest.digest()).decode(),
+        }
+        groups = ":".join(re.findall(f".{{1,{size}}}", codes[code]))
+        kept += len(re.sub(r"\[[^]]*\]|\W", "", harmless(f"refused {groups}"))) - len("refused")
+
+    assert kept / 100 < 2.5  # characters of 32 to 64: no number follows from them

@@ -191,6 +191,12 @@ def test_eight_shared_digits_and_runs_of_zeros_tell_nothing() -> None:
     assert [] == rejected
 
 
+def test_all_digits_but_the_last_four_tell_whatever_zeros_are_between() -> None:
+    number = "4000000007000740"
+
+    assert [number[:12]] == telling([number[:12], "000007000"], [number, number])
+
+
 def test_a_number_of_another_length_is_not_shared_either() -> None:
     numbers = {"C-341234567": "371449341234567", "6304000000012345678": "6304000000012345678"}
 
