@@ -133,7 +133,7 @@ def _without_pieces(parts: Sequence[str]) -> list[str]:
     elif sum(_is_of_code(parts[place]) for place in spoken) < CODED:
         return kept
     for order in (spoken, spoken[::-1]):
-        for before, place, after in zip(["", *order], order, [*order[1:], ""], strict=False):
+        for before, place, after in zip([None, *order], order, [*order[1:], None], strict=False):
             if _is_piece(kept, before, place, after):
                 kept[place] = _marked(kept[place])
     return kept
@@ -154,14 +154,12 @@ def _is_said(char: str) -> bool:
     return char.isalnum()
 
 
-def _is_piece(parts: Sequence[str], before: int | str, place: int, after: int | str) -> bool:
+def _is_piece(parts: Sequence[str], before: int | None, place: int, after: int | None) -> bool:
     """Return whether a word is a piece of a code: `before` and `after` are the places beside it."""
     part = parts[place]
     if part.startswith((_BEGIN, "[")) or part == OWN or len(part) > LONGEST_PIECE:
         return False
-    beside = [
-        not isinstance(other, int) or parts[other].startswith(_BEGIN) for other in (before, after)
-    ]
+    beside = [other is None or parts[other].startswith(_BEGIN) for other in (before, after)]
     return all(beside) or (any(beside) and len(part) <= SHORT_PIECE)
 
 

@@ -1,0 +1,252 @@
+"""Twenty attacks on approvals and the trail, by who can write to the store, or is one of two.
+
+Each is refused or found; the table says by which test that is shown. `found`: `audit verify` names
+it; `refused`: the act does not take place.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from flows.operations.audit import verify
+from flows.operations.audit_entries import CHANGED, REMOVED
+from flows.operations.erasure import erase
+from flows.runs.audit_trail import settle_trails
+from flows.runs.erased import ErasureKeyGoneError, erased_people
+from tests.memory import MemoryStore
+from tests.night import BANK
+from tests.operations.test_erasure import cleaner, delivered, row_of, trailed
+
+TESTS = Path(__file__).parents[1]
+
+
+class Attack(NamedTuple):
+    """What somebody does, what becomes of it, and the test that does it: file and name."""
+
+    deed: str
+    outcome: str
+    file: str
+    test: str
+
+
+COVERS = "operations/test_trail_covers.py"
+SETTINGS = "cli/test_settings_in_force.py"
+TWO = "cli/test_two_persons.py"
+ACTS = "cli/test_acts_of_two.py"
+SIGNED = "cli/test_signed_persons.py"
+WITNESS = "operations/test_checkpoints.py"
+PROOF = "operations/test_trail_proof.py"
+AUDIT = "operations/test_audit.py"
+OWN = "operations/test_twenty_attacks.py"
+ATTACKS = (
+    # who can write to the store
+    Attack(
+        "swap the links of two cardholders: outcomes, report, lists, deliveries",
+        "found",
+        COVERS,
+        "test_links_of_two_cardholders_that_are_swapped_are_found_where_it_was_done",
+    ),
+    Attack(
+        "put a result that nobody ingested beside the others",
+        "found",
+        COVERS,
+        "test_results_that_nobody_ingested_cannot_be_put_beside_the_others",
+    ),
+    Attack(
+        "put back an earlier copy of what came of a result",
+        "found",
+        COVERS,
+        "test_an_earlier_copy_of_what_came_of_a_result_is_found",
+    ),
+    Attack("remove results, claims or links", "found", COVERS, "test_what_was_removed_is_found"),
+    Attack(
+        "change, remove, swap or insert any record, chunk or ledger",
+        "found",
+        AUDIT,
+        "test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named",
+    ),
+    Attack(
+        "delete the trail and edit what it named",
+        "found",
+        AUDIT,
+        "test_records_without_any_trail_are_a_finding_until_it_is_accepted_that_a_new_one_begins",
+    ),
+    Attack(
+        "put the store back, cut the trail's end, or delete it",
+        "found",
+        WITNESS,
+        "test_a_store_that_is_put_back_cut_or_deleted_is_found_and_not_signed",
+    ),
+    Attack(
+        "write the whole trail anew",
+        "found",
+        WITNESS,
+        "test_a_trail_that_was_written_anew_is_not_the_one_that_was_seen",
+    ),
+    Attack(
+        "remove an issuer's folder",
+        "found",
+        WITNESS,
+        "test_by_the_commands_alone_a_witness_is_set_up_and_finds_an_issuer_that_was_removed",
+    ),
+    Attack(
+        "make up a checkpoint of the witness",
+        "refused",
+        WITNESS,
+        "test_a_checkpoint_that_the_witness_did_not_sign_is_refused",
+    ),
+    Attack(
+        "add an entry to the trail without its key",
+        "found",
+        PROOF,
+        "test_an_entry_that_was_added_without_the_key_is_found",
+    ),
+    Attack(
+        "make up an entry's proof",
+        "found",
+        PROOF,
+        "test_an_entry_with_a_proof_that_somebody_made_up_is_found",
+    ),
+    Attack(
+        "remove a record that a command has just written",
+        "found",
+        AUDIT,
+        "test_a_record_that_was_written_and_settled_is_removed_and_never_unfinished",
+    ),
+    Attack(
+        "edit a request: its actor, its end",
+        "refused",
+        SETTINGS,
+        "test_a_request_that_was_edited_in_the_store_is_refused",
+    ),
+    Attack(
+        "put a request into the store in the name of another",
+        "refused",
+        SETTINGS,
+        "test_a_request_put_into_the_store_in_the_name_of_another_is_refused",
+    ),
+    Attack(
+        "forge a request with its entry in the trail, where persons have keys",
+        "refused",
+        SIGNED,
+        "test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it",
+    ),
+    Attack(
+        "remove the record that a request was used, to use it again",
+        "refused",
+        SETTINGS,
+        "test_a_request_whose_use_was_removed_from_the_store_is_not_used_again",
+    ),
+    Attack(
+        "remove the records of settings, so that others are taken as found",
+        "refused",
+        SETTINGS,
+        "test_settings_whose_records_were_removed_are_not_recorded_anew",
+    ),
+    Attack(
+        "remove or exchange what says who is forgotten, so that they get links again",
+        "found",
+        OWN,
+        "test_who_is_forgotten_cannot_be_brought_back_unseen",
+    ),
+    # one of two persons
+    Attack(
+        "approve one's own request under another spelling",
+        "refused",
+        ACTS,
+        "test_names_are_one_person_where_they_differ_in_case_punctuation_width_or_spaces",
+    ),
+    Attack(
+        "request or approve as nobody, by a form or a schedule",
+        "refused",
+        ACTS,
+        "test_nobody_is_no_person_neither_as_the_first_nor_as_the_second",
+    ),
+    Attack(
+        "let another portal key, host or limit come between request and approval",
+        "refused",
+        SETTINGS,
+        "test_an_approval_does_not_carry_over_to_another_portal_key",
+    ),
+    Attack(
+        "use a copy of the TOML without `[four_eyes]`",
+        "refused",
+        SETTINGS,
+        "test_four_eyes_cannot_be_taken_out_of_the_file_by_one_even_where_settings_are_not_named",
+    ),
+    Attack(
+        "agree to one change of settings and type another after",
+        "refused",
+        SETTINGS,
+        "test_who_agreed_to_one_change_did_not_agree_to_what_was_typed_after",
+    ),
+    Attack(
+        "replace a file between request and approval",
+        "refused",
+        TWO,
+        "test_a_file_that_was_replaced_meanwhile_is_not_what_was_agreed_to",
+    ),
+    Attack(
+        "use a request twice, or after its hours",
+        "refused",
+        TWO,
+        "test_a_request_is_used_once_and_not_after_its_hours",
+    ),
+    Attack(
+        "do alone any other act that two are needed for",
+        "refused",
+        ACTS,
+        "test_an_act_of_two_does_nothing_until_another_person_carries_it_out",
+    ),
+    Attack(
+        "act under a name without that person's key",
+        "refused",
+        SIGNED,
+        "test_a_name_without_its_persons_signature_neither_requests_nor_approves",
+    ),
+)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.deed)
+def test_every_attack_has_the_test_that_is_named(attack: Attack) -> None:
+    tree = ast.parse((TESTS / attack.file).read_text("utf-8"))
+
+    tests = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+
+    assert attack.test in tests
+    assert attack.outcome in ("found", "refused")
+
+
+def test_there_are_twenty_attacks_and_more() -> None:
+    assert 20 <= len({attack.deed for attack in ATTACKS})
+
+
+def test_who_is_forgotten_cannot_be_brought_back_unseen(tmp_path: Path) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    erase(bench.context, cleaner(first), run, [row_of(bench, run)], "request 1")
+    settle_trails()
+    objects = bench.snapshot()
+    record = "bank/erasures/000001.json"
+    key = "bank/erasures/key.json"
+
+    def changed(place: str, content: bytes | None) -> MemoryStore:
+        store = MemoryStore()
+        for name, stored in {**objects, place: content}.items():
+            if stored is not None:
+                store.create(name, stored)
+        return store
+
+    def found(place: str, content: bytes | None = None) -> set[tuple[str, str]]:
+        return {(each.key, each.what) for each in verify(changed(place, content), BANK).findings}
+
+    assert (record, REMOVED) in found(record)
+    assert (record, CHANGED) in found(record, objects[record].replace(b"request", b"request of"))
+    assert {(key, REMOVED)} == found(key)
+    assert {(key, CHANGED)} == found(key, b'{"key":"00"}')
+    with pytest.raises(ErasureKeyGoneError):
+        erased_people(changed(key, None), BANK)
