@@ -44,9 +44,10 @@ def place_rows(
     ).drop_nulls("claim")
     ranked = _rank(_pairs(claimed, among), claimed, claims, among, received)
     sure = pl.col("trusted") & pl.col("last_4").is_not_null()
-    first = _choose(ranked.filter(sure), _NO_PLACES, ["file", "claim", "last_4"])
+    by_card = ["file", "claim", "last_4"]
+    first = _choose(ranked.filter(sure), _NO_PLACES, by_card, among)
     others = ranked.filter(~sure).join(first, on="result_row", how="anti", maintain_order="left")
-    second = _distrust(_choose(others, first, ["file", "claim"]), first)
+    second = _distrust(_choose(others, first, ["file", "claim"], among), first)
     placed = pl.concat([first, second])
     placed = pl.concat([placed, _by_token(claims, placed, among, received)])
     return pl.concat([placed, _by_order(claims, placed, among)])
@@ -154,11 +155,13 @@ def _turns(places: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same_card: list[str]) -> pl.DataFrame:
+def _choose(
+    ranked: pl.DataFrame, taken: pl.DataFrame, same_card: list[str], among: SentRows
+) -> pl.DataFrame:
     """Give the k-th claim to the same card its k-th free candidate.
 
     `same_card`: the columns by which claims are to the same card. A surplus claim gets the chunk
-    but no row.
+    but no row; so does one whose candidate is in another sending of which the file has few rows.
     """
     free = ranked.join(
         taken.drop_nulls("spot"), on=["file", "spot"], how="anti", maintain_order="left"
@@ -176,10 +179,27 @@ def _choose(ranked: pl.DataFrame, taken: pl.DataFrame, same_card: list[str]) -> 
         .join(turn, on="result_row")
         .filter(pl.col("choice") == pl.col("turn"))
     )
+    chosen = chosen.join(_astray(chosen, best, among), on="result_row", how="anti")
     surplus = best.join(chosen, on="result_row", how="anti").with_columns(
         pl.lit(None, pl.UInt32).alias("spot")
     )
     return pl.concat([part.select(*PLACED) for part in (clear, chosen, surplus)])
+
+
+def _astray(chosen: pl.DataFrame, best: pl.DataFrame, among: SentRows) -> pl.DataFrame:
+    """Return the claims that would be a lone answer within another chunk than their best one.
+
+    A merged file has half of each of its chunks at least; a card that is named once too often
+    answers its own chunk too often, and not an earlier or later sending of the same card.
+    """
+    homes = best.select("result_row", home="place")
+    beside = chosen.join(homes, on="result_row").with_columns(
+        is_elsewhere=pl.col("place") != pl.col("home")
+    )
+    counts = beside.group_by("file", "place").agg(rows=pl.len())
+    sized = beside.filter("is_elsewhere").join(counts, on=["file", "place"])
+    sizes = among.places.select("place", "sent")
+    return sized.join(sizes, on="place").filter(2 * pl.col("rows") < pl.col("sent"))
 
 
 def _distrust(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:
@@ -236,7 +256,7 @@ def _by_token(
     named_once = pl.col("result_row").n_unique().over("file", "claim") == 1
     clear = pl.concat([at_home, homeless]).filter(names_one_cuid).filter(named_once)
     ranked = _rank(clear, clear, claims, among, received)
-    return _choose(ranked, _NO_PLACES, ["file", "claim"])
+    return _choose(ranked, _NO_PLACES, ["file", "claim"], among)
 
 
 def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:

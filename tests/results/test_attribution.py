@@ -262,6 +262,30 @@ def test_a_merged_file_of_two_sendings_again_of_one_run_does_not_answer_that_run
     assert [again] * 3 + [others] * 2 == told.outcomes["run"].to_list()
 
 
+def test_a_card_named_once_too_often_says_nothing_of_another_sending_of_it() -> None:
+    again = "first-bank-20261121-aaaaaaaa"
+    rows = [*(link(at) for at in range(1, 6)), link(3, host="links.example/other")]
+    sent = pl.concat([sent_rows(1), sent_rows(1, 5, again)])
+
+    told = attribute(result(rows, f"{RUN}-00001.csv"), sent)
+
+    assert [(RUN, at) for at in (1, 2, 3, 4, 5, None)] == told.outcomes.select("run", "row").rows()
+
+
+def test_a_merged_file_of_two_sendings_of_the_same_cards_answers_both() -> None:
+    again = "first-bank-20261121-aaaaaaaa"
+    rows = [
+        *(link(at) for at in range(1, 6)),
+        *(link(at, host="other.example") for at in (4, 1, 3)),
+    ]
+    sent = pl.concat([sent_rows(1), sent_rows(1, 5, again)])
+
+    told = attribute(result(rows), sent)
+
+    assert 3 == told.outcomes.filter(run=RUN).height
+    assert 5 == told.outcomes.filter(run=again).height
+
+
 def test_a_part_of_a_result_with_rows_that_were_not_sent_again_answers_the_first_sending() -> None:
     sendings = [sent_rows(1, 9), sent_rows(1, 3, "first-bank-20261121-aaaaaaaa")]
 
