@@ -72,6 +72,7 @@ class GpgSealer(ExitStack):
             Warned(
                 f"{part.name} expires on {part.expires}, in {(part.expires - today).days} days.",
                 part.fingerprint,
+                (part.expires - today).days,
             )
             for part in parts
             if part.expires is not None and part.expires - today <= timedelta(days=WARN_DAYS)

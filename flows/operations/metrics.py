@@ -1,162 +1,159 @@
-"""The metrics of an issuer: gauges of what the store shows, as OpenMetrics 1.0."""
+"""The metrics of an issuer, derived from what is stored each time, and kept beside its runs.
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import partial
-from typing import NamedTuple, get_args
+Counters and histograms count what is never changed or removed, so they only grow, however short the
+processes live that derive them. The figures of a run are kept, also when its ledger is purged, and
+not read again where nothing of it is open.
+"""
 
-from flows.book.book import read_book
-from flows.book.people import balance
-from flows.operations.alert_history import open_alerts
-from flows.reports.funnel_words import stored_funnel
-from flows.reports.summary import FIGURES
-from flows.runs.business_date import local_day
-from flows.runs.chunks import OPEN, OutboxChunk, State
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.registry import Collector
+
+from flows.operations import metric_readings as readings
+from flows.operations.metric_readings import Reading, Values
 from flows.runs.context import IssuerContext
-from flows.runs.keys import reconciliation
-from flows.runs.outbox import outboxes
-from flows.runs.store import Store
-from flows.runs.stored_runs import StoredRuns
-from flows.runs.versions import read_facts
-from flows.submissions.extract_states import extracts_to_submit
 
-ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-
-
-class Sample(NamedTuple):
-    """A number with its labels."""
-
-    value: float
-    labels: Mapping[str, str]
+PREFIX = "cardlink_"
+TEXT = "cardlink.prom"  # as the node exporter reads it
+# upper limits of histograms
+HOURS = (1, 2, 4, 8, 12, 24, 36, 48, 72, 120, 240)
+SECONDS = (60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86_400, 2 * 86_400, 5 * 86_400)
 
 
 class Gauge(NamedTuple):
-    """A gauge: its name, help text and samples."""
+    """A number that rises and falls: name, help, label ("" for none), and how it is read."""
 
     name: str
     text: str
-    samples: Sequence[Sample]
+    label: str
+    read: Callable[[Reading], Values]
+    kind: Literal["gauge", "counter"] = "gauge"
 
 
-def openmetrics(gauges: Iterable[Gauge]) -> str:
-    """Return the gauges as OpenMetrics 1.0 text, those without samples left out."""
-    lines: list[str] = []
-    for gauge in gauges:
-        if gauge.samples:
-            lines += [f"# TYPE {gauge.name} gauge", f"# HELP {gauge.name} {gauge.text}"]
-        for sample in gauge.samples:
-            labels = ",".join(
-                f'{name}="{value.translate(ESCAPES)}"' for name, value in sample.labels.items()
-            )
-            lines.append(f"{gauge.name}{{{labels}}} {sample.value:.15g}")
-    return "\n".join([*lines, "# EOF", ""])
+class Histogram(NamedTuple):
+    """How often a measure was how large: by label, the number of times of each value."""
+
+    name: str
+    text: str
+    label: str
+    limits: tuple[float, ...]
+    read: Callable[[Reading], Mapping[str, Mapping[float, int]]]
+
+
+GAUGES = (
+    Gauge("cardholders", "Cardholders by where they stand.", "standing", readings.people),
+    Gauge("cardholders_waiting", "Cardholders by who acts.", "who", readings.waiting),
+    Gauge("cardholders_reached", "Cardholders who reached a stage.", "stage", readings.reached),
+    Gauge("cardholders_unknown", "Cardholders of whom nobody knows.", "stage", readings.unknown),
+    Gauge("rows", "Rows of all runs by fate.", "fate", readings.rows),
+    Gauge("rows_refused", "Rows the partner refused, by who acts.", "action", readings.refused),
+    Gauge("runs", "Runs by state.", "state", readings.runs),
+    Gauge("chunks", "Chunks by state.", "state", readings.chunks),
+    Gauge("chunks_overdue", "Chunks whose result should have come.", "", readings.overdue),
+    Gauge("oldest_chunk_seconds", "Age of the oldest open chunk.", "state", readings.oldest),
+    Gauge("breaks_open", "Breaks that are open.", "", readings.breaks),
+    Gauge("extracts_waiting", "Extracts not submitted yet.", "", readings.extracts),
+    Gauge("alerts_open", "Open alerts by kind.", "kind", readings.alerts_open),
+    Gauge("key_days", "Days until the portal's key ends, of 30.", "", readings.key_days),
+    Gauge("last_commit_timestamp_seconds", "When a run was committed.", "", readings.committed_at),
+    Gauge("last_result_timestamp_seconds", "When a result was taken in.", "", readings.answered_at),
+    Gauge("last_run_seconds", "From plan to commit of the newest run.", "", readings.took),
+    Gauge("metrics_timestamp_seconds", "When these were derived.", "", readings.derived_at),
+    Gauge("link_hours", "Hours from an extract's drop to its links.", "kind", readings.link_hours),
+    Gauge("links_in_time_ratio", "Share of links within the agreed hours.", "", readings.in_time),
+)
+COUNTERS = (
+    Gauge("committed_runs", "Runs committed.", "", readings.committed_runs, "counter"),
+    Gauge("committed_rows", "Rows of committed runs.", "fate", readings.committed_rows, "counter"),
+    Gauge("reasons", "Rows with a reason, by who acts.", "action", readings.reasons, "counter"),
+    Gauge("sealed_chunks", "Chunks sealed and committed.", "", readings.sealed_chunks, "counter"),
+    Gauge("taken_results", "Result files taken in.", "", readings.taken_results, "counter"),
+    Gauge("deliveries", "Deliveries of links.", "", readings.deliveries_written, "counter"),
+    Gauge("opened_alerts", "Alerts opened by kind.", "kind", readings.alerts_opened, "counter"),
+)
+HISTOGRAMS = (
+    Histogram("drop_to_link_hours", "From an extract's drop to a link.", "", HOURS, readings.hours),
+    Histogram("stage_seconds", "Stages of a run.", "stage", SECONDS, readings.stages),
+)
+
+
+class _Families(Collector):
+    """Families that are already there, as a registry takes them."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def registry_of(families: list[Metric]) -> CollectorRegistry:
+    """Return a registry of families, as the encoders of prometheus_client take one."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return registry
+
+
+def metric_families(context: IssuerContext) -> list[Metric]:
+    """Return the metrics of an issuer as it stands now; those of which nothing is known are left
+    out.
+    """
+    reading = readings.read_issuer(context)
+    issuer = context.issuer.issuer
+    families = [
+        *(_numbers(metric, issuer, metric.read(reading)) for metric in (*GAUGES, *COUNTERS)),
+        *(_histogram(metric, issuer, reading) for metric in HISTOGRAMS),
+    ]
+    return [family for family in families if family.samples]
 
 
 def write_metrics(context: IssuerContext) -> str:
-    """Write an issuer's metrics and return them: OpenMetrics 1.0."""
-    text = openmetrics(_gauges(context))
-    key = f"{context.issuer.issuer}/metrics/openmetrics.txt"
-    context.adapters.store.replace(key, [text.encode()])
-    return text
+    """Write an issuer's metrics as OpenMetrics 1.0 and as text for the node exporter.
 
-
-def _gauges(context: IssuerContext) -> list[Gauge]:
-    issuer = context.issuer.issuer
-    store = context.adapters.store
-    runs = StoredRuns(store, issuer)
-    book = read_book(store, issuer)
-    statuses = book.runs.statuses(runs)
-    closed = book.runs.closed
-    chunks = list(outboxes(runs, get_args(State), closed))
-    fates = {fate: sum(getattr(status, fate) for status in statuses) for fate in FIGURES}
-    run_states = Counter(status.state for status in statuses)
-    chunk_states = Counter(str(item.state) for item in chunks)
-    chunk_states["answered"] += sum(run.chunks for run in closed.values())
-    ages = _oldest_chunks(chunks, context.adapters.now())
-    alerts = Counter(alert.kind for alert in open_alerts(store, issuer))
-    link_hours, in_time = _link_hours(store, issuer)
-    reached, unknown = _funnel(store, issuer)
-    committed, took = _last_run(runs)
-    waiting = len(extracts_to_submit(context, remember=True))
-    today = local_day(context.adapters.now(), context.issuer.time_zone)
-    cardholders = balance(book.cards(today))
-    gauge = partial(_gauge, issuer)
-    return [
-        gauge("cardholders", "Cardholders by where they stand.", cardholders.people, "standing"),
-        gauge("cardholders_waiting", "Cardholders by who acts.", cardholders.waits, "who"),
-        gauge("rows", "Rows of all runs by fate.", fates, "fate"),
-        gauge("runs", "Runs by state.", run_states, "state"),
-        gauge("chunks", "Chunks by state.", chunk_states, "state"),
-        gauge("oldest_chunk_seconds", "Age of the oldest chunk without a result.", ages, "state"),
-        gauge("extracts_waiting", "Extracts not submitted yet.", {"": waiting}),
-        gauge("alerts_open", "Open alerts by kind.", alerts, "kind"),
-        gauge("last_commit_timestamp_seconds", "Commit time of the newest run.", committed),
-        gauge("last_run_seconds", "Time from plan to commit of the newest run.", took),
-        gauge("link_hours", "Hours from an extract's drop to its links.", link_hours, "kind"),
-        gauge("links_in_time_ratio", "Share of links within the agreed hours.", in_time),
-        gauge("cardholders_reached", "Cardholders who reached a stage.", reached, "stage"),
-        gauge("cardholders_unknown", "Cardholders of whom nobody knows.", unknown, "stage"),
-    ]
-
-
-# The numbers of a gauge by the value of its label; "" where it has none.
-_Values = Mapping[str, float]
-
-
-def _gauge(issuer: str, name: str, text: str, values: _Values, label: str = "") -> Gauge:
-    samples = []
-    for labelled, value in sorted(values.items()):
-        labels = {"issuer": issuer}
-        if labelled:
-            labels[label] = labelled
-        samples.append(Sample(value, labels))
-    return Gauge(f"cardlink_{name}", text, samples)
-
-
-def _oldest_chunks(chunks: Iterable[OutboxChunk], now: datetime) -> dict[str, float]:
-    """Return the age in seconds of the oldest chunk by state, of those without a result."""
-    ages: dict[str, float] = {}
-    for item in chunks:
-        if item.state in OPEN:
-            age = (now - item.clock).total_seconds()
-            ages[item.state] = max(age, ages.get(item.state, 0.0))
-    return ages
-
-
-def _link_hours(store: Store, issuer: str) -> tuple[_Values, _Values]:
-    """Return the hours from drop to link, and the share in time, as the last report has them."""
-    summary = read_facts(store, f"{reconciliation(issuer)}summary.json") or {}
-    hours = summary.get("hours")
-    if not hours or not hours["links"]:
-        return {}, {}
-    return {name: hours[name] for name in ("median", "slowest")}, {"": hours["share"]}
-
-
-def _funnel(store: Store, issuer: str) -> tuple[_Values, _Values]:
-    """Return how many cardholders reached each stage, and of how many that is not known.
-
-    A stage of which nothing is known has no number.
+    Returns the OpenMetrics.
     """
-    funnel = stored_funnel(store, issuer) or {"stages": []}
-    reached: dict[str, float] = {}
-    unknown: dict[str, float] = {}
-    for line in funnel["stages"]:
-        unknown[line["stage"]] = sum(cause["cardholders"] for cause in line["unknown"])
-        if line["cardholders"] is not None:
-            reached[line["stage"]] = line["cardholders"]
-    return reached, unknown
+    registry = registry_of(metric_families(context))
+    store = context.adapters.store
+    folder = metrics_folder(context.issuer.issuer)
+    text: bytes = openmetrics(registry)  # type: ignore[no-untyped-call]  # it has no types
+    store.replace(f"{folder}openmetrics.txt", [text])
+    store.replace(f"{folder}{TEXT}", [generate_latest(registry)])
+    return text.decode()
 
 
-def _last_run(runs: StoredRuns) -> tuple[_Values, _Values]:
-    """Return the newest commit's time (epoch), and how many seconds that run took from its plan."""
-    for run_id in reversed(runs.ids):
-        run = runs.run(run_id)
-        entries = runs.store.keys(run.keys.base, shallow=True)
-        written = {entry.key: entry.modified for entry in entries}
-        planned_at = written.get(run.keys.plan)
-        committed_at = written.get(run.keys.manifest)
-        if planned_at and committed_at and run.manifest is not None:
-            took = committed_at - planned_at
-            return {"": committed_at.timestamp()}, {"": took.total_seconds()}
-    return {}, {}
+def metrics_folder(issuer: str) -> str:
+    """Return where an issuer's metrics are kept."""
+    return f"{issuer}/metrics/"
+
+
+def _numbers(metric: Gauge, issuer: str, values: Values) -> Metric:
+    family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    labels = ["issuer", metric.label] if metric.label else ["issuer"]
+    numbers = family(PREFIX + metric.name, metric.text, labels=labels)
+    for labelled, value in sorted(values.items()):
+        numbers.add_metric([issuer, labelled] if metric.label else [issuer], value)
+    return numbers
+
+
+def _histogram(metric: Histogram, issuer: str, reading: Reading) -> Metric:
+    labels = ["issuer", metric.label] if metric.label else ["issuer"]
+    family = HistogramMetricFamily(PREFIX + metric.name, metric.text, labels=labels)
+    for labelled, spread in sorted(metric.read(reading).items()):
+        buckets = [(f"{limit:.1f}", _upto(spread, limit)) for limit in metric.limits]
+        buckets.append(("+Inf", _upto(spread, float("inf"))))
+        total = sum(value * times for value, times in spread.items())
+        family.add_metric([issuer, labelled] if metric.label else [issuer], buckets, total)
+    return family
+
+
+def _upto(spread: Mapping[float, int], limit: float) -> int:
+    return sum(times for value, times in spread.items() if value <= limit)

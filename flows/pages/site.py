@@ -19,9 +19,11 @@ from starlette.routing import Mount, Route
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, TryAgainError, guarded
 from flows.pages.address import ReportsAddress
+from flows.pages.metrics import exposed
 from flows.runs.store import read
 from flows.wiring import open_store
 
+METRICS = "metrics"  # below the token, or at the root for who sends it as a bearer token
 READERS = 8  # threads that read from stores
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -47,15 +49,26 @@ def site(folder: Path, address: ReportsAddress) -> Starlette:
         token, _, key = path[1:].partition("/")
         is_known = hmac.compare_digest(token.encode(errors="replace"), address.token.encode())
         served = SERVED.fullmatch(key) if is_known else None
+        if is_known and key == METRICS:
+            return _scraped(folder, request)
         return _response(folder, served) if served else refused()
+
+    def metrics(request: Request) -> Response:
+        sent = request.headers.get("authorization", "").encode(errors="replace")
+        is_known = hmac.compare_digest(sent, f"Bearer {address.token}".encode())
+        return _scraped(folder, request) if is_known else refused()
 
     host = f"[{address.host}]" if ":" in address.host else address.host
     of_host = Middleware(TrustedHostMiddleware, allowed_hosts=[host], www_redirect=False)
-    health = {"/healthz", f"{address.prefix}/healthz"}
+    prefixes = {"", address.prefix}
+    pages = [
+        *(Route(f"{prefix}/{METRICS}", metrics) for prefix in prefixes),
+        Route("/{path:path}", page),
+    ]
     return Starlette(
         routes=[
-            *(Route(path, healthy) for path in sorted(health)),
-            Mount("", routes=[Route("/{path:path}", page)], middleware=[of_host]),
+            *(Route(f"{prefix}/healthz", healthy) for prefix in prefixes),
+            Mount("", routes=pages, middleware=[of_host]),
         ],
         exception_handlers={404: refused},
         lifespan=_few_threads,
@@ -82,6 +95,11 @@ def _response(folder: Path, served: re.Match[str]) -> Response:
     if content is None:
         return refused()
     return Response(content, headers={"Content-Type": TYPES[served["type"]]})
+
+
+def _scraped(folder: Path, request: Request) -> Response:
+    content, media_type = exposed(folder, request.headers.get("accept", ""))
+    return Response(content, headers={"Content-Type": media_type})
 
 
 def _text(status: int, text: str) -> Response:

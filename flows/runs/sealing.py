@@ -32,11 +32,12 @@ class Sealed(NamedTuple):
 class Warned(NamedTuple):
     """What an operator should know about a key.
 
-    `ending` is the fingerprint of the key or subkey that expires soon, if one does.
+    `ending` is the fingerprint of the key or subkey that expires soon, if one does, in `days`.
     """
 
     text: str
     ending: str = ""
+    days: int | None = None
 
 
 class Sealer(Protocol):

@@ -26,7 +26,7 @@ from flows.operations.alert_history import watch
 from flows.operations.delivery import confirm, deliver
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
-from flows.pages import site
+from flows.pages import metrics, site
 from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs
 from flows.reports.programme_report import programme_of, read_issuer, write_programme
@@ -309,15 +309,20 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
     monkeypatch.setattr(site, "open_store", lambda *_: reader)
     monkeypatch.setattr(site, "issuers", lambda _: [BANK])
     monkeypatch.setattr(site, "load_issuer", lambda *_: whole.bench.issuer)
+    monkeypatch.setattr(metrics, "open_store", lambda *_: reader)
+    monkeypatch.setattr(metrics, "issuers", lambda _: [BANK])
+    monkeypatch.setattr(metrics, "load_issuer", lambda *_: whole.bench.issuer)
     keys = keys_of(whole.run)
     place.used()
 
     with served_pages(tmp_path) as base:
         shown = urlopen(f"{base}/{TOKEN}/{keys.report('report.html')}").read()
+        scraped = urlopen(f"{base}/{TOKEN}/metrics").read()
         with pytest.raises(HTTPError, match="404"):
             urlopen(f"{base}/{TOKEN}/{keys.manifest}")
 
     assert b"<html" in shown
+    assert b"cardlink_runs{" in scraped
     assert place.used() & granted(REPORTS) == granted(REPORTS)
     for key in (
         keys.report("links.csv"),

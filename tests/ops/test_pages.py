@@ -15,10 +15,12 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.programme import programme
+from flows.operations.metrics import write_metrics
 from flows.pages import connections, site
 from flows.pages.__main__ import HEADERS, REQUEST_LINES, PagesPortError, listener, main
 from flows.pages.address import PORT, ReportsAddressError, reports_address
 from flows.runs.store import StoreBusyError
+from flows.wiring import wire
 from tests import keys
 from tests.again import night
 from tests.pages import TOKEN, served_pages
@@ -207,6 +209,37 @@ def test_behind_a_proxy_that_ends_tls_pages_open_below_its_path(
     assert 200 == status
     assert b"<html" in content
     assert (200, b"ok\n") == (health[0], health[2])
+
+
+@pytest.mark.parametrize("by", ["path", "header"])
+def test_metrics_of_every_issuer_are_scraped_by_whoever_has_the_token(
+    served: Served, by: str
+) -> None:
+    write_metrics(wire(served.folder, "bank"))
+    path = f"{TOKEN}/metrics" if by == "path" else "metrics"
+    headers = {"Authorization": f"Bearer {TOKEN}"} if by == "header" else {}
+
+    status, fields, content = respond(served.base, path, headers=headers)
+
+    assert (200, True) == (status, fields["content-type"].startswith("text/plain; version="))
+    assert b'cardlink_committed_runs_total{issuer="bank"} 1.0\n' in content
+
+
+def test_a_scraper_that_speaks_openmetrics_gets_it(served: Served) -> None:
+    write_metrics(wire(served.folder, "bank"))
+    headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+
+    _, fields, content = respond(served.base, f"{TOKEN}/metrics", headers=headers)
+
+    assert fields["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert content.endswith(b"# EOF\n")
+
+
+@pytest.mark.parametrize("sent", ["", "Bearer", "Bearer another-token-altogether", TOKEN])
+def test_metrics_without_the_token_are_not_there(served: Served, sent: str) -> None:
+    status, _, _ = respond(served.base, "metrics", headers={"Authorization": sent})
+
+    assert 404 == status
 
 
 @pytest.mark.parametrize("host", ["attacker.example.com", "127.0.0.1.example.com", ""])

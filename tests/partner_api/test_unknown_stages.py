@@ -414,9 +414,9 @@ def test_a_stage_of_which_nothing_is_known_is_absent_from_the_metrics(tmp_path: 
 
     metrics = write_metrics(bench.context)
 
-    assert 'cardlink_cardholders_reached{issuer="bank",stage="opened"} 0\n' in metrics
+    assert 'cardlink_cardholders_reached{issuer="bank",stage="opened"} 0.0\n' in metrics
     assert 'cardlink_cardholders_reached{issuer="bank",stage="placed"}' not in metrics
-    assert 'cardlink_cardholders_unknown{issuer="bank",stage="placed"} 12\n' in metrics
+    assert 'cardlink_cardholders_unknown{issuer="bank",stage="placed"} 12.0\n' in metrics
 
 
 def test_a_funnel_that_an_earlier_version_stored_shows_what_it_counted_and_no_zero(

@@ -82,7 +82,7 @@ def test_an_issuer_has_the_hours_of_all_its_runs_on_its_page_and_in_its_metrics(
     )
     text = write_metrics(bench.context)
     assert 'cardlink_link_hours{issuer="bank",kind="slowest"} 30.5' in text
-    assert 'cardlink_links_in_time_ratio{issuer="bank"} 1\n' in text
+    assert 'cardlink_links_in_time_ratio{issuer="bank"} 1.0\n' in text
 
 
 def test_a_run_without_the_time_of_its_drop_counts_from_its_plan(tmp_path: Path) -> None:
