@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench bench-growth bench-issuers hundred quarter year twenty leaks torture image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench pace bench-growth bench-issuers hundred quarter year twenty leaks torture image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -48,6 +48,11 @@ ui: .venv/run-ready
 N ?= 1000000
 bench: .venv/test-ready
 	@$(BIN)/python -m tests.bench --rows $(N) $(BENCH)
+
+# A canary for changes of the route (flows/extracts, flows/submissions, schemas): the CPU of a submit over that of the bare
+# shell, half a minute on an idle machine; differences below a tenth are noise.
+pace: .venv/test-ready
+	@$(BIN)/python -m tests.bench --rows 200000 --rounds 7 --only pace
 
 # What each command costs as an issuer's runs become more: make bench-growth GROWTH='100 200' is quick
 bench-growth: .venv/test-ready

@@ -90,7 +90,10 @@ class Extract:
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks; EmptyExtractError, EncodingError, TrailerError or TruncatedError."""
         for raw in self._blocks:
-            block, unread = self._read(self._data, last=False)
+            data = self._data
+            self._data = b""
+            block, unread = self._read(data, last=False)
+            del data  # free it before the block goes along the route
             yield block
             del block  # free it before the next is read
             self._data = unread + self._decode(raw, unread.count(b"\n"))

@@ -94,6 +94,7 @@ def build_run(
         with closing(iter(scan)) as pieces:
             for piece in pieces:
                 _write(piece, ledger, publisher)
+                del piece  # free it before the next is made
                 share = min(1.0, stream.tell() / plan.source.size)
                 on_progress(Progress(scan.counts.read, publisher.count, share))
                 if publisher.has_given_up:

@@ -125,7 +125,7 @@ class LedgerWriter:
     """Write ledger records in parts, which chunks never span."""
 
     def __init__(
-        self, store: Store, keys: RunKeys, part_rows: int = 250_000, *, anew: bool = False
+        self, store: Store, keys: RunKeys, part_rows: int = 125_000, *, anew: bool = False
     ) -> None:
         self._store = store
         self._keys = keys

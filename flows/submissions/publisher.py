@@ -117,7 +117,7 @@ class Publisher:
         """Seal and publish the waiting chunks; a group that is not full must be the last."""
         if not self._group:
             return
-        if len(self._under_way) >= 2 * SEALERS:
+        if len(self._under_way) > SEALERS:  # one more than are sealed waits
             self._collect()
         group = self._group
         self._group = []

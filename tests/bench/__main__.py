@@ -67,6 +67,7 @@ def _measure(
         told, sizes = figures.growth(folder, scene, asked.sizes, asked.rounds)
         found += _say(told)
     parts: dict[str, Callable[[], Iterator[Figure]]] = {
+        "pace": lambda: figures.pace(scene, asked.rounds),
         "ingest": lambda: figures.answer(scene, asked.rounds),
         "nights": lambda: figures.small_nights(scene, asked.nights),
         "year": lambda: figures.look_ups(folder, scene, asked.rows, asked.year),
@@ -102,7 +103,7 @@ def _plot(sizes: dict[int, Cost]) -> str:
     return draw("cardlink submit: time and memory against rows", lines)
 
 
-PARTS = ("contest", "growth", "ingest", "nights", "year", "history", "s3", "cli", "repeats")
+PARTS = ("contest", "growth", "pace", "ingest", "nights", "year", "history", "s3", "cli", "repeats")
 
 
 def _arguments() -> argparse.Namespace:

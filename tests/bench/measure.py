@@ -86,6 +86,12 @@ def ratio(costs: Mapping[str, Sequence[Cost]], of: str, to: str) -> float:
     return median(one.wall / other.wall for one, other in pairs)
 
 
+def cpu_ratio(costs: Mapping[str, Sequence[Cost]], of: str, to: str) -> float:
+    """Return the same of CPU seconds, which means nearly the same on a busy machine."""
+    pairs = zip(costs[of], costs[to], strict=True)
+    return median(one.cpu / other.cpu for one, other in pairs)
+
+
 def machine() -> dict[str, Any]:
     """Return what the figures were measured on, and how busy it was with other things."""
     with Path("/proc/cpuinfo").open() as file:

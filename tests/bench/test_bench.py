@@ -33,6 +33,7 @@ FIGURES = {
         "peak memory, 1,500 rows against 500",
         "time per row, 1,500 rows against 500",
     ],
+    "pace": ["submit / shell loop, CPU"],
     "ingest": ["ingest / submit", "peak memory of the ingest"],
     "nights": ["a night of 500 rows, mean of 2"],
     "year": ["look-ups over 5 nights / submit, CPU", "peak memory of the look-ups"],
