@@ -101,10 +101,10 @@ def erase(
         row: A row that names the cardholder, by its number; `trace` shows run and row of a cuid.
     """
     issuer_context = context.context_of(run)
+    deleting = cleaner(issuer_context.issuer, context.folder)
     if dry_run:
-        plan = erasure.plan_erasure(issuer_context, run, [row])
+        plan = erasure.plan_erasure(issuer_context, run, [row], hides=deleting.hides())
     else:
-        deleting = cleaner(issuer_context.issuer, context.folder)
         plan = erasure.erase(issuer_context, deleting, run, [row], reason)
     issuer = issuer_context.issuer.issuer
     facts = {

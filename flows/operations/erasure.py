@@ -77,6 +77,14 @@ class Kept(NamedTuple):
     until: str
 
 
+VERSIONS = Kept(
+    "versions of what is deleted or written over",
+    "what it was",
+    "the bucket keeps versions",
+    "its lifecycle rule (deploy/s3-lifecycle.json)",
+)
+
+
 class ErasurePlan(NamedTuple):
     """Whom an erasure is about, what of them it removes, and what has to stay.
 
@@ -93,11 +101,13 @@ class ErasurePlan(NamedTuple):
     links: bool
 
 
-def plan_erasure(context: IssuerContext, run: str, rows: Sequence[int]) -> ErasurePlan:
+def plan_erasure(
+    context: IssuerContext, run: str, rows: Sequence[int], *, hides: bool | None = None
+) -> ErasurePlan:
     """Return what the erasure of the cardholders of these rows removes and what stays.
 
-    Nothing is changed. Raises NoSuchRowError where a row names nobody, LedgerPurgedError,
-    UnansweredError.
+    Nothing is changed. `hides`: the store keeps versions of what is deleted. Raises NoSuchRowError
+    where a row names nobody, LedgerPurgedError, UnansweredError.
     """
     store = context.adapters.store
     book = read_book(store, context.issuer.issuer)
@@ -115,7 +125,7 @@ def plan_erasure(context: IssuerContext, run: str, rows: Sequence[int]) -> Erasu
         cardholders=known["holder"].n_unique(),
         cards=known.height,
         removed=dict(Counter(each.place for each in named if PLACES[each.place].erased)),
-        kept=tuple(_kept(named)),
+        kept=(*_kept(named), *([VERSIONS] if hides else [])),
         links=owes_withdrawal(context, people),
     )
 
@@ -128,7 +138,7 @@ def erase(
     Raises as it does, NoReasonError, and StoreDeniedError where nothing may be deleted.
     """
     signed = context.adapters.signed(reason)
-    plan = plan_erasure(context, run, rows)
+    plan = plan_erasure(context, run, rows, hides=cleaner.hides())
     store = context.adapters.store
     issuer = context.issuer.issuer
     # a missing right to delete shows here, before anything is recorded; no such object exists

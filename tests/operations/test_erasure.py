@@ -180,6 +180,8 @@ def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:
         "bank/deliveries/000001/links.parquet",
     } == kept
     assert {"ledger": 1, "outcomes": 1, "deliveries": 1} == plan.removed
+    versioned = plan_erasure(bench.context, run, [row_of(bench, run)], hides=True)
+    assert "the bucket keeps versions" in {each.why for each in versioned.kept}
 
 
 def test_a_result_that_comes_again_brings_nobody_back(tmp_path: Path) -> None:
