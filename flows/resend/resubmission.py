@@ -7,7 +7,7 @@ An override is used once: repeating the command cannot send a card a third time.
 """
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import NamedTuple
 
 import polars as pl
@@ -17,6 +17,7 @@ from flows.book.given_up import is_given_up
 from flows.errors import OperatorError
 from flows.extracts.opening import open_extract
 from flows.redaction import redact
+from flows.reports.link_work import WITHIN
 from flows.resend import corrections as templates
 from flows.resend import selection as choice
 from flows.resend.blocking import (
@@ -29,6 +30,7 @@ from flows.resend.blocking import (
     with_twins,
 )
 from flows.resend.corrected_extract import numbered, replaced_rows
+from flows.resend.ending_links import ending_links
 from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
 from flows.runs.business_date import local_day
@@ -144,7 +146,7 @@ class _Known(NamedTuple):
 
     book: Book
     # its rows that are the last word on cards whose link is to be replaced: they have changed, or
-    # were refused
+    # were refused; of those that we refused, where the link ends soon, once they are corrected
     replacing: pl.Series
 
 
@@ -205,8 +207,10 @@ def _refuse_unclear(request: Request) -> None:
 def _known(context: IssuerContext, run: StoredRun) -> _Known:
     """Return what the book has of a run."""
     book = read_book(context.adapters.store, context.issuer.issuer)
-    cards = book.cards(_today(context))
-    replacing = [book.changes(cards), book.not_replaced(cards)]
+    today = _today(context)
+    cards = book.cards(today)
+    ending = ending_links(book, today, today + timedelta(WITHIN))
+    replacing = [book.changes(cards), book.not_replaced(cards), ending.filter(~pl.col("fit"))]
     return _Known(book, pl.concat([rows.filter(run=run.id)["row"] for rows in replacing]))
 
 

@@ -73,6 +73,7 @@ def select_rows(
     with_cancelled = _has_code(CANCELLED_CHUNK, selection)
     has_code = pl.col("reasons").list.eval(pl.element().is_in(selected_codes)).list.any()
     is_replacing = pl.col("row").is_in(sorted(replacing))
+    is_corrected = pl.col("row").is_in(sorted(corrected))
     is_not_replaced = (state == ERROR) & is_replacing & pl.lit(selection.replacing)
     is_changed = IS_CHANGED | ((state == CANCELLED) & is_replacing)
     by_kind = (
@@ -82,7 +83,7 @@ def select_rows(
         | (pl.lit(with_cancelled) & (state == CANCELLED))
         | (pl.lit(selection.changed) & is_changed)
         | is_not_replaced
-        | pl.col("row").is_in(sorted(corrected))
+        | is_corrected
     )
     is_missing = state.is_in([AWAITING, CANCELLED])
     by_name = (pl.lit(selection.missing) & is_missing) | pl.col("row").is_in(sorted(selection.rows))
@@ -91,7 +92,7 @@ def select_rows(
     named = rows.with_columns(
         reason=pl.when(has_reason).then(first_code),
         named=by_name,
-        replaces=is_changed | is_not_replaced,
+        replaces=is_changed | is_not_replaced | (is_corrected & is_replacing),
     )
     selected = named.filter(by_kind | pl.col("named"))
     return selected.select(pl.col(name).cast(kind) for name, kind in SELECTED.items())

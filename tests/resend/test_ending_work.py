@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from flows.book.book import read_book
@@ -14,8 +15,13 @@ from flows.operations.undecided_work import beside_runs
 from flows.reports.survey import survey
 from flows.reports.work import Line, lines
 from flows.resend.renewal import renew
+from flows.resend.resubmission import Request, plan_resubmit
+from flows.resend.resubmission_run import resubmit
+from flows.resend.selection import RowSelection
+from flows.resend.template import correction_template
 from flows.runs.keys import extracts
 from schemas.portal import CITY, MONTH, YEAR
+from tests.again import correct
 from tests.builders import quick
 from tests.partner_api.town import Population, town
 
@@ -129,6 +135,31 @@ def test_a_living_link_whose_newest_row_we_refused_is_the_issuers_work_and_not_r
     assert renewed.plan.due == sum(
         line.rows for kind, line in before.items() if kind == "links to renew"
     )
+
+
+@pytest.mark.parametrize(
+    ("days", "rows_sent", "left"), [(54, {"b"}, set()), (30, set(), {"linked"})]
+)
+def test_a_refused_row_that_is_corrected_renews_its_link_once_that_ends_soon(
+    tmp_path: Path, days: int, rows_sent: set[str], left: set[str]
+) -> None:
+    place = answered(tmp_path, "a", "b")
+    bench = place.bench
+    place.people["b"] |= {CITY: None}
+    place.day += timedelta(days)
+    run = place.night().manifest.run
+    template = pl.concat(correction_template(bench.context, run))
+    filled = template.with_columns(correction=pl.lit("Salem")).write_csv().encode()
+    request = Request(run, RowSelection(), "as the issuer says", corrections=correct(bench, filled))
+
+    plan = plan_resubmit(bench.context, request)
+
+    assert (len(rows_sent), left) == (plan.outgoing.height, {*plan.left})
+    if rows_sent:
+        done = resubmit(bench.context, request)
+        place.answer()
+        assert rows_sent == place.sent(done)
+        assert "links that end, rows refused" not in work(place)
 
 
 def test_ended_links_are_given_up_by_what_the_line_says_and_leave_the_list(tmp_path: Path) -> None:
