@@ -140,6 +140,7 @@ def load_issuer(
         _require_toml(file, folder, name)
     content, text = read_toml(file)
     content |= _with_lookups({"columns": content.get("columns", {})}, folder)
+    content |= _with_copybooks(content, folder)
     issuer: Issuer | None = None
     mistakes: list[str] = []
     try:
@@ -179,6 +180,18 @@ def _with_lookups(value: Any, folder: Path) -> Any:
     file_name = value.get("lookup")
     if isinstance(file_name, str):
         filled["lookup"] = _read_lookup(folder / file_name)
+    return filled
+
+
+def _with_copybooks(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the tables that name a copybook, with its text in place of the file's name."""
+    filled = {}
+    for name in ("source",):
+        table = content.get(name)
+        if isinstance(table, dict) and isinstance(table.get("copybook"), str):
+            text = read_file(folder / table["copybook"], f"the copybook of [{name}]")
+            lines = text.decode("utf-8", "replace").splitlines()
+            filled[name] = {**table, "copybook": "".join(f"{line}\n" for line in lines)}
     return filled
 
 

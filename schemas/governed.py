@@ -61,6 +61,7 @@ PERSONS: Final = "four_eyes.persons"
 # Tables whose keys are columns of the extract or of the portal.
 FREE: Final = ("columns", "status", "filter", "deleted")
 IDENTIFIERS: Final = ("service.fi_key", "service.safe_key")
+COPYBOOKS: Final = ("source.copybook",)
 ADDRESS: Final = "alerts.report_url"
 HEADER: Final = "portal.header"
 _REQUIRED: Final = object()
@@ -100,6 +101,9 @@ def governed_settings(issuer: Issuer, header: str) -> dict[str, Any]:
     for column, spec in as_typed.get("columns", {}).items():
         values[f"columns.{column}"] = _without_lookup(spec)
     for name in IDENTIFIERS:
+        if values.get(name):
+            values[name] = f"sha256 {_short_digest(values[name])}"
+    for name in COPYBOOKS:
         if values.get(name):
             values[name] = f"sha256 {_short_digest(values[name])}"
     address = urlsplit(values[ADDRESS])

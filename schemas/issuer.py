@@ -1,6 +1,7 @@
 """The issuer's TOML: its extracts, how they are written, how their columns map, and the limits."""
 
 import re
+from functools import cached_property
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -8,9 +9,11 @@ import polars as pl
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from schemas import settings
+from schemas.code_pages import EbcdicPage
 from schemas.mapping import Columns, Filter, Header, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal_settings import PortalSettings
+from schemas.record_layout import Layout, read_layout
 from schemas.settings import Settings, StoreSettings, setting
 from schemas.status import Status
 
@@ -46,6 +49,9 @@ PROOFS = frozenset(
     }
 )
 
+# Settings of [source] that came later; a run made before has the digest of settings without them.
+FORMATS = frozenset({"record_format", "record_length", "copybook", "short_records"})
+
 
 class SourceSettings(Settings):
     """How the extract is written: format, delimiter, encoding, header, comments, trailer; and what
@@ -56,8 +62,26 @@ class SourceSettings(Settings):
     format: Literal["csv", "fixed"] = setting("csv", "delimited text, or fields at fixed positions")
     width: int | None = setting(None, "fixed format: characters per line", ge=1)
     delimiter: Literal[",", ";", "\t", "|"] = setting(",", "field separator")
-    encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] = setting(
-        "utf-8", "character encoding; never guessed"
+    encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] | EbcdicPage = setting(
+        "utf-8",
+        "character encoding; never guessed. `cp037`, `cp500`, `cp1140`, `cp273` and so on are code "
+        "pages of EBCDIC",
+    )
+    record_format: Literal["F", "FB", "V", "VB"] | None = setting(
+        None,
+        "records without line ends: `F`, `FB` of `record_length` bytes; `V` each behind a record "
+        "descriptor word, `VB` in blocks behind a block descriptor word too",
+    )
+    record_length: int | None = setting(
+        None, "`F` and `FB`: bytes of a record; with a copybook, which says it, to compare", ge=1
+    )
+    copybook: str | None = setting(
+        None,
+        "COBOL copybook beside the TOML that describes the records; its fields are the columns. "
+        "Beyond PIC X and 9: COMP, COMP-3, COMP-5, OCCURS, REDEFINES",
+    )
+    short_records: bool = setting(
+        False, "lines in fixed format, and records, may lack the blanks at their end"
     )
     quoting: Literal["doubled", "excel", "backslash"] = setting(
         "doubled",
@@ -114,8 +138,41 @@ class SourceSettings(Settings):
     )
     strict: bool = setting(False, "`true`: a source column that nothing uses refuses the extract")
 
+    @cached_property
+    def layout(self) -> Layout:
+        """The fields of a record by the copybook; only where there is one."""
+        return read_layout(self.copybook or "")
+
+    @property
+    def record_size(self) -> int:
+        """The bytes of a record of format F or FB."""
+        return self.layout.size if self.copybook else self.record_length or 0
+
+    @model_validator(mode="after")
+    def _describes_records(self) -> Self:
+        if self.copybook is None:
+            if self.record_format in ("F", "FB") and self.record_length is None:
+                raise ValueError(f"record_format = '{self.record_format}' needs record_length")
+            if self.record_format in ("F", "FB") and self.format != "fixed":
+                raise ValueError("records without a copybook are text: set format = 'fixed'")
+            return self
+        if self.record_format is None:
+            raise ValueError("copybook needs record_format: F, FB, V or VB")
+        if "\n" not in self.copybook:  # the name of a file that was not read yet
+            return self
+        if self.encoding == "utf-16":
+            raise ValueError("a copybook counts bytes, and in utf-16 a character has two")
+        size = self.layout.size
+        if self.record_length not in (None, size):
+            raise ValueError(
+                f"record_length = {self.record_length}, but the copybook describes {size} bytes"
+            )
+        return self
+
     @model_validator(mode="after")
     def _describes_lines(self) -> Self:
+        if self.copybook is not None:
+            return self
         if self.format == "fixed" and self.width is None:
             raise ValueError("format = 'fixed' needs width, the number of characters of a line")
         if self.format == "csv" and self.header_rows == 0 and len(self.names) < 2:

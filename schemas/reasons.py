@@ -63,7 +63,7 @@ TYPED_IN = "card.extract.none"  # its card was in no extract: its fields were ty
 DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
 _QUOTED = "a field in double quotes, with quotes inside it"
 _FIELDS = "as many fields as the header has"
-_LENGTH = "a line as long as the fields' positions need"
+_LENGTH = "a line or record as long as its fields need"
 LINES = (  # a line that is no record
     Reason(
         "line.encoding.invalid", "reject", FIX, "text in the encoding the issuer's [source] names"
@@ -76,6 +76,7 @@ LINES = (  # a line that is no record
     Reason("line.fields.empty", "reject", FIX, _FIELDS),
     Reason("line.length.short", "reject", FIX, _LENGTH),
     Reason("line.length.long", "reject", FIX, _LENGTH),
+    Reason("record.number.invalid", "reject", FIX, "a number as the field's PIC and USAGE say"),
 )
 _SENT = "a card without a link, or one that changed or whose link ends soon"
 _ABSENT = "a card that is in the latest extract, in a row that can be sent"

@@ -84,10 +84,15 @@ def line_blocks(stream: Readable, encoding: str, name: str, size: int = BLOCK) -
     They are decompressed, without byte order mark, and UTF-16 is UTF-8. Raises ExtractError.
     """
     stored = iter(partial(stream.read, min(size, PIECE)), b"")
-    plain = _sniffed(_inflated(stored, name), encoding, name)
+    plain = _sniffed(inflated(stored, name), encoding, name)
     if encoding == "utf-16":
         plain = _from_utf16(plain, name)
     return _whole_lines(plain, name, size)
+
+
+def recognised(pieces: Iterator[bytes], name: str, size: int) -> Iterator[bytes]:
+    """Yield whole lines of UTF-8; NotCsvError where they do not begin as rows do."""
+    return _whole_lines(_sniffed(pieces, "utf-8", name), name, size)
 
 
 def as_utf8(block: bytes, encoding: str, name: str, first_line: int) -> bytes:
@@ -170,7 +175,7 @@ class _Inflater:
             data = self._member.unused_data
 
 
-def _inflated(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+def inflated(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield what the first bytes say is compressed as it was before; anything else as it is."""
     head = _head(pieces, 4, name)
     pieces = chain([head], pieces)

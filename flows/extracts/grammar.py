@@ -42,6 +42,7 @@ class Records:
         self._delimiter = settings.delimiter
         self._fields = fields
         self._width = settings.width if settings.format == "fixed" else None
+        self._short = settings.short_records
         marker = re.escape(self._delimiter)
         plain = rf'[^"{marker}\x00\x1a\r\n]*'
         formula = f'="{plain}"|' if settings.quoting == "excel" else ""
@@ -74,7 +75,8 @@ class Records:
     def _has_its_size(self, lines: pl.Series) -> pl.Series:
         """Return which lines without quotes have as many fields, or characters, as a record."""
         if self._width is not None:
-            return lines.str.len_chars() == self._width
+            size = lines.str.len_chars()
+            return size <= self._width if self._short else size == self._width
         return lines.str.count_matches(self._delimiter, literal=True) == self._fields - 1
 
     def joins(self, lines: Sequence[str]) -> bool:

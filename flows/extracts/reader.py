@@ -18,11 +18,12 @@ import numpy as np
 import polars as pl
 
 from flows.extracts import grammar
-from flows.extracts.decode import BLOCK, Readable, as_utf8, line_blocks, without_escapes
+from flows.extracts.decode import BLOCK, Readable, as_utf8, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.header import header_names, is_sep_line
 from flows.extracts.line_kinds import Kind, Kinds, LineKinds
 from flows.extracts.parsing import Parser
+from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from schemas.issuer import SourceSettings
 
@@ -60,9 +61,10 @@ class Extract:
         self.trailer_count: int | None = None
         self.before: list[str] = []
         self._settings = settings
+        self._encoding = text_encoding(settings)
         self._name = name
         self._proven = proven
-        self._blocks = line_blocks(stream, settings.encoding, name, block)
+        self._blocks = text_blocks(stream, settings, name, block)
         self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
         self._data = b""  # decoded, not read yet
@@ -187,7 +189,7 @@ class Extract:
     # The data
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
-        block = as_utf8(raw, self._settings.encoding, self._name, self.lines + lines_before + 1)
+        block = as_utf8(raw, self._encoding, self._name, self.lines + lines_before + 1)
         if self._settings.quoting == "backslash" and b"\\" in block:
             return without_escapes(block, self._settings.delimiter)
         return block

@@ -7,7 +7,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.mapping import map_rows, plan_mapping
 from flows.extracts.opening import open_extract
-from flows.extracts.reader import Extract
+from flows.extracts.rows import open_rows
 from flows.results.row_states import run_rows
 from flows.runs.context import IssuerContext
 from flows.runs.frames import shaped
@@ -98,7 +98,7 @@ def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Itera
     """Yield row, cuid and, where there are such columns, number and run of every readable row."""
     issuer = context.issuer
     with open_extract(context, entry, source) as stream:
-        extract = Extract(stream, issuer.source, source.key)
+        extract = open_rows(stream, issuer.source, source.key)
         mapping = plan_mapping(
             extract.header,
             issuer,

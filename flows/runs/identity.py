@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from flows.runs.header import Header
-from schemas.issuer import PROOFS, Issuer
+from schemas.issuer import FORMATS, PROOFS, Issuer, SourceSettings
 from schemas.portal import INTERFACE
 
 
@@ -29,7 +29,7 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     shaping = issuer.model_dump(mode="json", include={"columns", "filter", "rules", "repairs"})
     decided = {name for name in ("status", "deleted") if getattr(issuer, name)}
     shaping |= issuer.model_dump(mode="json", include=decided)
-    shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(PROOFS))
+    shaping["source"] = _source_settings(issuer.source)
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
     elif issuer.resend.changed != "ask":  # left out before it was a setting
@@ -38,6 +38,13 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
         mode="json", include={"extension", "armor", "compression", "rows_per_chunk"}
     )
     return {**shaping, "portal": {**portal, "header": header.line.decode()}, "interface": INTERFACE}
+
+
+def _source_settings(source: SourceSettings) -> dict[str, Any]:
+    """Return how an extract is written; what earlier versions did not know only where it is set."""
+    shaping = source.model_dump(mode="json", exclude=set(PROOFS))
+    in_use = source.model_dump(mode="json", include=set(FORMATS), exclude_defaults=True).keys()
+    return {name: value for name, value in shaping.items() if name not in FORMATS - in_use}
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

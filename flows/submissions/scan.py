@@ -17,7 +17,8 @@ from flows.extracts.decode import Readable
 from flows.extracts.errors import EmptyExtractError
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.opening import open_extract
-from flows.extracts.reader import Block, Extract
+from flows.extracts.reader import Block
+from flows.extracts.rows import open_rows
 from flows.extracts.sidecar import read_sidecar
 from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
@@ -61,7 +62,7 @@ class Scan:
         proofs = SourceSettings() if self._selected else issuer.source
         self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
         self._sidecar.prove(bytes=source.size, sha256=source.sha256)
-        self._extract = Extract(stream, issuer.source, source.key, proven=self._selected)
+        self._extract = open_rows(stream, issuer.source, source.key, proven=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.sequence_error = out_of_sequence(context, source, as_of, self.number, opened)
         beside = BESIDE if self._selected else ()
@@ -129,9 +130,9 @@ def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) ->
     """
     if isinstance(stream, BytesIO):
         content = BytesIO(stream.getvalue())
-        yield from Extract(content, context.issuer.source, source.key, proven=True)
+        yield from open_rows(content, context.issuer.source, source.key, proven=True)
         return
     with context.adapters.store.open(source.key) as stored:
         entry = stored.entry
     with open_extract(context, entry, source) as second:
-        yield from Extract(second, context.issuer.source, source.key, proven=True)
+        yield from open_rows(second, context.issuer.source, source.key, proven=True)

@@ -24,6 +24,12 @@ EXAMPLE = (Path(schemas.__file__).parent / "example.toml").read_text("utf-8")
 EDITOR = Draft202012Validator(json_schema())
 
 
+@pytest.fixture(autouse=True)
+def _copybook(tmp_path: Path) -> None:
+    """Write the file that the example names."""
+    (tmp_path / "cards.cpy").write_text("01 CARD PIC X(320).\n")
+
+
 def as_json(given: dict[str, Any]) -> Any:
     """Return a TOML's content as editors hold it against a JSON Schema: dates and times as text."""
     return json.loads(json.dumps(given, default=str))

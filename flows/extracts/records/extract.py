@@ -1,0 +1,211 @@
+"""An extract of records by a copybook: its rows in blocks, as `reader.Extract` has those of lines.
+
+A record is a line here: it has the number of one. Header and trailer records are found by what
+`comment` and `trailer` say of their text. What cannot be read is refused with its record, byte and
+field.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from flows.extracts import grammar
+from flows.extracts.decode import BLOCK, Readable
+from flows.extracts.errors import EmptyExtractError, TrailerError, TruncatedError
+from flows.extracts.line_kinds import Kind
+from flows.extracts.reader import Block
+from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet
+from flows.extracts.records.framing import Bytes, Frame
+from flows.extracts.records.text import framing, stored_pieces
+from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
+from schemas.code_pages import EBCDIC, decoded
+from schemas.issuer import SourceSettings
+from schemas.record_layout import Layout
+
+REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String, "found": pl.String}
+
+Kinds = npt.NDArray[np.uint8]
+
+
+class RecordExtract:
+    """An extract of records, open at its first; the same interface as `reader.Extract`."""
+
+    def __init__(
+        self,
+        stream: Readable,
+        settings: SourceSettings,
+        name: str,
+        *,
+        proven: bool = False,
+        block: int = BLOCK,
+    ) -> None:
+        self.kinds: Counter[Kind] = Counter()
+        self.trailer_count: int | None = None
+        self.before: list[str] = []
+        self._settings = settings
+        self._name = name
+        self._proven = proven
+        self._layout: Layout = settings.layout
+        self._reader = FieldReader(
+            self._layout.fields, settings.encoding, short=settings.short_records
+        )
+        self.header = tuple(_column_name(field.name) for field in self._reader.fields)
+        pieces = stored_pieces(stream, settings, name, block)
+        self._frames = framing(settings, name).frames(pieces, block)
+        self._total: HashTotal | None = None
+        if settings.hash_total is not None and not proven:
+            self._total = HashTotal(settings, self.header, name)
+        first = next(self._frames)
+        self._frames = chain([first], self._frames)
+        self.before = list(self._leading_comments(first))
+
+    @property
+    def lines(self) -> int:
+        """All records so far."""
+        return self.kinds.total()
+
+    @property
+    def height(self) -> int:
+        """The records so far that are rows, refused ones included."""
+        return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
+
+    def __iter__(self) -> Iterator[Block]:
+        """Yield the blocks; RecordFormatError, EmptyExtractError, TrailerError, TruncatedError."""
+        for frame in self._frames:
+            yield self._read(frame)
+        self._check_whole()
+
+    def _leading_comments(self, frame: Frame) -> Iterator[str]:
+        if self._settings.comment is None:
+            return
+        for line in self._texts(frame.matrix(self._layout.size, self._filling)):
+            if not line.startswith(self._settings.comment):
+                return
+            yield line.rstrip()
+
+    @property
+    def _filling(self) -> int:
+        return alphabet(self._settings.encoding).blank
+
+    def _read(self, frame: Frame) -> Block:
+        records = frame.matrix(self._layout.size, self._filling)
+        kinds = self._kinds_of(records)
+        self._check_trailer(records, kinds)
+        is_row = kinds == Kind.RECORD
+        if not is_row.all():
+            records = records[is_row]
+        lengths = frame.lengths[is_row]
+        cells = self._reader.read(records, lengths)
+        wrong = cells.wrong
+        is_long = lengths > self._layout.size
+        refused_places = np.flatnonzero((wrong != NO_FIELD) | is_long)
+        kinds[np.flatnonzero(is_row)[refused_places]] = Kind.REFUSED
+        numbers = self._number(kinds)
+        named = cells.rows.rename(dict(zip(cells.rows.columns, self.header, strict=True)))
+        rows = pl.concat([numbers, named], how="horizontal")
+        refused = self._refused(frame, is_row, cells.wrong, refused_places, numbers)
+        if refused_places.size:
+            is_sound = np.ones(len(wrong), np.bool_)
+            is_sound[refused_places] = False
+            rows = rows.filter(pl.Series(is_sound))
+        if self._total is not None:
+            self._total.add(rows)
+        return Block(rows, refused)
+
+    def _refused(
+        self,
+        frame: Frame,
+        is_row: npt.NDArray[np.bool_],
+        wrong: npt.NDArray[np.int64],
+        places: npt.NDArray[np.int64],
+        numbers: pl.DataFrame,
+    ) -> pl.DataFrame:
+        """Return the records that are refused, each with its code, and the field and byte."""
+        starts = frame.starts[is_row]
+        faults = [
+            self._fault(int(wrong[place]), frame.first + int(starts[place]))
+            for place in places.tolist()
+        ]
+        codes = pl.Series("code", [fault.code for fault in faults], dtype=pl.String)
+        where = pl.Series("found", [fault.found for fault in faults], dtype=pl.String)
+        return numbers[places].with_columns(codes, where)
+
+    def _fault(self, place: int, start: int) -> "_Fault":
+        if place == NO_FIELD:
+            return _Fault(grammar.TOO_LONG, f"at byte {start + 1:,}")
+        field = self._reader.fields[place]
+        where = f"{field.name}, at byte {start + field.start + 1:,}"
+        return _Fault(self._reader.fault(place), where)
+
+    def _number(self, kinds: Kinds) -> pl.DataFrame:
+        """Return row and line of each record that is a row; count all."""
+        lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(self.lines + 1)
+        rows = np.arange(self.height + 1, self.height + 1 + lines.size, dtype=np.uint32)
+        counts = np.bincount(kinds, minlength=len(Kind)).tolist()
+        self.kinds.update(dict(zip(Kind, counts, strict=True)))
+        return pl.DataFrame({"row": rows, "line": lines})
+
+    # Header and trailer
+
+    def _texts(self, records: Bytes) -> list[str]:
+        """Return records as text, whatever their fields are."""
+        encoding = self._settings.encoding
+        width = records.shape[1]
+        text = records.tobytes()
+        whole = decoded(text, encoding) if encoding in EBCDIC else text.decode("latin-1")
+        return [whole[start : start + width] for start in range(0, len(whole), width)]
+
+    def _kinds_of(self, records: Bytes) -> Kinds:
+        settings = self._settings
+        kinds: Kinds = np.full(len(records), Kind.RECORD, np.uint8)
+        if settings.comment is None and settings.trailer is None:
+            return kinds
+        texts = pl.Series(self._texts(records), dtype=pl.String)
+        if settings.comment is not None:
+            kinds[texts.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
+        if settings.trailer is not None:
+            kinds[texts.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
+        return kinds
+
+    def _check_trailer(self, records: Bytes, kinds: Kinds) -> None:
+        """Take the trailer's count; TrailerError where another record follows it."""
+        trailers = np.flatnonzero(kinds == Kind.TRAILER).tolist()
+        if self.kinds[Kind.TRAILER]:
+            problem = f"record {self.lines + 1:,} follows it"
+            raise TrailerError(name=self._name, problem=problem)
+        if not trailers:
+            return
+        if trailers[0] != len(kinds) - 1:
+            problem = f"record {self.lines + trailers[0] + 2:,} follows it"
+            raise TrailerError(name=self._name, problem=problem)
+        [line] = self._texts(records[trailers])
+        number = self.lines + len(kinds)
+        self.trailer_count = trailer_number(line, number, ROW_COUNT, self._settings, self._name)
+        if self._total is not None:
+            self._total.take(line, number)
+
+    def _check_whole(self) -> None:
+        if self._settings.trailer is not None and not self.kinds[Kind.TRAILER]:
+            problem = f"it has no trailer, which its settings require; {self.height} rows were read"
+            raise TruncatedError(name=self._name, problem=problem)
+        if not self.height:
+            raise EmptyExtractError(name=self._name, problem="it has no data row")
+        if self._total is not None:
+            self._total.check(self.height, self.kinds[Kind.REFUSED])
+
+
+class _Fault(NamedTuple):
+    """Why a record is refused, and where."""
+
+    code: str
+    found: str
+
+
+def _column_name(name: str) -> str:
+    """Return the name of a field as a column; our frames have `row` and `line` themselves."""
+    return f"{name}_" if name.lower() in ("row", "line") else name
