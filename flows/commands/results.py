@@ -204,7 +204,8 @@ def break_lines(run_break: Mapping[str, Any], action: str) -> list[str]:
 def _files(context: contexts.IssuerContext, run: str) -> Iterator[Part]:
     place = keys.keys_of(run).report
     yield ""
-    yield f"files: {context.issuer.root}/{place('')} ({FILES})"
     url = report_link(context, place("report.html"))
     if url:
         yield Link(url, f"The report of {run}", f"{run}-report")
+    else:
+        yield f"files: {context.issuer.root}/{place('')} ({FILES})"

@@ -34,7 +34,7 @@ from flows.reports.open_items import MISSING, missing
 from flows.reports.summary import decisions_on
 from flows.reports.verdicts import ACROSS_RUNS, OF_A_RUN
 from flows.reports.wording import day, day_and_time, percent
-from flows.runs.run_status import headline
+from flows.runs.run_status import PURGED, headline
 from flows.steps import Step
 
 MOST_REASONS = 30
@@ -97,6 +97,16 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
     )
 
 
+def _reports(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return where the page of each run is that has one, seen from the page across runs."""
+    up = "../../" if facts["from"] or facts["to"] else "../"  # of a period: one folder deeper
+    return {
+        run["run"]: f"{up}runs/{run['run']}/report/report.html"
+        for run in facts["runs"]
+        if run["state"].startswith(tuple(OF_A_RUN)) and not run["state"].endswith(PURGED)
+    }
+
+
 def across_page(facts: Mapping[str, Any]) -> str:
     """Return the page across runs from the facts of `flows.reports.across.reconcile_runs`."""
     by_date = sorted(facts["runs"], key=lambda run: (run["as_of"], run["run"]))
@@ -112,6 +122,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         work_lines=OPEN_CHUNKS,
         hours=hours_line(facts.get("hours")),
         runs=by_date[: -RUNS - 1 : -1],
+        reports=_reports(facts),
         columns=trend(by_date, ""),
         funnel=facts.get("funnel"),
         days=sorted(days)[-TREND:],

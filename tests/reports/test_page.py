@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.book.opening import NOBODY_REMOVED
+from flows.commands.results import FILES
 from flows.reports.page import across_page, run_page
+from flows.reports.summary import FIGURES
 from flows.reports.tally import KINDS
 from flows.reports.wording import percent
 from schemas.breaks import Break, break_of
@@ -63,11 +65,42 @@ def test_a_page_loads_nothing_runs_nothing_and_calls_nobody() -> None:
     pages = [run_page(*facts(missing=1, rejected=7)), across_page(across())]
 
     found_in = [
-        re.findall(r"<script|https?://|\bsrc=|\bhref=|@import|url\(|\son\w+=|style=", page)
+        re.findall(
+            r"<script|https?://|\bsrc=|\bhref=\"(?!\.\./|\w)|@import|url\(|\son\w+=|style=", page
+        )
         for page in pages
     ]
 
     assert [[], []] == found_in
+
+
+def test_a_report_links_its_lists_and_workbook_and_never_the_links() -> None:
+    page = run_page(*facts(missing=1, rejected=7))
+
+    linked = set(re.findall(r'href="([^"]+)"', page))
+
+    beside = {name for name in FILES.split() if name not in ("report.html", "links.csv")}
+    up = "../../../reconciliation/"
+    assert {*beside, "chunks.csv", f"{up}report.html", f"{up}worklist.csv"} == linked
+
+
+@pytest.mark.parametrize(("start", "up"), [(None, "../"), ("2026-11-01", "../../")])
+def test_the_page_across_runs_links_the_reports_that_are_there(start: str | None, up: str) -> None:
+    names = {
+        "balanced": "bank-1",
+        "balanced (purged)": "bank-2",
+        "committed, to be uploaded": "bank-3",
+    }
+    rows = dict.fromkeys(FIGURES, 1)
+    runs = [
+        {"run": name, "as_of": "2026-11-20", "state": state, **rows}
+        for state, name in names.items()
+    ]
+
+    page = across_page(across(runs=runs, **{"from": start}))
+
+    linked = re.findall(r'href="([^"]+runs/[^"]+)"', page)
+    assert [f"{up}runs/bank-1/report/report.html"] == linked
 
 
 def test_the_policy_admits_exactly_the_style_sheet_of_the_page() -> None:
