@@ -1,4 +1,4 @@
-"""The five actions of a reason, as reports, filters and documents show them; and the gates an
+"""The six actions of a reason, as reports, filters and documents show them; and the gates an
 operator may open.
 """
 
@@ -8,11 +8,13 @@ FIX = "fix at source"  # the issuer corrects the row
 RESUBMIT = "resubmit as is"  # the row is correct
 RENEW = "renew"  # the card needs a new link
 NOTHING = "nothing"
+NOT_ELIGIBLE = "not eligible"  # nobody acts: the row is right, and its card gets no link
 ASK = "ask the partner"
 
 # A gate that an operator may open for a run.
 Gate = Literal[
     "reject-rate",
+    "ineligible-rate",
     "row-jump",
     "seen-before",
     "changed-extract",

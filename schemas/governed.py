@@ -44,6 +44,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "source.",
         "columns.",
         "status.",
+        "eligible.",
         "filter.",
         "deleted.",
         "repairs.",

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from schemas import settings
 from schemas.code_pages import EbcdicPage
+from schemas.eligible import Eligibility
 from schemas.mapping import Columns, Filter, Header, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal_settings import PortalSettings
@@ -316,6 +317,9 @@ class Limits(Settings):
     max_reject_rate: float = setting(
         0.05, "share of rejected rows above which nothing is committed", ge=0, le=1
     )
+    max_ineligible_rate: float = setting(
+        0.5, "share of rows that are not eligible above which nothing is committed", ge=0, le=1
+    )
     max_row_jump: float = setting(
         0.5, "largest distance from the median row count of the last runs; 0.5 is half", gt=0
     )
@@ -356,6 +360,7 @@ class Issuer(Settings):
     source: SourceSettings = SourceSettings()
     columns: Columns = Field(default_factory=dict)
     status: Status = setting({}, "which rows count: source column = what its values decide")
+    eligible: Eligibility = Eligibility()
     filter: Filter = setting({}, "older spelling of `[status]`: the values of rows that count")
     deleted: Filter = setting({}, "older spelling of `[status]`: the values that close a card")
     repairs: Repairs = Repairs()

@@ -6,8 +6,8 @@ from pandera.api.polars.types import PolarsData
 
 from schemas.tables import Table
 
-FATES = ("submitted", "rejected", "duplicate", "suppressed")
-SUBMITTED, REJECTED, DUPLICATE, SUPPRESSED = FATES
+FATES = ("submitted", "rejected", "ineligible", "duplicate", "suppressed")
+SUBMITTED, REJECTED, INELIGIBLE, DUPLICATE, SUPPRESSED = FATES
 
 LINKED = "linked"  # it has a verified link
 ERROR = "error"  # the partner refused it and gave a reason

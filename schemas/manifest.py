@@ -83,12 +83,16 @@ class Plan(Inputs):
 
 
 class Counts(Document):
-    """What became of the source's rows; `read` is the sum of the four fates."""
+    """What became of the source's rows; `read` is the sum of the fates.
+
+    `ineligible`: not eligible for a link ([eligible]); none in documents of earlier versions.
+    """
 
     lines: int
     read: int
     submitted: int
     rejected: int
+    ineligible: int = Field(0, exclude_if=lambda rows: rows == 0)
     duplicate: int
     suppressed: int
     trailer: int | None = None
@@ -134,6 +138,7 @@ class Profile(Document):
 class Manifest(Inputs):
     """The commit of a run: nothing counts, and nothing is offered for upload, until it exists."""
 
+    format: int = version(3)
     counts: Counts
     reasons: dict[str, int]
     repairs: dict[str, int]

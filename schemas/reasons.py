@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flows.steps import CUID, ISSUER, RUN, WHY, Sentence, Step, Text
 from schemas import portal, rules
-from schemas.actions import ASK, FIX, NOTHING, RENEW, RESUBMIT
+from schemas.actions import ASK, FIX, NOT_ELIGIBLE, NOTHING, RENEW, RESUBMIT
 from schemas.rule import SEVERITY_SETTINGS, Rule
 
 
@@ -46,6 +46,19 @@ REFUSED = "card.link.refused"  # refused by the partner and unchanged since
 CHANGED = "card.content.changed"  # its name or address is not what its link was made from
 REVERTED = "card.content.reverted"  # its name and address are again what its link was made from
 CHANGES = (CHANGED, REVERTED)
+# Why a row is not eligible.
+LENGTH_NOT_TAKEN = "card.pan.length_not_taken"
+NETWORK_NOT_TAKEN = "card.pan.network_not_taken"
+COUNTRY_NOT_SERVED = "address.country.not_served"
+ENDS_BEFORE_LINK = "card.expiration.not_eligible"
+NOT_WANTED = "row.eligible.not_wanted"
+NOT_ELIGIBLES = (
+    LENGTH_NOT_TAKEN,
+    NETWORK_NOT_TAKEN,
+    COUNTRY_NOT_SERVED,
+    ENDS_BEFORE_LINK,
+    NOT_WANTED,
+)
 EXCLUDED = "row.filter.excluded"  # left out by [status], or [filter]
 UNKNOWN_STATUS = "row.status.unknown"  # its status is one that [status] does not name
 GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
@@ -78,6 +91,7 @@ LINES = (  # a line that is no record
     Reason("line.length.long", "reject", FIX, _LENGTH),
     Reason("record.number.invalid", "reject", FIX, "a number as the field's PIC and USAGE say"),
 )
+_INELIGIBLE = "not sent: not eligible"
 _SENT = "a card without a link, or one that changed or whose link ends soon"
 _ABSENT = "a card that is in the latest extract, in a row that can be sent"
 _NAMED_AGAIN = "the extract put back as it was, or these cardholders in a new extract"
@@ -111,6 +125,16 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         FIX,
         "the cardholder's cuid and the whole card number: as it is, the row closes no card",
     ),
+    Reason(LENGTH_NOT_TAKEN, _INELIGIBLE, NOT_ELIGIBLE, "a card with a number of 16 digits"),
+    Reason(NETWORK_NOT_TAKEN, _INELIGIBLE, NOT_ELIGIBLE, "a card of the `networks` in [eligible]"),
+    Reason(
+        COUNTRY_NOT_SERVED,
+        _INELIGIBLE,
+        NOT_ELIGIBLE,
+        "an address in the US or Canada, or in the `countries` of [eligible]",
+    ),
+    Reason(ENDS_BEFORE_LINK, _INELIGIBLE, NOT_ELIGIBLE, "a card that is valid until its link ends"),
+    Reason(NOT_WANTED, _INELIGIBLE, NOT_ELIGIBLE, "a row that fulfils `where` in [eligible]"),
     Reason("cardholder.cuid.missing", "reject, in a portfolio only", FIX),
     Reason(STANDING, "not sent: suppressed", NOTHING, _SENT),
     Reason(AWAITED, "not sent: suppressed", NOTHING, _SENT),

@@ -169,6 +169,9 @@ class Alerts(Settings):
     empty_extract: Literal["alert", "allow"] = setting(
         "alert", "`allow`: an extract without rows is nothing unusual"
     )
+    ineligible_rate: float = setting(
+        0.1, "share of rows that are not eligible above which the last extract is reported", ge=0
+    )
     report_url: Address = setting(
         "", "address under which the store can be browsed; reports are linked below it"
     )

@@ -235,7 +235,8 @@ from the tables in `schemas/rules.py` and `schemas/reasons.py`.
 *By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands
 before it, that setting of `[rules]` decides: `reject`, `warn` or `off`. Of the rules that a cell
 breaks, the first of the table is reported. *Who acts*: "fix at source" is for the issuer, "resubmit
-as is" for the operator; "nothing" is for nobody.
+as is" for the operator; "nothing" and "not
+eligible" are for nobody.
 """
 PARTNERS: Final = """\
 The partner's messages are read as `entity.property.kind` too. The kinds are those above, which ask

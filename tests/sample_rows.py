@@ -221,7 +221,9 @@ def refused() -> Iterator[Case]:
 
 
 def refused_addresses() -> Iterator[Case]:
-    yield _refused("is neither the US nor Canada", {COUNTRY: "Mexico"}, "address.country.unknown")
+    abroad = (f"{COUNTRY}|address.country.not_served",)
+    why = "country is neither the US nor Canada"
+    yield Case(why, {COUNTRY: "Mexico"}, abroad, ledger.INELIGIBLE)
     nowhere = _refused("is no state", BOSTON | {SUBNATIONAL: "ZZ"}, "address.subnational.unknown")
     yield nowhere._replace(
         reasons=(*nowhere.reasons, f"{POSTAL_CODE}|address.postal_code.mismatch")

@@ -155,7 +155,7 @@ def _part(run: StoredRun, part: LedgerPart, changes: Sequence[str]) -> pl.DataFr
     results = _results(run, part)
     # a single link comes to a row that was not sent, too
     linked = results.filter(pl.col("state") == LINKED)["row"]
-    is_attempt = pl.col("fate").is_in([SUBMITTED, ledger.REJECTED])
+    is_attempt = pl.col("fate").is_in([SUBMITTED, ledger.REJECTED, ledger.INELIGIBLE])
     if linked.len():
         is_attempt |= pl.col("row").is_in(linked.implode())
     if changes:
@@ -202,6 +202,8 @@ def _as_attempts(rows: pl.DataFrame, answered: Mapping[str, datetime]) -> pl.Dat
         .then(pl.col("state").fill_null(AWAITING))
         .when(pl.col("fate") == ledger.SUPPRESSED)
         .then(code.replace_strict(_CHANGES, default=None, return_dtype=pl.String))
+        .when(pl.col("fate") == ledger.INELIGIBLE)
+        .then(pl.lit(REJECTED))  # its reason says that it is not eligible
         .otherwise("fate")
     )
     refusals = pl.when(is_sent).then("reasons_result").otherwise("reasons")

@@ -17,8 +17,9 @@ from flows.book.fold import Folded, is_changed, is_not_replaced
 from flows.book.kept_links import NONE_KEPT
 from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
 from schemas.actions import FIX, NOTHING, RESUBMIT
+from schemas.actions import NOT_ELIGIBLE as NOT_WORK
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
-from schemas.reasons import reason
+from schemas.reasons import NOT_ELIGIBLES, reason
 
 Who = Literal["operator", "partner", "issuer", ""]
 
@@ -32,6 +33,7 @@ class State(NamedTuple):
 
 
 NOT_SENT = State("not sent", "we refused its row, with our reason", None)
+NOT_ELIGIBLE = State("not eligible", "we did not send its row: it is not eligible for a link", "")
 CANCELLED_CHUNK = State("cancelled", "its chunk was cancelled before the upload", "operator")
 LOST = State("lost", "an operator decided that no usable answer comes", "operator")
 ON_HOLD = State("on hold", "its chunk is on hold in the outbox", "operator")
@@ -71,6 +73,7 @@ STATES = (
     DELIVERED,
     OPENED,
     PLACED,
+    NOT_ELIGIBLE,
     GIVEN_UP,
     LEFT,
 )
@@ -81,7 +84,12 @@ SERVED = (*USABLE, PLACED)  # the cardholder has a link, or needs none because t
 _TO_SEND = (EXPIRED, LOST, CANCELLED_CHUNK, REFUSED, CHANGED_SINCE, NOT_REPLACED)
 BY_NAME = {state.name: state for state in STATES}
 NAMES = pl.Enum([state.name for state in STATES])
-_ACTORS: dict[str, Who] = {FIX: "issuer", RESUBMIT: "operator", NOTHING: ""}  # else the partner
+_ACTORS: dict[str, Who] = {
+    FIX: "issuer",
+    RESUBMIT: "operator",
+    NOTHING: "",
+    NOT_WORK: "",
+}  # else the partner
 _WAITING = {"held": ON_HOLD, "waiting": TO_UPLOAD, SINGLE: UNKNOWN}  # by what an attempt waits for
 
 
@@ -171,6 +179,7 @@ def _state(today: date) -> pl.Expr:
         ((state == ERROR) & pl.col("decided"), LOST),
         (state == ERROR, REFUSED),
         (state == CANCELLED, CANCELLED_CHUNK),
+        ((state == REJECTED) & pl.col("reason").is_in(NOT_ELIGIBLES), NOT_ELIGIBLE),
         (state.is_in([REJECTED, *CHANGES]), NOT_SENT),
     ]
     result = pl.lit(None, NAMES)

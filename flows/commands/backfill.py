@@ -21,7 +21,7 @@ with on_first_use():
     from flows.runs import context as contexts
 
 BACKFILL = Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hours=LONGEST)
-FATES = ("read", "submitted", "rejected", "suppressed")
+FATES = ("read", "submitted", "rejected", "ineligible", "suppressed")
 
 
 @entry("backfill", form=BACKFILL, second={"resend": "send_list"})

@@ -19,7 +19,7 @@ SEEN = "already have or await a link and are not sent"
 GIVEN_UP = "are of cards that are given up and are not sent"
 DELETED = "are marked as deleted and close their cards"
 UNREADABLE = "are marked as deleted and close nothing: their cuid or card number cannot be read"
-FATES = ("read", "submitted", "rejected", "duplicate", "suppressed")
+FATES = ("read", "submitted", "rejected", "ineligible", "duplicate", "suppressed")
 
 
 def outcome(
@@ -31,6 +31,7 @@ def outcome(
     submitted_rows = _total(runs, "submitted")
     others = {
         "refused": _total(runs, "rejected"),
+        "not eligible": _total(runs, "ineligible"),
         "duplicate": _total(runs, "duplicate"),
         "suppressed": _total(runs, "suppressed"),
     }
@@ -93,7 +94,7 @@ def _lines(context: contexts.IssuerContext, run: manifest.Manifest, headline: st
     fates = ", ".join(f"{getattr(counts, fate):,} {fate}" for fate in FATES)
     yield f"{run.run}: {headline or fates}"
     yield f"{counted(len(run.chunks), 'chunk')} to upload: {root}/{run_keys.chunks}"
-    if counts.rejected or counts.duplicate:
+    if counts.rejected or counts.ineligible or counts.duplicate:
         yield f"rows not sent, each with its reason: {root}/{run_keys.report('rejects.csv')}"
 
 

@@ -20,6 +20,7 @@ from schemas.expressions import UNREADABLE
 from schemas.issuer import Issuer
 from schemas.status import DELETE, LEAVE_OUT, REFUSE, REJECT
 
+ELIGIBLE = "eligible"  # beside the portal's columns: whether `[eligible]` `where` holds
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
 
 
@@ -81,7 +82,7 @@ def _possible(fits: pl.DataFrame) -> list[str]:
 class Mapping(NamedTuple):
     """The plan for one extract: an expression per portal column, and what becomes of each row."""
 
-    columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE where mapped
+    columns: tuple[pl.Expr, ...]  # the portal's, and REISSUE and ELIGIBLE where mapped
     decisions: Decisions
     dates: dict[str, Dates]  # by portal column
     name: str
@@ -89,10 +90,9 @@ class Mapping(NamedTuple):
     def only(self, names: Collection[str]) -> Self:
         """Return the mapping with nothing but these columns filled."""
         empty = pl.lit(None, pl.String)
-        targets = (*portal.columns(), REISSUE)
         columns = [
             column if target in names else empty.alias(target)
-            for column, target in zip(self.columns, targets, strict=False)
+            for column, target in zip(self.columns, portal.columns(), strict=False)
         ]
         return self._replace(columns=tuple(columns))
 
@@ -121,6 +121,7 @@ def plan_mapping(
     absent = [target for target in portal.REQUIRED if target not in specs]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     columns = _columns(specs, issuer.resend.reissue_column, finder)
+    columns += _eligible(issuer, finder)
     decisions = plan_decisions(issuer, finder, as_of)
     if finder.missing:
         note(MappingError(name=name, problem=f"it has no column {'; '.join(finder.missing)}"))
@@ -152,6 +153,15 @@ def _columns(
     return tuple(columns)
 
 
+def _eligible(issuer: Issuer, finder: "_Finder") -> tuple[pl.Expr, ...]:
+    """Return ELIGIBLE where the settings ask for it."""
+    tests = [
+        condition.holds(finder.find(name).str.strip_chars().fill_null(""))
+        for name, condition in issuer.eligible.where.items()
+    ]
+    return (pl.all_horizontal(tests).alias(ELIGIBLE),) if tests else ()
+
+
 def _dates(specs: cells.Columns, finder: "_Finder") -> dict[str, Dates]:
     """Return the columns that are dates, without the steps that read them."""
     dates = {}
@@ -171,9 +181,10 @@ def _dates(specs: cells.Columns, finder: "_Finder") -> dict[str, Dates]:
 class MappedRows(NamedTuple):
     """A block's rows, each in one of these.
 
-    `sent` has row, line, the portal's columns, and REISSUE where mapped; `deleted` the same, with
-    only cuid and card number filled. `left_out` and `unknown`, whose status no list names, have row
-    and line. `values` counts the unknown values that refuse the extract, by column and label.
+    `sent` has row, line, the portal's columns, and what is mapped beside them; `deleted` those,
+    with only cuid and card number filled. `left_out` and `unknown`, whose status no list names,
+    have row and line. `values` counts the unknown values that refuse the extract, by column and
+    label.
     """
 
     sent: pl.DataFrame

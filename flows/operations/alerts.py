@@ -71,6 +71,10 @@ KINDS: dict[str, Kind] = {
     "out-of-balance": Kind(
         "Out of balance", "Read the breaks of the report; each names its next step."
     ),
+    "ineligible-rows": Kind(
+        "Many rows of the extract are not eligible",
+        "Ask the issuer whether these cards belong in its extracts; see [eligible].",
+    ),
     "drift": Kind(
         "Extract departs from those before it", "Ask the issuer what it changed, and why."
     ),
@@ -122,6 +126,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
         *_drift_causes(context, runs, recent),
+        *_ineligible_causes(context, runs, recent),
     ]
     return [
         Alert(cause.kind, issuer.issuer, _UNSAFE.sub("-", cause.subject), cause.text)
@@ -348,3 +353,18 @@ def _drift_causes(
             return
         text = f"{run} departs from the extracts before it: {'; '.join(changes)}"
         yield Cause("drift", str(run), text)
+
+
+def _ineligible_causes(
+    context: IssuerContext, runs: StoredRuns, recent: Sequence[RunId]
+) -> Iterator[Cause]:
+    """Yield that many rows of the last whole extract were not eligible."""
+    limit = context.issuer.alerts.ineligible_rate
+    manifests = (runs.run(run).manifest for run in reversed(recent))
+    whole = (manifest for manifest in manifests if manifest and manifest.selection is None)
+    last = next(whole, None)
+    if last is None or last.counts.ineligible <= limit * last.counts.read:
+        return
+    counts = last.counts
+    text = f"{last.run}: {counts.ineligible:,} of {counts.read:,} rows are not eligible for a link"
+    yield Cause("ineligible-rows", last.run, text)

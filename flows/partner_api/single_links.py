@@ -153,6 +153,7 @@ def link_typed(
         "source": SourceSettings(),
         "columns": {},
         "status": {},
+        "eligible": context.issuer.eligible.model_copy(update={"where": {}}),
         "filter": {},
         "deleted": {},
         "full_portfolio": False,

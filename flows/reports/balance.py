@@ -11,6 +11,7 @@ import polars as pl
 
 from flows.reports.verdicts import ABOVE_LIMIT, BALANCED, OUT_OF_BALANCE, WAITING
 from schemas.issuer import Limits
+from schemas.ledger import FATES
 from schemas.manifest import Manifest
 
 
@@ -45,10 +46,10 @@ def balance(manifest: Manifest, chunks: pl.DataFrame, still: int, closed: int = 
 def _sent_lines(manifest: Manifest) -> list[Line]:
     """Return the equations of what was read and sent."""
     counts = manifest.counts
-    fates = counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
+    fates = sum(getattr(counts, fate) for fate in FATES)
     in_chunks = sum(chunk.rows for chunk in manifest.chunks)
     lines = [
-        Line("rows read = submitted + rejected + duplicate + suppressed", counts.read, fates),
+        Line(f"rows read = {' + '.join(FATES)}", counts.read, fates),
         Line("rows in chunks = submitted", in_chunks, counts.submitted),
     ]
     if counts.trailer is None:

@@ -36,11 +36,11 @@ def business_result(
 ) -> dict[str, Any]:
     """Return the business result of a reconciled run as facts.
 
-    `cards`: rows read, without repeated and suppressed ones; `linked`: those with a link; `waits`:
-    the others by who has to act, none where nobody has to; `sentence` says it.
+    `cards`: rows read, without those repeated, suppressed or not eligible; `linked`: those with a
+    link; `waits`: the others by who has to act, none where nobody has to; `sentence` says it.
     """
     counts = manifest.counts
-    cards = counts.read - counts.duplicate - counts.suppressed
+    cards = counts.read - counts.duplicate - counts.suppressed - counts.ineligible
     linked = int(total.chunks["linked"].sum())
     waits = _waits(counts.rejected, total, items)
     has = "card has" if cards == 1 else "cards have"

@@ -15,6 +15,7 @@ from flows.book.standing import (
     EXPIRED,
     HAS_LINK,
     LOST,
+    NOT_ELIGIBLE,
     NOT_REPLACED,
     NOT_SENT,
     OPENED,
@@ -166,7 +167,8 @@ def _words(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
         return _REFUSALS[standing] + code, _next_step(terms.issuer, card)
     if card["state"] == AWAITING and BY_NAME[standing].who:
         return waits(card["wait"], card["trouble"], card["run"], terms.issuer, card["chunk"])
-    return f"is {standing}: {BY_NAME[standing].meaning}", ""
+    code = f" ({card['reason']})" if standing == NOT_ELIGIBLE.name else ""
+    return f"is {standing}: {BY_NAME[standing].meaning}{code}", ""
 
 
 def _link(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:

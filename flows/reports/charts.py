@@ -10,6 +10,7 @@ ENDS = {
     "error": "error (partner)",
     "awaiting": "awaiting",
     "rejected": "rejected (by us)",
+    "ineligible": "not eligible",
     "duplicate": "duplicate",
     "suppressed": "suppressed",
 }
@@ -25,7 +26,7 @@ def bar(rows: Mapping[str, int]) -> list[dict[str, Any]]:
 
     Empty pieces are left out.
     """
-    counts = {kind: rows[kind] for kind in ENDS if rows[kind]}
+    counts = {kind: rows[kind] for kind in ENDS if rows.get(kind)}
     total = sum(counts.values())
     widths = {kind: max(LEAST, BAR_WIDTH * counts[kind] / total) for kind in counts}
     unscaled = sum(widths.values())
@@ -80,7 +81,7 @@ def _column_parts(run: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
     parts = []
     top = TREND_HEIGHT
     for kind in ENDS:
-        height = TREND_HEIGHT * run[kind] / most
+        height = TREND_HEIGHT * run.get(kind, 0) / most
         top -= height
         if height:
             parts.append({"kind": kind, "top": top, "height": height})

@@ -22,7 +22,8 @@ from schemas.reasons import HELD_BACK, held_rows, reason
 from schemas.tables import Awaiting, Refusals
 
 FAILED = pl.col("state") == ERROR  # rows of errors.csv
-UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.DUPLICATE])  # rows of rejects.csv
+# rows of rejects.csv
+UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.INELIGIBLE, ledger.DUPLICATE])
 # rows of held.csv, suppressed because their card was seen before, or is given up
 _HELD_REASONS = [f"|{code}" for code in HELD_BACK]
 HELD = pl.col("reasons").list.eval(pl.element().is_in(_HELD_REASONS)).list.any()

@@ -163,7 +163,8 @@ def _refused_at(reasons: Sequence[Mapping[str, Any]], by: str, kind: str) -> lis
 
 def _figures(rows: Mapping[str, int]) -> list[Figure]:
     sent = rows["linked"] + rows["error"] + rows["awaiting"]
-    aside = rows["duplicate"] + rows["suppressed"]
+    # summaries of earlier versions have none that are not eligible
+    aside = rows.get("ineligible", 0) + rows["duplicate"] + rows["suppressed"]
     linked_share = percent(rows["linked"] / sent) if sent else "none"
     return [
         Figure("read", "read", rows["read"], "rows of the extract"),
@@ -171,7 +172,7 @@ def _figures(rows: Mapping[str, int]) -> list[Figure]:
         Figure("error", "error", rows["error"], "refused by partner"),
         Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
         Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
-        Figure("aside", "set aside", aside, "duplicate, suppressed"),
+        Figure("aside", "set aside", aside, "not eligible, duplicate, suppressed"),
     ]
 
 

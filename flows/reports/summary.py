@@ -17,12 +17,21 @@ from flows.runs.outcomes import DECISION
 from flows.steps import WHY, Step
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
 from schemas.issuer import Issuer
-from schemas.manifest import Manifest
+from schemas.manifest import Counts, Manifest
 from schemas.portal import INTERFACE
 from schemas.reasons import reason
 from schemas.records import Closing
 
-FIGURES = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
+FIGURES = (
+    "read",
+    "linked",
+    "error",
+    "awaiting",
+    "rejected",
+    "ineligible",
+    "duplicate",
+    "suppressed",
+)
 CHUNK_STATES = ("answered", "partial", "awaiting")
 
 MOST_BREAKS = 200  # listed one by one; the rest are counted
@@ -66,6 +75,7 @@ def summarise(
             "read": counts.read,
             **states,
             "rejected": counts.rejected,
+            **_not_eligible(counts),
             "duplicate": counts.duplicate,
             "suppressed": counts.suppressed,
         },
@@ -214,3 +224,8 @@ def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
 def close_step(run: str, name: str, place: str, decision: str) -> Step:
     """Return the step that closes breaks of a kind, those at a place or all of them."""
     return Step("mend close", run, name, place_of(place), decision=decision, reason=WHY)
+
+
+def _not_eligible(counts: Counts) -> dict[str, int]:
+    """Return how many rows are not eligible, where any is: earlier versions know no such count."""
+    return {"ineligible": counts.ineligible} if counts.ineligible else {}

@@ -38,6 +38,7 @@ NOT_IN_EXTRACT = "not in the corrected extract"
 SOURCE = "card fields are corrected at the source only"
 UNCHANGED = "would be refused as before"
 REPEATED = "repeats another of these rows"
+INELIGIBLE = "is not eligible for a link"
 EXCLUDED = "[status] leaves it out"
 MARKED = "the extract marks it as deleted"
 LEFT = "left"
@@ -168,6 +169,8 @@ def _why_refused(corrected: pl.Series) -> pl.Expr:
         .then(pl.lit(MARKED))
         .when(pl.col("fate") == ledger.SUPPRESSED)
         .then(pl.lit(EXCLUDED))
+        .when(pl.col("fate") == ledger.INELIGIBLE)
+        .then(pl.lit(INELIGIBLE))
         .when(rejected & at_source.fill_null(value=False))
         .then(pl.lit(SOURCE))
         .when(rejected)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from flows.runs.header import Header
+from schemas.eligible import Eligibility
 from schemas.issuer import FORMATS, PROOFS, Issuer, SourceSettings
 from schemas.portal import INTERFACE
 
@@ -29,6 +30,8 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     shaping = issuer.model_dump(mode="json", include={"columns", "filter", "rules", "repairs"})
     decided = {name for name in ("status", "deleted") if getattr(issuer, name)}
     shaping |= issuer.model_dump(mode="json", include=decided)
+    if issuer.eligible != Eligibility():
+        shaping |= issuer.model_dump(mode="json", include={"eligible"})
     shaping["source"] = _source_settings(issuer.source)
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")

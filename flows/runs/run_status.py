@@ -34,6 +34,7 @@ class RunStatus(NamedTuple):
     error: int = 0
     awaiting: int = 0
     rejected: int = 0
+    ineligible: int = 0
     duplicate: int = 0
     suppressed: int = 0
     why: str = ""
@@ -73,6 +74,7 @@ def unreported_status(run: str, manifest: Manifest) -> RunStatus:
         read=counts.read,
         awaiting=counts.submitted,
         rejected=counts.rejected,
+        ineligible=counts.ineligible,
         duplicate=counts.duplicate,
         suppressed=counts.suppressed,
     )

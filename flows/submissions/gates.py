@@ -49,6 +49,20 @@ class RejectRateError(GateError):
     )
 
 
+class IneligibleRateError(GateError):
+    """More rows were not eligible than the limit allows."""
+
+    message = (
+        "{extract}: {ineligible} of {read} rows are not eligible for a link, above "
+        "max_ineligible_rate = {limit}. Nothing was committed."
+    )
+    next_step = Sentence(
+        "Read {rejects}; where [eligible] and the mapping of card and country are as meant, submit "
+        "with {open}.",
+        open=opening("ineligible-rate"),
+    )
+
+
 class RowJumpError(GateError):
     """The extract is much larger or smaller than those before it."""
 
@@ -200,6 +214,20 @@ def _reject_rate(case: _Case) -> CardlinkError | None:
     )
 
 
+def _ineligible_rate(case: _Case) -> CardlinkError | None:
+    counts = case.counts
+    limit = case.limits.max_ineligible_rate
+    if "ineligible-rate" in case.opened or counts.ineligible <= limit * counts.read:
+        return None
+    return IneligibleRateError(
+        extract=case.extract,
+        ineligible=counts.ineligible,
+        read=counts.read,
+        limit=limit,
+        rejects=case.rejects,
+    )
+
+
 def _seen_before(case: _Case) -> CardlinkError | None:
     if "seen-before" in case.opened or case.issuer.full_portfolio:
         return None
@@ -256,6 +284,7 @@ _GATES = (
     _cards,
     _unknown_status,
     _reject_rate,
+    _ineligible_rate,
     _seen_before,
     _row_jump,
     _drift,

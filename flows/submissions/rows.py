@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.mapping import REISSUE, Mapping, map_rows, with_dates
+from flows.extracts.mapping import ELIGIBLE, REISSUE, Mapping, map_rows, with_dates
 from flows.extracts.reader import Block
 from flows.runs.cards import (
     FINGERPRINTS,
@@ -26,6 +26,7 @@ from flows.runs.erased import NOBODY, ErasedPeople
 from flows.submissions.chunk_csv import lines
 from flows.submissions.deletions import as_deletions
 from flows.submissions.duplicates import Table, verdicts_on_duplicates, with_keys
+from flows.submissions.eligibility import ineligible
 from flows.submissions.erased_rows import part_by_content, part_by_cuid
 from flows.submissions.ledger import (
     unread_records,
@@ -78,10 +79,14 @@ class Normalised(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """A block after `normalise`, and the verdicts on its rows."""
+    """A block after `normalise`, and the verdicts on its eligible rows.
+
+    `why` says of each row why it is not eligible, as `column|code`; null: it is.
+    """
 
     block: Normalised
     verdicts: pl.DataFrame
+    why: pl.Series
 
 
 class Route:
@@ -132,7 +137,7 @@ class Route:
             self._knows_date_forms = True
         mapped = map_rows(block.rows, self._mapping)
         self.unknown_values.update(mapped.values)
-        self.sample.add(mapped.sent)
+        self.sample.add(mapped.sent.drop(ELIGIBLE, strict=False))
         rows = normalise(mapped.sent, rules)
         decided = self._decide_repairs(rows)
         unread = pl.concat([block.refused, _with_code(mapped.unknown, UNKNOWN_STATUS)])
@@ -187,14 +192,16 @@ class Route:
 
     def validate(self, block: Normalised) -> Validated:
         """Validate a block with pandera, by the table of rules."""
-        verdicts = validate(block.rows, self._as_of, self._issuer.rules)
+        why = ineligible(block.rows, self._issuer, self._as_of)
+        rows = block.rows.filter(why.is_null()) if why.null_count() < len(why) else block.rows
+        verdicts = validate(rows, self._as_of, self._issuer.rules)
         if self._scope.prior is not None and self._issuer.full_portfolio:
-            verdicts = pl.concat([verdicts, _verdicts_on_nameless(block.rows)])
+            verdicts = pl.concat([verdicts, _verdicts_on_nameless(rows)])
         if self._scope.inspection is not None:
             self._scope.inspection.verdicts.update(
                 verdicts.select("column", "code", "severity").iter_rows()
             )
-        return Validated(block, verdicts)
+        return Validated(block, verdicts, why)
 
     def process(self, validated: Validated) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return a block's good rows, which are sent, and the ledger records of the others.
@@ -202,8 +209,10 @@ class Route:
         A row is judged by the verdicts, by the rows before it, and by what other runs know of its
         card. Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
         """
-        block, verdicts = validated
-        rows, of_erased = part_by_cuid(block.rows, self._erased)
+        block, verdicts, why = validated
+        eligible, not_eligible = _told_apart(block.rows, why)
+        rows, of_erased = part_by_cuid(eligible, self._erased)
+        unwanted = part_by_cuid(not_eligible, self._erased)
         deleted = part_by_cuid(block.deleted, self._erased, "cuid")
         rejected = _is_rejected(rows, verdicts)
         known = part_by_content(self._as_lines(rows.filter(~rejected)), self._erased)
@@ -225,9 +234,10 @@ class Route:
             suppressed,
             unsent_records(with_reasons(unsent, rejects), fate),
             unread_records(block.unread, _REJECTED),
+            self._ineligible_records(unwanted.others),
             unread_records(block.left_out, _SUPPRESSED),
             deleted.others,
-            *(of_erased, deleted.erased, known.erased),
+            *(of_erased, deleted.erased, known.erased, unwanted.erased),
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._count(good, records)
@@ -235,6 +245,19 @@ class Route:
             listed = records.filter(pl.col("fate") != ledger.SUPPRESSED)
             self._scope.inspection.unsent.append((listed, shapes(rows, verdicts)))
         return good.drop("key", "tag", "test"), records
+
+    def _ineligible_records(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the ledger records of rows that are not eligible, with `reasons`.
+
+        A cuid is kept as far as it keeps the rules of its column.
+        """
+        if rows.is_empty():
+            return pl.DataFrame(schema=ledger.dtypes()).drop("origin")
+        verdicts = validate(rows.drop("reasons"), self._as_of, self._issuer.rules)
+        broken = verdicts.filter(column=CUID, severity="reject")["row"].unique()
+        is_kept = ~pl.col("row").is_in(broken.implode())
+        kept = rows.with_columns(pl.when(is_kept).then(CUID).alias(CUID))
+        return unsent_records(kept, pl.lit(ledger.INELIGIBLE))
 
     @property
     def reasons(self) -> list[ReasonRows]:
@@ -286,6 +309,14 @@ class Route:
         test_cards = int(good["test"].sum())
         self.test_cards += test_cards
         self.other_cards += good.height - test_cards
+
+
+def _told_apart(rows: pl.DataFrame, why: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the eligible rows, and the others with `reasons`."""
+    if why.null_count() == len(why):
+        return rows, rows.clear()
+    others = rows.with_columns(reasons=pl.concat_list(why.alias("why")))
+    return rows.filter(why.is_null()), others.filter(why.is_not_null())
 
 
 def _with_code(lines: pl.DataFrame, code: str) -> pl.DataFrame:

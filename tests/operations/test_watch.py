@@ -30,7 +30,7 @@ from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
 from flows.runs.versions import read_facts
 from flows.simulator.extract import write_sample
-from schemas.portal import EMAIL
+from schemas.portal import COUNTRY, EMAIL
 from tests import keys
 from tests.adapters import key_kinds
 from tests.again import again, night
@@ -204,6 +204,14 @@ def unusable(folder: Path) -> Shown:
     yield bench
 
 
+def not_eligible(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    bench.submit(bench.drop_bytes(portal_csv(portal_rows({}, {COUNTRY: "Mexico"}))))
+    yield bench
+    bench.submit(bench.drop(5, "bank-20261121.csv", seed=1), business_date=DAY + timedelta(days=1))
+    yield bench
+
+
 STORIES: dict[str, Callable[[Path], Shown]] = {
     "extract-missing": missing,
     "extract-waiting": waiting,
@@ -216,6 +224,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
     "flow-failed": failed,
     "out-of-balance": unbalanced,
     "drift": departing,
+    "ineligible-rows": not_eligible,
     "result-overdue": overdue,
     "key-ending": ending,
     "key-unusable": unusable,
