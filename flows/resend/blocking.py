@@ -9,6 +9,8 @@ it, whatever they corrected; an attempt for any of these issues (`flows/runs/car
   card, and was never sent.
 * A row whose card has changed since its link is there to replace that link: only an awaited answer
   blocks it, and that its change is settled (`replacing`).
+* An issue that expires before one of its card that has or awaits a link is not sent any more: its
+  link would replace that of the newer card (`superseded`).
 * Cards that look the same are told apart by `twin` where an attempt is of the row's own run or of
   one that repeats the same rows (`Family`). In any other run the numbers may be of other cards, so
   that there each of them blocks.
@@ -28,6 +30,7 @@ from schemas.manifest import Manifest
 # what the issue of a row is told from
 IDENTITY = ("cuid", "last_4", "expiration", *FINGERPRINTS)
 # why a row stays
+NEWER = "a newer issue of its card is linked or awaited"
 SETTLED = "its change was sent, taken back or decided since, or a later extract has it"
 # An issue that a selected row (`origin`) was, is, or would be of; `twin` null where it is unknown.
 _ISSUE = (*CARD_WITHOUT_TWIN, "twin", "expiration", "reissue_check")
@@ -128,6 +131,20 @@ def blocking(rows: pl.DataFrame, standing: pl.DataFrame, first: frozenset[str]) 
     ordered = attempts.sort(pl.col("run").is_in(sorted(first)), maintain_order=True)
     return ordered.group_by("origin", maintain_order=True).agg(
         stands=pl.col("state").last().cast(pl.String), where=pl.col("run").last()
+    )
+
+
+def superseded(would_be: pl.DataFrame, standing: pl.DataFrame) -> pl.DataFrame:
+    """Return which rows are of an earlier issue than an active attempt (as of `blocking`).
+
+    `would_be`: ISSUES of the rows as they would go out. `standing`: STANDING.
+    """
+    pairs = would_be.join(
+        standing, on=CARD_WITHOUT_TWIN, suffix="_sent", nulls_equal=False, maintain_order="right"
+    )
+    earlier = pairs.filter(pl.col("expiration") < pl.col("expiration_sent"))
+    return earlier.group_by("origin", maintain_order=True).agg(
+        stands=pl.lit(NEWER), where=pl.col("run").last()
     )
 
 

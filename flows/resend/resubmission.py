@@ -27,6 +27,7 @@ from flows.resend.blocking import (
     family,
     identified,
     replacing,
+    superseded,
     with_twins,
 )
 from flows.resend.corrected_extract import numbered, replaced_rows
@@ -306,6 +307,8 @@ def _blocked(
         awaited = blocking(rows.filter(is_replacing), standing.filter(state=AWAITING), first)
         blocked = replacing(blocked, awaited, settled)
     to_send = identified(would_be["origin"], would_be)
+    newer = superseded(to_send, standing).join(blocked, on="origin", how="anti")
+    blocked = pl.concat([blocked, newer])
     has_left = to_send.join(book.departed, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
     blocked = _with_ended(blocked, has_left, choice.LEFT, first)
     given_up = issues.filter(is_given_up(book.given_up))

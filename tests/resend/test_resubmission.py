@@ -147,6 +147,23 @@ def test_a_reissued_card_that_the_partner_refused_goes_again_while_the_link_of_t
     assert {"a"} == place.sent(repeated)
 
 
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_refused_card_is_not_sent_again_once_its_reissue_has_or_awaits_a_link(
+    tmp_path: Path, is_answered: bool
+) -> None:
+    place = town(tmp_path, "a", settings={"full_portfolio": False})
+    place.settle("b")
+    refused = place.night().manifest.run
+    place.answer(errors="b")
+    place.people["b"] |= {YEAR: "31"}
+    place.night()
+    if is_answered:
+        place.answer()
+
+    with pytest.raises(NothingToSendError, match="1 a newer issue of its card"):
+        again(place.bench, refused)
+
+
 def test_a_row_that_went_again_with_another_expiration_is_not_sent_as_it_was_while_that_waits(
     tmp_path: Path,
 ) -> None:
