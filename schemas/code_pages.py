@@ -88,4 +88,5 @@ def looks_ebcdic(head: bytes) -> bool:
     """Return whether bytes are EBCDIC text rather than ASCII, packed decimals between it or not."""
     usual = sum(byte in USUAL for byte in head)
     as_ascii = sum(0x20 <= byte < 0x7F and byte != BLANK for byte in head)
-    return len(head) >= 40 and usual > 0.5 * len(head) and usual > 2 * as_ascii
+    has_blanks = head.count(BLANK) > head.count(b" ")
+    return len(head) >= 40 and has_blanks and usual > 0.5 * len(head) and usual > 2 * as_ascii

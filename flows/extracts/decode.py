@@ -20,6 +20,7 @@ import polars as pl
 import zstandard
 
 from flows.extracts.errors import EmptyExtractError, EncodingError, NotCsvError, TruncatedError
+from schemas.code_pages import looks_ebcdic
 
 PIECE = 1 << 20  # bytes read from a stream at once
 # bytes of a block of whole lines; with 4 MiB a tenth more CPU, with 8 MiB 50 MB more memory
@@ -217,6 +218,12 @@ def _sniffed(pieces: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
     """
     head = _head(pieces, HEAD, name)
     is_utf16 = head.startswith(UTF16_MARKS) or _looks_utf16(head)
+    if not is_utf16 and looks_ebcdic(head):
+        problem = (
+            "it looks like EBCDIC, as a mainframe writes it: name its code page in `encoding`, and "
+            "where it has no line ends, its `record_format` and `copybook`"
+        )
+        raise EncodingError(name=name, encoding=encoding, problem=problem)
     kind = other_kind(head, is_utf16)
     if kind:
         raise NotCsvError(name=name, kind=kind)

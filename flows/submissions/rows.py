@@ -140,7 +140,8 @@ class Route:
         self.sample.add(mapped.sent.drop(ELIGIBLE, strict=False))
         rows = normalise(mapped.sent, rules)
         decided = self._decide_repairs(rows)
-        unread = pl.concat([block.refused, _with_code(mapped.unknown, UNKNOWN_STATUS)])
+        unknown = _with_code(mapped.unknown, UNKNOWN_STATUS)
+        unread = pl.concat([block.refused, unknown], how="diagonal")
         left_out = _with_code(mapped.left_out, EXCLUDED)
         deleted = mapped.deleted
         if selected is not None:

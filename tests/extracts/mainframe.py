@@ -36,14 +36,15 @@ COLUMNS = {
     "service_card.cvv": "CVV",
     "service_card.expiration_month": {"from": "EXPIRY-MMYY", "format": "MMYY"},
     "service_card.expiration_year": {"from": "EXPIRY-MMYY", "format": "MMYY"},
-    "cardholder.first_name": "FIRST-NAME",
-    "cardholder.last_name": "LAST-NAME",
+    "service_card.address.first_name": "FIRST-NAME",
+    "service_card.address.last_name": "LAST-NAME",
     "service_card.address.address1": "STREET-LINE(1)",
     "service_card.address.address2": "STREET-LINE(2)",
     "service_card.address.city": "CITY",
     "service_card.address.subnational": "STATE",
     "service_card.address.postal_code": "ZIP",
     "service_card.address.country": {"constant": "US"},
+    "service_card.address.is_primary": {"constant": "TRUE"},
 }
 
 

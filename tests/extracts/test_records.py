@@ -17,10 +17,14 @@ from flows.extracts.reader import Block
 from flows.extracts.records.fields import NUMBER
 from flows.extracts.records.framing import RecordFormatError
 from flows.extracts.rows import open_rows
-from schemas.issuer import SourceSettings
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
+from schemas.issuer import Issuer, SourceSettings
 from schemas.record_layout import read_layout
 from tests.extracts import mainframe
 from tests.extracts.mainframe import Piece
+from tests.extracts.test_guess import REST
+from tests.night import DAY, local_bench
 
 SIZE = 176  # bytes of a record
 
@@ -249,6 +253,31 @@ key_file = "portal.asc"
 fingerprints = ["0000000000000000000000000000000000000000"]
 allowed_hosts = ["links.example.com"]
 """
+
+
+def test_rows_of_records_pass_the_route_and_a_damaged_one_is_rejected(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    told = {"columns": mainframe.COLUMNS, "source": mainframe.SOURCE}
+    written = Issuer.model_validate(REST | told)
+    update = {"source": written.source, "columns": written.columns}
+    context = bench.context._replace(issuer=bench.context.issuer.model_copy(update=update))
+    records = [bytearray(mainframe.record(each)) for each in people(20)]
+    records[4][18] = 0x41
+
+    key = bench.drop_bytes(b"".join(records))
+    checked = rehearse(context, Request(key, DAY))
+
+    codes = {reason.code: reason.rows for reason in checked.found}
+    assert 20 == checked.counts.read
+    assert 1 == codes[NUMBER]
+    assert checked.counts.submitted >= 15
+
+
+def test_a_file_in_ebcdic_is_named_as_such_where_the_settings_have_another_encoding() -> None:
+    data = b"".join(mainframe.record(each) for each in people(30))
+
+    with pytest.raises(EncodingError, match="it looks like EBCDIC"):
+        list(open_rows(BytesIO(data), SourceSettings(), "cards.dat"))
 
 
 @pytest.mark.slow
