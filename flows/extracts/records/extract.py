@@ -65,6 +65,11 @@ class RecordExtract:
         self.before = list(self._leading_comments(first))
 
     @property
+    def record_size(self) -> int:
+        """The bytes of a record."""
+        return self._layout.size
+
+    @property
     def lines(self) -> int:
         """All records so far."""
         return self.kinds.total()
