@@ -67,7 +67,7 @@ def test_a_person_is_forgotten_by_two_and_the_trace_says_so(tmp_path: Path) -> N
     assert person["cuid"] not in json.dumps(asked.facts["would"]["kept"])
     assert "nothing is sent for this cuid again" in traced.stdout
     assert "no run with a ledger has this cuid" in traced.stdout
-    assert "1 erasures made cardholders forgotten" in proved.stdout
+    assert "erasures that made cardholders forgotten: 1;" in proved.stdout
 
 
 def test_the_security_page_has_every_place_with_personal_data() -> None:

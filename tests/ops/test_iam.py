@@ -18,12 +18,14 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import boto3.session
+import polars as pl
 import pytest
 from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
 from flows.operations.alert_history import watch
 from flows.operations.delivery import confirm, deliver
+from flows.operations.erasure import erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.pages import metrics, site
@@ -300,6 +302,26 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
             purger.store.delete(key)  # type: ignore[attr-defined]
     with pytest.raises(StoreDeniedError):
         purger.store.open(kept.manifest)
+
+
+@pytest.mark.slow
+def test_an_erasure_deletes_by_the_role_of_a_purge_and_writes_by_that_of_the_pipeline(
+    place: Place, whole: Whole
+) -> None:
+    eraser = place.bench(place.client("eraser", PURGE))
+    store: Any = eraser.store
+    linked = pl.concat(whole.bench.stored(whole.run).rows(["row", "url"]))
+    row = linked.drop_nulls("url")["row"][0]
+
+    denied: Any = whole.bench.store
+    with pytest.raises(StoreDeniedError):  # before anything is recorded
+        erase(whole.bench.context, denied, whole.run, [row], "request 1")
+    erase(whole.bench.context, store, whole.run, [row], "request 1")
+
+    assert whole.bench.ledger(whole.run).filter(row=row)["cuid"].to_list() == [None]
+    for key in ("erasures/000001.json", "erasures/key.json"):
+        with pytest.raises(StoreDeniedError):
+            store.delete(f"{BANK}/{key}")
 
 
 def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
