@@ -77,8 +77,9 @@ def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
         yield f"{proof.unproved:,} entries are proved by a key that this process does not have"
     if proof.erasures:
         yield (
-            f"erasures that made cardholders forgotten: {proof.erasures:,}; {proof.erased:,} objects "
-            "of the trail are gone with them, and ledgers are as rewritten/ of their runs says"
+            f"erasures that made cardholders forgotten: {proof.erasures:,}; "
+            f"{proof.erased:,} objects of the trail are gone with them, "
+            "and ledgers are as rewritten/ of their runs says"
         )
     for finding in proof.unfinished:
         yield (
