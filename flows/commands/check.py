@@ -21,7 +21,7 @@ from flows.steps import Sentence, Step, Text
 from flows.wiring import effective_settings, kept_from_others, wire
 
 with on_first_use():
-    from flows.extracts import errors, status
+    from flows.extracts import errors, status, trailer
     from flows.operations import settings_in_force
     from flows.reports import link_forms as reported
     from flows.reports import lists
@@ -105,6 +105,7 @@ def check(
         _compare_settings(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += status.older_spellings(wired.issuer)
+    warnings += trailer.unproven(wired.issuer.source)
     inspection = row_scope.Inspection()
     rows = _Rows([], None, [])
     if extract:

@@ -20,7 +20,7 @@ from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
     from flows.extracts import draft as drafts
-    from flows.extracts import errors, opening
+    from flows.extracts import errors, opening, trailer
     from flows.extracts import guess as guesses
     from flows.submissions import rehearsal, row_scope, submit
     from schemas import reference
@@ -101,7 +101,8 @@ def init(
     trial = _try(context.folder, issuer, extract.resolve())
     facts = {"file": str(file), "doubts": doubts, "extract": trial.facts}
     in_doubt = [f"in doubt: {doubt}" for doubt in doubts]
-    shown = [_written(file), *in_doubt, "", *trial.shown]
+    unproven = trailer.unproven(load_issuer(context.folder, issuer).source)
+    shown = [_written(file), *in_doubt, *unproven, "", *trial.shown]
     return Result(facts, shown, Step("check", issuer), trial.exit_code)
 
 

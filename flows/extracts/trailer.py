@@ -80,3 +80,13 @@ class HashTotal:
                 f"of which {unreadable} cannot be read"
             )
             raise TrailerError(name=self._name, problem=problem)
+
+
+def unproven(source: SourceSettings) -> list[str]:
+    """Return the remark on settings by which a file that was cut behind a record would pass."""
+    if source.trailer is not None or source.sidecar is not None:
+        return []
+    return [
+        "nothing proves an extract whole: one that was cut off behind a record would pass; "
+        "set `trailer` or `sidecar` in [source]"
+    ]
