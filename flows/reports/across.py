@@ -96,7 +96,7 @@ def across(runs: Sequence[RunFacts], unlinked: pl.DataFrame, terms: ReportTerms)
         "seen": terms.now.isoformat(timespec="seconds"),
         "answer_within_hours": terms.within,
         "verdict": _verdict(runs, waiting, overdue),
-        "rows": {name: sum(run.rows[name] for run in runs) for name in FIGURES},
+        "rows": {name: sum(run.rows.get(name, 0) for run in runs) for name in FIGURES},
         "runs": [
             {"run": run.run, "as_of": run.as_of.isoformat(), "state": run.state, **run.rows}
             for run in runs
