@@ -47,6 +47,7 @@ _ORDERS = (
     "DD MON YYYY",
     "YYYY MON DD",
 )
+_EXAMPLE = {"YYYY": "2027", "YY": "27", "MM": "09", "MON": "SEP", "DD": "30"}
 _MARKS = ("", *"/-. ")
 # what `auto` chooses from
 READINGS = tuple(order.replace(" ", mark) for mark, order in product(_MARKS, _ORDERS))
@@ -112,7 +113,14 @@ def day_number(text: pl.Expr, form: str) -> pl.Expr:
 
 # Names
 
-NAMES = ("LAST, FIRST", "LAST/FIRST", "SURNAME/GIVEN", "FIRST LAST", "LAST FIRST")
+_NAME_EXAMPLES = {
+    "LAST, FIRST": "DOE, JANE",
+    "LAST/FIRST": "DOE/JANE",
+    "SURNAME/GIVEN": "DOE/JANE",
+    "FIRST LAST": "JANE DOE",
+    "LAST FIRST": "DOE JANE",
+}
+NAMES = tuple(_NAME_EXAMPLES)
 _PARTICLE = (
     "van|von|vom|zu|der|den|ter|ten|de|del|della|di|da|do|dos|das|du|la|le|los|el|al|bin|st\\.?"
 )
@@ -140,3 +148,10 @@ def name_part(text: pl.Expr, form: str, target: str) -> pl.Expr:
     if target in (portal.LAST_NAME, portal.FIRST_NAME):
         return present(last) if target == portal.LAST_NAME else first
     return present(pl.concat_str(first, last, separator=" ", ignore_nulls=True))
+
+
+def example(form: str) -> str:
+    """Return a date or a name in this form, "" where it is neither."""
+    if form in NAMES:
+        return _NAME_EXAMPLES[form]
+    return "".join(_EXAMPLE.get(token, token) for token in date_tokens(form))

@@ -56,6 +56,12 @@ WRONG = {
     "deleted": "is marked as deleted",
     "deleted_unreadable": "is marked as deleted and does not say which card",
     "refused": "was refused before",
+    "not_eligible": "is not eligible",
+    "not_served": "is in a country that is not served",
+    "not_wanted": "is left out by [eligible]",
+    "network_not_taken": "is of a network that the partner does not take",
+    "length_not_taken": "has a length that the partner does not take",
+    "erased": "is of a cardholder who was erased",
     "invalid": "cannot be read",
     "unterminated": "has an unclosed quote",
     "bare": "has a quote inside a field",
@@ -78,7 +84,11 @@ WRONG = {
     "other": "was refused for another reason",
     "unmapped": "cannot be read by [columns]",
     "invisible": "contains characters that cannot be seen",
-    "garbled": "lost characters, or has a wrong encoding",
+    "replaced": "lost letters, which were replaced by U+FFFD",
+    "garbled_twice": "is UTF-8 read as cp1252 twice",
+    "garbled": "is UTF-8 read in another encoding",
+    "lost_letters": "lost letters, which became question marks",
+    "masked": "is a masked number",
 }
 
 
@@ -99,13 +109,17 @@ class Template(Table):
 
     run: pl.String
     row: pl.UInt32 = pa.Field(ge=1)
+    line: pl.UInt32 = pa.Field(nullable=True, ge=1)  # physical line of the issuer's file
     cuid: pl.String = pa.Field(nullable=True)
     last_4: pl.String = pa.Field(nullable=True, str_matches=r"^[0-9]{4}$")
+    source: pl.String = pa.Field(nullable=True)  # columns of the issuer's file
     # empty if unknown; may be filled in
     column: pl.String = pa.Field(nullable=True, isin=columns())
     code: pl.String = pa.Field(str_matches=r"^[a-z0-9_]+\.[a-z0-9_]+\.[a-z0-9_]+$")
     wrong: pl.String
-    accepted: pl.String
+    found: pl.String = pa.Field(nullable=True)  # its shape, or the size of the line
+    expected: pl.String  # in the issuer's file
+    accepted: pl.String  # as a correction
     correction: pl.String = pa.Field(nullable=True)  # for people to fill in
 
 

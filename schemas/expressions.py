@@ -33,11 +33,23 @@ INVISIBLE_SHAPE = (
     r"\x{FEFF}\x{E0000}-\x{E007F}]"
 )
 DIRECTION_SHAPE = r"[\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]"
-# U+FFFD, and UTF-8 read as cp1252: a lead byte, then what a following byte is there.
+REPLACED_SHAPE = r"\x{FFFD}"
+# A byte that follows a lead byte of UTF-8, as cp1252 and latin-1 read it.
+_FOLLOWING = r"[\x{80}-\x{BF}€‚ƒ„…†‡ˆ‰‹‘’“”•–—˜™›ŠšŒœŽžŸ]"
+# UTF-8 read as cp1252: a lead byte, then what a following byte is there; a control character or a
+# no-break space is a blank by now. Read as cp437 or cp850 a lead byte is a line of a box, as Mac
+# Roman a root.
 GARBLED_SHAPE = (
-    r"\x{FFFD}|\x{E2}\x{20AC}|\x{EF}[\x{BB}\x{BF}]|"
-    r"[\x{C2}-\x{C5}][\x{80}-\x{BF}€‚ƒ„…†‡ˆ‰‹‘’“”•–—˜™›ŠšŒœŽžŸ]"
+    rf"\x{{E2}}\x{{20AC}}|\x{{EF}}[\x{{BB}}\x{{BF}}]|[\x{{C2}}-\x{{C5}}]{_FOLLOWING}|"
+    r"\p{Ll}\x{C3}(?: |$)|(?:^| )\x{C3} \p{Ll}|[├┬]|√."
 )
+# The same twice: both bytes of a letter became two.
+GARBLED_TWICE_SHAPE = (
+    r"\x{C3}[\x{82}-\x{85}‚ƒ„…][\x{C2}\x{C5}\x{C6}\x{CB}\x{E2}]|"
+    r"\x{C3} \x{C2}(?:[\P{L}ªµº]|$)|\x{C3}\x{A2}\x{E2}"
+)
+# a card number of which others may see the beginning and the end
+MASKED_SHAPE = r"^[0-9][0-9 -]*[Xx*#•.]{2}|[Xx*#•.]{2}[ -]*[0-9]{2,}$"
 BIN = 6  # the first digits of a card number, which name the bank
 PAN_DIGITS = 16
 _BETWEEN = dict.fromkeys(" ._/-:,;#|*+()", "")

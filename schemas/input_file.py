@@ -11,7 +11,7 @@ date, since cards expire, and on the issuer's `[rules]`, which may loosen some r
 >>> from schemas.portal import COUNTRY, COLUMNS, PAN
 >>> schema = input_file(date(2026, 11, 20), RuleSettings(cvv_missing="off", name_on_card="off"))
 >>> [check.name for check in schema.columns[PAN].checks]
-['card.pan.placeholder', 'card.pan.missing', 'card.pan.format', 'card.pan.luhn']
+['card.pan.placeholder', 'card.pan.missing', 'card.pan.masked', 'card.pan.format', 'card.pan.luhn']
 >>> row = dict.fromkeys(COLUMNS) | {PAN: "4242424242424241", COUNTRY: "France"}
 >>> rows = pl.DataFrame(row, schema=dict.fromkeys(COLUMNS, pl.String))
 >>> try:
@@ -64,7 +64,7 @@ def text_columns(checks: Mapping[str, Sequence[pa.Check]]) -> dict[str, pa.Colum
             pl.String,
             list(checks.get(name, ())),
             nullable=True,
-            description=column.accepts,
+            description=column.hint,
             metadata={"required": column.required},
         )
         for name, column in COLUMNS.items()

@@ -242,7 +242,10 @@ class RuleSettings(Settings):
         "warn", "invisible characters, and those that change the direction of text"
     )
     garbled: Severity = setting(
-        "warn", "text that lost characters (U+FFFD), or in a wrong encoding (JosÃ© for José)"
+        "warn", "text that lost letters (U+FFFD), or in a wrong encoding (JosÃ© for José)"
+    )
+    lost_letters: Severity = setting(
+        "warn", "`?` in place of letters (Garc?a); by all rows, which column lost some is decided"
     )
     cuid_direction: Severity = setting(
         "reject", "a cuid with characters that change the direction of text; links.csv keeps them"

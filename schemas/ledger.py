@@ -14,6 +14,8 @@ ERROR = "error"  # the partner refused it and gave a reason
 AWAITING = "awaiting"  # no answer yet
 BROKEN = "broken"  # an answer that settles nothing: the row stays awaiting and a break explains why
 
+EMPTY = "empty"  # `found` of a cell without anything
+
 # What holds of each column where it is filled.
 HOLDS = {
     **{name: pl.col(name) >= 1 for name in ("row", "line", "chunk", "position", "origin")},
@@ -43,6 +45,8 @@ class Ledger(Table):
     reissue_check: pl.UInt32 = pa.Field(nullable=True)
     # "column|code" each, warnings of sent rows too
     reasons: pl.List(pl.String)  # type: ignore[valid-type]  # mypy wants a class, pandera a dtype
+    # of a rejected row, for each reason: the shape of what was found, or the size of the line
+    found: pl.List(pl.String) = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
 
     @pa.dataframe_check
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-FACTS = 3  # version of the JSON objects that are no Document: events, alerts, summaries
+FACTS = 4  # version of the JSON objects that are no Document: events, alerts, summaries
 
 
 def version(number: int) -> Any:
@@ -116,6 +116,27 @@ class LedgerPart(Document):
     sha256: str
 
 
+class SourceColumn(Document):
+    """Where a portal column comes from in the issuer's file, and how its text is read."""
+
+    names: tuple[str, ...]  # source columns; in fixed format places
+    place: str = Field("", exclude_if=lambda place: not place)  # the part of the text that is taken
+    # of dates the form that fits all rows, where the settings have `auto`
+    form: str = Field("", exclude_if=lambda form: not form)
+    # what `lookup` knows: the first ones, and how many more
+    texts: tuple[str, ...] = Field((), exclude_if=lambda texts: not texts)
+    more_texts: int = Field(0, exclude_if=lambda number: not number)
+
+
+class Layout(Document):
+    """How the issuer's file was read, as far as it takes to report a reject in the bank's words."""
+
+    columns: dict[str, SourceColumn]  # by portal column
+    size: int  # fields of a record; in fixed format its characters
+    # repairs that a row turned off for the whole file, by the line of the first such row
+    turned_off: dict[str, int] = Field({}, exclude_if=lambda lines: not lines)
+
+
 class ColumnProfile(Document):
     """What the cells of a column look like: counts, and never a cell."""
 
@@ -138,7 +159,7 @@ class Profile(Document):
 class Manifest(Inputs):
     """The commit of a run: nothing counts, and nothing is offered for upload, until it exists."""
 
-    format: int = version(3)
+    format: int = version(4)
     counts: Counts
     reasons: dict[str, int]
     repairs: dict[str, int]
@@ -148,3 +169,5 @@ class Manifest(Inputs):
     sequence: int | None = Field(None, exclude_if=lambda number: number is None)
     # of a whole extract
     profile: Profile | None = Field(None, exclude_if=lambda profile: profile is None)
+    # None where an earlier version wrote it
+    layout: Layout | None = Field(None, exclude_if=lambda layout: layout is None)

@@ -16,10 +16,19 @@ class Column:
     """One column of the input file: everything that is known of it but its rules."""
 
     name: str  # as the interface spells it
-    accepts: str  # in words; the hint of its rules
+    accepts: str  # in words
+    others: str  # what a step of [columns] can make of other texts: which, and
+    step: str  # the step; "" where there is none
     required: bool  # without it every row would be rejected
     closed: bool  # it accepts few shapes or words; any other is a text, with the rules for texts
     verbatim: bool  # others' identifier or secret: trimmed, never rewritten
+
+    @property
+    def hint(self) -> str:
+        """What it accepts, as its rules say it, and what else a mapping can make of it."""
+        if not self.step:
+            return self.accepts
+        return f"{self.accepts}; {self.others} by `{self.step}` in [columns]"
 
 
 COLUMNS: Final[dict[str, Column]] = {}  # by name, in the order of the file
@@ -29,12 +38,16 @@ def _column(
     name: str,
     accepts: str,
     *,
+    others: str = "",
+    step: str = "",
     required: bool = False,
     closed: bool = False,
     verbatim: bool = False,
 ) -> str:
     """Add the next column of the file to COLUMNS; return its name."""
-    COLUMNS[name] = Column(name, accepts, required=required, closed=closed, verbatim=verbatim)
+    COLUMNS[name] = Column(
+        name, accepts, others, step, required=required, closed=closed, verbatim=verbatim
+    )
     return name
 
 
@@ -51,13 +64,17 @@ PAN = _column(
 )
 YEAR = _column(
     "service_card.expiration_year",
-    "two digits: 27 for 2027; other dates by `format` in [columns]",
+    "two digits: 27 for 2027",
+    others="other dates",
+    step="format",
     required=True,
     closed=True,
 )
 MONTH = _column(
     "service_card.expiration_month",
-    "01 to 12; other dates by `format` in [columns]",
+    "01 to 12",
+    others="other dates",
+    step="format",
     required=True,
     closed=True,
 )
@@ -87,7 +104,9 @@ SUBNATIONAL = _column(
 )
 COUNTRY = _column(
     "service_card.address.country",
-    "US or CA, or a usual spelling of either; others by `lookup` in [columns]",
+    "US or CA, or a usual spelling of either",
+    others="others",
+    step="lookup",
     required=True,
     closed=True,
 )
@@ -106,13 +125,17 @@ FIRST_NAME = _column("service_card.address.first_name", "a first name", required
 LAST_NAME = _column("service_card.address.last_name", "a last name", required=True)
 IS_PRIMARY = _column(
     "service_card.address.is_primary",
-    "TRUE or FALSE; other words by `lookup` in [columns]",
+    "TRUE or FALSE",
+    others="other words",
+    step="lookup",
     required=True,
     closed=True,
 )
 
 REQUIRED = tuple(name for name, column in COLUMNS.items() if column.required)
 TEXT = tuple(name for name, column in COLUMNS.items() if not column.closed)
+# what people write in words: names, places, streets
+PROSE = tuple(name for name in TEXT if name not in (CUID, CUSTOMER_KEY, EMAIL, PHONE))
 VERBATIM = tuple(name for name, column in COLUMNS.items() if column.verbatim)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from flows.steps import CUID, ISSUER, RUN, WHY, Sentence, Step, Text
 from schemas import portal, rules
 from schemas.actions import ASK, FIX, NOT_ELIGIBLE, NOTHING, RENEW, RESUBMIT
-from schemas.rule import SEVERITY_SETTINGS, Rule
+from schemas.rule import Rule
 
 
 class Reason(NamedTuple):
@@ -23,19 +23,6 @@ class Reason(NamedTuple):
     severity: str
     action: str
     hint: Text = ""  # "" in the tables below: what its column accepts
-
-    @property
-    def advice(self) -> str:
-        """What would be accepted, and the setting that would let it pass; "" where neither is
-        known.
-        """
-        parts = []
-        if self.hint:
-            parts.append(f"accepted: {self.hint}")
-        # nobody is advised to send card numbers as text
-        if self.severity in SEVERITY_SETTINGS - {"card_in_text"}:
-            parts.append(f'to send it as it is, set `{self.severity} = "warn"` in [rules]')
-        return "; ".join(parts)
 
 
 CANCELLED_CHUNK = "row.chunk.cancelled"
@@ -92,6 +79,16 @@ LINES = (  # a line that is no record
     Reason("record.number.invalid", "reject", FIX, "a number as the field's PIC and USAGE say"),
 )
 _INELIGIBLE = "not sent: not eligible"
+LETTERS = tuple(  # letters of a text that became question marks
+    Reason(
+        f"{portal.subject(column)}.lost_letters",
+        "lost_letters",
+        FIX,
+        "the letters that became `?`: the export could not write them, so it needs another "
+        "encoding, and `encoding` in [source] the same",
+    )
+    for column in portal.PROSE
+)
 _SENT = "a card without a link, or one that changed or whose link ends soon"
 _ABSENT = "a card that is in the latest extract, in a row that can be sent"
 _NAMED_AGAIN = "the extract put back as it was, or these cardholders in a new extract"
@@ -201,11 +198,12 @@ def _entries() -> Iterator[Reason | Rule]:
     """Yield everything that has a code of ours."""
     yield from LINES
     yield from ROWS
+    yield from LETTERS
     yield from rules.RULES
 
 
 ACTIONS = {entry.code.rpartition(".")[2]: entry.action for entry in _entries()} | PARTNER
-HINTS = {portal.subject(name): column.accepts for name, column in portal.COLUMNS.items()}
+HINTS = {portal.subject(name): column.hint for name, column in portal.COLUMNS.items()}
 
 
 def seen_rows(reasons: Mapping[str, int]) -> int:

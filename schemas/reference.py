@@ -57,7 +57,7 @@ def json_schema() -> dict[str, Any]:
     columns = schema["properties"]["columns"]
     spec = columns.pop("additionalProperties")
     columns["properties"] = {
-        name: {"description": column.accepts, **spec} for name, column in portal.COLUMNS.items()
+        name: {"description": column.hint, **spec} for name, column in portal.COLUMNS.items()
     }
     columns["additionalProperties"] = False
     return schema

@@ -38,13 +38,16 @@ from schemas.expressions import (
     DIRECTION_SHAPE,
     EMAIL_SHAPE,
     GARBLED_SHAPE,
+    GARBLED_TWICE_SHAPE,
     HASH_SHAPE,
     INVISIBLE_SHAPE,
     LONG_NUMBER,
     LONGEST_PHONE,
+    MASKED_SHAPE,
     MONTH_SHAPE,
     PAN_SHAPE,
     PHONE_SHAPE,
+    REPLACED_SHAPE,
     UNREADABLE,
     YEAR_SHAPE,
     is_present,
@@ -55,7 +58,6 @@ from schemas.expressions import (
 from schemas.portal import (
     COUNTRY,
     CUID,
-    CUSTOMER_KEY,
     CVV,
     CVV_HASH,
     EMAIL,
@@ -66,6 +68,7 @@ from schemas.portal import (
     PAN,
     PHONE,
     POSTAL_CODE,
+    PROSE,
     REQUIRED,
     SUBNATIONAL,
     TEXT,
@@ -77,11 +80,12 @@ from schemas.rule import Rule
 # Goes up when a rule is added, changed or removed, and when anything else would make other chunks
 # or ledger parts of the same extract and settings: a run that was planned before and never
 # committed is then planned anew, not finished by other rules.
-RECIPE = 8
+RECIPE = 9
 
 NAME_SHAPE = r"^[^0-9]*\p{L}[^0-9]*$"
 UNKNOWN_HASH = "card.cvv_hash.unknown"
-_CHARACTERS = f"{INVISIBLE_SHAPE}|{GARBLED_SHAPE}"  # one screen for all rules of characters
+# one screen for all rules of characters
+_CHARACTERS = f"{INVISIBLE_SHAPE}|{REPLACED_SHAPE}|{GARBLED_SHAPE}|{GARBLED_TWICE_SHAPE}"
 VALID_HINT = "a card valid on the business date and until its link expires"
 
 # The ways to get a CVV hash wrong that can be named, and what would be right.
@@ -94,6 +98,27 @@ MISTAKES = {
     "base64_of_hex": "the Base64 of the digest's 32 bytes, not of its hexadecimal text",
     "base64url": "the plain Base64 alphabet with + and /, not the one for URLs",
     "unpadded": "Base64 with the = at its end",
+}
+
+# Of text in a wrong encoding: the shape that shows it, an example, and what would be right.
+_DAMAGES = {
+    "replaced": (
+        REPLACED_SHAPE,
+        "Jos\ufffd Lee",
+        "the letters that U+FFFD stands for: they were lost before the file came to us, and no "
+        "`encoding` in [source] brings them back",
+    ),
+    "garbled_twice": (
+        GARBLED_TWICE_SHAPE,
+        "GarcÃƒÂ\u00ada Lee",
+        "text in one encoding from end to end: this is UTF-8 that was read as cp1252 twice",
+    ),
+    "garbled": (
+        GARBLED_SHAPE,
+        "JosÃ© Lee",
+        "text in the encoding that [source] names: this is UTF-8 that was read as cp1252 (with ├ "
+        "as cp850, with √ as Mac Roman)",
+    ),
 }
 
 
@@ -129,9 +154,10 @@ def _text_rules() -> Iterator[Rule]:
                 hint="no card number",
                 screen=number_screen.get(column, LONG_NUMBER),
             )
-        if column in (CUSTOMER_KEY, EMAIL, PHONE):
+        if column not in (CUID, *PROSE):
             # the key is reserved, so nobody reads it; the others have a rule for their whole shape
             continue
+        yield from _encoding_rules(column)
         yield Rule(
             f"{entity}.invisible",
             column,
@@ -141,13 +167,22 @@ def _text_rules() -> Iterator[Rule]:
             hint="no characters that cannot be seen",
             screen=_CHARACTERS,
         )
+
+
+def _encoding_rules(column: str) -> Iterator[Rule]:
+    """Yield the rules for text that was read in a wrong encoding before it came to us.
+
+    The first that is broken is reported, so each before those that it also breaks: a soft hyphen is
+    half of an í that was read so.
+    """
+    for kind, (shape, example, hint) in _DAMAGES.items():
         yield Rule(
-            f"{entity}.garbled",
+            f"{subject(column)}.{kind}",
             column,
-            lacks(column, GARBLED_SHAPE),
-            example={column: "JosÃ© Lee"},
+            lacks(column, shape),
+            example={column: example},
             severity="garbled",
-            hint="text in the encoding that [source] names",
+            hint=hint,
             screen=_CHARACTERS,
         )
 
@@ -205,6 +240,14 @@ RULES: tuple[Rule, ...] = (
         example={CUID: "=1+1"},
         severity="cuid_formula",
         hint="a reference that begins with a letter or a digit: spreadsheets run = + - @",
+    ),
+    Rule(
+        "card.pan.masked",
+        PAN,
+        lacks(PAN, MASKED_SHAPE),
+        example={PAN: "424242XXXXXX4242"},
+        hint="the whole number: this one is masked, so that only its ends can be seen",
+        narrows="card.pan.format",
     ),
     Rule("card.pan.format", PAN, matches(PAN, PAN_SHAPE), example={PAN: "424242424242424"}),
     Rule(

@@ -11,7 +11,7 @@ from typing import Any
 import pandera.polars as pa
 import polars as pl
 
-FORMAT = 1  # version of our Parquet files: goes up when one of them gets, loses or changes a column
+FORMAT = 2  # version of our Parquet files: goes up when one of them gets, loses or changes a column
 
 
 class Table(pa.DataFrameModel):
@@ -51,10 +51,27 @@ class Links(Table):
     expires_on: pl.Date = pa.Field(nullable=True)
 
 
+class Rejects(Table):
+    """rejects.csv and held.csv: one line per row and reason, in the words of the issuer's file."""
+
+    row: pl.UInt32 = pa.Field(ge=1)  # data record of the extract, from 1
+    line: pl.UInt32 = pa.Field(ge=1)  # physical line it starts on, from 1, header included
+    cuid: pl.String = pa.Field(nullable=True)
+    last_4: pl.String = pa.Field(nullable=True)
+    stage: pl.String = pa.Field(isin=STAGES)
+    source: pl.String = pa.Field(nullable=True)  # columns of the file; null for the whole line
+    wrong: pl.String
+    # shape of the cell (A for letters, 9 for digits, 9(16) for 16 of them), or size of the line
+    found: pl.String = pa.Field(nullable=True)
+    expected: pl.String
+    setting: pl.String = pa.Field(nullable=True)  # that would take it
+    column: pl.String = pa.Field(nullable=True)  # the portal's
+    reason: pl.String = pa.Field(str_matches=r"^[a-z0-9_]+\.[a-z0-9_]+\.[a-z0-9_]+$")
+    action: pl.String
+
+
 class Refusals(Table):
-    """errors.csv, rejects.csv and held.csv: one line per row and reason, with the action to
-    take.
-    """
+    """errors.csv: one line per row and reason of the partner's, with the action to take."""
 
     row: pl.UInt32 = pa.Field(ge=1)  # data record of the extract, from 1
     cuid: pl.String = pa.Field(nullable=True)

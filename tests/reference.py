@@ -22,7 +22,7 @@ from flows.commands.entry import Entry
 from flows.commands.form import Form
 from schemas import portal, rules
 from schemas.issuer import Issuer, RuleSettings
-from schemas.reasons import LINES, PARTNER, ROWS, reason
+from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
 from tests import sample_bank, transcript
@@ -232,6 +232,11 @@ REASONS: Final = f"""# Reasons
 Every reason code that a report, `rejects.csv` or a correction template can show. The page is made
 from the tables in `schemas/rules.py` and `schemas/reasons.py`.
 
+`rejects.csv` can be sent to the issuer as it is. It says of each reject the physical `line` of the
+extract, the `source` columns by their names there, what was `found` in shape (A is a letter, 9 a
+digit, `9(16)` sixteen of them; a CVV has only its length), what is `expected` in the format of that
+column, and the `setting` that would take it, where there is one.
+
 *By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands
 before it, that setting of `[rules]` decides: `reject`, `warn` or `off`. Of the rules that a cell
 breaks, the first of the table is reported. *Who acts*: "fix at source" is for the issuer, "resubmit
@@ -259,9 +264,7 @@ def settings_page() -> str:
             text += ABOUT_ROWS[name]
             continue
         text += f"\n### `[{name}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
-    columns = "".join(
-        f"| `{name}` | {column.accepts} |\n" for name, column in portal.COLUMNS.items()
-    )
+    columns = "".join(f"| `{name}` | {column.hint} |\n" for name, column in portal.COLUMNS.items())
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
 
@@ -298,7 +301,11 @@ def _reasons() -> Iterator[str]:
         _, _, action, hint = reason(rule.code)
         severity = _severity(rule.severity)
         yield f"| `{rule.code}` | `{rule.column}` | {severity} | {action} | {hint} |"
-    for title, entries in (("What a line must be", LINES), ("Rows among others", ROWS)):
+    for title, entries in (
+        ("What a line must be", LINES),
+        ("Letters that were lost", LETTERS),
+        ("Rows among others", ROWS),
+    ):
         yield f"\n## {title}\n"
         yield "| code | by default | who acts | accepted |"
         yield "|---|---|---|---|"

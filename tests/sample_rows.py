@@ -305,7 +305,15 @@ def elsewhere() -> frozenset[str]:
         for column in portal.columns()
         if column not in (*FREE_TEXT, PAN)
     }
-    kinds = ("unmapped", "length", "card_number", "invisible", "garbled")
+    kinds = (
+        "unmapped",
+        "length",
+        "card_number",
+        "invisible",
+        "garbled",
+        "garbled_twice",
+        "replaced",
+    )
     texts = {
         f"{_stem(column)}.{kind}"
         for column in portal.TEXT

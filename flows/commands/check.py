@@ -23,8 +23,8 @@ from flows.wiring import effective_settings, kept_from_others, wire
 with on_first_use():
     from flows.extracts import errors, status, trailer
     from flows.operations import settings_in_force
+    from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
-    from flows.reports import lists
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
     from flows.runs import probe
@@ -250,9 +250,10 @@ def _written(path: Path | None, inspection: row_scope.Inspection) -> list[Findin
 
 def _write(path: Path, inspection: row_scope.Inspection) -> Finding:
     """Write the rows that would not be sent, as rejects.csv of a run has them."""
-    frames = [lists.unsent(records, cells) for records, cells in inspection.unsent]
+    words = bank_words.BankWords(inspection.layout)
+    frames = [lists.rejects(records, words) for records in inspection.unsent]
     try:
-        write_new(path, stored_frames.csv_pieces(frames, reports.Refusals.dtypes()))
+        write_new(path, stored_frames.csv_pieces(frames, reports.Rejects.dtypes()))
     except OSError as error:
         problem = f"{path} cannot be written: {error.strerror}"
         return Finding("rejects", problem, type(error).__name__, 2)

@@ -25,6 +25,7 @@ TOO_MANY = "line.fields.too_many"
 EMPTY = "line.fields.empty"
 TOO_SHORT = "line.length.short"
 TOO_LONG = "line.length.long"
+SIZES = (TOO_FEW, TOO_MANY, TOO_SHORT, TOO_LONG)  # a line of the wrong size
 
 ILLEGAL = r"[\x00\x1a\r]"
 WIDE = 500  # fields; polars compiles no regex of many more
@@ -113,8 +114,24 @@ class Records:
             return CONTROL
         return TOO_SHORT if len(line) < width else TOO_LONG
 
+    @property
+    def expected(self) -> int:
+        """The size of a record: its fields, or characters."""
+        return self._fields if self._width is None else self._width
+
+    @property
+    def unit(self) -> str:
+        """What a size counts."""
+        return "fields" if self._width is None else "characters"
+
+    def size(self, line: str) -> int:
+        """Return the size of a line; with quotes, of one whose fields can all be read."""
+        if self._width is not None:
+            return len(line)
+        return len(self._following.findall(self._delimiter + line))
+
     def _fault_of_number(self, line: str) -> str:
-        fields = len(self._following.findall(self._delimiter + line))
+        fields = self.size(line)
         if fields == self._fields:
             return EMPTY
         return TOO_FEW if fields < self._fields else TOO_MANY

@@ -1,6 +1,5 @@
 """What each physical line of an extract is, by the grammar and the settings: of a record or not."""
 
-import re
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -29,10 +28,13 @@ class Kind(IntEnum):
 
 
 class Fault(NamedTuple):
-    """A refused line: its place in the block, from 0, and its reason code."""
+    """A refused line: its place in the block, from 0, its reason code, and its size where that is
+    wrong.
+    """
 
     place: int
     code: str
+    found: str | None
 
 
 class LineKinds:
@@ -41,7 +43,6 @@ class LineKinds:
     def __init__(self, settings: SourceSettings, header: str, fields: int) -> None:
         self._settings = settings
         self._header = header
-        self._fields = fields
         self._grammar = grammar.Records(settings, fields)
 
     def of(self, lines: pl.Series, quoted: bool, last: bool) -> Kinds:
@@ -84,9 +85,21 @@ class LineKinds:
         return len(kinds)
 
     def faults(self, lines: pl.Series, kinds: Kinds) -> list[Fault]:
-        """Return the refused lines, each with its reason code."""
+        """Return the refused lines, each with its reason code, and its size where that is wrong."""
         refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
-        return [Fault(place, self.fault(lines[place])) for place in refused]
+        return [self._fault_at(place, lines[place]) for place in refused]
+
+    def _fault_at(self, place: int, line: str) -> Fault:
+        code = self.fault(line)
+        if code not in grammar.SIZES:
+            return Fault(place, code, None)
+        size = self._grammar.size(line)
+        return Fault(place, code, f"{size} {self._grammar.unit}")
+
+    @property
+    def expected_size(self) -> int:
+        """The size of a record: its fields, or in fixed format its characters."""
+        return self._grammar.expected
 
     def fault(self, line: str) -> str:
         """Return the reason code of a refused line."""
@@ -106,13 +119,9 @@ class LineKinds:
         if not tail or tail[-1].code not in (grammar.TOO_FEW, grammar.TOO_SHORT):
             return ""
         place = tail[-1].place
-        line = lines[place]
-        if self._settings.format == "fixed":
-            size = f"{len(line)} instead of {self._settings.width} characters"
-        else:
-            fields = re.sub('"[^"]*"', "", line).count(self._settings.delimiter) + 1
-            size = f"{fields} instead of {self._fields} fields"
-        return f"its last record, line {first + place}, has {size}"
+        size = self._grammar.size(lines[place])
+        expected = f"{self._grammar.expected} {self._grammar.unit}"
+        return f"its last record, line {first + place}, has {size} instead of {expected}"
 
     def _stays_open(self, lines: pl.Series) -> bool:
         """Return whether the quotes that the first of these lines opens are not closed by any."""

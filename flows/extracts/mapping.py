@@ -12,6 +12,7 @@ import polars as pl
 from flows.errors import CardlinkError
 from flows.extracts.errors import MappingError
 from flows.extracts.grammar import RECORD
+from flows.extracts.origins import Origin, origins_of
 from flows.extracts.reader import Block
 from flows.extracts.status import Decisions, matching, plan_decisions, undecided_columns
 from schemas import cell_formats, portal
@@ -86,6 +87,7 @@ class Mapping(NamedTuple):
     decisions: Decisions
     dates: dict[str, Dates]  # by portal column
     name: str
+    origins: dict[str, Origin]  # by portal column
 
     def only(self, names: Collection[str]) -> Self:
         """Return the mapping with nothing but these columns filled."""
@@ -122,13 +124,14 @@ def plan_mapping(
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     columns = _columns(specs, issuer.resend.reissue_column, finder)
     columns += _eligible(issuer, finder)
+    origins = origins_of(specs, finder.match)
     decisions = plan_decisions(issuer, finder, as_of)
     if finder.missing:
         note(MappingError(name=name, problem=f"it has no column {'; '.join(finder.missing)}"))
     unknown = finder.unused(beside)
     if unknown and (issuer.source.strict or not issuer.columns):
         note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
-    return Mapping(columns, decisions, _dates(specs, finder), name)
+    return Mapping(columns, decisions, _dates(specs, finder), name, origins)
 
 
 def _portals_own(finder: "_Finder", template: dict[str, str]) -> cells.Columns:
@@ -231,6 +234,7 @@ def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note
     date has the form of the settings, a MappingError goes to `note`.
     """
     columns = list(mapping.columns)
+    origins = dict(mapping.origins)
     is_read = mapping.decisions.is_sent
 
     def all_rows() -> Iterator[pl.DataFrame]:
@@ -248,7 +252,8 @@ def with_dates(mapping: Mapping, first: pl.DataFrame, reread: Reread, note: Note
             form = _possible(fits)[0]  # any, where there are no dates
             part = cell_formats.date_part(dates.text, form, target, real=True)
             columns[portal.columns().index(target)] = part.alias(target)
-    return mapping._replace(columns=tuple(columns))
+            origins[target] = origins[target].with_format(form)
+    return mapping._replace(columns=tuple(columns), origins=origins)
 
 
 def _problem_of_dates(
@@ -285,7 +290,7 @@ class _Finder:
 
     def find(self, *names: str) -> pl.Expr:
         """Return the column that has one of these names; nulls, and it is missing, if none has."""
-        column = self._match(names)
+        column = self.match(names)
         if column is not None:
             self.used.add(column)
             return pl.col(column)
@@ -295,7 +300,7 @@ class _Finder:
         self.missing.append(f"{' or '.join(names)} (nearest: {nearest})")
         return pl.lit(None, pl.String)
 
-    def _match(self, names: Sequence[str]) -> str | None:
+    def match(self, names: Sequence[str]) -> str | None:
         """Return the column of one of these names: the exact one, else the only one alike."""
         for name in names:
             if name in self._header:

@@ -33,7 +33,7 @@ PEEKED = 20  # lines after the header that are read before its names are shown i
 class Block(NamedTuple):
     """One block: `rows` (row, line, then the extract's headers, all text) and `refused`.
 
-    `refused` has row, line, code.
+    `refused` has row, line, code and `found`: its size, where that is wrong.
     """
 
     rows: pl.DataFrame
@@ -78,6 +78,11 @@ class Extract:
         self._line_kinds = LineKinds(settings, self._header_line, len(self.header))
         self._parser = Parser(settings, self.header)
         self._check_header_fits()
+
+    @property
+    def record_size(self) -> int:
+        """The fields of a record; in fixed format its characters."""
+        return self._line_kinds.expected_size
 
     @property
     def lines(self) -> int:
@@ -218,7 +223,8 @@ class Extract:
         is_record = kinds == Kind.RECORD
         has_record = is_record[kinds <= Kind.REFUSED]
         codes = pl.Series("code", [fault.code for fault in faults], dtype=pl.String)
-        refused = numbers.filter(~has_record).with_columns(codes)
+        sizes = pl.Series("found", [fault.found for fault in faults], dtype=pl.String)
+        refused = numbers.filter(~has_record).with_columns(codes, sizes)
         numbers = numbers.filter(has_record)
         if is_record.all() and not unread:
             text = data

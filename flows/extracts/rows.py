@@ -29,6 +29,11 @@ class Rows(Protocol):
         """Those that are rows, refused ones included."""
         ...
 
+    @property
+    def record_size(self) -> int:
+        """The fields of a record; of a fixed size its characters."""
+        ...
+
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks, once."""
         ...

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from flows.reports.bank_words import BankWords
 from flows.reports.cardholder_status import waits
 from flows.runs.chunks import OutboxChunk
 from flows.runs.frames import csv_pieces
@@ -19,7 +20,7 @@ from schemas.breaks import KINDS, Break
 from schemas.ledger import ERROR
 from schemas.manifest import Manifest
 from schemas.reasons import HELD_BACK, held_rows, reason
-from schemas.tables import Awaiting, Refusals
+from schemas.tables import Awaiting, Refusals, Rejects
 
 FAILED = pl.col("state") == ERROR  # rows of errors.csv
 # rows of rejects.csv
@@ -38,44 +39,42 @@ def write_unsent(run: StoredRun, manifest: Manifest, *, portfolio: bool) -> None
 
     Also before the commit. In a full portfolio that is most rows, so it has no held.csv.
     """
-    columns = ["row", "cuid", "last_4", "fate", "reasons"]
+    columns = ["row", "line", "cuid", "last_4", "fate", "reasons", "found"]
     rows_by_list = {"rejects.csv": UNSENT}
     if held_rows(manifest.reasons) and not portfolio:
         rows_by_list["held.csv"] = HELD
+    words = BankWords(manifest.layout)
     for name, rows in rows_by_list.items():
         records = (run.ledger_part(part, columns, rows) for part in manifest.ledger)
-        frames = map(unsent, records)
-        run.store.replace(run.keys.report(name), csv_pieces(frames, Refusals.dtypes()))
+        frames = (rejects(part, words) for part in records)
+        run.store.replace(run.keys.report(name), csv_pieces(frames, Rejects.dtypes()))
 
 
-def unsent(records: pl.DataFrame, shapes: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return rejects.csv or held.csv of ledger records: a line per row and reason, no value.
+def rejects(records: pl.DataFrame, words: BankWords) -> pl.DataFrame:
+    """Return rejects.csv or held.csv of ledger records: a line per row and reason, no value."""
+    listed = words.causes(by_reason(records, "row", "line", "cuid", "last_4"))
+    stage = pl.lit("submit").alias("stage")
+    return with_actions(listed.with_columns(stage, reason="code")).select(*Rejects.dtypes())
 
-    `shapes`: what a check found in these cells (row, column, found).
+
+def by_reason(rows: pl.DataFrame, *kept: str) -> pl.DataFrame:
+    """Return a line per row and reason: what is `kept` of the row, column, code and found.
+
+    `rows`: with `reasons` ("column|code", or the code alone) and `found`, which is null, or has an
+    entry for each reason.
     """
-    split = pl.col("reasons").str.split_exact("|", 1)
-    listed = (
-        records.select("row", "cuid", "last_4", "reasons")
-        .explode("reasons")
-        .with_columns(
-            split.struct.field("field_0").replace("", None).alias("column"),
-            split.struct.field("field_1").alias("reason"),
-            pl.lit("submit").alias("stage"),
-        )
+    parts = pl.col("reasons").str.split("|")
+    column = pl.when(parts.list.len() > 1).then(parts.list.first()).replace("", None)
+    nothing = pl.col("reasons").list.eval(pl.when(pl.lit(value=False)).then(pl.element()))
+    is_whole = pl.col("found").list.len() == pl.col("reasons").list.len()
+    entries = pl.when(is_whole).then("found").otherwise(nothing)
+    return (
+        rows.filter(pl.col("reasons").list.len() > 0)
+        .with_columns(entries.alias("found"))
+        .select(*kept, "reasons", "found")
+        .explode("reasons", "found")
+        .select(*kept, column.alias("column"), parts.list.last().alias("code"), "found")
     )
-    advice = _by_code(listed["reason"], lambda code: reason(code).advice or None)
-    listed = listed.with_columns(advice.alias("message"))
-    if shapes is not None:
-        listed = _with_shapes(listed, shapes)
-    return _refusals(listed)
-
-
-def _with_shapes(listed: pl.DataFrame, shapes: pl.DataFrame) -> pl.DataFrame:
-    """Put before each message what was found in the cell, in shape."""
-    in_shape = "found: " + pl.col("found")
-    message = pl.concat_str(in_shape, "message", separator="; ", ignore_nulls=True)
-    joined = listed.join(shapes, on=["row", "column"], how="left", maintain_order="left")
-    return joined.with_columns(message=message)
 
 
 def errors(rows: pl.DataFrame) -> pl.DataFrame:
@@ -86,10 +85,6 @@ def errors(rows: pl.DataFrame) -> pl.DataFrame:
     listed = refused.explode("reason").with_columns(
         pl.lit("partner").alias("stage"), pl.lit(None, pl.String).alias("column")
     )
-    return _refusals(listed)
-
-
-def _refusals(listed: pl.DataFrame) -> pl.DataFrame:
     return with_actions(listed).select(*Refusals.dtypes())
 
 

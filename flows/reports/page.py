@@ -33,12 +33,13 @@ from flows.reports.hours import hours_line
 from flows.reports.open_items import MISSING, missing
 from flows.reports.summary import decisions_on
 from flows.reports.verdicts import ACROSS_RUNS, OF_A_RUN
-from flows.reports.wording import day, day_and_time, percent
+from flows.reports.wording import day, day_and_time, first_spans, percent
 from flows.runs.run_status import PURGED, headline
 from flows.steps import Step
 
 MOST_REASONS = 30
 MOST_SHAPES = 15
+MOST_SPANS = 20  # of lines named for a reason; rejects.csv has them all
 PLACES = 6
 OPEN_CHUNKS = 50
 WORST_CHUNKS = 10
@@ -77,7 +78,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         figures=_figures(summary["rows"]),
         bar=bar(summary["rows"]),
         ages=AGES,
-        reasons=reasons[:MOST_REASONS],
+        reasons=[_with_few_lines(reason) for reason in reasons[:MOST_REASONS]],
         more_reasons=max(0, len(reasons) - MOST_REASONS),
         funnel=summary.get("funnel"),
         shapes=[_without_reason(shape) for shape in summary["shapes"][:MOST_SHAPES]],
@@ -159,6 +160,14 @@ def _refused_at(reasons: Sequence[Mapping[str, Any]], by: str, kind: str) -> lis
         who = "warning only" if only_warned else by
         listed.append({"by": who, "kind": kind, **reason})
     return listed
+
+
+def _with_few_lines(reason: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a reason of ours with the first of its lines only."""
+    if "lines" not in reason:
+        return reason
+    few, more = first_spans(reason["lines"], MOST_SPANS)
+    return {**reason, "lines": few, "more_lines": reason["more_lines"] + more}
 
 
 def _figures(rows: Mapping[str, int]) -> list[Figure]:

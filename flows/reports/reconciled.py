@@ -28,7 +28,8 @@ from schemas.manifest import FACTS, LedgerPart
 from schemas.records import Closing
 
 AS_SENT = ["expiration", "origin", *FINGERPRINTS]  # kept with the outcome: later runs need them
-RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, "reasons"]
+_OF_REJECTS = ["line", "reasons", "found"]
+RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position", *AS_SENT, *_OF_REJECTS]
 AT_A_TIME = 2  # threads
 
 
@@ -120,7 +121,7 @@ def _reconciled_group(
     run: str, records: pl.DataFrame, answers: _Answers, today: date
 ) -> tuple[pl.DataFrame, Tally]:
     """Return the rows of a group of chunks as they are now, and their tally."""
-    sent = records.filter(fate=ledger.SUBMITTED).drop("reasons").with_columns(run=pl.lit(run))
+    sent = records.filter(fate=ledger.SUBMITTED).drop(_OF_REJECTS).with_columns(run=pl.lit(run))
     outcomes = answers.outcomes.of(sent["chunk"].unique().to_list())
     single_links = answers.single_links.join(records, on="row", how="semi")
     settled = with_single_links(

@@ -1,5 +1,6 @@
 """The facts of a run's summary.json: where its rows went, why, what is open, and the verdict."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
@@ -8,9 +9,11 @@ import polars as pl
 
 from flows.reports.ages import by_expiry
 from flows.reports.balance import balance, verdict
+from flows.reports.bank_words import BankWords, Cause
 from flows.reports.business_result import business_result
 from flows.reports.open_items import ReportTerms, open_items, waiting_chunks
 from flows.reports.tally import SHAPES, ResultFile, Tally
+from flows.reports.wording import ranges
 from flows.runs.chunks import OutboxChunk
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
@@ -34,6 +37,8 @@ FIGURES = (
 )
 CHUNK_STATES = ("answered", "partial", "awaiting")
 
+FIRST_ROWS = 5  # source rows named for each reason
+MOST_SHAPES = 5  # of what was found named for each reason
 MOST_BREAKS = 200  # listed one by one; the rest are counted
 NEWEST = 20  # result files named
 
@@ -90,7 +95,7 @@ def summarise(
         "links": by_expiry(total.expiry.iter_rows(), now.date()),
         "expires": {_day(expires_on): links for expires_on, links in total.expiry.iter_rows()},
         "reasons": {
-            "submit": _reason_facts(total.refused),
+            "submit": _reject_facts(total, BankWords(manifest.layout)),
             "partner": _reason_facts(total.reasons),
         },
         "shapes": total.shapes.head(SHAPES).to_dicts(),
@@ -121,6 +126,38 @@ def _day(day: date | None) -> str:
     return day.isoformat() if day else ""
 
 
+def _reject_facts(total: Tally, words: BankWords) -> list[dict[str, Any]]:
+    """Return each reason of ours with its cause in the bank's words, and its lines."""
+    rows_by_shape: dict[str, dict[str, int]] = defaultdict(dict)
+    for coded, rows in total.found.iter_rows():
+        code, _, shape = coded.partition("|")
+        rows_by_shape[code][shape] = rows
+    facts = []
+    for code, rows, warned, first, lines in total.refused.iter_rows():
+        shapes = rows_by_shape[code]
+        cause = words.cause(None, code, next(iter(shapes), None))
+        fact = _reason_fact(code, rows, warned, first)
+        if warned == rows:
+            cause = cause._replace(setting=None)  # they were sent
+        facts.append({**fact, **_cause_facts(cause, shapes, rows, lines)})
+    return facts
+
+
+def _cause_facts(
+    cause: Cause, shapes: Mapping[str, int], rows: int, lines: Sequence[int]
+) -> dict[str, Any]:
+    """Return a cause with what was found, the most frequent first, and where."""
+    listed = [f"{shape} ({count:,})" for shape, count in shapes.items()]
+    more = len(listed) - MOST_SHAPES
+    frequent = ", ".join(listed[:MOST_SHAPES])
+    return {
+        **cause._asdict(),
+        "found": f"{frequent} and {more} more" if more > 0 else frequent,
+        "lines": ranges(lines),
+        "more_lines": rows - len(lines),
+    }
+
+
 def _reason_facts(reasons: pl.DataFrame) -> list[dict[str, Any]]:
     """Return each reason with its rows (`warned`: sent despite it), next action and hint."""
     return [_reason_fact(*row) for row in reasons.iter_rows()]
@@ -132,7 +169,7 @@ def _reason_fact(code: str, rows: int, warned: int, first: Sequence[int]) -> dic
         "code": code,
         "rows": rows,
         "warned": warned,
-        "first": first,
+        "first": first[:FIRST_ROWS],
         "action": entry.action,
         "hint": str(entry.hint),
     }

@@ -3,7 +3,7 @@
 Its size does not grow with the rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from schemas.records import Closing
 
 # kinds of error text kept, so that a partner whose every text differs does not swell the report
 SHAPES = 100
-FIRST_ROWS = 5  # source rows named for each reason
+MOST_ROWS = 1000  # rows and lines kept for each reason
 
 CHUNKS = pl.Schema(
     {
@@ -45,6 +45,9 @@ REASONS = pl.Schema(
         "first": pl.List(pl.UInt32()),
     }
 )
+REFUSED = pl.Schema({**REASONS, "lines": pl.List(pl.UInt32())})  # ours, with lines of the file
+# what was found in rejected cells, by the code of a reason and the shape: "code|shape"
+FOUND = pl.Schema({"found": pl.String(), "rows": pl.UInt32()})
 KINDS = pl.Schema(
     {"shape": pl.String(), "reason": pl.String(), "rows": pl.UInt32(), "message": pl.String()}
 )
@@ -53,7 +56,8 @@ EXPIRY = pl.Schema({"expires_on": pl.Date(), "links": pl.UInt32()})
 HOW = pl.Schema({"how": pl.String(), "rows": pl.UInt32()})
 ARRIVALS = pl.Schema({"arrived": ARRIVED, "links": pl.UInt32()})
 COUNTS = {
-    "refused": REASONS,
+    "refused": REFUSED,
+    "found": FOUND,
     "reasons": REASONS,
     "first_reasons": FIRST_REASONS,
     "shapes": KINDS,
@@ -65,7 +69,7 @@ COUNTS = {
 SUMS: dict[pl.DataType, Callable[[pl.Expr], pl.Expr]] = {
     pl.UInt32(): pl.Expr.sum,
     pl.String(): pl.Expr.min,
-    pl.List(pl.UInt32()): lambda rows: rows.explode().sort().head(FIRST_ROWS),
+    pl.List(pl.UInt32()): lambda rows: rows.explode().sort().head(MOST_ROWS),
 }
 
 
@@ -87,6 +91,7 @@ class Tally(NamedTuple):
     broken: pl.DataFrame  # the rows of the breaks
     files: frozenset[ResultFile]
     refused: pl.DataFrame  # our reasons
+    found: pl.DataFrame  # what they found
     reasons: pl.DataFrame  # the partner's
     first_reasons: pl.DataFrame  # of each row that the partner refused
     shapes: pl.DataFrame
@@ -101,7 +106,7 @@ def tally(
     outcomes: Sequence[Attributed],
     single_links: pl.DataFrame,
 ) -> Tally:
-    """Count a group of ledger records (row, fate, reasons).
+    """Count a group of ledger records (row, line, fate, reasons, found).
 
     `settled`: their reconciled rows; `outcomes`: the result files that answer them;
     `single_links`: those of these rows.
@@ -118,8 +123,11 @@ def tally(
         closed=frozenset(settled.closed),
         broken=settled.broken,
         files=frozenset(files),
-        refused=_count_reasons(records, warned=pl.col("fate") == ledger.SUBMITTED),
-        reasons=_count_reasons(failed, warned=pl.lit(value=False)),
+        refused=_count_reasons(
+            records, {"first": "row", "lines": "line"}, warned=pl.col("fate") == ledger.SUBMITTED
+        ),
+        found=_count_found(records),
+        reasons=_count_reasons(failed, {"first": "row"}, warned=pl.lit(value=False)),
         first_reasons=_count_first_reasons(failed),
         shapes=_count_shapes(failed),
         expiry=linked.group_by("expires_on").agg(pl.len().alias("links")),
@@ -159,20 +167,33 @@ def _count_arrivals(
     return dated.group_by(arrived).agg(pl.len().alias("links")).drop_nulls("arrived")
 
 
-def _count_reasons(rows: pl.DataFrame, warned: pl.Expr) -> pl.DataFrame:
+def _count_reasons(rows: pl.DataFrame, places: Mapping[str, str], warned: pl.Expr) -> pl.DataFrame:
+    """Count the rows of each reason; `places`: lists of where they are, each by its column."""
     with_reasons = rows.filter(pl.col("reasons").is_not_null())  # few have any
     exploded = (
-        with_reasons.select("row", warned.alias("warned"), "reasons")
+        with_reasons.select(*places.values(), warned.alias("warned"), "reasons")
         .explode("reasons")
         .drop_nulls("reasons")
     )
     code = pl.col("reasons").str.split("|").list.last().alias("reason")
-    first = pl.col("row").sort().head(FIRST_ROWS).alias("first")
+    lists = [pl.col(name).sort().head(MOST_ROWS).alias(place) for place, name in places.items()]
     return (
         exploded.with_columns(code)
         .group_by("reason")
-        .agg(pl.len().alias("rows"), pl.col("warned").sum(), first)
+        .agg(pl.len().alias("rows"), pl.col("warned").sum(), *lists)
     )
+
+
+def _count_found(records: pl.DataFrame) -> pl.DataFrame:
+    is_whole = pl.col("found").list.len() == pl.col("reasons").list.len()
+    listed = records.filter(is_whole).select("reasons", "found").explode("reasons", "found")
+    code = pl.col("reasons").str.split("|").list.last()
+    counted = (
+        listed.drop_nulls("found")
+        .group_by(found=pl.concat_str(code, "found", separator="|"))
+        .agg(rows=pl.len())
+    )
+    return counted.sort("rows", "found", descending=[True, False]).head(10 * SHAPES)
 
 
 def add(tallies: Sequence[Tally]) -> Tally:

@@ -3,12 +3,32 @@
 Apart from `page`, which takes 60 ms to import.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 
 
 def rows(number: int, word: str = "row") -> str:
     """Return a count with its noun: `1 row`, `2,000 rows`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in ascending order as text: `2, 5-9, 17`."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def first_spans(text: str, most: int) -> tuple[str, int]:
+    """Return the first of some `ranges`, and how many numbers the others have."""
+    spans = text.split(", ")
+    others = [span.partition("-") for span in spans[most:]]
+    more = sum(int(last or first) - int(first) + 1 for first, _, last in others)
+    return ", ".join(spans[:most]), more
 
 
 def percent(share: float) -> str:

@@ -40,7 +40,23 @@ OPTIONS = {
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same facts are the same bytes
 
 FUNNEL = ("by", "which", "reached", "cardholders", "known", "share of what is known", "known by")
+REASONS = (
+    "code",
+    "by",
+    "rows",
+    "action",
+    "source",
+    "wrong",
+    "found",
+    "expected",
+    "setting",
+    "hint",
+    "lines",
+)
 _WIDE = {
+    "expected",
+    "setting",
+    "lines",
     "share of what is known",
     "value",
     "what to do",
@@ -54,7 +70,20 @@ _WIDE = {
     "results",
     "run",
 }
-_MIDDLE = {"known by", "code", "fact", "item", "sha256", "action", "since", "state", "reason"}
+_MIDDLE = {
+    "source",
+    "wrong",
+    "found",
+    "known by",
+    "code",
+    "fact",
+    "item",
+    "sha256",
+    "action",
+    "since",
+    "state",
+    "reason",
+}
 
 
 def run_workbook(summary: Mapping[str, Any], chunks: pl.DataFrame) -> bytes:
@@ -127,7 +156,7 @@ def _run_sheets(summary: Mapping[str, Any], chunks: pl.DataFrame) -> Iterator[tu
         yield "Sent again", _attempts(summary["attempts"])
     if summary.get("funnel") is not None:
         yield "Funnel", Sheet(FUNNEL, _funnel(summary["funnel"]))
-    yield "Reasons", _table(refused_by(summary), "code", "by", "rows", "action", "hint")
+    yield "Reasons", Sheet(REASONS, [_reason(reason) for reason in refused_by(summary)])
     yield "Error texts", _table(summary["shapes"], "shape", "reason", "rows", "message")
     breaks = summary["breaks"]
     yield "Breaks", _table(breaks, "name", "place", "rows", "since", "meaning", "then")
@@ -169,6 +198,16 @@ def _open_items(items: Iterable[Mapping[str, Any]]) -> Sheet:
 
 def _items_by_age(ages: Mapping[str, Mapping[str, int]]) -> list[int]:
     return [ages[age]["items"] for age in AGES]
+
+
+def _reason(reason: Mapping[str, Any]) -> list[Cell]:
+    """Return a reason: of ours with its cause in the bank's words, and all its lines."""
+    cells = [reason.get(name) for name in REASONS]
+    lines = reason.get("lines")
+    if lines is not None:
+        more = reason["more_lines"]
+        cells[-1] = f"{lines} and {more:,} more" if more else lines
+    return cells
 
 
 def _attempts(attempts: Mapping[str, Any]) -> Sheet:

@@ -1,12 +1,12 @@
 """The correction template: one line per refused row and reason, to be filled in."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import polars as pl
 
 from flows.book.book import read_book
-from flows.reports.lists import with_actions
+from flows.reports.bank_words import BankWords, words_of
+from flows.reports.lists import by_reason, with_actions
 from flows.reports.unlinked import without_link
 from flows.resend.selected_runs import newest_first
 from flows.results.lineage import settled_since
@@ -17,23 +17,12 @@ from flows.runs.stored_run import StoredRun
 from schemas.actions import FIX
 from schemas.corrections import (
     SOURCE_ONLY,
-    UNNAMED,
-    WRONG,
     Template,
     column_of,
     is_at_source,
 )
 from schemas.ledger import ERROR, REJECTED
 from schemas.reasons import reason
-
-
-class _CodeWords(NamedTuple):
-    """What the template says of a reason code; `column` is the portal's, where it names one."""
-
-    code: str
-    column: str | None
-    wrong: str
-    accepted: str
 
 
 def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFrame]:
@@ -46,8 +35,9 @@ def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFra
     stored.committed()
     is_settled = pl.col("row").is_in(settled_since(stored).implode())
     is_refused = pl.col("state").is_in([ERROR, REJECTED])
+    words = words_of(stored)
     for rows in run_rows(stored):
-        yield template(rows.filter(is_refused & ~is_settled), run)
+        yield template(rows.filter(is_refused & ~is_settled), run, words)
 
 
 def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
@@ -65,39 +55,28 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     rows_of = {run: frame["row"] for (run,), frame in lacking.group_by("run") if run}
     for run in newest_first(rows_of):
         is_waiting = pl.col("row").is_in(rows_of[run].implode())
-        parts = run_rows(StoredRun.by_id(store, run))
-        yield from (template(rows.filter(is_waiting), run) for rows in parts)
+        stored = StoredRun.by_id(store, run)
+        words = words_of(stored)
+        yield from (template(rows.filter(is_waiting), run, words) for rows in run_rows(stored))
 
 
-def template(rows: pl.DataFrame, run: str) -> pl.DataFrame:
+def template(rows: pl.DataFrame, run: str, words: BankWords) -> pl.DataFrame:
     """Return the template for refused rows (RUN_ROW), one line per reason."""
-    reported = rows.select("row", "cuid", "last_4", "reasons").explode("reasons")
-    parts = pl.col("reasons").str.split("|")
-    named_column = pl.when(parts.list.len() > 1).then(parts.list.first()).replace("", None)
-    listed = reported.drop_nulls("reasons").with_columns(
-        named_column.alias("column"),
-        parts.list.last().alias("code"),
+    listed = words.causes(by_reason(rows, "row", "line", "cuid", "last_4"))
+    codes = listed["code"].unique()
+    accepted = {code: _accepted(code) for code in codes}
+    columns = {code: column_of(code) for code in codes}
+    column_of_code = pl.col("code").replace_strict(columns, default=None, return_dtype=pl.String)
+    return listed.with_columns(
         run=pl.lit(run),
+        column=pl.coalesce("column", column_of_code),
+        accepted=pl.col("code").replace_strict(accepted, default=None, return_dtype=pl.String),
         correction=pl.lit(None, pl.String),
-    )
-    words = pl.DataFrame(
-        [_words(code) for code in listed["code"].unique()],
-        dict.fromkeys(("code", "column of code", "wrong", "accepted"), pl.String),
-        orient="row",
-    )
-    beside = listed.join(words, on="code", maintain_order="left")
-    column = pl.coalesce("column", "column of code").alias("column")
-    return beside.with_columns(column).select(*Template.dtypes())
+    ).select(*Template.dtypes())
 
 
-def _words(code: str) -> _CodeWords:
-    """Return in words what is wrong and what is accepted."""
-    entity, _, subject_and_kind = code.partition(".")
-    subject, _, kind = subject_and_kind.partition(".")
-    name = "the line" if entity in ("line", "row") else subject.replace("_", " ")
-    wrong = f"{name} {WRONG.get(kind, UNNAMED)}"
-    hint = reason(code).hint
-    accepted = str(hint or reason(code).action)
+def _accepted(code: str) -> str:
+    """Return what a correction may be, or that there is none."""
     if is_at_source(code):
-        accepted = f"{SOURCE_ONLY}; accepted: {hint}" if hint else str(SOURCE_ONLY)
-    return _CodeWords(code, column_of(code), wrong, accepted)
+        return str(SOURCE_ONLY)
+    return str(reason(code).hint or reason(code).action)

@@ -26,6 +26,8 @@ RUN_ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "last_4": pl.String,
     "state": pl.String,
     "reasons": pl.List(pl.String),  # "column|code" each; the partner's have no column
+    "line": pl.UInt32,
+    "found": pl.List(pl.String),  # of a row that we rejected, as in the ledger
 }
 
 REFUSED = "refused"  # by us
@@ -33,7 +35,7 @@ STATES = (LINKED, AWAITING, ERROR, REFUSED)
 SETTLED = (LINKED, AWAITING)
 _ATTEMPTED = (LINKED, AWAITING, ERROR, ledger.REJECTED, CANCELLED)
 _LAST = pl.Enum([*STATES, CANCELLED])
-_RECORD = ["row", "origin", "cuid", "last_4", "fate", "chunk", "reasons"]
+_RECORD = ["row", "line", "origin", "cuid", "last_4", "fate", "chunk", "reasons", "found"]
 _RESULT: dict[str, pl.DataType | type[pl.DataType]] = {
     "row": pl.UInt32,
     "state": pl.String,
@@ -53,6 +55,7 @@ def run_rows(run: StoredRun) -> Iterator[pl.DataFrame]:
     has_result = sent | (result == LINKED)  # a single link comes to a row that was not sent, too
     # our own reasons for a row that was sent are warnings
     reasons = pl.when(has_result).then("result_reasons").otherwise("reasons")
+    own_shapes = pl.when(~has_result).then("found")
     for part in run.committed().ledger:
         records = run.ledger_part(part, _RECORD)
         results = _results(run, part)
@@ -65,7 +68,7 @@ def run_rows(run: StoredRun) -> Iterator[pl.DataFrame]:
             .then(result)
             .otherwise("fate")
         )
-        yield shaped(rows.with_columns(state=state, reasons=reasons), RUN_ROW)
+        yield shaped(rows.with_columns(state=state, reasons=reasons, found=own_shapes), RUN_ROW)
 
 
 def _unsent_chunks(run: StoredRun, rows: pl.DataFrame) -> list[int]:

@@ -11,11 +11,12 @@ from flows.runs.versions import NewerDocumentError
 from schemas.tables import FORMAT, parquet
 
 # columns that older versions did not write: null
-_LATER = {
+_LATER: dict[str, pl.DataType | type[pl.DataType]] = {
     "reissue_check": pl.UInt32,
     "how": pl.String,
     "trouble": pl.String,
     "result": pl.String,
+    "found": pl.List(pl.String),
 }
 CSV_ROWS = 50_000  # rows turned to text at a time
 

@@ -139,6 +139,7 @@ def _manifest(
         ledger=tuple(parts),
         sequence=scan.number,
         profile=None if plan.selection else route.sample.profile(),
+        layout=scan.layout,
     )
 
 

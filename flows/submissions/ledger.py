@@ -36,6 +36,7 @@ def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.D
         fate=pl.lit(SUBMITTED),
         chunk=pl.Series(np.repeat(numbers, heights), dtype=pl.UInt32),
         position=pl.Series(positions, dtype=pl.UInt16),
+        found=pl.lit(None, pl.List(pl.String)),
     )
     return records.select(*dtypes())
 
@@ -43,15 +44,18 @@ def sent_records(chunks: Sequence[pl.DataFrame], numbers: Sequence[int]) -> pl.D
 def with_reasons(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     """Add the list column `reasons` ("column|code" each, empty where there is none).
 
+    With `found`, where the verdicts have it.
+
     Not by `pl.format`: polars 2.1 panics in it where columns have different chunks, as concatenated
     verdicts do.
     """
     if verdicts.is_empty():
         return rows.with_columns(pl.lit([], pl.List(pl.String)).alias("reasons"))
-    coded = verdicts.select("row", reasons=pl.concat_str("column", "code", separator="|"))
-    reasons = coded.group_by("row", maintain_order=True).agg("reasons")
-    joined = rows.select("row").join(reasons, on="row", how="left", maintain_order="left")
-    return rows.with_columns(joined["reasons"].fill_null([]))
+    coded = verdicts.with_columns(reasons=pl.concat_str("column", "code", separator="|"))
+    lists = [name for name in ("reasons", "found") if name in coded.columns]
+    listed = coded.group_by("row", maintain_order=True).agg(lists)
+    joined = rows.select("row").join(listed, on="row", how="left", maintain_order="left")
+    return rows.with_columns(joined["reasons"].fill_null([]), *joined.select(lists[1:]))
 
 
 def unsent_records(rows: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
@@ -60,7 +64,8 @@ def unsent_records(rows: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
     A cuid that holds a card number is left out.
     """
     holds_card = pl.col("reasons").list.contains(f"{CUID}|cardholder.cuid.card_number")
-    kept = {name: pl.col(name) for name in ("cuid_made", "last_4", "expiration", "reasons")}
+    names = ("cuid_made", "last_4", "expiration", "reasons", "found")
+    kept = {name: pl.col(name) for name in names if name in rows.columns}
     return _unsent(rows, fate, cuid=pl.when(~holds_card).then(CUID), **kept)
 
 
@@ -76,9 +81,11 @@ def with_changes(records: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def unread_records(lines: pl.DataFrame, fate: pl.Expr) -> pl.DataFrame:
-    """Return ledger records of lines of which only the place and one code are known."""
-    reasons = pl.concat_list("|" + pl.col("code"))
-    return _unsent(lines, fate, cuid_made=pl.lit(False), reasons=reasons)
+    """Return ledger records of lines of which only the place, one code and `found` are known."""
+    known = {"cuid_made": pl.lit(False), "reasons": pl.concat_list("|" + pl.col("code"))}
+    if "found" in lines.columns:
+        known["found"] = pl.concat_list("found")
+    return _unsent(lines, fate, **known)
 
 
 def _unsent(rows: pl.DataFrame, fate: pl.Expr, **cells: pl.Expr) -> pl.DataFrame:

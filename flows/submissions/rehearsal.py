@@ -101,6 +101,8 @@ def rehearse(
     note = errors.append if inspection else stop
     scope = job.scope._replace(inspection=inspection, note=note)
     built = build_run(dry, job._replace(scope=scope), None)
+    if inspection is not None:
+        inspection.layout = built.manifest.layout
     errors += refusals(built, context.issuer, request.opened, REJECTS)
     if not errors and done is None:
         commit_in_memory(dry, built.manifest)

@@ -62,6 +62,11 @@ SIGNS = {
     "pans": _PAN.is_not_null(),
     "pans_ending_in_0": _PAN.str.ends_with("0"),
 }
+# What speaks against putting zeros back: the file kept one.
+AGAINST = {
+    "zip_zeros": SIGNS["zips_with_zero"],
+    "cvv_zeros": SIGNS["cvvs_with_zero"],
+}
 # The sign by which a row may need each repair; by the last one the extract may be refused.
 NEEDS = {
     "zip_zeros": "zips_short",
@@ -78,6 +83,8 @@ class Evidence:
         self._repairs = repairs
         self._name = name
         self._signs: Counter[str] = Counter()
+        # repairs that a row turned off for the whole extract, by the line of the first such row
+        self.turned_off: dict[str, int] = {}
 
     def add(self, rows: pl.DataFrame) -> None:
         """Count the signs of a normalised block.
@@ -86,7 +93,16 @@ class Evidence:
         """
         counts = rows.select(sign.sum().alias(name) for name, sign in SIGNS.items())
         self._signs.update(counts.row(0, named=True))
+        self._note_turned_off(rows)
         refuse_scientific(rows, self._repairs, self._name)
+
+    def _note_turned_off(self, rows: pl.DataFrame) -> None:
+        """Note the line of the first row that turns a repair off."""
+        for repair, sign in AGAINST.items():
+            if getattr(self._repairs, repair) and repair not in self.turned_off:
+                lines = rows.filter(sign)["line"]
+                if lines.len():
+                    self.turned_off[repair] = lines[0]
 
     @property
     def possible(self) -> dict[str, bool]:

@@ -16,6 +16,7 @@ from flows.errors import CardlinkError
 from flows.extracts.mapping import Note, stop
 from flows.submissions.prior_state import PriorState
 from flows.submissions.sample import Sample
+from schemas.manifest import Layout
 from schemas.portal import POSTAL_CODE, columns
 
 CLEARED = "(empty)"  # a correction that clears the field
@@ -71,8 +72,8 @@ class Inspection:
 
     def __init__(self) -> None:
         self.errors: list[CardlinkError] = []
-        # ledger records, and the shapes of the cells that were rejected
-        self.unsent: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+        self.unsent: list[pl.DataFrame] = []  # ledger records
+        self.layout: Layout | None = None  # how the extract was read
         self.verdicts = Counter[tuple[str, str, str]]()  # column, code, severity
         self.sample = Sample()
 

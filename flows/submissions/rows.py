@@ -9,8 +9,9 @@ why it is not sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import date
+from functools import partial
 from typing import NamedTuple
 
 import polars as pl
@@ -34,19 +35,26 @@ from flows.submissions.ledger import (
     with_changes,
     with_reasons,
 )
+from flows.submissions.lost_letters import LostLetters, verdicts_on_lost_letters
 from flows.submissions.normalise import normalise
 from flows.submissions.prior_state import resend_policy
+from flows.submissions.rejected_cells import (
+    NO_TEXTS,
+    Texts,
+    found,
+    once_for_a_date,
+    texts_of,
+)
 from flows.submissions.repairs import EVIDENCE, Evidence, refuse_scientific, repair
 from flows.submissions.row_scope import RowScope
 from flows.submissions.sample import Sample
-from flows.submissions.shapes import shapes
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import replace_cvvs
 from schemas.expressions import is_test_card
 from schemas.issuer import Issuer
-from schemas.manifest import SourceIdentity
-from schemas.portal import CUID, MONTH, PAN, YEAR
+from schemas.manifest import Layout, SourceIdentity
+from schemas.portal import CUID, MONTH, PAN, PROSE, YEAR
 from schemas.reasons import EXCLUDED, UNKNOWN_STATUS
 
 FIRST_ROWS = 5  # row numbers named for each reason
@@ -69,23 +77,27 @@ class ReasonRows(NamedTuple):
 class Normalised(NamedTuple):
     """A block's rows, normalised and repaired; and those that are not sent.
 
-    `unread` and `left_out` are lines with a code, `deleted` ledger records.
+    `unread` and `left_out` are lines with a code, `deleted` ledger records; `lost` are the columns
+    that lost letters.
     """
 
     rows: pl.DataFrame
     unread: pl.DataFrame
     left_out: pl.DataFrame
     deleted: pl.DataFrame
+    texts: Texts
+    lost: frozenset[str]
 
 
 class Validated(NamedTuple):
-    """A block after `normalise`, and the verdicts on its eligible rows.
+    """A block after `normalise`, the verdicts on its eligible rows, and what rejected cells hold.
 
     `why` says of each row why it is not eligible, as `column|code`; null: it is.
     """
 
     block: Normalised
     verdicts: pl.DataFrame
+    found: pl.DataFrame
     why: pl.Series
 
 
@@ -118,7 +130,9 @@ class Route:
         self._reread = reread
         self._cuid_prefix = f"cl-{source.sha256[:12]}-"
         self._evidence = Evidence(issuer.repairs, source.key)
+        self._turned_off = self._evidence.turned_off
         self._decided_repairs: frozenset[str] | None = None
+        self._lost_letters = LostLetters(partial(self._all_rows, PROSE))
         self._knows_date_forms = False
         self._seen = Table(source.newlines)
         self.sample = scope.inspection.sample if scope.inspection else Sample()
@@ -140,6 +154,7 @@ class Route:
         self.sample.add(mapped.sent.drop(ELIGIBLE, strict=False))
         rows = normalise(mapped.sent, rules)
         decided = self._decide_repairs(rows)
+        lost = self._lost_letters.columns(rows)
         unknown = _with_code(mapped.unknown, UNKNOWN_STATUS)
         unread = pl.concat([block.refused, unknown], how="diagonal")
         left_out = _with_code(mapped.left_out, EXCLUDED)
@@ -153,8 +168,10 @@ class Route:
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
             rows = normalise(selected.correct(rows, codes=True), rules)
-        deletions = self._deletions(deleted)
-        return Normalised(_with_identity(rows, self._cuid_prefix), unread, left_out, deletions)
+        rows = _with_identity(rows, self._cuid_prefix)
+        origins = {} if selected is not None else self._mapping.origins
+        texts = texts_of(block.rows, origins, rows)
+        return Normalised(rows, unread, left_out, self._deletions(deleted), texts, lost)
 
     def _deletions(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the ledger records of rows that are marked as deleted."""
@@ -178,31 +195,44 @@ class Route:
             return self._decided_repairs
         self._evidence.add(rows)
         if self._evidence.needs_all_rows:
-            self._decided_repairs = self._evidence_of_all_rows().decide()
+            evidence = self._evidence_of_all_rows()
+            self._turned_off = evidence.turned_off
+            self._decided_repairs = evidence.decide()
         elif not any(self._evidence.possible.values()):
             self._decided_repairs = frozenset()
         return self._decided_repairs or frozenset()
 
     def _evidence_of_all_rows(self) -> Evidence:
-        mapping = self._mapping.only(EVIDENCE)
         evidence = Evidence(self._issuer.repairs, self._name)
-        for block in self._reread():
-            mapped = map_rows(block.rows, mapping).sent
-            evidence.add(normalise(mapped, self._issuer.rules))
+        for rows in self._all_rows(EVIDENCE):
+            evidence.add(rows)
         return evidence
+
+    def _all_rows(self, names: Collection[str]) -> Iterator[pl.DataFrame]:
+        """Read the extract a second time, only for these columns."""
+        mapping = self._mapping.only(names)
+        for block in self._reread():
+            yield normalise(map_rows(block.rows, mapping).sent, self._issuer.rules)
 
     def validate(self, block: Normalised) -> Validated:
         """Validate a block with pandera, by the table of rules."""
+        rules = self._issuer.rules
         why = ineligible(block.rows, self._issuer, self._as_of)
         rows = block.rows.filter(why.is_null()) if why.null_count() < len(why) else block.rows
-        verdicts = validate(rows, self._as_of, self._issuer.rules)
+        verdicts = validate(rows, self._as_of, rules)
+        if block.lost:
+            letters = verdicts_on_lost_letters(rows, block.lost, rules.lost_letters)
+            verdicts = pl.concat([verdicts, letters])
         if self._scope.prior is not None and self._issuer.full_portfolio:
             verdicts = pl.concat([verdicts, _verdicts_on_nameless(rows)])
+        verdicts = once_for_a_date(verdicts, self._mapping.origins)
         if self._scope.inspection is not None:
             self._scope.inspection.verdicts.update(
                 verdicts.select("column", "code", "severity").iter_rows()
             )
-        return Validated(block, verdicts, why)
+        cells = found(block.texts, verdicts)
+        # free the extract's rows
+        return Validated(block._replace(texts=NO_TEXTS), verdicts, cells, why)
 
     def process(self, validated: Validated) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return a block's good rows, which are sent, and the ledger records of the others.
@@ -210,7 +240,7 @@ class Route:
         A row is judged by the verdicts, by the rows before it, and by what other runs know of its
         card. Good rows have the ledger's columns, the cuid, and `text`, a chunk's line.
         """
-        block, verdicts, why = validated
+        block, verdicts, cells, why = validated
         eligible, not_eligible = _told_apart(block.rows, why)
         rows, of_erased = part_by_cuid(eligible, self._erased)
         unwanted = part_by_cuid(not_eligible, self._erased)
@@ -221,7 +251,9 @@ class Route:
         clashes = verdicts_on_duplicates(self._seen, sound, self._issuer.rules)
         clashing = _is_rejected(sound, clashes)
         reasons = pl.concat([verdicts, clashes])
-        rejects = reasons.filter(severity="reject")
+        rejects = reasons.filter(severity="reject").join(
+            cells, on=["row", "column"], how="left", maintain_order="left"
+        )
         warnings = reasons.filter(pl.col("severity") != "reject")
         passed = with_reasons(sound.filter(~clashing), warnings)
         good, suppressed = self._suppress(self._with_origin(passed))
@@ -244,7 +276,7 @@ class Route:
         self._count(good, records)
         if self._scope.inspection is not None:
             listed = records.filter(pl.col("fate") != ledger.SUPPRESSED)
-            self._scope.inspection.unsent.append((listed, shapes(rows, verdicts)))
+            self._scope.inspection.unsent.append(listed)
         return good.drop("key", "tag", "test"), records
 
     def _ineligible_records(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -259,6 +291,12 @@ class Route:
         is_kept = ~pl.col("row").is_in(broken.implode())
         kept = rows.with_columns(pl.when(is_kept).then(CUID).alias(CUID))
         return unsent_records(kept, pl.lit(ledger.INELIGIBLE))
+
+    def layout(self, record_size: int) -> Layout:
+        """Return how the extract was read, once it was; `record_size` as the reader counts it."""
+        origins = self._mapping.origins
+        columns = {name: origin.column for name, origin in origins.items()}
+        return Layout(columns=columns, size=record_size, turned_off=self._turned_off)
 
     @property
     def reasons(self) -> list[ReasonRows]:

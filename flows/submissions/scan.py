@@ -30,7 +30,7 @@ from flows.submissions.splitter import Splitter
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.issuer import SourceSettings
-from schemas.manifest import Counts, SourceIdentity
+from schemas.manifest import Counts, Layout, SourceIdentity
 
 
 class Piece(NamedTuple):
@@ -108,6 +108,11 @@ class Scan:
             self._sidecar.prove(count=0)
             raise
         self._sidecar.prove(count=self._extract.height)
+
+    @property
+    def layout(self) -> Layout:
+        """How the extract was read, once it was."""
+        return self.route.layout(self._extract.record_size)
 
     @property
     def counts(self) -> Counts:

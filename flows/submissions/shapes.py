@@ -1,23 +1,25 @@
-"""What a check shows of a cell: its shape, never its content, and of card data only the length.
+"""What is shown of a cell: its shape, never its content, and of a CVV or its hash only the length.
 
 A text of 40 characters or more without a blank has no shape, since the positions of its letters and
-digits could reveal which hash it is. The ledger keeps column and code only, so `rejects.csv` of a
-run says what is accepted, not what the cell looked like.
+digits could reveal which hash it is. The ledger keeps the shape of a cell that was rejected, as it
+is in the issuer's file, for `rejects.csv`.
 """
+
+import re
 
 import polars as pl
 
+from schemas.cell_formats import present
 from schemas.expressions import UNREADABLE
-from schemas.portal import CVV, CVV_HASH, PAN, columns
+from schemas.ledger import EMPTY
+from schemas.portal import CVV, CVV_HASH
 
-# replaced in this order; the first one hides hashes
-MASKS = {
-    r"^\S{40,}$": "A" * 21,
-    r"[\p{L}\p{M}]": "A",
-    r"\p{N}": "9",
-    "[^ -~]": "?",
-    "^(.{20}).+$": "$1...",
-}
+_NO_SHAPE = r"^\S{40,}$"
+_SIGNS = {r"[\p{L}\p{M}]": "A", r"\p{N}": "9", "[^ -~]": "?"}  # replaced in this order
+# the first one hides hashes
+MASKS = {_NO_SHAPE: "A" * 21, **_SIGNS, "^(.{20}).+$": "$1..."}
+_LONG_RUN = re.compile(r"(A|9)\1{9,}")  # so no shape has as many digits as a card number
+_LONGEST = 24
 
 
 def shape(cell: pl.Expr) -> pl.Expr:
@@ -27,17 +29,33 @@ def shape(cell: pl.Expr) -> pl.Expr:
     return cell
 
 
-def shapes(rows: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return row, column and `found`, the shape, of the cells that verdicts reject.
+def found_in(column: str, text: pl.Expr) -> pl.Expr:
+    """Return what was found in the cells of a portal column, EMPTY where nothing was.
 
-    Of card data only the length is shown.
+    `text`: the cells as they are in the issuer's file. Long runs are counted: A(12), 9(16). Null
+    where mapping did not keep the text.
     """
-    cell = pl.col("cell")
-    rejected = verdicts.filter(severity="reject").select("row", "column").unique()
-    bad_rows = rows.join(rejected, on="row", how="semi")
-    cells = bad_rows.unpivot(columns(), index="row", variable_name="column", value_name="cell")
-    is_card_data = pl.col("column").is_in((PAN, CVV, CVV_HASH))
-    length = pl.concat_str(cell.str.len_chars(), pl.lit(" characters"))
-    shown = pl.when(is_card_data).then(length).otherwise(shape(cell))
-    readable = cells.filter(cell != UNREADABLE).select("row", "column", found=shown)
-    return readable.join(rejected, on=["row", "column"], how="semi")
+    length = pl.concat_str(text.str.len_chars(), pl.lit(" characters"))
+    signs = text
+    for pattern, sign in _SIGNS.items():
+        signs = signs.str.replace_all(pattern, sign)
+    is_secret = pl.lit(column in (CVV, CVV_HASH)) | text.str.contains(_NO_SHAPE)
+    shown = pl.when(is_secret).then(length).otherwise(signs)
+    is_absent = present(text).is_null()
+    listed = pl.when(is_absent).then(pl.lit(EMPTY)).when(text != UNREADABLE).then(shown)
+    return listed.map_batches(_compacted, return_dtype=pl.String, is_elementwise=True)
+
+
+def _compacted(shapes: pl.Series) -> pl.Series:
+    """Return shapes with long runs counted, cut where they are still long."""
+    distinct = shapes.drop_nulls().unique()
+    if distinct.is_empty():
+        return shapes
+    return shapes.replace_strict(
+        distinct, distinct.map_elements(_counted, pl.String), default=None, return_dtype=pl.String
+    )
+
+
+def _counted(shape: str) -> str:
+    counted = _LONG_RUN.sub(lambda run: f"{run[1]}({len(run[0])})", shape)
+    return counted if len(counted) <= _LONGEST else f"{counted[:_LONGEST]}..."

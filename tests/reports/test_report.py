@@ -11,7 +11,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import keys_of
 from flows.simulator.answer import Habits
 from schemas.manifest import LedgerPart
-from schemas.tables import Refusals
+from schemas.tables import Refusals, Rejects
 from tests.night import Bench, local_bench, made_once
 
 FILES = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
@@ -83,7 +83,7 @@ def test_chunks_reconciled_a_few_at_a_time_give_the_report_of_all_at_once(
 def test_the_tables_of_a_report_keep_to_their_schemas(tmp_path: Path) -> None:
     bench, run = answered(tmp_path, fail_share=0.2)
 
-    types = {"errors.csv": Refusals, "rejects.csv": Refusals}
+    types = {"errors.csv": Refusals, "rejects.csv": Rejects}
     for name, model in types.items():
         dtypes = model.dtypes()
         model.validate(pl.read_csv(BytesIO(bench.report(run, name)), schema_overrides=dtypes))

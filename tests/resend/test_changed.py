@@ -111,7 +111,7 @@ def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
     assert 6 == done.manifest.reasons[CHANGED]
     assert {"new"} == place.sent(done)
     assert 6 == held.filter(reason=CHANGED, action="resubmit as is").height
-    assert held.filter(reason=CHANGED)["message"].str.contains("--changed").all()
+    assert held.filter(reason=CHANGED)["expected"].str.contains("--changed").all()
     about = line(place)
     assert about is not None
     assert 6 == about.rows

@@ -199,7 +199,8 @@ def test_whatever_is_filled_in_is_read_as_it_was_written(
     writer = csv.writer(out, delimiter=delimiter, lineterminator=ends)
     writer.writerow(list(Template.dtypes()))
     for (row, column), text in corrections.items():
-        writer.writerow([RUN, row, "", "", column, "", "", "", text])
+        line = {"run": RUN, "row": row, "column": column, "correction": text}
+        writer.writerow([line.get(name, "") for name in Template.dtypes()])
 
     found = read_filled(out.getvalue().encode("utf-8-sig"), "c.csv", RUN)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from flows.reports.bank_words import BankWords
 from flows.resend.template import template
 from flows.results.partner_terms import KINDS, OTHER, UNREADABLE
 from flows.results.row_states import RUN_ROW
@@ -17,8 +18,9 @@ RUN = "bank-20261120-3f9c21aa"
 
 def lines(*reasons: str, cuid: str = "c-1") -> list[dict[str, str]]:
     """Return the template of one row with these reasons."""
-    row = pl.DataFrame([(1, None, cuid, "4242", "rejected", list(reasons))], RUN_ROW, orient="row")
-    found = template(row, RUN)
+    cells = (1, None, cuid, "4242", "rejected", list(reasons), 2, None)
+    row = pl.DataFrame([cells], RUN_ROW, orient="row")
+    found = template(row, RUN, BankWords(None))
     Template.validate(found)
     return found.to_dicts()
 

@@ -152,7 +152,7 @@ def test_the_schema_has_the_columns_of_the_interface_and_a_check_for_each_rule()
     schema = input_file(DAY, OF_SETTINGS["reject"])
 
     assert columns() == tuple(schema.columns)
-    assert [column.accepts for column in COLUMNS.values()] == [
+    assert [column.hint for column in COLUMNS.values()] == [
         column.description for column in schema.columns.values()
     ]
     assert {(rule.column, rule.code) for rule in RULES} == {

@@ -40,26 +40,6 @@ def test_every_code_of_lines_and_rows_has_its_entry() -> None:
     assert set() == codes - {entry.code for entry in (*LINES, *ROWS)}
 
 
-def test_a_reason_says_what_is_accepted_and_the_setting_that_would_let_it_pass() -> None:
-    codes = (
-        "card.pan.luhn",
-        "card.pan.other_cuid",
-        "card.expiration_month.format",
-        "line.odd.kind",
-    )
-
-    told = [reason(code).advice for code in codes]
-
-    assert told == [
-        "accepted: 16 digits with the right check digit; "
-        'to send it as it is, set `luhn = "warn"` in [rules]',
-        "accepted: one cuid for all rows of one holder of a card; "
-        'to send it as it is, set `other_cuid = "warn"` in [rules]',
-        "accepted: 01 to 12; other dates by `format` in [columns]",
-        "",
-    ]
-
-
 def test_a_rule_that_is_added_has_its_line_action_and_hint() -> None:
     long = Rule(
         "made.up.long",

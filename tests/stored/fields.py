@@ -32,6 +32,8 @@ PARTS = {
     "Counts",
     "ManifestChunk",
     "LedgerPart",
+    "SourceColumn",
+    "Layout",
     "ColumnProfile",
     "Profile",
 }

@@ -4,6 +4,7 @@ back, and that is reported.
 
 from __future__ import annotations
 
+import csv
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -271,8 +272,8 @@ def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(
     assert (tried.counts, tried.run) == (done.counts, done.run)
     assert "1 already have or await a link" in str(tried.verdict)
     held = place.bench.report(done.run, "held.csv").decode().splitlines()
-    assert ["row,cuid,last_4,stage,column,reason", "1,a,4242,submit,,card.link.standing"] == [
-        ",".join(line.split(",")[:6]) for line in held
+    assert [["row", "cuid", "reason"], ["1", "a", "card.link.standing"]] == [
+        [cells[0], cells[2], cells[11]] for cells in csv.reader(held)
     ]
     assert 1 == len(place.bench.report(done.run, "rejects.csv").splitlines())
 

@@ -15,6 +15,7 @@ from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
 from flows.errors import BugError
+from flows.submissions.normalise import normalise
 from flows.submissions.validate import CONJUNCTION, fast_schema, validate
 from schemas.actions import ASK
 from schemas.issuer import RuleSettings, Severity
@@ -439,6 +440,46 @@ def test_pandera_decides_about_a_row_with_the_shape_of_a_screen_that_breaks_no_r
     assert [1] == passed
 
 
+LATIN_1 = "".join(chr(code) for code in range(0xC0, 0x100) if chr(code).isalpha())
+# cp1252 lacks five of the bytes that follow a lead byte
+LATIN = "".join(
+    chr(code)
+    for code in range(0xC0, 0x180)
+    if chr(code).isalpha() and not {0x81, 0x8D, 0x8F, 0x90, 0x9D} & {*chr(code).encode()}
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.tuples(st.lists(st.sampled_from("abc" + LATIN), min_size=1, max_size=5), st.just("cp1252"))
+    | st.tuples(
+        st.lists(st.sampled_from("abc" + LATIN_1), min_size=1, max_size=5), st.just("latin-1")
+    )
+)
+def test_text_read_in_a_wrong_encoding_is_named_by_how_often_it_was(
+    read: tuple[list[str], str],
+) -> None:
+    letters, code = read
+    name = "n".join(letters)
+    once = _read_as(f"b{name}c", code)
+    twice = _read_as(once, code)
+    rows = portal_rows({CITY: f"b{name}c"}, {CITY: once}, {CITY: twice}, {CITY: "Jos\ufffd Lee"})
+
+    verdicts = validate(normalise(rows, RuleSettings()), DAY, RuleSettings())
+
+    kinds = dict(verdicts.select("row", pl.col("code").str.split(".").list.last()).iter_rows())
+    expected = {} if name.isascii() else {2: "garbled", 3: "garbled_twice"}
+    assert {**expected, 4: "replaced"} == kinds
+
+
+def _read_as(text: str, code: str) -> str:
+    """Return UTF-8 read in another encoding, the bytes that cp1252 lacks as latin-1 has them."""
+    raw = text.encode()
+    return "".join(
+        bytes([byte]).decode(code, "ignore") or bytes([byte]).decode("latin-1") for byte in raw
+    )
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -468,7 +509,8 @@ def test_letters_of_any_alphabet_are_neither_garbled_nor_invisible(name: str) ->
         ("José".encode().decode("cp1252"), "garbled"),
         ("À Ñ ł".encode().decode("latin-1"), "garbled"),
         ("D’Arcy".encode().decode("cp1252"), "garbled"),
-        ("Jos\ufffd", "garbled"),
+        ("Ã lvarez", "garbled"),
+        ("Garc├¡a", "garbled"),
         ("Ann\u200bLee", "invisible"),
         ("Ann \u202eeeL", "invisible"),
         ("Ann\u00adLee", "invisible"),
