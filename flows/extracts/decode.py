@@ -20,6 +20,7 @@ import polars as pl
 import zstandard
 
 from flows.extracts.errors import EmptyExtractError, EncodingError, NotCsvError, TruncatedError
+from flows.extracts.zipped import ZIP, unzipped
 from schemas.code_pages import looks_ebcdic
 
 PIECE = 1 << 20  # bytes read from a stream at once
@@ -180,6 +181,9 @@ def inflated(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield what the first bytes say is compressed as it was before; anything else as it is."""
     head = _head(pieces, 4, name)
     pieces = chain([head], pieces)
+    if head.startswith(ZIP):
+        yield from unzipped(pieces, name)
+        return
     packing = next((PACKED[marker] for marker in PACKED if head.startswith(marker)), None)
     if packing is None:
         yield from pieces

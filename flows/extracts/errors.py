@@ -21,6 +21,16 @@ class NotCsvError(ExtractError):
     next_step = "Ask the issuer to send it again, as text with one cardholder per line."
 
 
+class ArchiveError(ExtractError):
+    """The extract is a ZIP archive that is not read: encrypted, or of more than one file."""
+
+    message = "{name} is a ZIP archive that cannot be read: {problem}."
+    next_step = (
+        "Ask the issuer for a ZIP of one file, compressed by Deflate and without a password (to "
+        "encrypt it, with PGP to your key), or for the file itself."
+    )
+
+
 class EncodingError(ExtractError):
     """The bytes are not in the encoding of the settings."""
 

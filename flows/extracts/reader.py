@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 
 class Extract:
-    """An extract (plain, gzip or zstd), open at its first row.
+    """An extract (plain, gzip, zstd or in a ZIP), open at its first row.
 
     It has the lines `before`, its `header`, and its blocks, which can be read once; after that, the
     `kinds` of its lines and the `trailer_count` are final. `proven`: its run has proven it whole.

@@ -14,6 +14,7 @@ import zstandard
 
 from flows.errors import CardlinkError
 from flows.extracts.errors import (
+    ArchiveError,
     EmptyExtractError,
     EncodingError,
     HeaderError,
@@ -83,6 +84,15 @@ def _sound(kind: str, data: bytes, accepted: int = 3, **values: Any) -> Damaged:
 
 def _whole(kind: str, data: bytes, error: type[CardlinkError], **values: Any) -> Damaged:
     return Damaged(kind, data, error=error, settings=csv_settings(**values))
+
+
+def zipped(*files: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return files in a ZIP archive."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as archive:
+        for number, content in enumerate(files, 1):
+            archive.writestr(f"cards-{number}.csv", content)
+    return packed.getvalue()
 
 
 def _workbook() -> bytes:
@@ -264,6 +274,8 @@ def sound_kinds() -> list[Damaged]:
             "gzip in two members", gzip.compress(GOOD[:300]) + gzip.compress(GOOD[300:]) + b"\0\0"
         ),
         _sound("zstd", zstandard.compress(GOOD)),
+        _sound("ZIP", zipped(GOOD)),
+        _sound("ZIP, padded", zipped(GOOD) + bytes(512)),
         _sound("UTF-16", GOOD.decode().encode("utf-16"), encoding="utf-16"),
         _sound("UTF-16 without its mark", GOOD.decode().encode("utf-16-be"), encoding="utf-16"),
         _sound("cp1252", GOOD.decode().encode("cp1252"), encoding="cp1252"),
@@ -300,6 +312,12 @@ def whole_kinds() -> list[Damaged]:
             _flipped(zstandard.ZstdCompressor(write_checksum=True).compress(MANY)),
             TruncatedError,
         ),
+        _whole("ZIP of nothing", zipped(b""), EmptyExtractError),
+        _whole("ZIP twice", zipped(zipped(GOOD)), NotCsvError),
+        _whole("ZIP cut off", zipped(MANY)[:-9], TruncatedError),
+        _whole("ZIP with a flipped byte", _flipped(zipped(MANY)), TruncatedError),
+        _whole("ZIP of two files", zipped(GOOD, GOOD), ArchiveError),
+        _whole("two ZIPs in one file", zipped(GOOD) + zipped(GOOD), ArchiveError),
         _whole("UTF-16 nobody asked for", GOOD.decode().encode("utf-16"), EncodingError),
         _whole(
             "UTF-16 without mark nobody asked for", GOOD.decode().encode("utf-16-le"), EncodingError

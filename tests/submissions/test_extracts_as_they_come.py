@@ -81,6 +81,8 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "byte order mark, trailer": (b"\xef\xbb\xbf" + sample(Dialect(trailer=TRAILER)), TRAILED),
     "gzip": (gzip.compress(PLAIN), {}),
     "zstd": (zstandard.compress(PLAIN), {}),
+    "ZIP": (damaged.zipped(PLAIN), {}),
+    "PGP, of a ZIP": (sealed(damaged.zipped(PLAIN)), {}),
     "other columns": (in_other_columns(PLAIN), MAPPED),
     "PGP": (sealed(PLAIN), {}),
 }
