@@ -35,7 +35,7 @@ class PagesPortError(OperatorError):
     """The page server cannot listen where it should."""
 
     message = "The page server cannot listen on {host}, port {port}: {reason}."
-    next_step = "End what listens there, or give --host and --port, and the proxy the same."
+    next_step = "End what listens there, or give the page server and its proxy another address."
 
 
 def server(folder: Path, address: ReportsAddress) -> uvicorn.Server:
