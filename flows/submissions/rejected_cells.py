@@ -39,15 +39,15 @@ NO_TEXTS = Texts(pl.DataFrame(), {})
 def found(texts: Texts, verdicts: pl.DataFrame) -> pl.DataFrame:
     """Return what was found (FOUND) in the cells that verdicts reject."""
     rejected = verdicts.filter(severity="reject").select("row", "column").unique()
-    cells = [pl.DataFrame(schema=FOUND)]
-    if rejected.height:
-        rows = texts.rows.join(rejected, on="row", how="semi")
-        cells += [
-            rows.select("row", column=pl.lit(column), found=found_in(column, texts.of[column]))
-            for column in rejected["column"].unique().sort()
-            if column in texts.of
-        ]
-    return pl.concat(cells).join(rejected, on=["row", "column"], how="semi")
+    mapped = [name for name in rejected["column"].unique().sort() if name in texts.of]
+    if not mapped:
+        return pl.DataFrame(schema=FOUND)
+    rows = texts.rows.filter(pl.col("row").is_in(rejected["row"].unique().implode()))
+    cells = rows.select("row", *(texts.of[name].alias(name) for name in mapped)).unpivot(
+        mapped, index="row", variable_name="column", value_name="cell"
+    )
+    listed = cells.join(rejected, on=["row", "column"], how="semi")
+    return listed.select("row", "column", found=found_in(pl.col("column"), pl.col("cell")))
 
 
 def once_for_a_date(verdicts: pl.DataFrame, origins: Mapping[str, Origin]) -> pl.DataFrame:

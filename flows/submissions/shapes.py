@@ -29,8 +29,8 @@ def shape(cell: pl.Expr) -> pl.Expr:
     return cell
 
 
-def found_in(column: str, text: pl.Expr) -> pl.Expr:
-    """Return what was found in the cells of a portal column, EMPTY where nothing was.
+def found_in(column: pl.Expr, text: pl.Expr) -> pl.Expr:
+    """Return what was found in the cells of portal columns, EMPTY where nothing was.
 
     `text`: the cells as they are in the issuer's file. Long runs are counted: A(12), 9(16). Null
     where mapping did not keep the text.
@@ -39,7 +39,7 @@ def found_in(column: str, text: pl.Expr) -> pl.Expr:
     signs = text
     for pattern, sign in _SIGNS.items():
         signs = signs.str.replace_all(pattern, sign)
-    is_secret = pl.lit(column in (CVV, CVV_HASH)) | text.str.contains(_NO_SHAPE)
+    is_secret = column.is_in([CVV, CVV_HASH]) | text.str.contains(_NO_SHAPE)
     shown = pl.when(is_secret).then(length).otherwise(signs)
     is_absent = present(text).is_null()
     listed = pl.when(is_absent).then(pl.lit(EMPTY)).when(text != UNREADABLE).then(shown)

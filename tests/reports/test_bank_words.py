@@ -196,7 +196,7 @@ def test_what_is_expected_is_what_the_source_can_hold() -> None:
 def test_a_shape_has_no_letter_or_digit_of_the_cell(text: str, column: str) -> None:
     frame = pl.DataFrame({"cell": [text]})
 
-    shape = frame.select(found_in(column, pl.col("cell"))).item()
+    shape = frame.select(found_in(pl.lit(column), pl.col("cell"))).item()
 
     assert shape is None or not DIGIT_RUN.search(shape)
     signs = re.sub(r"\([0-9]+\)|[0-9]+ characters|empty|\.\.\.$", "", shape or "")
