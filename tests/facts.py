@@ -98,7 +98,7 @@ def facts(
     summary = summarise(
         run, whole, issuer(), outbox_chunks(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"}
     )
-    night = {"run": RUN, "state": summary["verdict"], **summary["rows"]}
+    night = {"run": RUN, "state": summary["verdict"], "ineligible": 0, **summary["rows"]}
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]
     trend = [{**night, "as_of": day.isoformat()} for day in days]
     return {**summary, "trend": trend}, tables.chunks(run, whole.chunks)

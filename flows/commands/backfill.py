@@ -81,6 +81,6 @@ def _facts(extract: backfills.MissedExtract) -> dict[str, Any]:
 
 
 def _row(extract: dict[str, Any]) -> list[object]:
-    counts = [extract["counts"][fate] for fate in FATES]
+    counts = [extract["counts"].get(fate, 0) for fate in FATES]
     place = [extract["extract"], extract["as_of"], extract["run"]]
     return [*place, *counts, extract["chunks"], extract["refused"]]

@@ -232,8 +232,7 @@ def _people(run: StoredRun, book: Book, rows: Sequence[int]) -> NamedPeople:
 def _refuse_unanswered(attempts: pl.DataFrame) -> None:
     """Raise UnansweredError where an attempt waits for its answer."""
     for attempt in attempts.filter(state=AWAITING).iter_rows(named=True):
-        place = {name: attempt[name] for name in ("run", "row", "chunk")}
-        raise UnansweredError(**place)
+        raise UnansweredError(run=attempt["run"], row=attempt["row"], chunk=attempt["chunk"])
 
 
 def _deleted(named: Iterable[Mention]) -> tuple[str, ...]:

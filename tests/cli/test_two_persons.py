@@ -286,6 +286,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "extracts",
         "trace",
         "corrections",
+        "person export",
         "audit verify",
         "audit export",
         "audit witness",

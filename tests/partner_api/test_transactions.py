@@ -129,7 +129,7 @@ def test_a_file_that_is_no_report_is_a_break_and_stops_no_other(tmp_path: Path) 
 
     facts = follow_links(bench.context, None)
 
-    assert [("DAMAGED_TRANSACTIONS", "odd-[masked].csv (file.header.unknown)")] == [
+    assert [("DAMAGED_TRANSACTIONS", "odd-[16 digits].csv (file.header.unknown)")] == [
         (one["name"], one["place"]) for one in facts["breaks"]
     ]
     assert 1 == reached(facts)[-1]
