@@ -1,7 +1,7 @@
 """What the metrics of an issuer are read from: each run once, then the book, alerts and deliveries.
 
 A function here turns a reading into the numbers of one metric, by the value of its label ("" where
-it has none).
+it has none). It is one table of readings, and long for that reason alone.
 """
 
 from collections import Counter, defaultdict

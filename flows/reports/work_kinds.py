@@ -6,7 +6,8 @@ can do least harm first. (Confirming a delivery, ingesting a file again, request
 once more and carrying out another person's request are themselves the first step.)
 Put here what is said about a kind of work: one `Kind`. Which work there is comes from
 `flows.reports.worklist`, for what runs have, and `flows.operations.undecided_work`, for what stands
-beside them; a break has its line by its kind in `schemas.breaks` alone.
+beside them; a break has its line by its kind in `schemas.breaks` alone. The file is one table, and
+long for that reason alone.
 """
 
 from typing import Final, Literal, NamedTuple
