@@ -249,16 +249,18 @@ def placements(
 def _with_problem(facts: dict[str, Any], shown: Sequence[Part], problem: CardlinkError) -> Result:
     """Show what is known, and the error that says why it is not more.
 
-    An issuer that does not use the partner's API is no failure of its scheduled flow.
+    An issuer that does not use the partner's API, or not its messages, is no failure of its
+    scheduled flow.
     """
-    from flows.partner_api.coverage import LinksUnknownError
+    from flows.partner_api.coverage import JobsNeverAskedError, LinksUnknownError
 
     facts = {
         **facts,
         "problem": {"kind": type(problem).__name__, "message": str(problem.text)},
     }
     code = 4 if facts["breaks"] else problem.exit_code
-    failure = None if isinstance(problem, LinksUnknownError) else problem
+    is_unused = isinstance(problem, LinksUnknownError | JobsNeverAskedError)
+    failure = None if is_unused else problem
     return Result(
         facts,
         [*shown, "", problem.text],

@@ -11,7 +11,14 @@ from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.partner_api.link_check import LinkCheck
 from flows.partner_api.link_queries import ANSWERED, MESSAGES, Question
 from flows.reports.funnel_words import in_words
-from schemas.partner_api.unknowns import REFUSED, UNAVAILABLE, UNSENT, base_of, correction_of
+from schemas.partner_api.unknowns import (
+    NEVER_ASKED,
+    REFUSED,
+    UNAVAILABLE,
+    UNSENT,
+    base_of,
+    correction_of,
+)
 
 _MESSAGE = "The service did not answer what became of links of {issuer} ({coverage})."
 _STILL_DUE = "Then run {same_command} again: these links are still due."
@@ -47,6 +54,16 @@ class LinksUnknownError(OperatorError):
     next_step = (
         "Add [service] to its TOML, which deploy/SETTINGS.md explains, or put the partner's "
         "transaction reports below {place}. Links that have expired are not queried."
+    )
+
+
+class JobsNeverAskedError(OperatorError):
+    """What became of links beyond their opening is known of none: nobody was asked."""
+
+    message = "Of none of the {links} links of {issuer} it is known whether a card was placed."
+    next_step = (
+        "Set [service] follow_cardholders to true, if no other client reads these messages, or put "
+        "the partner's transaction reports below {place}."
     )
 
 
@@ -92,13 +109,21 @@ def problem_of(facts: Mapping[str, Any], place: str) -> CardlinkError | None:
     sources = [source for source in facts["coverage"] if not source["answered"]]
     if facts["stopped"] or _has_learned_nothing(facts) or _names(sources) >= {MESSAGES}:
         return _unanswered(facts, sources)
+    return _unknown_stages(facts, place)
+
+
+def _unknown_stages(facts: Mapping[str, Any], place: str) -> CardlinkError | None:
+    """Return the error of a funnel in which nothing is known of links, or of their jobs."""
     stages = {stage["stage"]: stage for stage in facts["funnel"]["stages"]}
     links = stages["linked"]["cardholders"]
-    if links and all(stages[name]["cardholders"] is None for name in ("opened", "placed")):
-        causes = [(cause["cause"], cause["cardholders"]) for cause in stages["opened"]["unknown"]]
-        issuer = facts["issuer"]
-        return LinksUnknownError(links=links, issuer=issuer, causes=in_words(causes), place=place)
-    return None
+    issuer = facts["issuer"]
+    if not links or stages["placed"]["cardholders"] is not None:
+        return None
+    if stages["opened"]["cardholders"] is not None:
+        is_asked = NEVER_ASKED not in {cause["cause"] for cause in stages["placed"]["unknown"]}
+        return None if is_asked else JobsNeverAskedError(links=links, issuer=issuer, place=place)
+    causes = [(cause["cause"], cause["cardholders"]) for cause in stages["opened"]["unknown"]]
+    return LinksUnknownError(links=links, issuer=issuer, causes=in_words(causes), place=place)
 
 
 def _has_learned_nothing(facts: Mapping[str, Any]) -> bool:

@@ -1,11 +1,12 @@
 """Follow one placement job to its end, as interface.md 1 to 3 and 9 describe.
 
-Show, warn, prompt, answer, report. Only the list `account_link` decides what to collect; the type
-of a request is ignored. What is typed in goes to the service and nowhere else.
+Show, warn, prompt, answer, report. The list `account_link` decides what to collect; the type of a
+request only whether it is acknowledged. What is typed in goes to the service and nowhere else.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -16,7 +17,7 @@ from flows.partner_api.service import (
     ServiceBusyError,
     ServiceRefusedError,
 )
-from schemas.partner_api.jobs import ACK, CredentialRequest, RunStatus
+from schemas.partner_api.jobs import ACK, ACK_KEY, CredentialRequest, Prompt, RunStatus
 
 WARN_SECONDS: Final = 60  # before a job times out (2.1, rule 3)
 EVERY_SECONDS: Final = 2.0  # between two polls
@@ -24,7 +25,9 @@ ADDED_SECONDS: Final = 5.0  # a deadline that moves by more than rounding: time 
 # polls without a message before the record is read: another client may have read the messages
 QUIET_LOOKS: Final = 5
 MOST_SILENT: Final = 10  # polls in a row without a response
-_ACKNOWLEDGED: Final = "tfa_message"  # a message was sent to the user: no code to type
+MOST_REFUSED: Final = 3  # answers to one request
+# A job has five minutes and is given more where it waits for input (2.1): no job has hours.
+LONGEST_TIMEOUT: Final = 7200  # seconds
 
 PLACED: Final = "BILLABLE"
 MEANINGS: Final[Mapping[str, str]] = {
@@ -119,6 +122,9 @@ class _Following:
         self._deadline: float | None = None
         self._warned = False
         self._seen: set[str] = set()  # envelope ids that need no answer any more
+        self._refused: Counter[str] = Counter()  # answers, by envelope id
+        self._acknowledged: tuple[Prompt, ...] = ()  # what the last acknowledged request asked
+        self._doubted = False
         self._answered = 0
         self._quiet = 0  # polls in a row without a message
         self._silent = 0  # polls in a row without a response
@@ -183,12 +189,28 @@ class _Following:
     def _update(self, standing: RunStatus) -> None:
         """Take in one state; a heartbeat without news is not shown."""
         if standing.job_timeout is not None:
-            deadline = self._clock.now() + standing.job_timeout
-            self._warned = self._warned and deadline < (self._deadline or 0) + ADDED_SECONDS
-            self._deadline = deadline
+            self._set_deadline(standing.job_timeout)
         if not self._last.ended and _shown_state(standing) != _shown_state(self._last):
             self._last = standing
             self._talk.show(standing, self._left())
+
+    def _set_deadline(self, seconds: int) -> None:
+        """Take in how long the job has; what no job has is doubted instead."""
+        if seconds > LONGEST_TIMEOUT:
+            self._deadline = None
+            self._doubt_timeout(seconds)
+            return
+        deadline = self._clock.now() + seconds
+        self._warned = self._warned and deadline < (self._deadline or 0) + ADDED_SECONDS
+        self._deadline = deadline
+
+    def _doubt_timeout(self, seconds: int) -> None:
+        if not self._doubted:
+            self._doubted = True
+            self._talk.note(
+                f"The service says that {seconds:,} seconds are left, which no job has: these may "
+                "be milliseconds. No time left is shown, and no warning comes."
+            )
 
     def _respond(self, request: CredentialRequest) -> None:
         self._update(request.message)
@@ -196,12 +218,22 @@ class _Following:
             self._seen.add(request.envelope_id)
             self._talk.note("The job is waiting, but requests no input.")
             return
-        if [prompt.key_name for prompt in request.account_link] == [_ACKNOWLEDGED]:
+        if self._is_to_acknowledge(request):
             self._talk.note(request.account_link[0].label or "A message was sent to you.")
-            answers = {"tfa": ACK}
+            answers = {ACK_KEY: ACK}
+            self._acknowledged = request.account_link
         else:
             answers = self._talk.collect(request, self._left())
         self._answer(request, answers)
+
+    def _is_to_acknowledge(self, request: CredentialRequest) -> bool:
+        """Return whether a request wants no input.
+
+        One that was refused an acknowledgement, or comes anew after it, wants some.
+        """
+        is_repeated = self._acknowledged == request.account_link
+        is_refused = self._refused[request.envelope_id] > 0
+        return request.is_acknowledgement and not (is_repeated or is_refused)
 
     def _answer(self, request: CredentialRequest, answers: Mapping[str, str]) -> None:
         """Send an answer once; a request that is still open comes with the next poll."""
@@ -210,14 +242,23 @@ class _Following:
         except AnswerLostError:
             self._talk.note("The answer may not have arrived; if so, the job requests it again.")
         except (NoSuchRecordError, ServiceRefusedError):
-            self._talk.note(
-                "The service did not accept that answer; the request may have timed out."
-            )
+            self._note_refusal(request.envelope_id)
         except ServiceBusyError:
             self._talk.note("The service is busy and did not accept the answer.")
         else:
             self._seen.add(request.envelope_id)
             self._answered += 1
+
+    def _note_refusal(self, envelope_id: str) -> None:
+        """Say that an answer was refused; after some, the request is not answered any more."""
+        self._talk.note("The service did not accept that answer; the request may have timed out.")
+        self._refused[envelope_id] += 1
+        if self._refused[envelope_id] >= MOST_REFUSED:
+            self._seen.add(envelope_id)
+            self._talk.note(
+                f"The service refused {MOST_REFUSED} answers to this request; "
+                "no more are sent. Ask the partner what it expects."
+            )
 
     def _warn(self) -> None:
         left = self._left()

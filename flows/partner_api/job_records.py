@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.harmless import speaks_of_secret
+from flows.partner_api.responses import has_elements
 from flows.redaction import redact
 from flows.results.masking import mask, mask_host
 from schemas.partner_api.jobs import PENDING, RunStatus
@@ -32,7 +33,7 @@ _UNKEPT = frozenset({"account_link", "status_message", "label", "envelope_id"})
 _IDS = frozenset({"id", "job_id", "cardholder_id", "card_id", "account_id"})
 _CODES = frozenset({"type", "status", "termination_type"})
 _AMOUNTS = frozenset({"percent_complete", "auth_percent_complete", "job_timeout"})
-_HOSTS = frozenset({"merchant_site", "merchant_site_name"})
+_HOSTS = frozenset({"merchant_site", "merchant_site_name", "merchant_site_hostname"})
 _LEAST_LARGE = 100_000  # of percents and seconds
 
 
@@ -74,8 +75,13 @@ def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job
     percent = standing.percent_complete
     if percent is not None:
         percent = min(DONE, max(0, percent))
-    merchant_site = mask_host(site or "")[:LONGEST] or None
+    merchant_site = site_name(site or "")
     return Job(job_id, state, ended, authenticated, percent, merchant_site)
+
+
+def site_name(site: str) -> str | None:
+    """Return what is kept of a merchant site's name, None for none."""
+    return mask_host(site)[:LONGEST] or None
 
 
 def _authenticated(state: str, ended: str | None, percent: int | None) -> bool | None:
@@ -102,7 +108,7 @@ def kept(body: bytes) -> list[Any]:
         return [mask(text)] if text.strip() else []
     if isinstance(document, list):
         return [_kept("", element) for element in document]
-    return [_kept("", document)] if document else []
+    return [_kept("", document)] if document and has_elements(document) else []
 
 
 def _kept(name: str, value: Any) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -69,15 +70,17 @@ def check_links(
 
     A link is due until its card is placed, `look_again_hours` after the last check, while it is
     active or a job runs. It is due at once where the last check left a question unanswered, and
-    with `recheck`. Jobs are reported by cardholder, so of two links of one cardholder the one that
-    is checked first gets the job. Raises ClaimedError if another check is running. A service that
-    stops responding, or rejects our credentials, ends the check: what was learned is stored.
+    with `recheck`. Links whose URLs have one id are not queried: it is not theirs. Jobs are
+    reported by cardholder, so of two links of one cardholder the one that is checked first gets the
+    job. Raises ClaimedError if another check is running. A service that stops responding, or
+    rejects our credentials, ends the check: what was learned is stored.
     """
     checks: list[LinkCheck] = []
     with claimed(context.adapters, f"{run.keys.placements}claims/"):
         mark_check(run, context.adapters.now())
+        shared_ids = _shared_ids(settings, run)
         for part in run.committed().ledger:
-            check = _PartCheck(context, service, settings, run, part)
+            check = _PartCheck(context, service, settings, run, part, shared_ids)
             checks.append(check.check(recheck=recheck))
             if checks[-1].stopped:
                 break
@@ -96,6 +99,13 @@ def check_links(
     )
 
 
+def _shared_ids(settings: ServiceSettings, run: StoredRun) -> Set[str]:
+    """Return the ids that are found in the URLs of different links of a run."""
+    urls = chain.from_iterable(linked_rows(run, part)["url"] for part in run.committed().ledger)
+    ids = Counter(settings.id_of(url) for url in set(urls))
+    return {link_id for link_id, links in ids.items() if link_id is not None and links > 1}
+
+
 class _PartCheck:
     """The check of the links of one ledger part."""
 
@@ -106,6 +116,7 @@ class _PartCheck:
         settings: ServiceSettings,
         run: StoredRun,
         part: LedgerPart,
+        shared_ids: Set[str],
     ) -> None:
         self._now = context.adapters.now
         self._store = context.adapters.store
@@ -113,7 +124,9 @@ class _PartCheck:
         self._run = run.id
         self._key = placements_key(run, part)
         self._messages = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
-        self._context = QueryContext(service, settings, self._store, self._messages, self._now)
+        self._context = QueryContext(
+            service, settings, self._store, self._messages, self._now, shared_ids
+        )
         self._urls = linked_rows(run, part)
         self._known = _joined(self._urls, read_placements(run, part))
         self._silent = 0  # links in a row without a response

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from datetime import datetime
 from itertools import chain
 from typing import NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from flows.partner_api.service import (
 )
 from flows.runs.identity import canonical, digest
 from flows.runs.store import Store
+from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.jobs import Messages, RunStatus
 from schemas.partner_api.service import ServiceSettings
 from schemas.partner_api.unknowns import (
@@ -33,7 +34,9 @@ from schemas.partner_api.unknowns import (
     NO_LINK_ID,
     NO_OPENING,
     NO_RECORD,
+    OTHER_CARDHOLDER,
     REFUSED,
+    SHARED_LINK_ID,
     UNAVAILABLE,
     UNREADABLE,
 )
@@ -74,6 +77,7 @@ class QueryContext(NamedTuple):
     store: Store
     messages: str
     now: Callable[[], datetime]
+    shared_ids: Set[str] = frozenset()  # ids that the URLs of different links have
 
 
 def query_link(context: QueryContext, placement: Placement, url: str) -> LinkAnswer:
@@ -118,16 +122,27 @@ class _LinkQueries:
         if link_id is None:
             self._in_vain(LINK_RECORDS, NO_LINK_ID)
             return
+        if link_id in self._context.shared_ids:
+            self._in_vain(LINK_RECORDS, SHARED_LINK_ID)
+            return
         try:
             record = self._ask(LINK_RECORDS, lambda: self._context.service.card_link(link_id))
         except NoSuchRecordError:
             self._in_vain(LINK_RECORDS, NO_RECORD)
+            return
+        if self._is_of_another(record):
+            self._in_vain(LINK_RECORDS, OTHER_CARDHOLDER)
             return
         cardholder_id = self._placement.cardholder_id or record.cardholder_id
         self._placement = self._placement._replace(cardholder_id=cardholder_id)
         self._note_opening(record.opened)
         if self._follows and not cardholder_id:
             self._in_vain(MESSAGES, NO_CARDHOLDER)
+
+    def _is_of_another(self, record: CardLink) -> bool:
+        """Return whether a record names another cardholder than the row, where both name one."""
+        cuid = self._placement.cuid
+        return cuid is not None and record.cuid is not None and record.cuid != cuid
 
     def _note_opening(self, opened: bool | None) -> None:
         """Note what a record says of the opening; what was known of it before stays."""

@@ -90,6 +90,11 @@ def document_of(body: bytes) -> object:
         return None
 
 
+def has_elements(document: object) -> bool:
+    """Return whether the document of a messages endpoint has anything in it, readable or not."""
+    return any(True for _ in _elements(document))
+
+
 def _elements(envelope: object, depth: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the objects of an envelope of any shape."""
     if isinstance(envelope, list):

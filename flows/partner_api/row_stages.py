@@ -17,6 +17,7 @@ from schemas.partner_api.unknowns import (
     NEVER_ASKED,
     NO_AUTHENTICATION,
     NO_RESULT,
+    REPORT_WORD,
     REPORTS,
     RESULTS,
     SERVICE,
@@ -71,10 +72,10 @@ def funnel_stages(
 
     `records`: run, row, cuid, fate. `states`: row, state of the rows sent. `by_row` and `by_cuid`:
     what the service (row) and the transaction reports (cuid) say of linked rows, with the columns
-    of ENDS, the service with those of CAUSES too; either may be empty.
+    of ENDS, the service with those of CAUSES too, the reports with `status`; either may be empty.
     """
     by_service = by_row.select("row", *ENDS, *CAUSES)
-    by_report = by_cuid.select("cuid", *ENDS)
+    by_report = by_cuid.select("cuid", *ENDS, report_status="status")
     rows = (
         records.join(states, on="row", how="left")
         .join(by_service, on="row", how="left")
@@ -133,7 +134,8 @@ def _linked_basis() -> pl.Expr:
 def _bases() -> dict[str, pl.Expr]:
     """Return what the stages of a linked row are known by, else why they are not."""
     is_reported = pl.col("opened_report").is_not_null()
-    unread = pl.when(is_reported).then(pl.lit(UNREADABLE))
+    word = pl.format(f"{REPORT_WORD}.{{}}", pl.col("report_status"))
+    unread = pl.when(is_reported).then(pl.coalesce(word, pl.lit(UNREADABLE)))
     silent = pl.when(is_reported).then(pl.lit(NO_AUTHENTICATION))
     never = pl.lit(NEVER_ASKED)
     return {

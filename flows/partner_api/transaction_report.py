@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.partner_api.job_records import code
+from flows.partner_api.job_records import code, site_name
 from flows.results.csv_records import DELIMITERS, HEAD
-from flows.results.masking import printable
+from flows.results.masking import mask, printable
 from flows.results.opening import EMPTY, NOT_A_RESULT, text_of
 from flows.results.read import day_in
 from flows.runs.transactions import POSITION, REPORTED, from_status
-from schemas.partner_api.link_placements import BILLABLE, ENDS, PLACED, TRANSACTIONS
+from schemas.partner_api.link_placements import TRANSACTIONS
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(TRANSACTIONS, pl.String())})
@@ -50,6 +50,7 @@ class _Row(NamedTuple):
     cuid: str | None
     status: str | None
     completed_on: str | None
+    merchant_site: str | None
 
 
 def read_transactions(content: bytes, name: str) -> Transactions:
@@ -117,20 +118,37 @@ def _row(position: int, cells: Sequence[str], header: _Header) -> _Row:
         by_name.get("cuid") if is_whole and not has_more else None,
         by_name.get("status"),
         by_name.get("completed_on"),
+        by_name.get("merchant_site"),
     )
 
 
 def _meanings(rows: pl.DataFrame) -> pl.DataFrame:
     """Return what each row means: placed, ended otherwise, still running, or nothing known."""
-    words = rows["status"].unique().to_list()
-    codes = [code(word) for word in words]
-    status = pl.col("status").replace_strict(words, codes, return_dtype=pl.String)
-    coded = rows.with_columns(status.alias("status"), day_in("completed_on").alias("completed_on"))
-    placed = pl.col("status").is_in(PLACED)
-    ended = pl.col("status").is_in(ENDS) | pl.col("completed_on").is_not_null()
-    with_ends = coded.with_columns(
+    coded = rows.with_columns(
+        _each("status", _status_code),
+        day_in("completed_on").alias("completed_on"),
+        _each("merchant_site", site_name),
         pl.lit(value=True).alias("opened"),
-        pl.when(placed).then(pl.lit(BILLABLE)).when(ended).then("status").alias("termination_type"),
-        pl.lit(None, pl.String).alias("merchant_site"),
     )
-    return with_ends.with_columns(*from_status()).select(POSITION, *REPORTED)
+    return coded.with_columns(*from_status()).select(POSITION, *REPORTED)
+
+
+def _each(column: str, reading: Callable[[str], str | None]) -> pl.Expr:
+    """Return a column with each of its texts as it is read; they are few."""
+
+    def read(texts: pl.Series) -> pl.Series:
+        words = texts.drop_nulls().unique().to_list()
+        readings = list(map(reading, words))
+        return texts.replace_strict(words, readings, default=None, return_dtype=pl.String)
+
+    return pl.col(column).map_batches(read, pl.String)
+
+
+def _status_code(word: str) -> str:
+    """Return a status as a code: `Card Placed Successfully` is CARD_PLACED_SUCCESSFULLY.
+
+    Of words that are not known to be harmless nothing is kept: they are OTHER.
+    """
+    if mask(word) != word or any(map(str.isdecimal, word)):
+        return code(word)
+    return code(re.sub(r"[\W_]+", "_", word).strip("_"))

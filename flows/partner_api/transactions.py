@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -27,6 +27,8 @@ from flows.runs.transactions import POSITION, kept_frame, kept_reports
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
 from schemas.ledger import LINKED
 from schemas.tables import parquet
+
+READING: Final = 2  # raised where a report is read in another way
 
 
 class ReadTransactions(NamedTuple):
@@ -70,7 +72,8 @@ def _key(issuer: str, entry: Entry) -> str:
 
 
 def _version(entry: Entry) -> str:
-    return f"{entry.size}|{entry.version}"
+    """Return what is kept of a file's version; with another READING it is read anew."""
+    return f"{READING}|{entry.size}|{entry.version}"
 
 
 def _keep(store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[StoredRun]) -> None:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import Enum
 from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
@@ -217,7 +219,7 @@ class Sender:
         if response.is_success:
             return Response(status, self._body(request, response))
         if status == LIMITED or status >= OUT_OF_ORDER:
-            self._turns.hold(_seconds(response.headers.get("Retry-After", "")))
+            self._turns.hold(_patience(response.headers))
             raise _without_response(request, f"HTTP {status}", is_accepted=status != LIMITED)
         if status == UNAUTHORISED:
             raise UnauthorisedError(place=request.place, status=status)
@@ -278,5 +280,23 @@ def connect(
     )
 
 
-def _seconds(header: str) -> float:
-    return float(header) if header.isdigit() else 0.0
+def _patience(headers: httpx.Headers) -> float:
+    """Return the seconds to wait that `Retry-After` asks for: as seconds, or as a date.
+
+    A date is compared with the response's own, so that the service's clock may be off.
+    """
+    retry_after = headers.get("Retry-After", "").strip()
+    if retry_after.isdecimal():
+        return float(retry_after)
+    until = _moment(retry_after)
+    now = _moment(headers.get("Date", "")) or datetime.now(UTC)
+    return max(0.0, (until - now).total_seconds()) if until else 0.0
+
+
+def _moment(header: str) -> datetime | None:
+    """Return the date in a header, None for anything else."""
+    try:
+        moment = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

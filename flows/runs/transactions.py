@@ -7,8 +7,16 @@ import polars as pl
 
 from flows.runs.keys import placements
 from flows.runs.store import Store, read
-from schemas.partner_api.jobs import PENDING
-from schemas.partner_api.link_placements import AUTHENTICATED, AUTHENTICATING, BILLABLE, OTHER
+from schemas.partner_api.jobs import PENDING, UPDATING
+from schemas.partner_api.link_placements import (
+    AUTHENTICATED,
+    AUTHENTICATING,
+    BILLABLE,
+    ENDS,
+    ENDS_WITH_DAY,
+    PLACED,
+    PLACED_WORDS,
+)
 
 POSITION = "position"
 REPORTED = pl.Schema(
@@ -72,15 +80,31 @@ def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def from_status() -> list[pl.Expr]:
-    """Return what a status means while it is no end; null where it does not say."""
+    """Return what a status, with the day of its end, means; null where it does not say.
+
+    A word that nobody knows says nothing: neither that a card is placed nor that it is not.
+    """
     status = pl.col("status")
     not_yet = status.is_in(AUTHENTICATING) | status.str.starts_with(PENDING)
+    placed = status.is_in(PLACED | PLACED_WORDS)
+    with_day = pl.col("completed_on").is_not_null() & status.is_in(ENDS_WITH_DAY)
+    has_failed = status.is_in(ENDS) | with_day
+    is_running = (not_yet | (status == UPDATING)) & pl.col("completed_on").is_null()
     authenticated = (
-        pl.when(status.is_in(AUTHENTICATED))
+        pl.when(placed | status.is_in(AUTHENTICATED))
         .then(pl.lit(value=True))
         .when(not_yet)
         .then(pl.lit(value=False))
     )
-    has_ended = pl.col("termination_type").is_not_null()
-    running = pl.when(has_ended | (status != OTHER)).then(~has_ended)
-    return [authenticated.alias("authenticated"), running.alias("running")]
+    running = (
+        pl.when(placed | has_failed)
+        .then(pl.lit(value=False))
+        .when(is_running)
+        .then(pl.lit(value=True))
+    )
+    end = pl.when(placed).then(pl.lit(BILLABLE)).when(has_failed).then(status)
+    return [
+        authenticated.alias("authenticated"),
+        running.alias("running"),
+        end.alias("termination_type"),
+    ]

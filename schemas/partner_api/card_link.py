@@ -180,6 +180,12 @@ class CardLink(ServiceObject):
         cardholder = card.cardholder or LinkedCardholder()
         return cardholder.id or card.cardholder_id or self.stated_cardholder_id
 
+    @property
+    def cuid(self) -> str | None:
+        """The issuer's reference of the cardholder; None if the record does not have it."""
+        card = self.card or LinkedCard()
+        return card.cardholder.cuid if card.cardholder else None
+
 
 class Refusal(NamedTuple):
     """Why the service created no link: reason codes for messages, and its own text, masked, for the

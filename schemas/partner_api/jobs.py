@@ -15,7 +15,10 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 # a status with this prefix blocks the job until its request is answered (2.3)
 PENDING: Final = "PENDING"
 UPDATING: Final = "UPDATING"  # authentication has succeeded: the user may leave (1)
-ACK: Final = "ack"  # the answer to a request of the acknowledgement kind (2.5)
+# a request of the acknowledgement kind: a message was sent to the user, and there is no code (2.5)
+ACK: Final = "ack"  # its answer
+ACK_KEY: Final = "tfa"  # the key of its answer
+ACKNOWLEDGED: Final = "tfa_message"  # its type, and a key that it may have
 JOB_STATUS: Final = "job_status"
 
 
@@ -121,12 +124,19 @@ class CredentialRequest(ServiceObject):
     id.
     """
 
-    # informational, no decision uses it
+    # decides nothing but whether the request is acknowledged
     kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = None
     job_id: Id = None
     envelope_id: Annotated[str, BeforeValidator(identifier)]
     account_link: Prompts = ()
     message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
+
+    @property
+    def is_acknowledgement(self) -> bool:
+        """Whether it wants no input: by its keys, or by its type and the key of the answer."""
+        keys = {prompt.key_name for prompt in self.account_link}
+        has_type = self.kind == ACKNOWLEDGED and keys <= {ACKNOWLEDGED, ACK_KEY}
+        return bool(keys) and (keys == {ACKNOWLEDGED} or has_type)
 
 
 class JobRecord(RunStatus):
@@ -138,7 +148,12 @@ class JobRecord(RunStatus):
     account_id: Id = None
     type: Text = None
     merchant_site: Annotated[
-        Text, Field(validation_alias=AliasChoices("merchant_site", "merchant_site_name"))
+        Text,
+        Field(
+            validation_alias=AliasChoices(
+                "merchant_site", "merchant_site_name", "merchant_site_hostname"
+            )
+        ),
     ] = None
     created_on: Text = None
     last_updated_on: Text = None

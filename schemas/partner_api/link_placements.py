@@ -26,8 +26,12 @@ AUTHENTICATING: Final = frozenset({"AUTH", "TIMEOUT_TFA", "NEVER_STARTED"})
 OTHER: Final = "OTHER"
 CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
 
+# what a report may call a placed card, as codes
+PLACED_WORDS: Final = frozenset({"CARD_PLACED_SUCCESSFULLY", "CARD_PLACED", "PLACED"})
 # ends a report may name without a day; the last is seen in the wild
 ENDS: Final = frozenset({*FAILURES, "NEVER_STARTED"})
+# ends a report names with its day: statuses of interface.md 2.3
+ENDS_WITH_DAY: Final = frozenset({"DUPLICATE_CARD", "TIMEOUT_TFA"})
 
 # The partner's transaction report: folded spellings (letters and digits only) of its columns, the
 # documented first.
@@ -35,6 +39,7 @@ TRANSACTIONS: Final[dict[str, tuple[str, ...]]] = {
     "cuid": ("cuid", "cardholdercuid"),
     "status": ("status", "transactionstatus", "jobstatus", "terminationtype"),
     "completed_on": ("completedon", "completed", "completedat", "completiondate"),
+    "merchant_site": ("merchantsitehostname", "merchantsite", "merchantsitename"),
 }
 
 # How far a cardholder came, least first; each stage holds all those after it.

@@ -18,6 +18,8 @@ SOURCES: Final = (RESULTS, SERVICE, REPORTS)
 NEVER_ASKED: Final = "never.asked"
 NO_RESULT: Final = "result.awaiting"
 NO_LINK_ID: Final = "link.url.unknown"
+SHARED_LINK_ID: Final = "link.id.shared"
+OTHER_CARDHOLDER: Final = "link.record.other"
 NO_RECORD: Final = "link.record.missing"
 NO_CARDHOLDER: Final = "link.cardholder.missing"
 NO_OPENING: Final = "link.opened.missing"
@@ -26,8 +28,9 @@ LOST_MESSAGES: Final = "messages.lost"
 REFUSED: Final = "service.answer.refused"
 UNAVAILABLE: Final = "service.answer.unavailable"
 UNREADABLE: Final = "service.answer.unreadable"
+REPORT_WORD: Final = "report.status.unknown"
 
-UNSENT: Final = frozenset({NO_LINK_ID, NO_CARDHOLDER})  # nobody could be asked
+UNSENT: Final = frozenset({NO_LINK_ID, SHARED_LINK_ID, NO_CARDHOLDER})  # nobody could be asked
 CREDENTIALS: Final = frozenset({f"{REFUSED}.401", f"{REFUSED}.403"})
 
 
@@ -49,6 +52,15 @@ CAUSES: Final = {
     NO_LINK_ID: Cause(
         "no id in the link's URL", "Correct [service] link_id: it finds no id in a link's URL."
     ),
+    SHARED_LINK_ID: Cause(
+        "one id for several links",
+        "Correct [service] link_id: it finds the same id in the URLs of different links, "
+        "so the record of one would be taken for that of all.",
+    ),
+    OTHER_CARDHOLDER: Cause(
+        "the record of another cardholder",
+        "Correct [service] link_id: the records it leads to have the cuids of other cardholders.",
+    ),
     NO_RECORD: Cause(
         "no such record",
         "Compare [service] link_id and base_url with the partner's documentation: "
@@ -68,6 +80,7 @@ CAUSES: Final = {
     REFUSED: Cause("refused", _DOCUMENTATION),
     UNAVAILABLE: Cause("no response"),
     UNREADABLE: Cause("unreadable", _DOCUMENTATION),
+    REPORT_WORD: Cause("a status nobody knows in a transaction report:"),
 }
 
 

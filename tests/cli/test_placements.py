@@ -131,6 +131,17 @@ def test_a_service_that_answers_nothing_is_no_zero_and_is_asked_again_once_it_is
     assert re.search(r"^placed +0 +0 of 8 known \(0%\)", corrected.stdout, re.MULTILINE)
 
 
+def test_one_id_for_all_links_is_refused_with_a_sentence_and_read_for_none(tmp_path: Path) -> None:
+    with placed(tmp_path, 4) as night:
+        serve(tmp_path, night.service, "link_id = '//(?P<id>[a-z]+)'\n")
+
+        done = cardlink(tmp_path, night.service, "placements", "bank")
+
+    assert 2 == done.exit_code
+    assert "link records: asked 0, answered 0: one id for several links" in done.stdout
+    assert "it finds the same id in the URLs of different links" in done.stdout
+
+
 def test_messages_that_are_all_refused_end_with_a_code_although_the_links_are_known(
     tmp_path: Path,
 ) -> None:
@@ -181,6 +192,8 @@ def test_a_service_without_leave_to_read_messages_is_told_as_such(tmp_path: Path
         done = cardlink(tmp_path, night.service, "placements", "bank")
 
     assert "[service] follow_cardholders is off: jobs are not queried" in done.stdout
+    assert 2 == done.exit_code
+    assert "Of none of the 3 links of bank it is known whether a card was placed." in done.stdout
 
 
 def test_runs_that_cannot_be_looked_at_say_why(tmp_path: Path) -> None:

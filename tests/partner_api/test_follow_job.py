@@ -11,7 +11,12 @@ import pytest
 
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.follow_job import MEANINGS, UNKNOWN_END, Clock, Followed, follow
-from flows.partner_api.service import AnswerLostError, NoSuchRecordError, ServiceBusyError
+from flows.partner_api.service import (
+    AnswerLostError,
+    NoSuchRecordError,
+    ServiceBusyError,
+    ServiceRefusedError,
+)
 from flows.simulator.service.sites import SITES
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, RunStatus
 from tests.partner_api.service_clients import client_of, started_job
@@ -280,6 +285,63 @@ def test_a_request_that_names_nothing_to_type_is_told_once() -> None:
     follow(StoredOutcomes(empty, empty, END), "7", person, Passing().clock)
 
     assert person.notes == ["The job is waiting, but requests no input."]
+
+
+def asks_to_acknowledge(envelope: str = "e-1") -> Messages:
+    """Return a request of the acknowledgement kind with the key that its answer has."""
+    prompt = {"key_name": "tfa", "label": "Open the link", "secret": False}
+    request = asking(type="tfa_message", envelope_id=envelope, account_link=[prompt])
+    return Messages(requests=(request,))
+
+
+def test_a_message_to_the_user_with_the_key_of_its_answer_is_acknowledged() -> None:
+    person = Person()
+    told = StoredOutcomes(asks_to_acknowledge(), END)
+
+    follow(told, "7", person, Passing().clock)
+
+    assert [{"tfa": "ack"}] == told.answers
+    assert (["Open the link"], []) == (person.notes, person.asked)
+
+
+def test_a_message_that_comes_anew_after_its_acknowledgement_wants_what_the_user_types() -> None:
+    told = StoredOutcomes(asks_to_acknowledge(), asks_to_acknowledge("e-2"), END)
+
+    follow(told, "7", Person(), Passing().clock)
+
+    assert [{"tfa": "ack"}, {"tfa": "right"}] == told.answers
+
+
+def test_a_request_whose_answers_are_refused_is_not_answered_for_ever() -> None:
+    waiting = Messages(requests=(asking(),))
+    person = Person()
+
+    class Refusing(StoredOutcomes):
+        def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> object:
+            self.answers.append(answers)
+            raise ServiceRefusedError(place="PUT", status=409, reason="answered")
+
+    told = Refusing(*[waiting] * 9, END)
+
+    follow(told, "7", person, Passing().clock)
+
+    assert 3 == len(told.answers)
+    assert "Ask the partner what it expects." in person.notes[-1]
+
+
+def test_more_time_than_any_job_has_is_doubted_and_not_shown() -> None:
+    class Watching(Person):
+        def show(self, standing: RunStatus, left: float | None) -> None:
+            assert left is None
+            super().show(standing, left)
+
+    person = Watching()
+    told = [says(status="AUTH", job_timeout=left) for left in (298_000, 296_000)]
+
+    follow(StoredOutcomes(*told, END), "7", person, Passing().clock)
+
+    assert (1, []) == (len(person.notes), person.warnings)
+    assert "these may be milliseconds" in person.notes[0]
 
 
 def test_a_lost_answer_is_asked_for_again_only_while_the_request_stands() -> None:

@@ -80,7 +80,7 @@ def standing(
             for cuid, told in (reports or {}).items()
         ],
         schema={"cuid": pl.String, **ENDS},
-    )
+    ).with_columns(status="termination_type")
     return funnel_stages(
         records, states.join(sent, on="row", how="semi"), by_row, by_cuid
     ).with_columns(pl.lit(0, pl.UInt8).alias("age"))

@@ -122,6 +122,11 @@ def test_what_is_kept_of_messages_has_no_text_for_people_no_envelope_and_no_card
     assert [word for word in ("guid", "Ada", "424242424242") if word in found] == []
 
 
+@pytest.mark.parametrize("envelope", ["[]", "{}", '{"items": []}', '{"data": {"items": []}}'])
+def test_an_envelope_without_anything_in_it_is_no_message(envelope: str) -> None:
+    assert [] == kept(envelope.encode())
+
+
 STATES = {
     "type": "job_status",
     "job_id": 7012345,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.errors import CardlinkError
-from flows.partner_api.client import ServiceClient
+from flows.partner_api.client import ServiceClient, open_client
 from flows.partner_api.service import (
     AnswerLostError,
     LinkRequestError,
@@ -22,6 +22,7 @@ from flows.partner_api.service import (
     UnauthorisedError,
 )
 from flows.partner_api.transport import Credentials, RateLimiter
+from flows.runs.retry import Retry
 from schemas.partner_api.card_link import Refusal
 from schemas.partner_api.service import ServiceSettings
 from tests.partner_api.service_clients import (
@@ -33,6 +34,7 @@ from tests.partner_api.service_clients import (
     http,
     request,
     scripted,
+    settings_for,
 )
 
 JOB = http(200, '{"id": 7, "status": "AUTH"}')
@@ -258,6 +260,31 @@ def test_a_service_asks_for_patience_and_gets_it() -> None:
 
     assert job.status == "AUTH"
     assert len(script.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [
+        ("Fri, 20 Nov 2026 12:00:30 GMT", 30),
+        ("Fri, 20 Nov 2026 11:00:00 GMT", 0),
+        ("Friday, 20-Nov-26 12:00:10 GMT", 10),
+        ("soon", 0),
+    ],
+)
+def test_patience_is_asked_for_by_a_date_of_the_services_own_clock(
+    retry_after: str, seconds: float
+) -> None:
+    waits = list[float]()
+    limited = http(429, "{}", f"Retry-After: {retry_after}", "Date: Fri, 20 Nov 2026 12:00:00 GMT")
+    retry = Retry(lambda: 0.0, waits.append, lambda: 0.0)
+
+    with (
+        scripted(LET_IN, limited, JOB) as (address, _),
+        open_client(settings_for(address), CREDENTIALS, retry) as client,
+    ):
+        client.job("7")
+
+    assert seconds == round(max(waits))
 
 
 @pytest.mark.parametrize(

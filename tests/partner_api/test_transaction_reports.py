@@ -105,7 +105,7 @@ def test_a_status_says_what_it_says_and_no_more() -> None:
         [
             read(
                 f"{HEADER}c-1,SUCCESSFUL,\nc-2,PENDING,\nc-3,PROCESS_FAILURE,\nc-4,SOMETHING_NEW,\n"
-                "c-5,card was placed!,\n"
+                "c-5,Shipped to the site,2026-11-20\nc-6,TIMEOUT_TFA,2026-11-20\n"
             )
         ]
     )
@@ -114,9 +114,23 @@ def test_a_status_says_what_it_says_and_no_more() -> None:
         ("c-1", True, False),
         ("c-2", False, True),
         ("c-3", None, False),
-        ("c-4", None, True),
+        ("c-4", None, None),
         ("c-5", None, None),
+        ("c-6", False, False),
     ] == found.select("cuid", "authenticated", "running").rows()
+
+
+def test_a_card_placed_in_words_is_placed_and_an_unknown_word_keeps_its_name() -> None:
+    found = read(
+        "cuid,status,completed_on,merchant_site_hostname\n"
+        "c-1,Card Placed Successfully,2026-11-20,shop.example.com\n"
+        "c-2,Shipped to the site,2026-11-20,\n"
+    )
+
+    assert [
+        ("CARD_PLACED_SUCCESSFULLY", "BILLABLE", "shop.example.com"),
+        ("SHIPPED_TO_THE_SITE", None, None),
+    ] == found.select("status", "termination_type", "merchant_site").rows()
 
 
 def test_a_status_that_looks_like_a_card_number_is_not_kept() -> None:

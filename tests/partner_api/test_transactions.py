@@ -58,6 +58,25 @@ def test_a_report_feeds_the_funnel_without_a_service(tmp_path: Path) -> None:
     assert (1, []) == (facts["funnel"]["under_way"], facts["breaks"])
 
 
+def test_words_nobody_knows_are_counted_apart_by_their_names_and_fail_nobody(
+    tmp_path: Path,
+) -> None:
+    bench, cuids = night(tmp_path)
+    drop(
+        bench,
+        "t.csv",
+        f"{cuids[0]},Card Placed Successfully,2026-11-20",
+        f"{cuids[1]},Shipped to the site,2026-11-20",
+    )
+
+    funnel = follow_links(bench.context, None)["funnel"]
+
+    placed = funnel["stages"][-1]
+    unknown = {cause["cause"]: cause["cardholders"] for cause in placed["unknown"]}
+    assert (1, 1, []) == (placed["cardholders"], placed["known"], funnel["failed"])
+    assert {"report.status.unknown.SHIPPED_TO_THE_SITE": 1, "never.asked": 10} == unknown
+
+
 def test_the_same_report_again_under_another_name_and_in_another_order_changes_nothing(
     tmp_path: Path,
 ) -> None:

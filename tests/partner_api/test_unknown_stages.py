@@ -200,6 +200,20 @@ def test_a_record_without_a_cardholder_leaves_the_jobs_unknown(tmp_path: Path) -
     assert dict.fromkeys(STAGES[1:], "link.cardholder.missing") == causes(bench, run)
 
 
+def test_a_record_that_names_another_cardholder_says_nothing_of_the_row(tmp_path: Path) -> None:
+    bench, run, linked = night(tmp_path)
+    partner = Partner()
+    know_all(partner, linked)
+    for link_id, cuid in linked.select("link_id", "cuid").iter_rows():
+        partner.links[link_id]["card"]["cardholder"]["cuid"] = cuid
+    partner.links[linked["link_id"][0]] = partner.links[linked["link_id"][1]]
+
+    done = check(bench, run, partner)
+
+    assert "link records: asked 12, answered 11: the record of another cardholder" in lines(done)
+    assert "link.record.other" == causes(bench, run)["opened"]
+
+
 def test_a_url_without_an_id_is_no_question_and_due_once_the_setting_is_corrected(
     tmp_path: Path,
 ) -> None:
