@@ -190,9 +190,14 @@ def _with_copybooks(content: dict[str, Any], folder: Path) -> dict[str, Any]:
         table = content.get(name)
         if isinstance(table, dict) and isinstance(table.get("copybook"), str):
             text = read_file(folder / table["copybook"], f"the copybook of [{name}]")
-            lines = text.decode("utf-8", "replace").splitlines()
-            filled[name] = {**table, "copybook": "".join(f"{line}\n" for line in lines)}
+            filled[name] = {**table, "copybook": copybook_text(text)}
     return filled
+
+
+def copybook_text(content: bytes) -> str:
+    """Return a copybook as the settings hold it: its lines, whatever ends them."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _read_lookup(file: Path) -> dict[str, str]:

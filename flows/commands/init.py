@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
+from flows import configuration
 from flows.commands import on_first_use
 from flows.commands.context import Context, Terminal
 from flows.commands.entry import entry
@@ -13,9 +14,17 @@ from flows.commands.parameters import Field
 from flows.commands.result import Part, Result
 from flows.commands.sent_runs import would_send
 from flows.commands.settings import write_schema
-from flows.configuration import FileThereError, FileUnreadableError, issuer_file, load_issuer
-from flows.errors import CardlinkError
-from flows.steps import Option, Step
+from flows.configuration import (
+    ConfigurationError,
+    FileThereError,
+    FileUnreadableError,
+    issuer_file,
+    load_issuer,
+    read_file,
+)
+from flows.errors import CardlinkError, OperatorError
+from flows.redaction import redact
+from flows.steps import FILE, Option, Sentence, Step
 from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
@@ -23,7 +32,8 @@ with on_first_use():
     from flows.extracts import errors, opening, trailer
     from flows.extracts import guess as guesses
     from flows.submissions import rehearsal, row_scope, submit
-    from schemas import reference
+    from schemas import copybook as copybooks
+    from schemas import record_layout, reference
 
 TOML = """\
 #:schema ./cardlink.schema.json
@@ -57,6 +67,13 @@ DECISIONS = {
 NO_TABLES = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n"
 
 
+class CopybookAloneError(OperatorError):
+    """A copybook without an extract: field names alone are no proof of what they hold."""
+
+    message = "{option} describes the records of an extract, and there is none."
+    next_step = Sentence("Name the extract: {extract}.", extract=Option("--from", FILE, of="init"))
+
+
 class _Trial(NamedTuple):
     """What came of checking every row of an extract with the new settings."""
 
@@ -71,6 +88,7 @@ def init(
     issuer: str,
     *,
     extract: Annotated[Path | None, Field("--from")] = None,
+    copybook: Path | None = None,
     root: str = "store",
     yes: bool = False,
 ) -> Result:
@@ -83,6 +101,8 @@ def init(
         issuer: Its name, in lower case with hyphens.
         extract: An extract to guess `[source]` and `[columns]` from; one that is PGP-encrypted is
             opened with the private key of CARDLINK_PRIVATE_KEY_FILE.
+        copybook: The COBOL copybook that describes its records, as a mainframe writes them; it is
+            copied beside the TOML.
         root: s3://bucket/prefix or a directory.
         yes: Ask nothing: take the best guess.
     """
@@ -90,13 +110,17 @@ def init(
     if file.exists():
         raise FileThereError(path=str(file))
     if extract is None:
+        if copybook is not None:
+            raise CopybookAloneError(option=Option("--copybook", of="init"))
         _write(context.folder, issuer, root, NO_TABLES, test=False)
         facts: dict[str, object] = {"file": str(file), "doubts": []}
         return Result(facts, [_written(file)], Step("check", issuer))
-    draft = _draft(extract)
+    draft = _draft(extract, _read_copybook(copybook))
     if context.terminal.attended and not yes:
         draft = _answered(draft, context.terminal)
     doubts = [f"{doubt.name}: {doubt.question}" for doubt in draft.doubts]
+    if copybook is not None:
+        _copy_beside(context.folder, copybook)
     _write(context.folder, issuer, root, draft.toml, test=draft.test)
     trial = _try(context.folder, issuer, extract.resolve())
     facts = {"file": str(file), "doubts": doubts, "extract": trial.facts}
@@ -110,11 +134,35 @@ def _written(file: Path) -> str:
     return f"{file} written; edit its [portal]"
 
 
-def _draft(extract: Path) -> drafts.Draft:
+def _read_copybook(file: Path | None) -> drafts.Copybook | None:
+    """Return a copybook that can be read; ConfigurationError says what is wrong in it."""
+    if file is None:
+        return None
+    text = configuration.copybook_text(read_file(file, Option("--copybook", of="init")))
+    try:
+        record_layout.read_layout(text)
+    except copybooks.CopybookError as error:
+        raise ConfigurationError(file=str(file), problems=redact(str(error))) from None
+    return drafts.Copybook(file.name, text)
+
+
+def _copy_beside(folder: Path, copybook: Path) -> None:
+    """Copy a copybook beside the TOML; FileThereError where another of its name is there."""
+    content = copybook.read_bytes()
+    copy = folder / copybook.name
+    if copy.exists():
+        if copy.read_bytes() != content:
+            raise FileThereError(path=str(copy))
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(content)
+
+
+def _draft(extract: Path, copybook: drafts.Copybook | None) -> drafts.Draft:
     begin_process()
     with _open(extract) as stream:
         plain = opening.opened_file(stream, extract.name, private_key)
-        return drafts.first_draft(plain, extract.name, now().date())
+        return drafts.first_draft(plain, extract.name, now().date(), copybook)
 
 
 def _open(extract: Path) -> BinaryIO:

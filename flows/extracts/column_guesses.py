@@ -69,7 +69,7 @@ class ColumnGuesses:
     """
 
     def __init__(self, sample: Sample, today: date) -> None:
-        self._free = [column for column in sample.columns if "old" not in words_of(column.name)]
+        self._free = [column for column in sample.columns if "old" not in words_of(column.heading)]
         known = sum(map(_is_known, sample.columns))
         self._named = sample.named and known > 2
         self._today = today
@@ -93,7 +93,7 @@ class ColumnGuesses:
     def _ranked(self, target: str) -> list[Candidate]:
         """Return the free columns that may be it, best first."""
         candidates = [
-            Candidate(fit(column.name, target), share(column, target, self._today), column)
+            Candidate(fit(column.heading, target), share(column, target, self._today), column)
             for column in self._free
         ]
         likely = [candidate for candidate in candidates if self._is_likely(target, candidate)]
@@ -285,7 +285,7 @@ class ColumnGuesses:
 
     def _primary_of(self, guess: Guess, column: Column) -> Guess:
         """Return the guess with a question where a header speaks of the person or the card."""
-        if is_of_the_address(column.name):
+        if is_of_the_address(column.heading):
             return guess
         question = (
             f"Does {column.name} say whether the address is the cardholder's primary one? "
@@ -295,7 +295,7 @@ class ColumnGuesses:
 
     def _is_primary(self) -> Guess:
         """Return a constant, with a question where a column seems to say it in other words."""
-        unclear = [column for column in self._free if "primary" in words_of(column.name)]
+        unclear = [column for column in self._free if "primary" in words_of(column.heading)]
         question = ""
         if unclear:
             question = f"Does {unclear[0].name} say it? Then write a `lookup`"
@@ -322,7 +322,7 @@ class ColumnGuesses:
 
 def _is_known(column: Column) -> bool:
     """Return whether the header names any portal column."""
-    return any(fit(column.name, target) for target in SIGNS)
+    return any(fit(column.heading, target) for target in SIGNS)
 
 
 def _rivals(ranked: Sequence[Candidate]) -> list[Candidate]:

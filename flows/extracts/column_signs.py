@@ -83,7 +83,7 @@ def share(column: Column, target: str, today: date) -> float:
     if values:
         return _matching(values, target, today) / len(values)
     is_optional = target in portal.columns() and target not in REQUIRED
-    return float(is_optional and fit(column.name, target) >= 1)
+    return float(is_optional and fit(column.heading, target) >= 1)
 
 
 def is_of_the_address(header: str) -> bool:

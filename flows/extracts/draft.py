@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple, Self
 from flows.extracts.column_guesses import ColumnGuesses
 from flows.extracts.dialect import take_sample
 from flows.extracts.guess import Guess
+from flows.extracts.records.sample import take_records
 from flows.extracts.status_guess import status_guesses
 from schemas import portal
 from schemas.reference import toml
@@ -75,12 +76,24 @@ class Draft(NamedTuple):
         ]
 
 
-def first_draft(stream: BinaryIO, name: str, today: date) -> Draft:
-    """Return what is guessed of an extract from its lines.
+class Copybook(NamedTuple):
+    """A copybook: what the settings call its file, and its text."""
 
-    Raises ExtractError where they cannot be told apart.
+    file: str
+    text: str
+
+
+def first_draft(
+    stream: BinaryIO, name: str, today: date, copybook: Copybook | None = None
+) -> Draft:
+    """Return what is guessed of an extract from its lines, or its records by a copybook.
+
+    Raises ExtractError where they cannot be told apart, and CopybookError.
     """
-    sample = take_sample(stream, name)
+    if copybook is None:
+        sample = take_sample(stream, name)
+    else:
+        sample = take_records(stream, name, copybook.text, copybook.file)
     columns = ColumnGuesses(sample, today)
     guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
     values = " ".join(guess.value for guess in guesses)

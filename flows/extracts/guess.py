@@ -46,12 +46,18 @@ class Guess(NamedTuple):
 class Column(NamedTuple):
     """A source column: its source in TOML, its name if it has one, its values in the sample.
 
-    The values have no blanks around them.
+    The values have no blanks around them. `short`: the name without what all names begin with.
     """
 
     source: str
     name: str
     values: tuple[str, ...]
+    short: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What the name says of this column alone."""
+        return self.short or self.name
 
     @property
     def spec(self) -> str:
