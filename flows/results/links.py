@@ -47,7 +47,9 @@ SAMPLE: Final = 50
 _NUMBER = "[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){15}"
 _LONGER = "[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){16}"
 _SPELLED = r"[^ -~]|[\\%<]|&(?:#|[A-Za-z]{2,8};)"  # may have digits that are spelled otherwise
-_NAMES_CVV = "(?i:cv[vcnd]|code)"
+# searched for together, which takes a third of the time
+_MAY_SHOW = f"{_NUMBER}|{_SPELLED}"
+_MAY_NAME_CVV = f"(?i:cv[vcnd]|code)|{_SPELLED}"
 _NO_LINK = r"""[<>"'`{}|\\^]"""  # what RFC 3986 lets no URL have, and the apostrophe
 _CODED = "^[^/]*//[^/]*/.*?[0-9A-Za-z+/_-]{40}"  # behind the host
 
@@ -109,9 +111,10 @@ def allowed(column: str, hosts: Sequence[str]) -> pl.Expr:
     A host `*.host` stands for its subdomains.
     """
     patterns = "|".join(map(_host_pattern, hosts))
+    url = pl.col(column)
     # (?i) takes ſ for s and the Kelvin sign for k
-    ascii_only = ~pl.col(column).str.contains("[^!-~]")
-    return pl.col(column).str.contains(_url_pattern(patterns, "(?:[/?#][!-~]*)?")) & ascii_only
+    is_ascii = url.str.len_bytes() == url.str.len_chars()
+    return url.str.contains(_url_pattern(patterns, "(?:[/?#][!-~]*)?")) & is_ascii
 
 
 def _url_pattern(host: str, path: str) -> str:
@@ -173,9 +176,11 @@ def _matches(patterns: Iterable[tuple[str, str]]) -> pl.Expr:
 
 def _outline() -> pl.Expr:
     """Return what links have in common: the steps of the path, and the names of the query."""
-    path = pl.col("url").str.replace("[?#].*$", "")
-    query = pl.col("url").str.extract("([?#].*)$").str.replace_all("=[^&#]*", "=")
-    return pl.concat_str(path.str.count_matches("/", literal=True), query.fill_null(""))
+    url = pl.col("url")
+    query_start = url.str.find("[?#]")  # null where it has none
+    steps = url.str.slice(0, query_start).str.count_matches("/", literal=True)
+    query = url.str.slice(query_start).str.replace_all("=[^&#]*", "=")
+    return pl.concat_str(steps, query.fill_null(""))
 
 
 def _departs() -> pl.Expr:
@@ -195,7 +200,7 @@ def _showing_cards(links: pl.DataFrame) -> pl.Series:
     """Return the `result_row` of the links that show a card number, a CVV or its hash."""
     url = pl.col("url")
     showing = set(_numbers(links))
-    named = links.filter(url.str.contains(_NAMES_CVV) | url.str.contains(_SPELLED))
+    named = links.filter(url.str.contains(_MAY_NAME_CVV))
     secrets = pl.concat([named, _like_hashes(links)]).select("result_row", "url")
     showing.update(row for row, link in secrets.iter_rows() if shows_secret(link))
     return pl.Series("result_row", sorted(showing), links["result_row"].dtype)
@@ -204,8 +209,8 @@ def _showing_cards(links: pl.DataFrame) -> pl.Series:
 def _numbers(links: pl.DataFrame) -> Iterator[int]:
     """Yield the rows whose link shows a card number."""
     url = pl.col("url")
-    may_show = url.str.contains(_NUMBER) | url.str.contains(_SPELLED)
-    if not links.select(may_show.any()).item():
+    may_show = links.select(url.str.contains(_MAY_SHOW)).to_series()
+    if not may_show.any():
         return
     in_file = pl.len().over("file")
     is_usual = 2 * pl.len().over("file", "length") > in_file
