@@ -58,6 +58,7 @@ HELD_BACK = SEEN | {GIVEN_UP, DELETED, UNREADABLE_DELETION}  # what held.csv lis
 # Why a link that ends soon or has ended is not renewed.
 ABSENT = "card.extract.absent"  # its card is not in the latest extract of a full portfolio
 UNFIT = "card.extract.refused"  # its card's newest row was refused by us
+INELIGIBLE = "card.extract.not_eligible"  # its card's newest row is not eligible
 GONE = "card.extract.gone"  # the extract with its card's newest row is not stored any more
 TYPED_IN = "card.extract.none"  # its card was in no extract: its fields were typed in
 DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
@@ -166,6 +167,12 @@ ROWS = (  # a row among others, of this extract or of earlier runs
     ),
     Reason(ABSENT, "not renewed", NOTHING, _ABSENT),
     Reason(UNFIT, "not renewed", FIX, "the card in a later extract, in a row that can be sent"),
+    Reason(
+        INELIGIBLE,
+        "not renewed",
+        NOT_ELIGIBLE,
+        "the card in a later extract, in a row that is eligible",
+    ),
     Reason(GONE, "not renewed", FIX, _NAMED_AGAIN),
     Reason(
         TYPED_IN,

@@ -25,7 +25,16 @@ from flows.book.standing import REFUSED as IS_REFUSED
 from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, FINGERPRINTS, holder, is_among, numbered_twins
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, REJECTED
-from schemas.reasons import ABSENT, AWAITED, DELETED, DYING, REFUSED, UNFIT
+from schemas.reasons import (
+    ABSENT,
+    AWAITED,
+    DELETED,
+    DYING,
+    INELIGIBLE,
+    NOT_ELIGIBLES,
+    REFUSED,
+    UNFIT,
+)
 
 # where a card with an ended link can stand, for a renewal to concern it; a placed one needs none
 _CONCERNED = (
@@ -48,11 +57,12 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
 
     Columns: those of CARD, cuid, expiration, `ends`, `why` it is left out, as far as the book says
     so (DELETED, ABSENT, AWAITED, REFUSED), where it stands (`standing`), and its newest row in a
-    run: `run`, `row` and `fit`, whether we sent it. A card that has left is no news once its link
-    has ended.
+    run: `run`, `row`, `fit`, whether we sent it, and `eligible`, whether it is eligible. A card
+    that has left is no news once its link has ended.
     """
     cards = book.cards(today)
     newest = book.folded.attempt("row")
+    is_not_eligible = (newest["state"] == REJECTED) & newest["reason"].is_in(NOT_ELIGIBLES)
     has_left = pl.col("standing") == LEFT.name
     sent_as = book.folded.attempt("sent")["state"]
     closed = book.departed.filter("closed")
@@ -60,6 +70,7 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
         run=newest["run"],
         row=newest["row"],
         fit=(newest["state"] != REJECTED),
+        eligible=~is_not_eligible.fill_null(value=False),
         why=pl.when(has_left & is_among(cards, closed, CARD_WITHOUT_TWIN))
         .then(pl.lit(DELETED))
         .when(has_left)
@@ -72,7 +83,7 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     is_concerned = pl.col("standing").cast(pl.String).is_in([state.name for state in _CONCERNED])
     is_concerned |= has_left & (pl.col("until") >= today)
     is_ending = (pl.col("until") <= until) & pl.col("current") & is_concerned
-    columns = [*CARD, "cuid", "expiration", "run", "row", "fit", "why", "standing"]
+    columns = [*CARD, "cuid", "expiration", "run", "row", "fit", "eligible", "why", "standing"]
     return beside.filter(is_ending).select(*columns, ends="until")
 
 
@@ -82,7 +93,8 @@ def in_extract(links: pl.DataFrame, records: pl.DataFrame, run: str) -> pl.DataF
     `records`: RECORD of every row of the ledger of its `run`.
     """
     fit = pl.col("fate").is_in([ledger.SUBMITTED, ledger.SUPPRESSED])
-    named = records.with_columns(holder(records), fit=fit)
+    eligible = pl.col("fate") != ledger.INELIGIBLE
+    named = records.with_columns(holder(records), fit=fit, eligible=eligible)
     named = named.join(links, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
     numbered = pl.concat(
         [
@@ -90,8 +102,9 @@ def in_extract(links: pl.DataFrame, records: pl.DataFrame, run: str) -> pl.DataF
             named.filter(~pl.col("fit")).with_columns(twin=pl.lit(0, pl.UInt8)),
         ]
     )
-    rows = numbered.select(*CARD, "row", "fit", in_row="expiration")
-    joined = links.drop("run", "row", "fit").join(rows, on=CARD, how="left", maintain_order="left")
+    rows = numbered.select(*CARD, "row", "fit", "eligible", in_row="expiration")
+    others = links.drop("run", "row", "fit", "eligible")
+    joined = others.join(rows, on=CARD, how="left", maintain_order="left")
     # one row a card: one that was fit to be sent, and of the same issue, where there is one
     is_same_issue = pl.col("in_row") == pl.col("expiration")
     first = joined.sort("fit", is_same_issue, "row", descending=[True, True, False])
@@ -111,6 +124,8 @@ def judged(links: pl.DataFrame, today: date, lacking: str) -> pl.DataFrame:
         .then("why")
         .when(pl.col("row").is_null())
         .then(pl.lit(lacking))
+        .when(~pl.col("eligible"))
+        .then(pl.lit(INELIGIBLE))
         .when(~pl.col("fit"))
         .then(pl.lit(UNFIT))
         .when((last_day() <= pl.col("ends")) | (last_day() < today))

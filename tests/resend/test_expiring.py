@@ -17,9 +17,19 @@ from flows.book.given_up import NOBODY as UNDECIDED
 from flows.book.kept_links import NONE_KEPT
 from flows.book.stages import NO_STAGES
 from flows.resend.ending_links import RECORD, ending_links, in_extract, judged
-from schemas.actions import NOTHING
+from schemas.actions import NOT_ELIGIBLE, NOTHING
 from schemas.ledger import dtypes
-from schemas.reasons import ABSENT, AWAITED, DYING, REFUSED, TYPED_IN, UNFIT, reason
+from schemas.reasons import (
+    ABSENT,
+    AWAITED,
+    DYING,
+    INELIGIBLE,
+    NOT_WANTED,
+    REFUSED,
+    TYPED_IN,
+    UNFIT,
+    reason,
+)
 from tests.builders import share_of
 
 TODAY = date(2026, 11, 20)
@@ -117,6 +127,15 @@ def test_a_card_whose_newest_row_we_refused_waits_for_the_issuer() -> None:
     assert {"a": UNFIT} == in_deltas([linked(SOON), ("a", "rejected", None)])
 
 
+def test_a_card_whose_newest_row_is_not_eligible_is_not_renewed_and_nobody_has_to_correct_it() -> (
+    None
+):
+    tries = [linked(SOON), ("a", "rejected", None)]
+
+    assert {"a": INELIGIBLE} == in_deltas(tries, reason=NOT_WANTED)
+    assert NOT_ELIGIBLE == reason(INELIGIBLE).action
+
+
 def test_a_card_whose_fields_were_typed_in_has_no_row_to_renew() -> None:
     assert {"a": TYPED_IN} == in_deltas([linked(SOON)], run="")
 
@@ -128,6 +147,8 @@ def test_a_card_whose_fields_were_typed_in_has_no_row_to_renew() -> None:
         ((("b", "4242", "2911", "suppressed"),), ABSENT),
         ((("a", "1111", "2911", "suppressed"),), ABSENT),
         ((sound(fate="rejected"),), UNFIT),
+        ((sound(fate="ineligible"),), INELIGIBLE),
+        ((sound(fate="ineligible"), sound()), None),
         ((sound(fate="rejected"), sound(fate="submitted")), None),
         ((sound(fate="duplicate"), sound()), None),
     ],
