@@ -11,7 +11,7 @@ from typing import Any
 import pandera.polars as pa
 import polars as pl
 
-FORMAT = 2  # version of our Parquet files: goes up when one of them gets, loses or changes a column
+FORMAT = 3  # version of our Parquet files: goes up when one of them gets, loses or changes a column
 
 
 class Table(pa.DataFrameModel):

@@ -153,9 +153,9 @@ class LocalStore:
         """List the temporary files under `prefix` that killed writers left before `before`."""
         abandoned: list[Entry] = []
         for folder, _, names in os.walk(self._root / checked_prefix(prefix)):
-            place = Path(folder).relative_to(self._root)
             for name in names:
                 if name.startswith(TEMPORARY):
+                    place = Path(folder).relative_to(self._root)
                     entry = _look(str(place / name), self._root / place / name)
                     # None: its writer was alive and done
                     if entry and entry.modified < before:

@@ -14,37 +14,28 @@ from io import BytesIO
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from flows.book.head import CODE, generation
-from flows.book.stages import (
-    LOOK,
-    NO_STAGES,
-    Stages,
+from flows.book.attempts import NO_ATTEMPTS
+from flows.book.deliveries import (
+    CHANGE,
+    NO_DELIVERIES,
+    Deliveries,
+    KnownDelivery,
     delivered_links,
-    followed_links,
-    reported_ends,
+    read_deliveries,
 )
-from flows.runs.delivered import LINKS, read_delivered_links
+from flows.book.head import CODE, generation
+from flows.book.stages import NO_STAGES, Stages, followed_links, reported_ends
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import book, deliveries, keys_of, link, placements
+from flows.runs.keys import book, keys_of, placements
 from flows.runs.placements import check_marks, is_checked, read_placements
-from flows.runs.single_links import ARRIVED
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.runs.transactions import reported
-from flows.runs.versions import read_document
-from schemas.records import Delivery
 from schemas.tables import parquet
 
 UNMARKED = "unmarked"  # of a run that only an earlier version checked
 _NONE: Mapping[str, str] = {}
-_CHANGE = pl.Schema(
-    {
-        **dict.fromkeys((*LOOK, "url", "change"), pl.String()),
-        "until": pl.Date(),
-        "at": ARRIVED,
-    }
-)
 _COLUMNS = ["row", "opened", "opened_seen", "running", "termination_type", "settled", "seen"]
 
 
@@ -62,7 +53,8 @@ class StagesHead(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     code: str = CODE
     generation: int = 0  # of the book: it is not read any more once that was discarded
-    delivered: _Part = _Part()
+    deliveries: dict[int, KnownDelivery] = {}
+    delivered: _Part = _Part()  # the changes of these deliveries
     followed: _Part = _Part()
     reported: _Part = _Part()
 
@@ -86,15 +78,31 @@ class KeptStages:
         self._attempts_of = attempts_of
         self._kept = _read_head(store, issuer)
         self._made: dict[str, tuple[dict[str, str], pl.DataFrame]] = {}
+        self._deliveries = dict(self._kept.deliveries)
 
     def read(self) -> Stages:
         """Return what is known of links."""
         reports = f"{placements(self._issuer)}reports/"
+        delivered = self.deliveries()
         return Stages(
-            delivered=self._whole("delivered", deliveries(self._issuer), self._delivered),
+            delivered=delivered_links(delivered.changes),
             followed=self._followed(),
             reported=self._whole("reported", reports, self._reported),
+            deliveries=delivered,
         )
+
+    def deliveries(self) -> Deliveries:
+        """Return all deliveries of links; only those are read that are not kept as they are."""
+        part = self._kept.delivered
+        changes = self._believed("delivered", part) if part.sha256 else None
+        kept = NO_DELIVERIES
+        if changes is not None:
+            kept = Deliveries(self._kept.deliveries, changes.cast(CHANGE))
+        now = read_deliveries(self._store, self._issuer, kept)
+        if now is not kept:
+            self._deliveries = dict(now.known)
+            self._made["delivered"] = {}, now.changes
+        return now
 
     def keep(self) -> None:
         """Write the parts that are others than those that are kept, then the head."""
@@ -106,7 +114,7 @@ class KeptStages:
             content = parquet(frame, compression="zstd", compression_level=1)
             self._store.replace(_key(self._issuer, name), [content])
             parts[name] = _Part(made_of=made_of, sha256=digest(content))
-        head = self._kept.model_copy(update=parts)
+        head = self._kept.model_copy(update={**parts, "deliveries": self._deliveries})
         self._store.replace(_head_key(self._issuer), [canonical(head)])
 
     def _whole(self, name: str, prefix: str, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
@@ -181,25 +189,13 @@ class KeptStages:
         known = [read_placements(run, part, _COLUMNS) for part in parts]
         return followed_links(pl.concat(known), self._attempts_of(run_id))
 
-    def _delivered(self) -> pl.DataFrame:
-        """Return the links that were delivered, of the deliveries whose files are stored."""
-        listed = (LINKS.search(entry.key) for entry in self._store.keys(deliveries(self._issuer)))
-        numbers = sorted({int(name["delivery"]) for name in listed if name})
-        frames = concurrently(self._changes, numbers)
-        return delivered_links(pl.concat([pl.DataFrame(schema=_CHANGE), *frames]))
-
-    def _changes(self, number: int) -> pl.DataFrame:
-        """Return the changes of a delivery, and when it was made."""
-        chain = deliveries(self._issuer)
-        record = read_document(self._store, link(chain, number), Delivery)
-        content = BytesIO(read_delivered_links(self._store, self._issuer, number) or b"")
-        columns = [name for name in _CHANGE if name != "at"]
-        changes = pl.read_parquet(content, columns=columns)
-        moment = record.at if record is not None else None
-        return changes.with_columns(at=pl.lit(moment, ARRIVED)).select(*_CHANGE)
-
     def _reported(self) -> pl.DataFrame:
         return reported_ends(reported(self._store, self._issuer, pl.lit(value=True)))
+
+
+def known_deliveries(store: Store, issuer: str) -> Deliveries:
+    """Return all deliveries of links of an issuer."""
+    return KeptStages(store, issuer, (), lambda _: NO_ATTEMPTS).deliveries()
 
 
 def _read_head(store: Store, issuer: str) -> StagesHead:

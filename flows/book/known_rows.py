@@ -1,7 +1,8 @@
 """What is kept of the rows of small closed runs: digests of whose they are, and of their links.
 
 So who looks for one cardholder, or for the links that were not delivered yet, reads the runs that
-can have them, instead of all. A digest that two share costs a read: nothing is decided by it.
+can have them, instead of all. A name that two share costs a read: nothing is decided by it. Links
+that have one digest, of 64 bits, are taken for the same.
 """
 
 from collections.abc import Collection
@@ -17,8 +18,14 @@ from flows.runs.threads import concurrently
 from schemas.tables import parquet
 
 LARGEST = 2000  # rows read; a larger run has an object of its own to look into: its ledger
-# `name`: 32 bits of a digest of the cuid
-KNOWN_ROWS = pl.Schema({"run": pl.String(), "name": pl.UInt32()})
+KNOWN_ROWS = pl.Schema(
+    {
+        "run": pl.String(),
+        "row": pl.UInt32(),
+        "name": pl.UInt32(),  # 32 bits of a digest of the cuid
+        "link": pl.UInt64(),  # of its URL, null without a link
+    }
+)
 NO_ROWS = pl.DataFrame(schema=KNOWN_ROWS)
 
 
@@ -46,18 +53,25 @@ def write_known_rows(
 
 def runs_with(rows: pl.DataFrame, cuid: str) -> set[str]:
     """Return the runs that can have a row with this cuid."""
-    name = pl.select(_name(pl.lit(cuid))).item()
+    name = pl.DataFrame({"cuid": [cuid]}).select(_name()).item()
     return set(rows.filter(name=name)["run"])
 
 
 def _rows_of(run: StoredRun) -> pl.DataFrame:
-    cuids = pl.concat(run.ledger(["cuid"])).drop_nulls()
-    names = cuids.select(run=pl.lit(run.id), name=_name(pl.col("cuid")))
-    return names.unique(maintain_order=True).cast(KNOWN_ROWS)
+    cuids = pl.concat(run.ledger(["row", "cuid"])).drop_nulls("cuid")
+    links = pl.concat(run.rows(["row", "url"], pl.col("url").is_not_null()))
+    rows = cuids.join(links, on="row", how="left", maintain_order="left")
+    names = rows.select("row", run=pl.lit(run.id), name=_name(), link=link_digest(pl.col("url")))
+    return names.select(*KNOWN_ROWS).cast(KNOWN_ROWS)
 
 
-def _name(cuid: pl.Expr) -> pl.Expr:
-    return (cuid.hash(0) & 0xFFFFFFFF).cast(pl.UInt32)
+def _name() -> pl.Expr:
+    return (pl.col("cuid").hash(0) & 0xFFFFFFFF).cast(pl.UInt32)
+
+
+def link_digest(url: pl.Expr) -> pl.Expr:
+    """Return the digest by which a link is known: the same in this version of polars only."""
+    return pl.when(url.is_not_null()).then(url.hash(0))
 
 
 def _key(issuer: str) -> str:

@@ -87,6 +87,12 @@ class KnownRuns(NamedTuple):
         known = {run for run, closed in self.closed.items() if closed.has_rows}
         return known - runs_with(rows, cuid)
 
+    def links(self) -> pl.DataFrame:
+        """Return the links of the closed runs whose rows are kept: run, row, digest (`link`)."""
+        known = [run for run, closed in self.closed.items() if closed.has_rows]
+        rows = self.read_rows().filter(pl.col("run").is_in(known))
+        return rows.select("run", "row", "link").drop_nulls("link")
+
     def unread_state(self, run: str) -> ClosedRun | None:
         """Return the figures by which retention judges a closed run, None where it is read."""
         closed = self.closed.get(run)

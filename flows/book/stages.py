@@ -3,7 +3,8 @@
 Each is known where it was asked, and null where nobody knows: a link that was never queried is not
 "not opened". Frames in, frames out; `kept_stages.py` reads them.
 
-* **Delivered**: a delivery of links has it. Of two cards that look the same both are, once one is.
+* **Delivered**: a delivery of links has the link of its row. Deliveries of earlier versions do not
+  name rows: of two cards that look the same both are delivered, once one is.
 * **Opened**: the service or a transaction report says so of the link by which the card stands,
   since the first check that learned it: the service does not say when.
 * **Placed**: that is said of any link of this issue of the card, and stays so: with no attempt on
@@ -16,20 +17,13 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.deliveries import DELIVERED_LINK, LOOK, NO_DELIVERIES, ROW, Deliveries
 from flows.book.standing import DELIVERED, HAS_LINK, NAMES, OPENED, PLACED, State
-from flows.runs.cards import ISSUE
+from flows.runs.cards import ISSUE, is_single
 from flows.runs.single_links import ARRIVED
 from schemas.ledger import AWAITING
 from schemas.partner_api.link_placements import BILLABLE
 
-LOOK = ("cuid", "last_4", "expiration")  # of a card, as a delivery has it
-DELIVERED_LINK = pl.Schema(
-    {
-        **dict.fromkeys(LOOK, pl.String()),
-        "until": pl.Date(),
-        "delivered": ARRIVED,
-    }
-)
 FOLLOWED = pl.Schema(  # what the service says of a link; null: it does not say
     {
         "run": pl.String(),
@@ -61,6 +55,7 @@ class Stages(NamedTuple):
     delivered: pl.DataFrame
     followed: pl.DataFrame
     reported: pl.DataFrame
+    deliveries: Deliveries = NO_DELIVERIES  # that `delivered` is made of
 
 
 NO_STAGES = Stages(
@@ -68,20 +63,6 @@ NO_STAGES = Stages(
     pl.DataFrame(schema=FOLLOWED),
     pl.DataFrame(schema=REPORTED_END),
 )
-
-
-def delivered_links(changes: pl.DataFrame) -> pl.DataFrame:
-    """Return the links that were delivered and not withdrawn since, and when first.
-
-    `changes`: the rows of all deliveries in order, each with `at`, when it was made.
-    """
-    links = changes.group_by("cuid", "url", maintain_order=True).agg(
-        pl.col(*LOOK[1:], "until", "change").last(),
-        delivered=pl.col("at").filter(pl.col("change") != "withdrawn").first(),
-    )
-    standing = links.filter(pl.col("change") != "withdrawn").sort("delivered")
-    once = standing.unique([*LOOK, "until"], keep="first", maintain_order=True)
-    return once.select(*DELIVERED_LINK).cast(DELIVERED_LINK)
 
 
 def followed_links(placements: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
@@ -165,14 +146,13 @@ def _known(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     )
     rows = cards.select("run", "row", *ISSUE, "cuid", "until", "first", "current")
     for known, key in (
-        (stages.delivered, [*LOOK, "until"]),
         (of_link, ["run", "row"]),
         (of_issue, list(ISSUE)),
         (stages.reported, ["cuid"]),
     ):
         rows = rows.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")
     has_link = pl.col("until").is_not_null()
-    rows = rows.with_columns(counts=_is_reported())
+    rows = rows.with_columns(counts=_is_reported(), delivered=_delivered(rows, stages.delivered))
     by_report = pl.when("counts").then("reported_placed")
     placed = pl.when(has_link).then(_either("issue_placed", by_report))
     return rows.select(
@@ -184,6 +164,32 @@ def _known(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
             pl.coalesce("issue_placed_at", pl.col("completed_on").cast(ARRIVED))
         ),
     )
+
+
+def _delivered(cards: pl.DataFrame, links: pl.DataFrame) -> pl.Series:
+    """Return when the link by which each card stands was delivered first.
+
+    By its row; else by its look, where the link has no row, or the card alone looks so.
+    """
+    numbered = cards.select(*ROW, *LOOK, "until").with_row_index("place")
+    of_row = numbered.join(links.drop_nulls("row"), on=[*ROW, "until"]).select("place", "delivered")
+    others = numbered.join(of_row, on="place", how="anti")
+    has_row = links["row"].is_not_null()
+    of_look = _by_look(others, links.filter(~has_row))
+    with_row = _by_look(others, links.filter(has_row))
+    if not with_row.is_empty():
+        alone = is_single(numbered, LOOK)
+        with_row = with_row.filter(alone.gather(with_row["place"]))
+    known = pl.concat([of_row, of_look, with_row]).unique("place", keep="first")
+    places = numbered.select("place")
+    return places.join(known, on="place", how="left", maintain_order="left")["delivered"]
+
+
+def _by_look(cards: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+    """Return the `place` of each card that looks like one whose link was delivered, and when."""
+    look = [*LOOK, "until"]
+    first = links.sort("delivered").unique(look, keep="first").select(*look, "delivered")
+    return cards.join(first, on=look, nulls_equal=True).select("place", "delivered")
 
 
 def _is_reported() -> pl.Expr:

@@ -4,25 +4,36 @@ A delivery's record is created first and pins the bytes of its files. So of two 
 and an interrupted delivery is finished by the same command, or superseded by the next one, which
 has everything since the last confirmed.
 
-What the receiving side has is replayed from the confirmed deliveries, so no list of all links is
-kept beside them. What was delivered and never confirmed may have been used: its links are withdrawn
-where they no longer live, and what it withdrew is delivered again where it does.
+What the receiving side has is replayed from the confirmed deliveries (`flows/book/deliveries.py`),
+by digests of links: of earlier runs and deliveries only those are read whose links change. What was
+delivered and never confirmed may have been used: its links are withdrawn where they no longer live,
+and what it withdrew is delivered again where it does.
 """
 
 import re
-from collections.abc import Iterable, Sequence
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.book import read_book
+from flows.book.book import Book, read_book
+from flows.book.deliveries import WITHDRAWN, Deliveries
 from flows.book.kept import keep_up_to_date
+from flows.book.kept_stages import known_deliveries
+from flows.book.known_rows import link_digest
 from flows.book.standing import GIVEN_UP, LEFT, SERVED
 from flows.errors import TryAgainError
 from flows.operations.link_changes import CARD as CARD_OF_LINK
-from flows.operations.link_changes import CHANGED, ISSUE, WITHDRAWN, delta, replayed
+from flows.operations.link_changes import (
+    CHANGED,
+    DELTA,
+    ISSUE,
+    LINK,
+    delta,
+    replayed,
+    surely_delivered,
+)
 from flows.redaction import redact
 from flows.reports.links import link_files
 from flows.runs.business_date import local_day
@@ -53,6 +64,7 @@ _LINK = pl.Schema(
         "expires_on": pl.Date(),
     }
 )
+_URL = ["delivery", *LINK, "url", "expires_on"]
 STOPPED = [LEFT.name, GIVEN_UP.name]  # states in which a card needs no link
 FORGOTTEN = "forgotten"  # why the links of erased cardholders are withdrawn
 PARQUET = "links.parquet"
@@ -87,16 +99,19 @@ class Delivered(NamedTuple):
 class _Books(NamedTuple):
     """What was delivered so far.
 
-    `records` are the deliveries by number (0: none), `base` is the last confirmed one. `delivered`
-    are the links that the receiving side has, `unconfirmed` the changes that it may have applied
-    without confirming them. `doubts` are receipts that name other bytes.
+    `newest` is the number of the last delivery (0: none) and `last` its record, `base` is the last
+    confirmed one. `delivered` are the links that the receiving side has, `unconfirmed` the changes
+    that it may have applied without confirming them, `later` those of them after `base`. `doubts`
+    are receipts that name other bytes.
     """
 
-    records: Sequence[Delivery | None]
+    newest: int
+    last: Delivery | None
     base: int
     doubts: tuple[str, ...]
     delivered: pl.DataFrame
     unconfirmed: pl.DataFrame
+    later: pl.DataFrame
 
 
 def deliver(context: IssuerContext) -> Delivered:
@@ -106,13 +121,14 @@ def deliver(context: IssuerContext) -> Delivered:
     """
     now = context.adapters.now()
     today = local_day(now, context.issuer.time_zone)
-    books = _books(context)
     book = read_book(context.adapters.store, context.issuer.issuer)
     cards = book.cards(today)
-    alive = _living_links(context, cards, today)
+    books = _books(context, book.stages.deliveries)
+    alive = _living_links(context, book, books, _cards_with_links(cards, today))
     stopped = cards.filter(pl.col("standing").is_in(STOPPED)).select(*CARD_OF_LINK, "standing")
     stopped = pl.concat([stopped.cast({"standing": pl.String}), _forgotten(context, books)])
-    changes = delta(alive, books.delivered, books.unconfirmed, book.sent, stopped, today)
+    delivered_links = books.delivered, books.unconfirmed
+    changes = _with_urls(context, delta(alive, *delivered_links, book.sent, stopped, today))
     if changes.is_empty():
         return Delivered(doubts=books.doubts)
     contents = _link_files(context, changes)
@@ -144,19 +160,17 @@ def _forgotten(context: IssuerContext, books: _Books) -> pl.DataFrame:
 
 def owes_withdrawal(context: IssuerContext, people: People) -> bool:
     """Return whether the receiving side may still use a link of these cardholders."""
-    books = _books(context)
+    books = _books(context, known_deliveries(context.adapters.store, context.issuer.issuer))
     is_used = pl.col("change") != WITHDRAWN
-    later = range(books.base + 1, len(books.records))
-    unconfirmed = _changes(context.adapters.store, context.issuer.issuer, later)
-    perhaps = [books.delivered, books.unconfirmed.filter(is_used), *unconfirmed]
+    perhaps = [books.delivered, books.unconfirmed.filter(is_used), books.later]
     return bool(people.named_by(pl.concat(perhaps)["cuid"]).any())
 
 
 def _record(context: IssuerContext, books: _Books, record: Delivery) -> Delivered:
     """Record a delivery as the next one; where the last one has the same files, go on with that."""
     issuer = context.issuer.issuer
-    last = books.records[-1]
-    number = len(books.records) - 1
+    last = books.last
+    number = books.newest
     if last is not None and number != books.base and last.files == record.files:
         return Delivered(last, number, False, books.doubts)
     number += 1
@@ -189,24 +203,37 @@ def _link_files(context: IssuerContext, changes: pl.DataFrame) -> dict[str, byte
     return {name: b"".join(pieces) for name, pieces in files}
 
 
-def _living_links(context: IssuerContext, cards: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the links that can be opened, one a card: ISSUE, url, expires_on, until.
+def _cards_with_links(cards: pl.DataFrame, today: date) -> pl.DataFrame:
+    """Return the cards with a link that can be opened, each once: ISSUE, `run`, `row`, `until`.
 
-    It is that of the card's newest issue where that has one, else the one that lasts longest.
+    Each in its newest issue where that has one, else in that whose link lasts longest.
     """
     is_served = pl.col("standing").cast(pl.String).is_in([state.name for state in SERVED])
     linked = cards.filter(is_served & (pl.col("until") >= today))
     best_first = linked.sort("current", "until", descending=True)
     of_card = best_first.unique(CARD, keep="first", maintain_order=True)
-    runs = of_card["run"].unique().to_list()
-    frames = concurrently(lambda run: _links_of(context, run), runs)
+    return of_card.select(*ISSUE, "run", "row", "until")
+
+
+def _living_links(
+    context: IssuerContext, book: Book, books: _Books, cards: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the links of these cards: ISSUE, run, row, until, `link`; url and expires_on if read.
+
+    Those that the receiving side surely has are not read, where the book has their digests.
+    """
+    known = cards.join(book.runs.links(), on=["run", "row"], maintain_order="left")
+    surely = surely_delivered(books.delivered, books.unconfirmed)
+    settled = known.join(surely, on=LINK, how="semi")
+    runs = cards.join(settled, on=["run", "row"], how="anti", nulls_equal=True)["run"].unique()
+    frames = concurrently(lambda run: _links_of(context, run), runs.to_list())
     urls = pl.concat([pl.DataFrame(schema=_LINK), *frames])
     row = ["run", "row", "cuid"]  # those typed in have no row
-    cards = of_card.drop("expires_on")
-    living = cards.join(urls, on=row, nulls_equal=True, maintain_order="left")
-    return living.select(*ISSUE, "url", "expires_on", "until").unique(
-        ["cuid", "url"], keep="first", maintain_order=True
-    )
+    read = cards.join(urls, on=row, nulls_equal=True, maintain_order="left")
+    read = read.with_columns(link=link_digest(pl.col("url")))
+    unread = settled.filter(~pl.col("run").is_in(runs.implode()))
+    living = pl.concat([read, unread], how="diagonal")
+    return living.unique(LINK, keep="first", maintain_order=True)
 
 
 def _links_of(context: IssuerContext, run: str) -> pl.DataFrame:
@@ -221,59 +248,78 @@ def _links_of(context: IssuerContext, run: str) -> pl.DataFrame:
     return links.select(pl.lit(run).alias("run"), *list(_LINK)[1:]).cast(_LINK)
 
 
-def _books(context: IssuerContext) -> _Books:
-    """Read what was delivered, and record the receipts that were dropped since."""
+def _with_urls(context: IssuerContext, changes: pl.DataFrame) -> pl.DataFrame:
+    """Return changes (DELTA) as they are delivered (CHANGED).
+
+    The URLs of withdrawn links are those of their delivery.
+    """
+    withdrawn = changes.filter(change=WITHDRAWN)
+    numbers = withdrawn["delivery"].unique().to_list()
     store = context.adapters.store
-    issuer = context.issuer.issuer
-    newest, _ = last_record(store, deliveries(issuer), Delivery)
-    keys = [link(deliveries(issuer), number) for number in range(1, newest + 1)]
-    records = [None, *concurrently(lambda key: read_document(store, key, Delivery), keys)]
-    base, doubts = _last_confirmed(context, records)
-    confirmed = _confirmed_numbers(records, base)
-    delivered = replayed(_changes(store, issuer, confirmed)).filter(pl.col("change") != WITHDRAWN)
+    frames = concurrently(
+        lambda number: _delivered_urls(store, context.issuer.issuer, number), numbers
+    )
+    urls = pl.concat([pl.DataFrame(schema=DELTA).select(_URL), *frames])
+    was_delivered = withdrawn.drop("url", "expires_on").join(urls, on=["delivery", *LINK])
+    both = [was_delivered, changes.filter(pl.col("change") != WITHDRAWN)]
+    return pl.concat([rows.select(*CHANGED).sort("cuid", "last_4", "url") for rows in both])
+
+
+def _delivered_urls(store: Store, issuer: str, number: int) -> pl.DataFrame:
+    """Return the links of a delivery as they were handed out (_URL)."""
+    content = read_delivered_links(store, issuer, number) or b""
+    links = pl.read_parquet(BytesIO(content), columns=["cuid", "url", "expires_on"])
+    digests = links.with_columns(
+        delivery=pl.lit(number, pl.UInt32), link=link_digest(pl.col("url"))
+    )
+    return digests.select(_URL).unique(LINK)
+
+
+def _books(context: IssuerContext, known: Deliveries) -> _Books:
+    """Read what was delivered, and record the receipts that were dropped since."""
+    newest, last = last_record(context.adapters.store, deliveries(context.issuer.issuer), Delivery)
+    base, doubts = _last_confirmed(context, newest)
+    confirmed = _confirmed_numbers(known, base)
+    number = pl.col("delivery")
+    applied = replayed(known.changes.filter(number.is_in(confirmed)))
     # a superseded delivery counts too: it may have been finished after the one that supersedes it
     first_superseded = confirmed[-2] + 1 if base else 1
-    superseded = replayed(_changes(store, issuer, range(first_superseded, base + 1)))
-    later = _changes(store, issuer, range(base + 1, newest + 1))
-    return _Books(records, base, doubts, delivered, pl.concat([superseded, *later]))
+    superseded = replayed(known.changes.filter(number.is_between(first_superseded, base)))
+    later = known.changes.filter(number > base)
+    return _Books(
+        newest,
+        last,
+        base,
+        doubts,
+        delivered=applied.filter(pl.col("change") != WITHDRAWN),
+        unconfirmed=pl.concat([superseded, later]),
+        later=later,
+    )
 
 
-def _confirmed_numbers(records: Sequence[Delivery | None], base: int) -> list[int]:
+def _confirmed_numbers(known: Deliveries, base: int) -> list[int]:
     """Return the numbers of the confirmed deliveries from 0 (none) to the last, `base`."""
     numbers = [base]
-    record = records[base]
-    while record is not None:
-        numbers.append(record.after)
-        record = records[record.after]
+    while numbers[-1] in known.known:
+        numbers.append(known.known[numbers[-1]].after)
     return numbers[::-1]
 
 
-def _changes(store: Store, issuer: str, numbers: Iterable[int]) -> list[pl.DataFrame]:
-    """Return the rows (CHANGED) of these deliveries; none of those interrupted or purged."""
-    contents = concurrently(lambda number: read_delivered_links(store, issuer, number), numbers)
-    return [
-        pl.read_parquet(BytesIO(content)).select(*CHANGED)
-        for content in contents
-        if content is not None
-    ]
-
-
-def _last_confirmed(
-    context: IssuerContext, records: Sequence[Delivery | None]
-) -> tuple[int, tuple[str, ...]]:
+def _last_confirmed(context: IssuerContext, newest: int) -> tuple[int, tuple[str, ...]]:
     """Return the last confirmed delivery, 0 where there is none, and the receipts in doubt.
 
     A receipt that names the bytes of all files confirms its delivery; in doubt is one that does
     not.
     """
     store = context.adapters.store
+    issuer = context.issuer.issuer
     doubts: list[str] = []
-    for number in range(len(records) - 1, 0, -1):
-        record = records[number]
-        place = delivery_folder(context.issuer.issuer, number)
+    for number in range(newest, 0, -1):
+        place = delivery_folder(issuer, number)
         if read_if_stored(store, place + CONFIRMED, 0) is not None:
             return number, tuple(doubts)
         receipt = read_if_stored(store, place + RECEIVED, RECEIPT)
+        record = read_document(store, link(deliveries(issuer), number), Delivery)
         if record is None or receipt is None:
             continue
         named = {sha256.decode() for sha256 in _SHA256.findall(receipt.lower())}

@@ -3,30 +3,37 @@
 Put here what compares links; `delivery.py` reads and writes them.
 """
 
-from collections.abc import Iterable
 from datetime import date
 
 import polars as pl
 
+from flows.book.deliveries import WITHDRAWN
 from schemas.settings import CHANGES
 
 ISSUE = ["cuid", "last_4", "expiration"]  # of a card (`flows.runs.cards`)
 CARD = ["cuid", "last_4"]
-LINK = ["cuid", "url"]
-WITHDRAWN = "withdrawn"
+LINK = ["cuid", "link"]  # `link`: the digest of its URL
 CHANGED = pl.Schema(  # links.parquet: the rows of links.csv
     {
         **dict.fromkeys((*ISSUE, "url", *CHANGES), pl.String()),
         "expires_on": pl.Date(),
         "until": pl.Date(),
+        "run": pl.String(),  # "" where its fields were typed in
+        "row": pl.UInt32(),
     }
 )
+# a withdrawn link is in `delivery`, any other has its url
+DELTA = pl.Schema({**CHANGED, "link": pl.UInt64(), "delivery": pl.UInt32()})
 
 
-def replayed(changes: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def replayed(changes: pl.DataFrame) -> pl.DataFrame:
     """Return the last change of each link in these deliveries, which come in order."""
-    ordered = pl.concat([pl.DataFrame(schema=CHANGED), *changes])
-    return ordered.unique(LINK, keep="last", maintain_order=True)
+    return changes.unique(LINK, keep="last", maintain_order=True)
+
+
+def surely_delivered(delivered: pl.DataFrame, pending: pl.DataFrame) -> pl.DataFrame:
+    """Return the delivered links that no unconfirmed change takes back."""
+    return delivered.join(pending.filter(change=WITHDRAWN), on=LINK, how="anti")
 
 
 def delta(
@@ -37,20 +44,18 @@ def delta(
     stopped: pl.DataFrame,
     today: date,
 ) -> pl.DataFrame:
-    """Return what turns `delivered`, with or without `pending`, into `alive` (CHANGED).
+    """Return what turns `delivered`, with or without `pending`, into `alive` (DELTA).
 
-    Links withdrawn come first, then new ones. `reported`: every card that was sent (ISSUE).
-    `stopped`: the cards that need no link any more (CARD), and their `standing`, which says why.
+    Links withdrawn come first, then new ones. `delivered`, `pending`: changes of deliveries
+    (`flows.book.deliveries.CHANGE`). `reported`: every card that was sent (ISSUE). `stopped`: the
+    cards that need no link any more (CARD), and their `standing`, which says why.
     """
-    takes_back = pl.col("change") == WITHDRAWN
-    perhaps_delivered = pl.concat([delivered, pending.filter(~takes_back)]).unique(
-        LINK, keep="first"
-    )
+    is_added = pl.col("change") != WITHDRAWN
+    perhaps_delivered = pl.concat([delivered, pending.filter(is_added)]).unique(LINK, keep="first")
     gone = perhaps_delivered.join(alive, on=LINK, how="anti")
-    surely_delivered = delivered.join(pending.filter(takes_back), on=LINK, how="anti")
-    fresh = alive.join(surely_delivered, on=LINK, how="anti")
+    fresh = alive.join(surely_delivered(delivered, pending), on=LINK, how="anti")
     both = [_withdrawn(gone, alive, reported, stopped, today), _added(fresh, gone)]
-    return pl.concat([rows.select(*CHANGED).sort("cuid", "last_4", "url") for rows in both])
+    return pl.concat([pl.DataFrame(schema=DELTA), *both], how="diagonal").select(*DELTA)
 
 
 def _withdrawn(

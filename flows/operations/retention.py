@@ -33,6 +33,7 @@ LEFT: Literal["left"] = "left"  # by workers
 # by versions that read extracts in parts
 _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
 _KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed|rewritten)/[^/]+\.json")
+_CHUNK_NAME = re.compile(r"(chunks|sealed/\d+)/(?P<run>[^/]+)-\d{5}\.[a-z0-9.]+")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
@@ -84,7 +85,8 @@ class Term(NamedTuple):
 def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
     """Return the part of a run that an object belongs to, KEPT, LEFT, or None: it is not ours."""
     name = key.removeprefix(keys.base)
-    if re.fullmatch(rf"(chunks|sealed/\d+)/{keys.run}-\d{{5}}\.[a-z0-9.]+", name):
+    chunk = _CHUNK_NAME.fullmatch(name)
+    if chunk is not None and chunk["run"] == str(keys.run):
         return "chunks"
     if _LEDGER_NAME.fullmatch(name):
         return "ledger"

@@ -80,6 +80,8 @@ COMMANDS = (
     "audit verify bank",
     "purge bank --dry-run",
 )
+DELIVERY = ("deliver bank", "deliver bank --confirm 1 --reason receipt")
+SECOND_DELIVERY = "deliver bank --dry-run, all delivered"
 ENDINGS = (0, 1, 2, 3, 4)  # exit codes: what a command finds to do is not what is measured
 
 
@@ -90,7 +92,22 @@ def measured(folder: Path, runs: int) -> dict[str, float]:
     write_toml(folder, BANK, bench.key)
     drop_next(bench, runs)
     config = [CARDLINK, "--config", str(folder)]
-    return {words: _cpu([*config, *words.split()]) for words in COMMANDS}
+    costs = {words: _cpu([*config, *words.split()]) for words in COMMANDS}
+    return costs | _night(bench, config)
+
+
+def _night(bench: Bench, config: list[str]) -> dict[str, float]:
+    """Return the CPU seconds of delivering all links, and of one more run until its results."""
+
+    def cost(words: str) -> float:
+        return _cpu([*config, *words.split()])
+
+    costs = {words: cost(words) for words in DELIVERY}
+    costs[SECOND_DELIVERY] = cost("deliver bank --dry-run")
+    costs["submit bank"] = cost("submit bank")
+    costs["outbox uploaded RUN"] = cost(f"outbox uploaded {bench.runs.ids[-1]}")
+    bench.answer()
+    return costs | {"ingest bank": cost("ingest bank")}
 
 
 def _cpu(command: list[str]) -> float:
@@ -105,9 +122,9 @@ def main(sizes: list[int]) -> None:
     """Print the CPU seconds of each command at each size, side by side."""
     with TemporaryDirectory(prefix="cardlink-growth-") as folder:
         columns = [measured(Path(folder) / str(runs), runs) for runs in sizes]
-    print(f"{'CPU seconds, by runs':32}" + "".join(f"{runs:>9,}" for runs in sizes))
-    for words in COMMANDS:
-        print(f"{words:32}" + "".join(f"{column[words]:>9.2f}" for column in columns))
+    print(f"{'CPU seconds, by runs':44}" + "".join(f"{runs:>9,}" for runs in sizes))
+    for words in columns[0]:
+        print(f"{words:44}" + "".join(f"{column[words]:>9.2f}" for column in columns))
 
 
 if __name__ == "__main__":

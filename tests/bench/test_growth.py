@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from flows.book import known_runs
 from flows.book.book import read_book
+from flows.operations.delivery import confirm, deliver
 from flows.operations.metrics import write_metrics
 from flows.operations.questions import open_questions
 from flows.reports import link_forms
@@ -19,9 +22,10 @@ from flows.reports.cardholder_trace import trace
 from flows.reports.programme_report import read_issuer
 from flows.reports.survey import survey
 from flows.resend.renewal import renewals
+from flows.runs.context import overlaid
 from flows.runs.outbox import outboxes
 from flows.submissions.extract_states import extract_states
-from tests.bench.growth import Clock, grow, grown, submit_next
+from tests.bench.growth import LIVING, Clock, grow, grown, submit_next
 from tests.night import Bench
 from tests.storms import FailingStore
 
@@ -107,6 +111,36 @@ def test_closed_runs_are_not_read_again(tmp_path: Path, monkeypatch: pytest.Monk
     settle(bench, NEXT + 1)
 
     assert before == reads(bench)
+
+
+def delivered(bench: Bench) -> pl.DataFrame:
+    """Deliver, confirm, and return the delivery."""
+    number = deliver(bench.context).number
+    confirm(bench.context, number, "receipt")
+    return pl.read_parquet(BytesIO(bench.content(f"bank/deliveries/{number:06d}/links.parquet")))
+
+
+def test_a_delivery_reads_no_closed_run_and_no_earlier_delivery_whose_links_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    bench = grown(tmp_path / "store", 2)
+    clock = bench.now
+    assert isinstance(clock, Clock)
+    settle(bench, NEXT)
+
+    first = delivered(bench)
+    before = opened(bench, lambda noted: deliver(overlaid(noted.context)))
+    grow(bench, clock, range(2, 4))
+    settle(bench, NEXT + 1)
+    second = delivered(bench)
+    after = opened(bench, lambda noted: deliver(overlaid(noted.context)))
+    clock.moment += timedelta(days=LIVING + 3)
+    ended = delivered(bench)
+
+    assert len(before) == len(after)
+    links = pl.concat([first, second]).select("cuid", "url", "run", "row", "expires_on")
+    assert links.sort("url").equals(ended.filter(why="expired").select(links.columns).sort("url"))
 
 
 def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(

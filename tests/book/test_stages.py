@@ -11,14 +11,13 @@ import pytest
 
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
+from flows.book.deliveries import DELIVERED_LINK, delivered_links
 from flows.book.fold import fold
 from flows.book.people import balance
 from flows.book.stages import (
-    DELIVERED_LINK,
     FOLLOWED,
     NO_STAGES,
     REPORTED_END,
-    delivered_links,
     with_stages,
 )
 from flows.book.standing import standing
@@ -36,8 +35,11 @@ THEN = datetime(2026, 11, 22, 8, tzinfo=UTC)
 OPENED_AT = THEN + timedelta(hours=3)
 
 
-def delivered(holder: str = "a", until: date = LINK) -> dict[str, Any]:
-    link = (holder, "1111", "2912", until, THEN)
+def delivered(
+    holder: str = "a", until: date = LINK, run: str | None = None, row: int | None = None
+) -> dict[str, Any]:
+    """Return the delivery of a link, by default one of an earlier version, which names no row."""
+    link = (run, row, holder, "1111", "2912", until, THEN)
     return {"delivered": pl.DataFrame([link], DELIVERED_LINK, orient="row")}
 
 
@@ -54,7 +56,7 @@ def reported(placed: bool | None, on: date | None = None) -> dict[str, Any]:
     return {"reported": pl.DataFrame([("a", True, placed, on)], REPORTED_END, orient="row")}
 
 
-def staged(*attempts: dict[str, object], day: date = TODAY, **stages: pl.DataFrame) -> pl.DataFrame:
+def staged(*attempts: dict[str, object], day: date = TODAY, **stages: Any) -> pl.DataFrame:
     rows = [{"row": 1, "as_of": date(2026, 11, 1), **row} for row in attempts]
     cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), day)
     return with_stages(cards, NO_STAGES._replace(**stages)).sort("expiration")
@@ -84,6 +86,17 @@ def test_a_link_stands_where_it_came_furthest_and_since_when(
 
     came = expected if stages else ("linked", NOON - timedelta(1))
     assert (*came, "") == (card["standing"], card["since"], card["who"])
+
+
+def test_of_two_cards_that_look_the_same_the_one_is_delivered_whose_row_was() -> None:
+    cards = [attempt("linked"), attempt("linked", row=2, twin=1)]
+    alone = [attempt("linked"), attempt("linked", 2)]
+
+    assert ["linked", "delivered"] == stands(*cards, **delivered(run="r1", row=2))
+    assert ["linked", "linked"] == stands(*cards, **delivered(run="r0", row=2))
+    assert ["delivered", "delivered"] == stands(*cards, **delivered())
+    # the same link came of another row of a card that nothing else looks like
+    assert ["delivered"] == stands(*alone, **delivered(run="r1", row=1))
 
 
 def test_what_nobody_was_asked_is_not_known_and_not_denied() -> None:
@@ -138,10 +151,12 @@ def test_a_transaction_report_says_nothing_of_a_cardholder_with_two_cards() -> N
 def test_a_link_withdrawn_since_is_not_delivered_and_counts_from_its_first_delivery() -> None:
     changes = pl.DataFrame(
         {
+            "run": "r1",
+            "row": 1,
             "cuid": ["a", "b", "b", "a"],
             "last_4": "1111",
             "expiration": "2912",
-            "url": ["x", "y", "y", "x"],
+            "link": [1, 2, 2, 1],
             "change": ["new", "new", "new", "withdrawn"],
             "until": LINK,
             "at": [THEN + timedelta(days) for days in range(4)],
