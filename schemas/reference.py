@@ -81,15 +81,31 @@ def _for_editors(node: Any) -> Any:
 
 
 def tables() -> dict[str, dict[str, Any]]:
-    """Return the schema of each table, "" for the top; those BY_COLUMN have that of a column."""
+    """Return the schema of each table by its dotted name, "" for the top; those BY_COLUMN have that
+    of a column.
+    """
     schema = json_schema()
-    definitions = schema["$defs"]
     by_name = {"": schema}
     for name, node in schema["properties"].items():
-        model = BY_COLUMN.get(name) or node.get("$ref", "").rpartition("/")[2]
+        model = BY_COLUMN.get(name) or _model_of(node)
         if model:
-            by_name[name] = _with_whole_lines(definitions[model])
+            by_name |= _tables_of(name, schema["$defs"], model)
     return by_name
+
+
+def _tables_of(name: str, definitions: Mapping[str, Any], model: str) -> dict[str, dict[str, Any]]:
+    """Return the schema of a table, then those of the tables within it."""
+    schema = _with_whole_lines(definitions[model])
+    below: dict[str, dict[str, Any]] = {}
+    for key, node in schema["properties"].items():
+        if name not in BY_COLUMN and _model_of(node):
+            below |= _tables_of(f"{name}.{key}", definitions, _model_of(node))
+    return {name: schema, **below}
+
+
+def _model_of(node: Mapping[str, Any]) -> str:
+    """Return the name of a table's model, "" for what is no table."""
+    return str(node.get("$ref", "")).rpartition("/")[2]
 
 
 def _with_whole_lines(schema: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +122,7 @@ def every_key() -> tuple[Key, ...]:
     keys = []
     for table, schema in tables().items():
         for name, node in schema["properties"].items():
-            if table == "" and name in tables():
+            if f"{table}.{name}".lstrip(".") in tables():
                 continue
             key = Key(
                 table,
@@ -127,7 +143,17 @@ def _examples() -> dict[str, dict[str, Any]]:
     for table in BY_COLUMN:
         tables_of_columns = [each for each in example[table].values() if isinstance(each, dict)]
         by_column[table] = dict(chain.from_iterable(each.items() for each in tables_of_columns))
-    return {"": example, **example, **by_column}
+    return {"": example, **_examples_of_tables("", example), **by_column}
+
+
+def _examples_of_tables(prefix: str, example: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of an example by their dotted names."""
+    by_name: dict[str, Any] = {}
+    for name, value in example.items():
+        if isinstance(value, dict):
+            below = _examples_of_tables(f"{prefix}{name}.", value)
+            by_name |= {f"{prefix}{name}": value, **below}
+    return by_name
 
 
 def _default(schema: Mapping[str, Any], name: str) -> str:

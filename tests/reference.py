@@ -11,6 +11,7 @@ import re
 import tempfile
 import typing
 from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -252,6 +253,7 @@ def settings_page() -> str:
     """Return every key of the issuer's TOML, the portal's columns and the environment."""
     models = tables()
     sections = [name for name in Issuer.model_fields if name in models or name in ABOUT_ROWS]
+    sections = list(chain.from_iterable(_with_tables_below(name, models) for name in sections))
     text = SETTINGS + "\n## Top level\n\n" + _keys("", sections) + "\n## Tables\n"
     for name in sections:
         if name == "columns":
@@ -267,6 +269,11 @@ def settings_page() -> str:
     columns = "".join(f"| `{name}` | {column.hint} |\n" for name, column in portal.COLUMNS.items())
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
+
+
+def _with_tables_below(name: str, models: Collection[str]) -> list[str]:
+    """Return a table and those within it."""
+    return [name, *(below for below in models if below.startswith(f"{name}."))]
 
 
 def commands_page() -> str:

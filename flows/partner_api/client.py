@@ -5,25 +5,34 @@ It returns typed records and raises only our errors.
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final
-from urllib.parse import quote
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
 
+from flows.errors import CardlinkError
+from flows.partner_api.pages import Pages
 from flows.partner_api.responses import (
+    LOST_PAGE,
+    document_of,
     fits_header,
     job_of,
     link_of,
-    messages_of,
+    messages_in,
     refusal_of,
     text_in,
 )
 from flows.partner_api.service import (
+    AnswerLostError,
     LinkRequestError,
     NoSuchRecordError,
     StrangeAnswerError,
     UnauthorisedError,
 )
+from flows.partner_api.translation import elements
 from flows.partner_api.transport import (
     Credentials,
     LoginSession,
@@ -38,14 +47,11 @@ from flows.partner_api.transport import (
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
-from schemas.partner_api.service import (
-    CARDHOLDER_MESSAGES,
-    JOB_MESSAGES,
-    JOBS,
-    LINKS,
-    ServiceSettings,
-)
+from schemas.partner_api.profile import ID
+from schemas.partner_api.service import ServiceSettings
 
+ACCEPTED: Final = 202
+_BETWEEN_LOOKS: Final = 1.0  # seconds, while a link is being created
 _LOST_LINK: Final = "A link may exist: ask the partner before requesting another one for this card."
 _LOST_MESSAGES: Final = "Messages may have been read and lost; the job's record shows its state."
 _LOST_ANSWER: Final = (
@@ -57,8 +63,14 @@ class ServiceClient:
     """The partner's service for one issuer; thread-safe."""
 
     def __init__(
-        self, settings: ServiceSettings, credentials: Credentials, session: Session, sender: Sender
+        self,
+        settings: ServiceSettings,
+        credentials: Credentials,
+        session: Session,
+        sender: Sender,
+        clock: Retry,
     ) -> None:
+        self._clock = clock
         self._settings = settings
         self._credentials = credentials
         self._session = session
@@ -72,47 +84,48 @@ class ServiceClient:
         settings = self._settings
         if not settings.fi_key:
             raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
-        body = {
-            settings.service_property: {
-                "service_server": settings.base_url,
-                **self._credentials.as_json(),
-            },
-            **request.body(),
-            settings.fi_key_property: settings.fi_key,
-            settings.safe_key_property: settings.safe_key,
-        }
+        response = self._send(link_creation(settings, self._credentials, request))
+        if response.refused:
+            return refusal_of(response.body)
+        if response.status == ACCEPTED:
+            return self._created_later(response)
+        return self._link(response, f"POST {settings.link_path}")
+
+    def _created_later(self, response: Response) -> CardLink:
+        """Return a link whose creation was only accepted, once its record has its URL."""
+        settings = self._settings
         place = f"POST {settings.link_path}"
-        response = self._send(
-            Request(
-                "POST",
-                settings.link_path,
-                place,
-                RetryPolicy.WRITE,
-                body=body,
-                lost=_LOST_LINK,
-                refusable=True,
-            )
-        )
-        return refusal_of(response.body) if response.refused else _link(response, place)
+        link = link_of(response.body, settings)
+        until = self._clock.clock() + settings.created_within_seconds
+        while link is None or not (link.url or link.cardholder_long_token):
+            link_id = (link.id if link else None) or _last_segment(response.headers)
+            if link_id is None or self._clock.clock() >= until:
+                problem = "accepted, and no link yet" if link_id else "accepted, without an id"
+                raise AnswerLostError(place=place, kind=f"HTTP 202, {problem}", advice=_LOST_LINK)
+            self._clock.sleep(_BETWEEN_LOOKS)
+            with suppress(NoSuchRecordError, StrangeAnswerError):
+                link = self.card_link(link_id)
+        return link
 
     def card_link(self, link_id: str, hydrate: tuple[str, ...] = HYDRATE_CARDHOLDER) -> CardLink:
         """Return the record of a link (2.9), by default with its card and cardholder."""
+        settings = self._settings
         header = {}
         if hydrate:
-            header = {self._settings.hydration_header: self._settings.link_hydration(*hydrate)}
-        place = f"GET {LINKS}/…"  # its id may be the secret part of the URL
-        request = Request("GET", _path(LINKS, link_id, place), place, headers=header)
-        return _link(self._send(request), place)
+            header = {settings.hydration_header: settings.link_hydration(*hydrate)}
+        place = settings.link_place()
+        path = _path(settings.paths.link, link_id, place)
+        return self._link(self._send(Request("GET", path, place, headers=header)), place)
 
     def job(self, job_id: str) -> JobRecord:
         """Return the record of a job (2.2).
 
         It has the job's pending requests, which need the hydration header.
         """
-        path = _path(JOBS, job_id)
+        path = _path(self._settings.paths.job, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
         response = self._send(Request("GET", path, f"GET {path}", headers=header))
-        record = job_of(response.body)
+        record = job_of(response.body, self._settings)
         if record is None:
             raise StrangeAnswerError(place=f"GET {path}", problem="no job record")
         return record
@@ -122,19 +135,30 @@ class ServiceClient:
 
         After AnswerLostError some may be lost.
         """
-        return messages_of(self._consume(_path(JOB_MESSAGES, job_id)))
+        return messages_in(self._consume(_path(self._settings.paths.job_messages, job_id)))
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
-        """Read the messages of a cardholder's jobs, raw, for `messages_of`.
+        """Read the messages of a cardholder's jobs, as one JSON list in the interface's words.
 
-        Store them: each can be read only once.
+        Store them: each can be read only once. Where a later page was lost, LOST_PAGE is among
+        them.
         """
-        return self._consume(_path(CARDHOLDER_MESSAGES, cardholder_id))
+        path = _path(self._settings.paths.cardholder_messages, cardholder_id)
+        elements = list[Any]()
+        try:
+            for page in self._pages(_consuming(path)):
+                elements += page
+        except CardlinkError:
+            if not elements:
+                raise
+            elements.append(LOST_PAGE)
+        return json.dumps(elements).encode()
 
     def credential_requests(self, job_id: str) -> tuple[CredentialRequest, ...]:
         """Return a job's pending requests; they stay until answered."""
-        path = f"{_path(JOB_MESSAGES, job_id)}/credential_requests"
-        return messages_of(self._send(Request("GET", path, f"GET {path}")).body).requests
+        path = _path(self._settings.paths.credential_requests, job_id)
+        pages = self._pages(Request("GET", path, f"GET {path}"))
+        return messages_in(chain.from_iterable(pages)).requests
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> JobRecord | None:
         """Answer a credential request (2.5) by updating its job.
@@ -150,7 +174,7 @@ class ServiceClient:
 
     def post_answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> None:
         """Answer a credential request by the endpoint that is not recommended (4)."""
-        path = f"{_path(JOB_MESSAGES, job_id)}/credential_responses"
+        path = _path(self._settings.paths.credential_responses, job_id)
         number: int | str = int(job_id) if job_id.isdigit() else job_id
         body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
         place = f"POST {path}"
@@ -158,7 +182,7 @@ class ServiceClient:
 
     def register(self, job_id: str) -> str:
         """Register a broadcast channel of a job and return its access key."""
-        path = f"{_path(JOB_MESSAGES, job_id)}/broadcasts/registrations"
+        path = _path(self._settings.paths.registrations, job_id)
         request = Request(
             "GET",
             path,
@@ -179,24 +203,40 @@ class ServiceClient:
 
         Credential requests are not among them.
         """
-        path = f"{_path(JOB_MESSAGES, job_id)}/broadcasts"
+        path = _path(self._settings.paths.broadcasts, job_id)
         header = {self._settings.access_key_header: access_key}
-        return messages_of(self._consume(path, header)).statuses
+        return messages_in(self._consume(path, header)).statuses
 
-    def _consume(self, path: str, headers: Mapping[str, str] | None = None) -> bytes:
-        request = Request(
-            "GET", path, f"GET {path}", RetryPolicy.CONSUME, headers or {}, lost=_LOST_MESSAGES
-        )
-        return self._send(request).body
+    def _consume(self, path: str, headers: Mapping[str, str] | None = None) -> Iterator[Any]:
+        return chain.from_iterable(self._pages(_consuming(path, headers)))
+
+    def _pages(self, request: Request) -> Iterator[list[Any]]:
+        """Yield the elements of each page of a list, in the interface's words."""
+        pages = Pages(self._settings.paginator, self._settings.base_url, request.path)
+        url: str | None = pages.first()
+        while url is not None:
+            response = self._send(request._replace(path=url))
+            document = document_of(response.body)
+            page = list(elements(document, self._settings))
+            if document is None and response.body.strip():
+                page = [response.body.decode("utf-8", "replace")]  # no JSON: nobody can read it
+            yield page
+            url = pages.after(document, response.headers, len(page))
+
+    def _link(self, response: Response, place: str) -> CardLink:
+        record = link_of(response.body, self._settings)
+        if record is None:
+            raise StrangeAnswerError(place=place, problem="no link record")
+        return record
 
     def _update(
         self, job_id: str, account_link: Mapping[str, str], headers: Mapping[str, str]
     ) -> JobRecord | None:
-        path = _path(JOBS, job_id)
+        path = _path(self._settings.paths.job, job_id)
         place = f"PUT {path}"
         body = {"account": {"account_link": dict(account_link)}}
         request = Request("PUT", path, place, RetryPolicy.WRITE, headers, body, _LOST_ANSWER)
-        return job_of(self._send(request).body)
+        return job_of(self._send(request).body, self._settings)
 
     def _send(self, request: Request) -> Response:
         """Send with the session's headers; if they are refused, once more with new ones."""
@@ -217,7 +257,7 @@ def open_client(
     with connect(settings) as http:
         sender = Sender(http, turns, retry)
         session = LoginSession(lambda: log_in(settings, credentials, sender))
-        yield ServiceClient(settings, credentials, session, sender)
+        yield ServiceClient(settings, credentials, session, sender, retry)
 
 
 def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
@@ -231,23 +271,59 @@ def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) 
     return text_in(sender.send(request).body, [settings.session_field])
 
 
-def _link(response: Response, place: str) -> CardLink:
-    record = link_of(response.body)
-    if record is None:
-        raise StrangeAnswerError(place=place, problem="no link record")
-    return record
+def link_creation(
+    settings: ServiceSettings, credentials: Credentials, request: CardLinkRequest
+) -> Request:
+    """Return the request for one link (2.8), with the keys where the settings say."""
+    body: dict[str, Any] = {
+        settings.service_property: {
+            "service_server": settings.base_url,
+            **credentials.as_json(),
+        },
+        **request.body(),
+    }
+    headers = dict[str, str]()
+    if settings.fi_key_location == "body":
+        body[settings.fi_key_property] = settings.fi_key
+    else:
+        headers[settings.fi_key_property] = settings.fi_key
+    if settings.safe_key_location == "body":
+        body[settings.safe_key_property] = settings.safe_key
+    elif settings.safe_key:
+        headers[settings.safe_key_property] = settings.safe_key
+    policy = RetryPolicy.WRITE
+    if settings.idempotency_header:
+        headers[settings.idempotency_header] = secrets.token_hex(16)
+        policy = RetryPolicy.REPEAT
+    place = f"POST {settings.link_path}"
+    return Request(
+        "POST", settings.link_path, place, policy, headers, body, lost=_LOST_LINK, refusable=True
+    )
+
+
+def _consuming(path: str, headers: Mapping[str, str] | None = None) -> Request:
+    """Return the request of messages that can be read only once."""
+    place = f"GET {path}"
+    return Request("GET", path, place, RetryPolicy.CONSUME, headers or {}, lost=_LOST_MESSAGES)
+
+
+def _last_segment(headers: Mapping[str, str]) -> str | None:
+    """Return the id of the record that `Location` names, None without one."""
+    path = urlsplit(headers.get("Location", "")).path
+    return path.rstrip("/").rpartition("/")[2] or None
 
 
 def _with(request: Request, headers: Mapping[str, str]) -> Request:
     return request._replace(headers={**headers, **request.headers})
 
 
-def _path(base: str, record_id: str, place: str = "") -> str:
+def _path(template: str, record_id: str, place: str = "") -> str:
     """Return the path of one record.
 
     Raises NoSuchRecordError for an id that would lead to another path.
     """
     segment = quote(record_id, safe="")
+    path = template.replace(ID, segment)
     if not segment.strip("."):
-        raise NoSuchRecordError(place=place or f"{base}/{segment}")
-    return f"{base}/{segment}"
+        raise NoSuchRecordError(place=place or path)
+    return path

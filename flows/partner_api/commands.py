@@ -184,13 +184,17 @@ def job_follow(
     """
     from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
     from flows.partner_api.terminal import Watcher
+    from schemas.partner_api.profile import INTERFACE
 
     settings = load_issuer(context.folder, issuer)
-    every = settings.service.follow_every_seconds if settings.service else EVERY_SECONDS
+    service = settings.service
+    every = service.follow_every_seconds if service else EVERY_SECONDS
+    profile = service or INTERFACE
     clock = Clock(time.monotonic, time.sleep, every)
     with service_client(settings) as client:
         try:
-            ended = follow(client, job, Watcher(context.terminal), clock, polling=poll)
+            watcher = Watcher(context.terminal)
+            ended = follow(client, job, watcher, clock, polling=poll, profile=profile)
         except KeyboardInterrupt:
             pass
         else:

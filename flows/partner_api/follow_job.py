@@ -18,6 +18,7 @@ from flows.partner_api.service import (
     ServiceRefusedError,
 )
 from schemas.partner_api.jobs import ACK, ACK_KEY, CredentialRequest, Prompt, RunStatus
+from schemas.partner_api.profile import INTERFACE, Profile
 
 WARN_SECONDS: Final = 60  # before a job times out (2.1, rule 3)
 EVERY_SECONDS: Final = 2.0  # between two polls
@@ -93,13 +94,19 @@ class Followed(NamedTuple):
 
 
 def follow(
-    jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, *, polling: bool = False
+    jobs: Jobs,
+    job_id: str,
+    talk: JobDialogue,
+    clock: Clock,
+    *,
+    polling: bool = False,
+    profile: Profile = INTERFACE,
 ) -> Followed:
     """Follow a job to its end by its messages, or by polling its record, and answer its requests.
 
     Raises NoSuchRecordError, and ServiceBusyError after ten polls in a row without a response.
     """
-    return _Following(jobs, job_id, talk, clock, polling).to_the_end()
+    return _Following(jobs, job_id, talk, clock, polling, profile).to_the_end()
 
 
 class _Poll(NamedTuple):
@@ -111,13 +118,20 @@ class _Poll(NamedTuple):
 
 class _Following:
     def __init__(
-        self, jobs: Jobs, job_id: str, talk: JobDialogue, clock: Clock, polling: bool
+        self,
+        jobs: Jobs,
+        job_id: str,
+        talk: JobDialogue,
+        clock: Clock,
+        polling: bool,
+        profile: Profile,
     ) -> None:
         self._jobs = jobs
         self._job_id = job_id
         self._talk = talk
         self._clock = clock
         self._polling = polling
+        self._profile = profile
         self._last = RunStatus()
         self._deadline: float | None = None
         self._warned = False
@@ -209,7 +223,7 @@ class _Following:
             self._doubted = True
             self._talk.note(
                 f"The service says that {seconds:,} seconds are left, which no job has: these may "
-                "be milliseconds. No time left is shown, and no warning comes."
+                "be milliseconds ([service.job] job_timeout_unit). No time is shown."
             )
 
     def _respond(self, request: CredentialRequest) -> None:
@@ -233,7 +247,9 @@ class _Following:
         """
         is_repeated = self._acknowledged == request.account_link
         is_refused = self._refused[request.envelope_id] > 0
-        return request.is_acknowledgement and not (is_repeated or is_refused)
+        return self._profile.acknowledged.wants_no_input(request) and not (
+            is_repeated or is_refused
+        )
 
     def _answer(self, request: CredentialRequest, answers: Mapping[str, str]) -> None:
         """Send an answer once; a request that is still open comes with the next poll."""

@@ -22,6 +22,7 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Sentence, Slot, Step
+from schemas.partner_api.profile import INTERFACE
 from schemas.result import LIFE
 
 
@@ -49,7 +50,8 @@ def follow_links(
     issuer = context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     stored = list(StoredRuns(store, issuer).with_ledger())
-    transactions = ingest_transactions(store, issuer, reversed(stored))
+    profile = context.issuer.service or INTERFACE
+    transactions = ingest_transactions(store, issuer, reversed(stored), profile.words)
     if run:
         runs = [_with_links(store, run)]
     else:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.harmless import speaks_of_secret
-from flows.partner_api.responses import has_elements
+from flows.partner_api.translation import elements
 from flows.redaction import redact
 from flows.results.masking import mask, mask_host
 from schemas.partner_api.jobs import PENDING, RunStatus
@@ -23,6 +23,7 @@ from schemas.partner_api.link_placements import (
     CODE,
     OTHER,
 )
+from schemas.partner_api.profile import INTERFACE
 
 DONE = 100  # percent
 LONGEST = 60  # characters of a merchant site's name that are kept
@@ -106,9 +107,7 @@ def kept(body: bytes) -> list[Any]:
     except (ValueError, RecursionError):
         text = body.decode("utf-8", "replace")
         return [mask(text)] if text.strip() else []
-    if isinstance(document, list):
-        return [_kept("", element) for element in document]
-    return [_kept("", document)] if document and has_elements(document) else []
+    return [_kept("", element) for element in elements(document, INTERFACE)]
 
 
 def _kept(name: str, value: Any) -> Any:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.errors import TryAgainError
 from flows.partner_api.job_records import Placement
+from flows.partner_api.link_ids import LinkIds
 from flows.partner_api.link_queries import (
     LinkAnswer,
     QueryContext,
@@ -78,9 +78,9 @@ def check_links(
     checks: list[LinkCheck] = []
     with claimed(context.adapters, f"{run.keys.placements}claims/"):
         mark_check(run, context.adapters.now())
-        shared_ids = _shared_ids(settings, run)
+        ids = LinkIds(settings, run)
         for part in run.committed().ledger:
-            check = _PartCheck(context, service, settings, run, part, shared_ids)
+            check = _PartCheck(context, service, settings, run, part, ids)
             checks.append(check.check(recheck=recheck))
             if checks[-1].stopped:
                 break
@@ -99,13 +99,6 @@ def check_links(
     )
 
 
-def _shared_ids(settings: ServiceSettings, run: StoredRun) -> Set[str]:
-    """Return the ids that are found in the URLs of different links of a run."""
-    urls = chain.from_iterable(linked_rows(run, part)["url"] for part in run.committed().ledger)
-    ids = Counter(settings.id_of(url) for url in set(urls))
-    return {link_id for link_id, links in ids.items() if link_id is not None and links > 1}
-
-
 class _PartCheck:
     """The check of the links of one ledger part."""
 
@@ -116,7 +109,7 @@ class _PartCheck:
         settings: ServiceSettings,
         run: StoredRun,
         part: LedgerPart,
-        shared_ids: Set[str],
+        ids: LinkIds,
     ) -> None:
         self._now = context.adapters.now
         self._store = context.adapters.store
@@ -124,9 +117,7 @@ class _PartCheck:
         self._run = run.id
         self._key = placements_key(run, part)
         self._messages = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
-        self._context = QueryContext(
-            service, settings, self._store, self._messages, self._now, shared_ids
-        )
+        self._context = QueryContext(service, settings, self._store, self._messages, self._now, ids)
         self._urls = linked_rows(run, part)
         self._known = _joined(self._urls, read_placements(run, part))
         self._silent = 0  # links in a row without a response

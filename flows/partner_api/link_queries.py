@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.partner_api.job_records import Placement, job, kept
-from flows.partner_api.responses import messages_of
+from flows.partner_api.link_ids import LinkIds
+from flows.partner_api.responses import LOST_PAGE, messages_of
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
@@ -77,7 +78,7 @@ class QueryContext(NamedTuple):
     store: Store
     messages: str
     now: Callable[[], datetime]
-    shared_ids: Set[str] = frozenset()  # ids that the URLs of different links have
+    ids: LinkIds
 
 
 def query_link(context: QueryContext, placement: Placement, url: str) -> LinkAnswer:
@@ -118,11 +119,11 @@ class _LinkQueries:
         """Read the link's record, unless its cardholder and its opening are known."""
         if self._placement.cardholder_id and self._placement.opened:
             return
-        link_id = self._context.settings.id_of(url)
+        link_id = self._context.ids.of(url, self._placement.cuid)
         if link_id is None:
             self._in_vain(LINK_RECORDS, NO_LINK_ID)
             return
-        if link_id in self._context.shared_ids:
+        if self._context.ids.is_shared(link_id):
             self._in_vain(LINK_RECORDS, SHARED_LINK_ID)
             return
         try:
@@ -250,12 +251,13 @@ def with_messages(placement: Placement, content: bytes) -> Placement:
 
     Where none of them names a job, they are missed.
     """
-    elements = [messages_of(canonical(element)) for element in json.loads(content)["messages"]]
+    stored = json.loads(content)["messages"]
+    elements = [messages_of(canonical(element)) for element in stored]
     states = list(chain.from_iterable(map(_states, elements)))
     jobs = [job(job_id, state) for job_id, state in states]
     known = [state for state in jobs if state is not None]
     is_unread = any(element.unread for element in elements)
-    if (states or is_unread) and not known:
+    if LOST_PAGE in stored or ((states or is_unread) and not known):
         placement = placement._replace(missed=placement.missed + 1)
     return placement.with_jobs(known)
 

@@ -7,24 +7,31 @@ request may have `account_link` beside its envelope id or inside its message.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from flows.harmless import with_cuid
+from flows.partner_api.translation import elements, job_in_our_words, link_in_our_words, value_at
 from flows.results.error_text import parse_error
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, identifier
+from schemas.partner_api.profile import INTERFACE, Profile
 
-_WRAPPERS = ("messages", "credential_requests", "broadcasts", "data", "results", "items")
-_DEPTH = 3  # nested wrappers
+# in place of what was on a page of messages that was lost
+LOST_PAGE: Final = {"lost_page": True}
 
 
-def messages_of(body: bytes) -> Messages:
+def messages_of(body: bytes, profile: Profile = INTERFACE) -> Messages:
     """Return the messages in the body of any messages endpoint (2.1, 2.4)."""
+    return messages_in(elements(document_of(body), profile))
+
+
+def messages_in(parts: Iterable[Any]) -> Messages:
+    """Return the messages among the elements of envelopes, and the number of the others."""
     statuses: list[JobMessage] = []
     requests: list[CredentialRequest] = []
     unread = 0
-    for element in _elements(document_of(body)):
+    for element in parts:
         message = _request(element) or _status(element)
         if isinstance(message, CredentialRequest):
             requests.append(message)
@@ -35,24 +42,20 @@ def messages_of(body: bytes) -> Messages:
     return Messages(tuple(statuses), tuple(requests), unread)
 
 
-def job_of(body: bytes) -> JobRecord | None:
+def job_of(body: bytes, profile: Profile = INTERFACE) -> JobRecord | None:
     """Return the job record in a body (2.2), None if it has none."""
-    record = object_of(body)
-    if record is None or not record.keys() & {"id", "status"}:
+    record = job_in_our_words(document_of(body), profile)
+    if not record.keys() & {"id", "status"}:
         return None
-    elements = _elements(record.get("credential_requests"))
-    requests = [_request({"job_id": record.get("id"), **element}) for element in elements]
+    pending = record.get("credential_requests", [])
+    requests = [_request({"job_id": record.get("id"), **request}) for request in pending]
     readable = [request for request in requests if request is not None]
     return JobRecord.model_validate({**record, "requests": readable})
 
 
-def link_of(body: bytes) -> CardLink | None:
+def link_of(body: bytes, profile: Profile = INTERFACE) -> CardLink | None:
     """Return the link's record in a body (2.9), None if it has none."""
-    record = object_of(body) or {}
-    inner = record.get("card_link")
-    if isinstance(inner, dict):
-        record = inner
-    link = CardLink.model_validate(record)
+    link = CardLink.model_validate(link_in_our_words(document_of(body), profile.link))
     return link if link.id or link.url or link.cardholder_long_token else None
 
 
@@ -64,22 +67,16 @@ def refusal_of(body: bytes) -> Refusal:
     return Refusal(", ".join(codes), with_cuid(message, None))
 
 
-def text_in(body: bytes, names: Iterable[str]) -> str | None:
-    """Return the first of these properties that is a text or a number."""
-    record = object_of(body) or {}
-    values = (identifier(record.get(name)) for name in names)
+def text_in(body: bytes, places: Iterable[str]) -> str | None:
+    """Return the first of these values, by names or paths, that is a text or a number."""
+    record = document_of(body)
+    values = (identifier(value_at(record, place)) for place in places)
     return next(filter(None, values), None)
 
 
 def fits_header(text: str) -> bool:
     """Return whether a text can be the value of a header."""
     return bool(text) and text.isascii() and text.isprintable()
-
-
-def object_of(body: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a body, None for anything else."""
-    document = document_of(body)
-    return document if isinstance(document, dict) else None
 
 
 def document_of(body: bytes) -> object:
@@ -90,34 +87,10 @@ def document_of(body: bytes) -> object:
         return None
 
 
-def has_elements(document: object) -> bool:
-    """Return whether the document of a messages endpoint has anything in it, readable or not."""
-    return any(True for _ in _elements(document))
-
-
-def _elements(envelope: object, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an envelope of any shape."""
-    if isinstance(envelope, list):
-        for element in envelope:
-            yield element if isinstance(element, dict) else {}
-    elif isinstance(envelope, dict):
-        inner = _inner(envelope) if depth < _DEPTH else []
-        for wrapped in inner:
-            yield from _elements(wrapped, depth + 1)
-        if envelope and not inner:
-            yield envelope
-    elif envelope is not None:
-        yield {}
-
-
-def _inner(envelope: dict[str, Any]) -> list[Any]:
-    """Return what an envelope wraps."""
-    wrapped = [envelope.get(name) for name in _WRAPPERS]
-    return [inner for inner in wrapped if isinstance(inner, list | dict)]
-
-
-def _request(element: dict[str, Any]) -> CredentialRequest | None:
+def _request(element: object) -> CredentialRequest | None:
     """Read an element as a credential request: it has an envelope id."""
+    if not isinstance(element, dict):
+        return None
     lifted = _lifted(element)
     if not fits_header(identifier(lifted.get("envelope_id")) or ""):  # it could not be answered
         return None
@@ -132,9 +105,9 @@ def _lifted(element: dict[str, Any]) -> dict[str, Any]:
     return {**element, "message": element}
 
 
-def _status(element: dict[str, Any]) -> JobMessage | None:
+def _status(element: object) -> JobMessage | None:
     """Read an element as a status message: it has a job's state, or at least its id."""
-    if not element.keys() & {"job_id", "message", "status"}:
+    if not isinstance(element, dict) or not element.keys() & {"job_id", "message", "status"}:
         return None
     if "message" not in element:
         element = {**element, "message": element}

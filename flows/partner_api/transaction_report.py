@@ -11,13 +11,16 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.partner_api.job_records import code, site_name
+from flows.partner_api.translation import meaning_of
 from flows.results.csv_records import DELIMITERS, HEAD
 from flows.results.masking import mask, printable
 from flows.results.opening import EMPTY, NOT_A_RESULT, text_of
 from flows.results.read import day_in
 from flows.runs.transactions import POSITION, REPORTED, from_status
 from schemas.partner_api.link_placements import TRANSACTIONS
+from schemas.partner_api.profile import Words
 
+_USUAL = Words()
 _LINE_END = re.compile(r"\r\n|\r|\n")
 ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(TRANSACTIONS, pl.String())})
 
@@ -53,10 +56,10 @@ class _Row(NamedTuple):
     merchant_site: str | None
 
 
-def read_transactions(content: bytes, name: str) -> Transactions:
+def read_transactions(content: bytes, name: str, words: Words = _USUAL) -> Transactions:
     """Read a transaction report (plain or gzip bytes, any delimiter and date).
 
-    Nothing is raised.
+    `words`: what the partner's statuses mean. Nothing is raised.
     """
     text, problems = text_of(content)
     lines = _LINE_END.split(text)
@@ -68,7 +71,7 @@ def read_transactions(content: bytes, name: str) -> Transactions:
     else:
         rows = pl.DataFrame(_rows(lines, header), schema=ROW, orient="row")
     sha256 = hashlib.sha256(content).hexdigest()
-    return Transactions(sha256, name, _meanings(rows), tuple(problems))
+    return Transactions(sha256, name, _meanings(rows, words), tuple(problems))
 
 
 def _header(lines: Sequence[str]) -> _Header | None:
@@ -122,10 +125,10 @@ def _row(position: int, cells: Sequence[str], header: _Header) -> _Row:
     )
 
 
-def _meanings(rows: pl.DataFrame) -> pl.DataFrame:
+def _meanings(rows: pl.DataFrame, words: Words) -> pl.DataFrame:
     """Return what each row means: placed, ended otherwise, still running, or nothing known."""
     coded = rows.with_columns(
-        _each("status", _status_code),
+        _each("status", lambda word: _status_code(meaning_of(word, words.report))),
         day_in("completed_on").alias("completed_on"),
         _each("merchant_site", site_name),
         pl.lit(value=True).alias("opened"),
@@ -145,7 +148,7 @@ def _each(column: str, reading: Callable[[str], str | None]) -> pl.Expr:
 
 
 def _status_code(word: str) -> str:
-    """Return a status as a code: `Card Placed Successfully` is CARD_PLACED_SUCCESSFULLY.
+    """Return a status as a code: `Shipped to the site` is SHIPPED_TO_THE_SITE.
 
     Of words that are not known to be harmless nothing is kept: they are OTHER.
     """

@@ -18,7 +18,7 @@ from flows.partner_api.transaction_report import read_transactions
 from flows.results.decisions import SHOWN
 from flows.results.masking import mask_key, storable
 from flows.results.opening import DAMAGE, LIMIT, TOO_LARGE
-from flows.runs.identity import digest
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import placements, transactions
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Entry, Store, read
@@ -26,6 +26,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.transactions import POSITION, kept_frame, kept_reports
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
 from schemas.ledger import LINKED
+from schemas.partner_api.profile import Words
 from schemas.tables import parquet
 
 READING: Final = 2  # raised where a report is read in another way
@@ -39,7 +40,9 @@ class ReadTransactions(NamedTuple):
     breaks: tuple[Break, ...]
 
 
-def ingest_transactions(store: Store, issuer: str, runs: Iterable[StoredRun]) -> ReadTransactions:
+def ingest_transactions(
+    store: Store, issuer: str, runs: Iterable[StoredRun], words: Words
+) -> ReadTransactions:
     """Keep every transaction report that is new or has changed.
 
     Its breaks name the rows whose cuid has a link in none of `runs`. A report that is taken away
@@ -53,8 +56,8 @@ def ingest_transactions(store: Store, issuer: str, runs: Iterable[StoredRun]) ->
         if entry.key[-1] != "/"
     }
     for key, entry in dropped.items():
-        if key not in kept or _facts(read(store, key))["version"] != _version(entry):
-            _keep(store, issuer, key, entry, runs)
+        if key not in kept or _facts(read(store, key))["version"] != _version(entry, words):
+            _keep(store, issuer, key, entry, runs, words)
     files = sorted(kept | dropped.keys())
     cuids = [kept_frame(store, key, ["cuid"]) for key in files]
     unknown = _unknown_marks(store, issuer, cuids, runs)
@@ -71,12 +74,15 @@ def _key(issuer: str, entry: Entry) -> str:
     return f"{placements(issuer)}reports/{digest(entry.key.encode())[:32]}.parquet"
 
 
-def _version(entry: Entry) -> str:
-    """Return what is kept of a file's version; with another READING it is read anew."""
-    return f"{READING}|{entry.size}|{entry.version}"
+def _version(entry: Entry, words: Words) -> str:
+    """Return what is kept of a file's version; read in another way, it is read anew."""
+    reading = digest(canonical(words.report))[:8]
+    return f"{READING}|{reading}|{entry.size}|{entry.version}"
 
 
-def _keep(store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[StoredRun]) -> None:
+def _keep(
+    store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[StoredRun], words: Words
+) -> None:
     """Keep what a report says; of a cuid that has no link only what is harmless.
 
     A report with one that was left out is read again the next time.
@@ -85,7 +91,7 @@ def _keep(store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[Stor
     if entry.size > LIMIT:
         report = read_transactions(b"", name)._replace(problems=(TOO_LARGE,))
     else:
-        report = read_transactions(read(store, entry.key), name)
+        report = read_transactions(read(store, entry.key), name, words)
     unknown = _unknown_marks(store, issuer, [report.rows], runs)
     is_unknown = pl.col("cuid").hash().is_in(unknown.implode())
     is_harmless = pl.col("cuid") == storable("cuid", is_unknown)
@@ -94,7 +100,7 @@ def _keep(store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[Stor
     facts = {
         "name": report.name,
         "problems": json.dumps(report.problems),
-        "version": _version(entry) if is_whole else "",
+        "version": _version(entry, words) if is_whole else "",
     }
     store.replace(key, [parquet(rows, facts, compression="zstd")])
 

@@ -39,6 +39,7 @@ LONGEST_HOLD = 60.0  # seconds; the longest wait the service can impose at a tim
 LIMITED: Final = 429
 UNAUTHORISED: Final = 401
 MISSING: Final = 404
+CONFLICT: Final = 409
 OUT_OF_ORDER: Final = 500  # and above
 _LIMITS = Limits()
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
@@ -143,6 +144,7 @@ class RetryPolicy(Enum):
     READ = "read"  # of a record: costs nothing, so it is retried
     CONSUME = "consume"  # of messages, each read only once: a retry would hide that some are lost
     WRITE = "write"  # something may have been created: a retry might create it twice
+    REPEAT = "repeat"  # the same, but the service knows a retry by its idempotency key
 
 
 class Request(NamedTuple):
@@ -166,6 +168,7 @@ class Response(NamedTuple):
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = {}
 
     @property
     def refused(self) -> bool:
@@ -175,6 +178,10 @@ class Response(NamedTuple):
 
 class _RetryError(Exception):
     """Nothing was done or lost: the same request may be sent again."""
+
+
+class _LostError(_RetryError):
+    """The service may have done it, and knows the same request again."""
 
 
 class Sender:
@@ -190,13 +197,23 @@ class Sender:
 
     def send(self, request: Request) -> Response:
         """Return the response, or raise one of our errors: none of httpx."""
+        losses = list[str]()  # attempts that the service may have accepted
         try:
-            return self._retry(lambda: self._attempt(request), _RetryError)
+            return self._retry(lambda: self._attempt(request, losses), _RetryError)
         except _RetryError as error:
             kind = str(error)
+        if losses and request.policy is RetryPolicy.REPEAT:
+            raise AnswerLostError(place=request.place, kind=kind, advice=request.lost)
         raise ServiceBusyError(place=request.place, kind=kind)
 
-    def _attempt(self, request: Request) -> Response:
+    def _attempt(self, request: Request, losses: list[str]) -> Response:
+        try:
+            return self._exchange(request)
+        except _LostError as error:
+            losses.append(str(error))
+            raise
+
+    def _exchange(self, request: Request) -> Response:
         self._turns.take()
         path = request.path.lstrip("/")
         headers = dict(request.headers)
@@ -217,10 +234,12 @@ class Sender:
         """Return the response, or raise what its status means."""
         status = response.status_code
         if response.is_success:
-            return Response(status, self._body(request, response))
-        if status == LIMITED or status >= OUT_OF_ORDER:
+            return Response(status, self._body(request, response), response.headers)
+        if _may_pass(request, status):
             self._turns.hold(_patience(response.headers))
-            raise _without_response(request, f"HTTP {status}", is_accepted=status != LIMITED)
+            is_conflict = status == CONFLICT and request.policy is RetryPolicy.REPEAT
+            is_accepted = status >= OUT_OF_ORDER or is_conflict
+            raise _without_response(request, f"HTTP {status}", is_accepted=is_accepted)
         if status == UNAUTHORISED:
             raise UnauthorisedError(place=request.place, status=status)
         if status == MISSING:
@@ -229,7 +248,7 @@ class Sender:
         with suppress(UnreadableBodyError):  # it is refused, whatever the reasons are
             reasons = body_of(response, self._limits, self._turns.clock)
         if request.refusable:
-            return Response(status, reasons)
+            return Response(status, reasons, response.headers)
         raise ServiceRefusedError(
             place=request.place, status=status, reason=refusal_of(reasons).codes
         )
@@ -250,14 +269,23 @@ class Sender:
         raise _without_response(request, problem, is_accepted=True)
 
 
+def _may_pass(request: Request, status: int) -> bool:
+    """Return whether a refusal may pass: a conflict only where a repeat writes nothing twice."""
+    if status == CONFLICT:
+        return request.policy is not RetryPolicy.WRITE
+    return status == LIMITED or status >= OUT_OF_ORDER
+
+
 def _without_response(request: Request, kind: str, *, is_accepted: bool) -> Exception:
     """Return the error of a request whose response is not usable.
 
     `is_accepted`: the service may have done something.
     """
-    if is_accepted and request.policy is not RetryPolicy.READ:
-        return AnswerLostError(place=request.place, kind=kind, advice=request.lost)
-    return _RetryError(kind)
+    if not is_accepted or request.policy is RetryPolicy.READ:
+        return _RetryError(kind)
+    if request.policy is RetryPolicy.REPEAT:
+        return _LostError(kind)
+    return AnswerLostError(place=request.place, kind=kind, advice=request.lost)
 
 
 def connect(

@@ -15,7 +15,6 @@ from schemas.partner_api.link_placements import (
     ENDS,
     ENDS_WITH_DAY,
     PLACED,
-    PLACED_WORDS,
 )
 
 POSITION = "position"
@@ -86,7 +85,7 @@ def from_status() -> list[pl.Expr]:
     """
     status = pl.col("status")
     not_yet = status.is_in(AUTHENTICATING) | status.str.starts_with(PENDING)
-    placed = status.is_in(PLACED | PLACED_WORDS)
+    placed = status.is_in(PLACED)
     with_day = pl.col("completed_on").is_not_null() & status.is_in(ENDS_WITH_DAY)
     has_failed = status.is_in(ENDS) | with_day
     is_running = (not_yet | (status == UPDATING)) & pl.col("completed_on").is_null()

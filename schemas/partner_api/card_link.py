@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -121,10 +120,6 @@ class CardLinkRequest(Private):
         return {**plain, "card": {"reference": self.card.reference, **plain["card"]}}
 
 
-def _record(value: object) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None
-
-
 def _opened(value: object) -> bool | None:
     """Read when a link was opened: null, empty and false mean not yet; None for what is no time."""
     if value is None or isinstance(value, str | int | float):
@@ -132,59 +127,20 @@ def _opened(value: object) -> bool | None:
     return None
 
 
-class LinkedCardholder(ServiceObject):
-    """The cardholder of a link, if it was hydrated."""
-
-    id: Id = None
-    cuid: Id = None
-
-
-class LinkedCard(ServiceObject):
-    """The card of a link, if it was hydrated; no data of the card itself is read."""
-
-    id: Id = None
-    cardholder: Annotated[LinkedCardholder | None, BeforeValidator(_record)] = None
-    cardholder_id: Id = None
-
-
 class CardLink(ServiceObject):
     """A link's record (2.9): its URL and token are personal secrets."""
 
-    id: Annotated[Id, Field(validation_alias=AliasChoices("id", "card_link_id"))] = None
-    url: Annotated[
-        Text, Field(repr=False, validation_alias=AliasChoices("url", "card_link_url", "link"))
-    ] = None
+    id: Id = None
+    url: Annotated[Text, Field(repr=False)] = None
     cardholder_long_token: Annotated[Text, Field(repr=False)] = None
-    expires_raw: Annotated[
-        Text,
-        Field(
-            validation_alias=AliasChoices(
-                "expiration_date", "expires_on", "expiration", "expires_at"
-            )
-        ),
-    ] = None
+    expires_raw: Annotated[Text, Field(validation_alias="expiration_date")] = None
     # None: the record does not say
     opened: Annotated[
-        bool | None,
-        BeforeValidator(_opened),
-        Field(validation_alias=AliasChoices("opened_on", "opened_at", "verified_on")),
+        bool | None, BeforeValidator(_opened), Field(validation_alias="opened_on")
     ] = None
-    card: Annotated[LinkedCard | None, BeforeValidator(_record)] = None
-
-    stated_cardholder_id: Annotated[Id, Field(validation_alias="cardholder_id")] = None
-
-    @property
-    def cardholder_id(self) -> str | None:
-        """The id of the cardholder at the service; None if the record does not have it."""
-        card = self.card or LinkedCard()
-        cardholder = card.cardholder or LinkedCardholder()
-        return cardholder.id or card.cardholder_id or self.stated_cardholder_id
-
-    @property
-    def cuid(self) -> str | None:
-        """The issuer's reference of the cardholder; None if the record does not have it."""
-        card = self.card or LinkedCard()
-        return card.cardholder.cuid if card.cardholder else None
+    card_id: Id = None  # at the service, which a reference names (2.8)
+    cardholder_id: Id = None  # at the service
+    cuid: Id = None  # the issuer's reference of the cardholder
 
 
 class Refusal(NamedTuple):

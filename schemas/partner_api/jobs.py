@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 # a status with this prefix blocks the job until its request is answered (2.3)
 PENDING: Final = "PENDING"
@@ -38,15 +38,20 @@ def identifier(value: object) -> str | None:
     return (text(value) or "").strip() or None
 
 
-def _whole(value: object) -> int | None:
-    """Read a number in any notation; None for anything else."""
+def number(value: object) -> float | None:
+    """Return a finite number in any notation; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        number = float(value)
+        read = float(value)
     except (ValueError, OverflowError):
         return None
-    return int(number) if math.isfinite(number) else None
+    return read if math.isfinite(read) else None
+
+
+def _whole(value: object) -> int | None:
+    read = number(value)
+    return None if read is None else int(read)
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
@@ -125,18 +130,11 @@ class CredentialRequest(ServiceObject):
     """
 
     # decides nothing but whether the request is acknowledged
-    kind: Annotated[Text, Field(validation_alias=AliasChoices("type", "request_type"))] = None
+    kind: Annotated[Text, Field(validation_alias="type")] = None
     job_id: Id = None
     envelope_id: Annotated[str, BeforeValidator(identifier)]
     account_link: Prompts = ()
     message: Annotated[RunStatus, BeforeValidator(_object)] = RunStatus()
-
-    @property
-    def is_acknowledgement(self) -> bool:
-        """Whether it wants no input: by its keys, or by its type and the key of the answer."""
-        keys = {prompt.key_name for prompt in self.account_link}
-        has_type = self.kind == ACKNOWLEDGED and keys <= {ACKNOWLEDGED, ACK_KEY}
-        return bool(keys) and (keys == {ACKNOWLEDGED} or has_type)
 
 
 class JobRecord(RunStatus):
@@ -147,14 +145,7 @@ class JobRecord(RunStatus):
     card_id: Id = None
     account_id: Id = None
     type: Text = None
-    merchant_site: Annotated[
-        Text,
-        Field(
-            validation_alias=AliasChoices(
-                "merchant_site", "merchant_site_name", "merchant_site_hostname"
-            )
-        ),
-    ] = None
+    merchant_site: Text = None
     created_on: Text = None
     last_updated_on: Text = None
     requests: tuple[CredentialRequest, ...] = ()

@@ -26,8 +26,6 @@ AUTHENTICATING: Final = frozenset({"AUTH", "TIMEOUT_TFA", "NEVER_STARTED"})
 OTHER: Final = "OTHER"
 CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
 
-# what a report may call a placed card, as codes
-PLACED_WORDS: Final = frozenset({"CARD_PLACED_SUCCESSFULLY", "CARD_PLACED", "PLACED"})
 # ends a report may name without a day; the last is seen in the wild
 ENDS: Final = frozenset({*FAILURES, "NEVER_STARTED"})
 # ends a report names with its day: statuses of interface.md 2.3

@@ -6,26 +6,27 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Final, Self
-from urllib.parse import urlsplit
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import StringConstraints, field_validator, model_validator
 
-from schemas.settings import Settings, setting
+from schemas.partner_api.profile import ID, FieldPath, Profile
+from schemas.settings import setting
 
-JOBS: Final = "/place_card_on_single_site_jobs"  # interface.md 4: below it, the job record
-JOB_MESSAGES: Final = f"/messages{JOBS}"
-CARDHOLDER_MESSAGES: Final = "/messages/cardholders"
-LINKS: Final = "/card_links"  # below it, the record of a link
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 Path = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._~-]+)+$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+Location = Literal["body", "header"]
 
 
-class ServiceSettings(Settings):
+class ServiceSettings(Profile):
     """Where the partner's API is and how it is spoken to; credentials come from the environment
     only.
+
+    The tables below it are the partner's profile: how its service names and shapes what the
+    interface leaves open.
     """
 
     base_url: str = setting(..., "address of the partner's service: https, or http on loopback")
@@ -35,22 +36,35 @@ class ServiceSettings(Settings):
     login_path: Path = setting(
         "/session", "path of the login: POST of app_name, app_key, username and password"
     )
-    session_field: Name = setting(
-        "session_token",
-        "field of its response that holds the token, sent as `Authorization: Bearer`",
+    session_field: FieldPath = setting(
+        "session_token", "field of its response that holds the token, such as `data.token`"
     )
     link_path: Path = setting(
-        "/card_links", "path that creates a link; the record of a link is always `/card_links/<id>`"
+        "/card_links", "path that creates a link; `[service.paths]` has those of records"
     )
     service_property: Name = setting(
         "service", "property of the request that holds the service object"
     )
     fi_key: str = setting("", "key of the institution; needed for single links only")
     fi_key_property: Name = setting(
-        "financial_institution_key", "property of the request that holds `fi_key`"
+        "financial_institution_key", "property of the request, or header, that holds `fi_key`"
     )
+    fi_key_location: Location = setting("body", "where the request has `fi_key`")
     safe_key: str | None = setting(None, "key of the safe; unset: the service manages key storage")
-    safe_key_property: Name = setting("safe_key", "property of the request that holds `safe_key`")
+    safe_key_property: Name = setting(
+        "safe_key", "property of the request, or header, that holds `safe_key`"
+    )
+    safe_key_location: Location = setting(
+        "body", "where the request has `safe_key`; a header only where it is set"
+    )
+    idempotency_header: Name | None = setting(
+        None,
+        "header that lets the service know a request for a link again: with it, one whose response "
+        "is lost, or that ends in 409 or 5xx, is repeated; unset: it never is",
+    )
+    created_within_seconds: float = setting(
+        30, "time to wait for a link whose creation the service only accepts (202)", ge=0
+    )
     job_hydration: str = setting(
         '["credential_requests"]', "value of the hydration header when a job is read"
     )
@@ -65,6 +79,13 @@ class ServiceSettings(Settings):
         r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$",
         "regular expression that finds a link's id in its URL",
     )
+    link_id_from: Literal["url", "parameter", "record", "cuid"] = setting(
+        "url",
+        "what the record of a link is asked for by: `url`: `link_id`; `parameter`: "
+        "`link_id_parameter`; `record`: the id that the service gave with a single link; "
+        "`cuid`: the cardholder's cuid",
+    )
+    link_id_parameter: str = setting("id", "query parameter of a link's URL that holds its id")
     connect_timeout_seconds: float = setting(5, "time to connect", gt=0)
     read_timeout_seconds: float = setting(30, "time to wait for a response", gt=0)
     tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
@@ -132,7 +153,19 @@ class ServiceSettings(Settings):
         """
         return self.link_url.replace("{token}", token) if self.link_url and token else None
 
-    def id_of(self, url: str) -> str | None:
-        """Return the id of the link a URL leads to; None if `link_id` finds none."""
+    def id_of(self, url: str, cuid: str | None = None) -> str | None:
+        """Return the id by which the record of a link is asked for; None where there is none."""
+        match self.link_id_from:
+            case "cuid":
+                return cuid
+            case "parameter":
+                values = parse_qs(urlsplit(url).query).get(self.link_id_parameter, [])
+                return values[0] if len(values) == 1 else None
+            case "record":
+                return None
         match = re.search(self.link_id, url)
         return match["id"] if match else None
+
+    def link_place(self) -> str:
+        """Return how messages name the record of a link: its id may be the secret part of a URL."""
+        return f"GET {self.paths.link.replace(ID, '…')}"

@@ -80,7 +80,10 @@ CAUSES: Final = {
     REFUSED: Cause("refused", _DOCUMENTATION),
     UNAVAILABLE: Cause("no response"),
     UNREADABLE: Cause("unreadable", _DOCUMENTATION),
-    REPORT_WORD: Cause("a status nobody knows in a transaction report:"),
+    REPORT_WORD: Cause(
+        "a status nobody knows in a transaction report:",
+        "Say in [service.words] report what these statuses mean.",
+    ),
 }
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from flows.partner_api.follow_links import follow_links
 from flows.partner_api.link_check import check_links
+from flows.partner_api.responses import link_of
 from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
@@ -51,7 +52,9 @@ class Partner:
         self._note("link")
         if link_id not in self.links:
             raise NoSuchRecordError(place="the link")
-        return CardLink.model_validate(self.links[link_id])
+        link = link_of(json.dumps(self.links[link_id]).encode())
+        assert link is not None
+        return link
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
         self._note("messages")
@@ -432,7 +435,7 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     rebuild(bench.context, bench.stored(run))
     before = follow_links(bench.context, None)["funnel"]["stages"]
     partner = Partner(
-        links={"alone": {"card": {"cardholder": {"id": "h"}}}},
+        links={"alone": {"id": "alone", "card": {"cardholder": {"id": "h"}}}},
         messages={"h": [status("1", "AUTH")]},
     )
     partner.jobs["1"] = {"id": 1, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}

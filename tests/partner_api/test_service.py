@@ -53,9 +53,9 @@ def test_a_link_ends_on_the_day_that_was_asked_for(client: ServiceClient) -> Non
 
 
 def test_a_card_may_be_a_reference(service: RunningService, client: ServiceClient) -> None:
-    card_id = client.card_link(made(client).id or "").card
+    card_id = client.card_link(made(client).id or "").card_id
 
-    link = made(client, card={"reference": {"id": int(card_id.id or 0) if card_id else 0}})
+    link = made(client, card={"reference": {"id": int(card_id or 0)}})
 
     assert link.url
 
@@ -75,16 +75,14 @@ def test_a_link_is_looked_up_with_its_card_and_cardholder(client: ServiceClient)
 
     found = client.card_link(link_id)
 
-    assert found.card is not None
-    assert found.card.cardholder is not None
-    assert found.card.cardholder.cuid == "c-7"
-    assert found.cardholder_id == found.card.cardholder.id
+    assert found.cuid == "c-7"
+    assert found.cardholder_id
 
 
 def test_a_link_is_looked_up_bare_where_that_is_asked_for(client: ServiceClient) -> None:
     found = client.card_link(made(client).id or "", hydrate=())
 
-    assert found.card is None
+    assert found.cuid is None
 
 
 @pytest.mark.parametrize("link_id", ["nobody", "..", "a/b", "%2e%2e"])

@@ -128,7 +128,7 @@ def test_a_card_placed_in_words_is_placed_and_an_unknown_word_keeps_its_name() -
     )
 
     assert [
-        ("CARD_PLACED_SUCCESSFULLY", "BILLABLE", "shop.example.com"),
+        ("BILLABLE", "BILLABLE", "shop.example.com"),
         ("SHIPPED_TO_THE_SITE", None, None),
     ] == found.select("status", "termination_type", "merchant_site").rows()
 

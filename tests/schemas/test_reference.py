@@ -67,7 +67,9 @@ def test_an_editor_accepts_the_example_and_knows_every_key() -> None:
 @pytest.mark.parametrize("one", every_key(), ids=lambda one: one.path)
 def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> None:
     given = tomllib.loads(EXAMPLE)
-    table = given[one.table] if one.table else given
+    table = given
+    for name in filter(None, one.table.split(".")):
+        table = table[name]
     table = (
         next(cell for cell in table.values() if isinstance(cell, dict) and one.name in cell)
         if one.table in BY_COLUMN

@@ -9,7 +9,7 @@ from flows.simulator.service import wire
 from flows.simulator.service.channels import Message, flat_request
 from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.refusals import refused
-from schemas.partner_api.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
+from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 
 MESSAGES: dict[str, Any] = {
     "response_model": list[wire.Envelope],

@@ -13,7 +13,7 @@ import httpx
 
 from flows.simulator.service.sites import ACK
 from schemas import portal
-from schemas.partner_api.service import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
+from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 from tests.service import RunningService
 from tests.simulator.uploads import answers, paper_seal, people, upload_csv
 

@@ -1,0 +1,188 @@
+"""A partner's JSON in the interface's own words: values where the interface has them, words that
+mean one of its own, seconds.
+
+A profile (`schemas.partner_api.profile`) says where the partner has them. What it does not name
+stays as it is, so the interface's own JSON is not changed by the interface's own profile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from schemas.partner_api.jobs import number
+from schemas.partner_api.profile import LinkFields, Profile
+
+_DEPTH: Final = 3  # nested wrappers
+_STATUS_DATA: Final = (
+    "status",
+    "termination_type",
+    "percent_complete",
+    "auth_percent_complete",
+    "job_timeout",
+    "status_message",
+)
+_ABSENT: Final = object()
+
+
+def link_in_our_words(document: object, fields: LinkFields) -> dict[str, Any]:
+    """Return the record of a link (interface.md 2.9) that a body holds; {} if there is none."""
+    record = _selected(document, fields.data_selector)
+    places = {
+        "id": fields.id,
+        "url": fields.url,
+        "cardholder_long_token": fields.token,
+        "expiration_date": fields.expires,
+        "opened_on": fields.opened,
+        "card_id": fields.card_id,
+        "cardholder_id": fields.cardholder_id,
+        "cuid": fields.cuid,
+    }
+    values = {name: _value(record, paths) for name, paths in places.items()}
+    return {name: value for name, value in values.items() if value is not _ABSENT}
+
+
+def job_in_our_words(document: object, profile: Profile) -> dict[str, Any]:
+    """Return the record of a job (interface.md 2.2) that a body holds; {} if there is none."""
+    fields = profile.job
+    record = _selected(document, fields.data_selector)
+    places = {
+        "id": fields.id,
+        "cardholder_id": fields.cardholder_id,
+        "merchant_site": fields.merchant_site,
+        "credential_requests": fields.credential_requests,
+    }
+    renamed = _renamed(_with_status_data(record, profile), places)
+    if "credential_requests" in renamed:
+        requests = elements(renamed["credential_requests"], profile)
+        renamed["credential_requests"] = [
+            request for request in requests if isinstance(request, dict)
+        ]
+    return renamed
+
+
+def elements(envelope: object, profile: Profile) -> Iterator[Any]:
+    """Yield what an envelope of messages holds: messages (2.1, 2.4) in our words, the rest as it
+    is.
+    """
+    for element in _unwrapped(envelope, profile.message.data_selector):
+        yield _message(element, profile) if isinstance(element, dict) else element
+
+
+def _unwrapped(envelope: object, wrappers: Sequence[str], depth: int = 0) -> Iterator[Any]:
+    if isinstance(envelope, list):
+        yield from envelope
+    elif isinstance(envelope, dict):
+        inner = _inner(envelope, wrappers) if depth < _DEPTH else []
+        for wrapped in inner:
+            yield from _unwrapped(wrapped, wrappers, depth + 1)
+        if envelope and not inner:
+            yield envelope
+    elif envelope is not None:
+        yield envelope
+
+
+def _inner(envelope: dict[str, Any], wrappers: Sequence[str]) -> list[Any]:
+    """Return what an envelope wraps."""
+    wrapped = [value_at(envelope, wrapper) for wrapper in wrappers]
+    return [inner for inner in wrapped if isinstance(inner, list | dict)]
+
+
+def _message(element: dict[str, Any], profile: Profile) -> dict[str, Any]:
+    """Return a message or a credential request in our words."""
+    fields = profile.message
+    places = {
+        "type": fields.type,
+        "job_id": fields.job_id,
+        "message": fields.message,
+        "envelope_id": fields.envelope_id,
+        "account_link": fields.account_link,
+    }
+    message = _with_status_data(_renamed(element, places), profile)
+    if isinstance(message.get("message"), dict):
+        inside = _with_status_data(message["message"], profile)
+        of_request = {name: places[name] for name in ("envelope_id", "account_link")}
+        message["message"] = _with_prompts(_renamed(inside, of_request), profile)
+    return _with_prompts(message, profile)
+
+
+def _with_prompts(message: dict[str, Any], profile: Profile) -> dict[str, Any]:
+    """Return a message whose property descriptors (2.4) are in our words."""
+    fields = profile.message
+    places = {"key_name": fields.key_name, "label": fields.label, "secret": fields.secret}
+    prompts = message.get("account_link")
+    if not isinstance(prompts, list):
+        return message
+    renamed = [
+        _renamed(prompt, places) if isinstance(prompt, dict) else prompt for prompt in prompts
+    ]
+    return {**message, "account_link": renamed}
+
+
+def _with_status_data(record: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    """Return a record whose status data is where the interface has it, and means what it means
+    there.
+    """
+    places = {name: getattr(profile.job, name) for name in _STATUS_DATA}
+    renamed = _renamed(record, places)
+    words = {"status": profile.words.status, "termination_type": profile.words.termination_type}
+    for name, meanings in words.items():
+        if isinstance(renamed.get(name), str):
+            renamed[name] = meaning_of(renamed[name], meanings)
+    if profile.job.job_timeout_unit == "milliseconds" and "job_timeout" in renamed:
+        milliseconds = number(renamed["job_timeout"])
+        renamed["job_timeout"] = None if milliseconds is None else milliseconds / 1000
+    return renamed
+
+
+def _renamed(record: Mapping[str, Any], places: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return a record that has these values under our names, and nothing else under them."""
+    values = {name: _value(record, paths) for name, paths in places.items()}
+    renamed = {name: value for name, value in record.items() if name not in places}
+    return renamed | {name: value for name, value in values.items() if value is not _ABSENT}
+
+
+def _selected(document: object, selectors: Sequence[str]) -> dict[str, Any]:
+    """Return the record in a body: where a selector finds it, else the body; of a list its only
+    element.
+    """
+    places = (value_at(document, selector) for selector in selectors)
+    record = next((value for value in places if isinstance(value, dict | list)), document)
+    if isinstance(record, list) and len(record) == 1:
+        record = record[0]
+    return record if isinstance(record, dict) else {}
+
+
+def _value(record: object, paths: Sequence[str]) -> Any:
+    """Return the first value that is present and not null; null where all that are present are."""
+    values = [value_at(record, path) for path in paths]
+    present = [value for value in values if value is not _ABSENT]
+    filled = (value for value in present if value is not None)
+    return next(filled, present[0] if present else _ABSENT)
+
+
+def value_at(record: object, path: str) -> Any:
+    """Return the value at a path such as `data.items`, a private mark where there is none.
+
+    A name that has points itself is found too.
+    """
+    if isinstance(record, dict) and path in record:
+        return record[path]
+    value = record
+    for name in path.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return _ABSENT
+        value = value[name]
+    return value
+
+
+def meaning_of(word: str, meanings: Mapping[str, str]) -> str:
+    """Return what a word of the partner means; one that no setting names stands for itself."""
+    folded = {fold(name): meaning for name, meaning in meanings.items()}
+    return folded.get(fold(word), word)
+
+
+def fold(word: str) -> str:
+    """Return a word without what does not matter: case, spaces, punctuation."""
+    return re.sub(r"[\W_]+", "", word).casefold()
