@@ -5,7 +5,6 @@ Results on stdout, everything else on stderr: prompts, and the progress of a pas
 
 from __future__ import annotations
 
-import gc
 import shlex
 import sys
 from collections.abc import Iterable
@@ -55,9 +54,6 @@ def main(context: click.Context, config: Path | None, as_json: bool, verbose: bo
     Exit codes: 0 done and balanced, 1 unexpected, 2 usage or configuration, 3 done but rejects or
     errors above the limit, 4 out of balance, 75 try again.
     """
-    # Imported modules stay, so searching them for garbage is in vain. This, and `gc.freeze` at exit
-    # (`__main__`), take a dry run of a small extract from 1.4 seconds of CPU to 1.1.
-    gc.set_threshold(200_000, 10, 10)
     usual = config_folder()
     folder = config or usual
     words = COMMAND_LINE  # of the commands that are to be pasted
@@ -86,15 +82,16 @@ class StoppedError(TryAgainError):
 
 def command_of(entry: Entry[...]) -> click.Command:
     """Return the command of an entry."""
+    parameters = entry.parameters
     arguments = "\n".join(
         f"{metavar_of(parameter)}: {parameter.help}"
-        for parameter in entry.parameters
+        for parameter in parameters
         if parameter.argument
     )
     return click.Command(
         entry.name.rpartition(" ")[2],
         callback=click.pass_context(partial(_run, entry)),
-        params=[click_parameter(parameter) for parameter in entry.parameters],
+        params=[click_parameter(parameter) for parameter in parameters],
         help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
         short_help=entry.summary,
     )

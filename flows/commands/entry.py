@@ -120,7 +120,7 @@ class Entry(Generic[P]):
 
     def has_parameter(self, name: str) -> bool:
         """Return whether its function has a parameter of that name."""
-        return name in inspect.signature(self.run).parameters
+        return any(parameter.name == name for parameter in parameters_of(self.run))
 
     @property
     def changes(self) -> bool:
@@ -148,7 +148,7 @@ class Entry(Generic[P]):
     @property
     def parameters(self) -> list[Parameter]:
         """Its parameters without the context, in order."""
-        parameters = parameters_of(self.run)
+        parameters = [*parameters_of(self.run)]
         if self.second:
             parameters.append(_shared("approve", r"[0-9a-f]{12}", APPROVE))
         if self.changes:
