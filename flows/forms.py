@@ -295,7 +295,7 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
 
 def _subject(arguments: Mapping[str, Any]) -> str:
     """Return what a form was about: a run, an issuer, an extract, or "all"."""
-    for name in ("run", "issuer", "extract"):
+    for name in ("run", "target", "issuer", "extract"):
         if arguments.get(name):
             return str(arguments[name])
     return "all"

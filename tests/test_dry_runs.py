@@ -231,7 +231,7 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "mend reopen": lambda folder: {**closed(folder), **WHY},
     "mend give-up": lambda folder: {**outbox(folder), "row": (2,), **WHY},
     "mend keep-link": moved,
-    "person erase": lambda folder: {"run": answered(folder)[1], "row": 2, **WHY},
+    "person erase": lambda folder: {"target": answered(folder)[1], "row": 2, **WHY},
     "purge": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
     "dismiss": lambda folder: {"issuer": "bank", "extract": bank(folder).drop(3), **WHY},
     "link-form": lambda folder: {"issuer": bank(folder).issuer.issuer, "form": FORM, **WHY},

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import DryRun, Number, Reason, RunName
+from flows.commands.parameters import DryRun, Field, Number, Reason
 from flows.commands.result import Part, Result, Table, counted
+from flows.errors import OperatorError
 from flows.redaction import redact, spare
-from flows.steps import Sentence, Step, Text
+from flows.runs.keys import keys_of
+from flows.steps import CUID, Option, Sentence, Step, Text
 from flows.wiring import cleaner, wire
 
 with on_first_use():
     from flows.operations import erasure, subject_access
     from flows.reports import cardholder_trace
 
-ERASE = Form("erase", "erase: {run}", hours=4)
+ERASE = Form("erase", "erase: {target}", hours=4)
 
 
 @entry("person export", form="what is stored of one person is kept out of every form's log")
@@ -82,34 +84,53 @@ def _rows(place: dict[str, Any]) -> list[tuple[str, ...]]:
     return [(place["place"], stored["where"], *shared) for stored in place["objects"]]
 
 
+class CardholderUnnamedError(OperatorError):
+    """A cardholder is named in no way or in two."""
+
+    message = Sentence(
+        "Name the cardholder either by a run and {row}, or by an issuer and {single}.",
+        row=Option("--row", "N", of="person erase"),
+        single=Option("--single", "NAME", of="person erase"),
+    )
+    next_step = Sentence(
+        "{export} shows the runs and rows of a cardholder, and the links that were typed in.",
+        export=Step("person export", CUID),
+    )
+
+
 @entry("person erase", form=ERASE, second={"erase": ""})
 def erase(
     context: Context,
-    run: RunName,
+    target: Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*", metavar="RUN|ISSUER")],
     *,
-    row: Number,
+    row: Number | None = None,
+    single: Annotated[str, Field(pattern=r"\d{8}T\d{12}-[0-9a-f]{8}", metavar="NAME")] = "",
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Forget the cardholder of a row of RUN: nothing is sent for the person again, for good.
+    """Forget the cardholder of a row of RUN, or of a link that was typed in for ISSUER: nothing is
+    sent for the person again, for good.
 
     What is derived is removed everywhere at the issuer, the link is withdrawn by the next
     delivery, and what must be kept until its own end is named. A keyed digest of the cuid stays,
     so that the person's rows in later extracts are left out. There is no way back.
 
     Args:
+        target: A run; or with --single an issuer.
         row: A row that names the cardholder, by its number; `trace` shows run and row of a cuid.
+        single: The name of a single link without a run, as `person export` shows it.
     """
-    issuer_context = context.context_of(run)
+    whom, issuer = _meant(target, row, single)
+    issuer_context = wire(context.folder, issuer)
     deleting = cleaner(issuer_context.issuer, context.folder)
     if dry_run:
-        plan = erasure.plan_erasure(issuer_context, run, [row], hides=deleting.hides())
+        plan = erasure.plan_erasure(issuer_context, whom, hides=deleting.hides())
     else:
-        plan = erasure.erase(issuer_context, deleting, run, [row], reason)
-    issuer = issuer_context.issuer.issuer
+        plan = erasure.erase(issuer_context, deleting, whom, reason)
     facts = {
-        "run": run,
+        "target": target,
         "row": row,
+        "single": single,
         "dry_run": dry_run,
         "cardholders": plan.cardholders,
         "cards": plan.cards,
@@ -119,14 +140,25 @@ def erase(
         "reason": redact(reason),
     }
     next_step = Step("deliver", issuer) if plan.links and not dry_run else None
-    return Result(facts, list(_erased(issuer, run, plan, dry_run=dry_run)), next_step)
+    return Result(facts, list(_erased(issuer, target, plan, dry_run=dry_run)), next_step)
 
 
-def _erased(issuer: str, run: str, plan: erasure.ErasurePlan, *, dry_run: bool) -> Iterator[Part]:
+def _meant(target: str, row: int | None, single: str) -> tuple[erasure.Whom, str]:
+    """Return who is meant, and at which issuer."""
+    if single and row is None:
+        return erasure.OfSingle(single), target
+    if single or row is None:
+        raise CardholderUnnamedError
+    return erasure.OfRows(target, [row]), keys_of(target).run.issuer
+
+
+def _erased(
+    issuer: str, target: str, plan: erasure.ErasurePlan, *, dry_run: bool
+) -> Iterator[Part]:
     """Yield who is forgotten, what goes, and what stays."""
     would = "would be " if dry_run else ""
     holders = counted(plan.cardholders, "cardholder")
-    yield f"{run}: {holders} with {counted(plan.cards, 'card')} {would}forgotten"
+    yield f"{target}: {holders} with {counted(plan.cards, 'card')} {would}forgotten"
     objects = ", ".join(f"{number:,} of {place}" for place, number in plan.removed.items())
     yield f"objects {would}removed or written anew: {objects or 'none'}; book and reports, too"
     if plan.links:

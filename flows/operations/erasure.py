@@ -6,23 +6,24 @@ withdrawn by the next delivery, and once that is confirmed the next purge takes 
 deliveries, too. What has to stay until its own end is named (`schemas.personal_data`).
 
 Who has a row that was sent and not answered cannot be erased yet: the answer would name somebody
-whom nobody knows.
+whom nobody knows. A single link without an answer gets none, once its request has ended.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.attempts import SINGLE
 from flows.book.book import Book, read_book
 from flows.book.kept import keep_up_to_date
 from flows.book.people import counted_cards
-from flows.errors import OperatorError
+from flows.errors import OperatorError, TryAgainError
 from flows.operations.delivery import owes_withdrawal
 from flows.operations.erasing import delivered_objects, erase_in_deliveries, erase_mentions
-from flows.operations.personal_data import Mention, mentions
+from flows.operations.personal_data import Mention, is_under_way, mentions
 from flows.resend.corrected_extract import numbered
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS
@@ -39,10 +40,10 @@ from flows.runs.erased import (
 )
 from flows.runs.errors import NoSuchRowError
 from flows.runs.keys import erasures, runs
-from flows.runs.single_links import answer_key
+from flows.runs.single_links import answer_key, prompted_singles
 from flows.runs.store import Cleaner, Store
 from flows.runs.stored_run import StoredRun
-from flows.steps import WHY, Sentence, Slot, Step
+from flows.steps import CUID, WHY, Sentence, Slot, Step
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.ledger import AWAITING
 from schemas.personal_data import PLACES
@@ -51,6 +52,7 @@ from schemas.records import Erasure
 _IDENTITY = ["row", "cuid", *CONTENT_FINGERPRINTS]
 FINISHING = "the withdrawal of their links is confirmed"
 RESUMING = "the process that erased them ended before it was done"
+REQUEST_ENDS = timedelta(hours=1)  # longer than any request for a single link takes
 
 
 class UnansweredError(OperatorError):
@@ -66,6 +68,42 @@ class UnansweredError(OperatorError):
         cancel=Step("outbox cancel", Slot("run"), Slot("chunk"), reason=WHY),
         lost=Step("mend close", Slot("run"), RESULT_SHORT, decision=LOST, reason=WHY),
     )
+
+
+class UnderWayError(TryAgainError):
+    """A link for the cardholder is being requested."""
+
+    message = (
+        "A link for this cardholder was requested within the hour and has no answer: {key}. "
+        "Nothing was erased."
+    )
+    next_step = "Run {same_command} again: with the answer, or an hour after the request."
+
+
+class NoSuchLinkError(OperatorError):
+    """A single link that an issuer does not have."""
+
+    message = "{issuer} has no link {name} whose fields were typed in."
+    next_step = Sentence(
+        "{export} shows what is stored of a cardholder, with the names of such links.",
+        export=Step("person export", CUID),
+    )
+
+
+class OfRows(NamedTuple):
+    """The cardholders that rows of a run name."""
+
+    run: str
+    rows: Sequence[int]
+
+
+class OfSingle(NamedTuple):
+    """The cardholder of a link whose fields were typed in, by the name of its object."""
+
+    name: str
+
+
+Whom = OfRows | OfSingle
 
 
 class Kept(NamedTuple):
@@ -101,21 +139,20 @@ class ErasurePlan(NamedTuple):
     links: bool
 
 
-def plan_erasure(
-    context: IssuerContext, run: str, rows: Sequence[int], *, hides: bool | None = None
-) -> ErasurePlan:
-    """Return what the erasure of the cardholders of these rows removes and what stays.
+def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = None) -> ErasurePlan:
+    """Return what the erasure of these cardholders removes and what stays.
 
     Nothing is changed. `hides`: the store keeps versions of what is deleted. Raises NoSuchRowError
-    where a row names nobody, LedgerPurgedError, UnansweredError.
+    where a row names nobody, NoSuchLinkError, LedgerPurgedError, UnansweredError, UnderWayError.
     """
     store = context.adapters.store
     book = read_book(store, context.issuer.issuer)
-    people = _people(StoredRun.by_id(store, run), book, rows)
+    people = _people(context, book, whom)
     is_theirs = people.named_by(book.attempts["cuid"])
     attempts = book.attempts.filter(is_theirs)
     _refuse_unanswered(attempts)
     named = tuple(mentions(context, people))
+    _refuse_under_way(named, context.adapters.now())
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     cards = counted_cards(book.cards(today))
     known = cards.join(attempts.select("holder").unique(), on="holder", how="semi")
@@ -130,15 +167,13 @@ def plan_erasure(
     )
 
 
-def erase(
-    context: IssuerContext, cleaner: Cleaner, run: str, rows: Sequence[int], reason: str
-) -> ErasurePlan:
-    """Erase the cardholders of these rows, and return what was removed, as `plan_erasure` does.
+def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> ErasurePlan:
+    """Erase these cardholders, and return what was removed, as `plan_erasure` does.
 
     Raises as it does, NoReasonError, and StoreDeniedError where nothing may be deleted.
     """
     signed = context.adapters.signed(reason)
-    plan = plan_erasure(context, run, rows, hides=cleaner.hides())
+    plan = plan_erasure(context, whom, hides=cleaner.hides())
     store = context.adapters.store
     issuer = context.issuer.issuer
     # a missing right to delete shows here, before anything is recorded; no such object exists
@@ -212,16 +247,16 @@ def erasure_of(store: Store, issuer: str, cuid: str) -> Erasure | None:
     return next((act for act in acts if not digests.isdisjoint(act.persons)), None)
 
 
-def _people(run: StoredRun, book: Book, rows: Sequence[int]) -> NamedPeople:
-    """Return the cardholders of rows of a run, by all that they are known by."""
-    run.with_ledger()
-    is_meant = pl.col("row").is_in(list(rows))
-    records = pl.concat(run.ledger(_IDENTITY, is_meant)).drop_nulls("cuid")
-    lacking = pl.Series(sorted(set(rows) - set(records["row"])), dtype=pl.UInt32)
-    if len(lacking):
-        raise NoSuchRowError(place=run.id, rows=numbered(lacking))
+def _people(context: IssuerContext, book: Book, whom: Whom) -> NamedPeople:
+    """Return cardholders by all that they are known by."""
+    store = context.adapters.store
+    if isinstance(whom, OfSingle):
+        cuids = frozenset({_cuid_of_single(store, context.issuer.issuer, whom.name)})
+        records = book.attempts.filter(pl.col("cuid").is_in(list(cuids)))
+    else:
+        records = _named_in(StoredRun.by_id(store, whom.run), whom.rows)
+        cuids = frozenset(records["cuid"])
     contents = frozenset(content_of(records).drop_nulls())
-    cuids = frozenset(records["cuid"])
     if contents:
         attempts = book.attempts
         is_same = NamedPeople(cuids, contents).described_by(content_of(attempts))
@@ -229,10 +264,37 @@ def _people(run: StoredRun, book: Book, rows: Sequence[int]) -> NamedPeople:
     return NamedPeople(cuids, contents)
 
 
+def _named_in(run: StoredRun, rows: Sequence[int]) -> pl.DataFrame:
+    """Return what identifies the cardholders of rows of a run."""
+    run.with_ledger()
+    is_meant = pl.col("row").is_in(list(rows))
+    records = pl.concat(run.ledger(_IDENTITY, is_meant)).drop_nulls("cuid")
+    lacking = pl.Series(sorted(set(rows) - set(records["row"])), dtype=pl.UInt32)
+    if len(lacking):
+        raise NoSuchRowError(place=run.id, rows=numbered(lacking))
+    return records
+
+
+def _cuid_of_single(store: Store, issuer: str, name: str) -> str:
+    """Return whom a link whose fields were typed in is for."""
+    for single in prompted_singles(store, issuer):
+        if single.key.rpartition("/")[2] == f"{name.removesuffix('.json')}.json":
+            return single.asked.cuid
+    raise NoSuchLinkError(issuer=issuer, name=name)
+
+
 def _refuse_unanswered(attempts: pl.DataFrame) -> None:
-    """Raise UnansweredError where an attempt waits for its answer."""
-    for attempt in attempts.filter(state=AWAITING).iter_rows(named=True):
+    """Raise UnansweredError where a row of a chunk waits for its answer."""
+    is_single = pl.col("wait").eq_missing(SINGLE)
+    for attempt in attempts.filter(~is_single, state=AWAITING).iter_rows(named=True):
         raise UnansweredError(run=attempt["run"], row=attempt["row"], chunk=attempt["chunk"])
+
+
+def _refuse_under_way(named: Iterable[Mention], now: datetime) -> None:
+    """Raise UnderWayError where a process may still record the answer to a request for a link."""
+    for mention in named:
+        if mention.place == "single" and is_under_way(mention, now - REQUEST_ENDS):
+            raise UnderWayError(key=mention.key)
 
 
 def _deleted(named: Iterable[Mention]) -> tuple[str, ...]:

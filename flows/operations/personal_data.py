@@ -5,6 +5,7 @@ report, lists), so what it finds is what an erasure has to remove, and an export
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -138,6 +139,12 @@ def are_outcomes_of(
 
 def _is_of(single: SingleLink, people: People) -> bool:
     return bool(people.named_by(pl.Series([single.asked.cuid])).item())
+
+
+def is_under_way(single: Mention, since: datetime) -> bool:
+    """Return whether a link was requested since then, and has no answer."""
+    [facts] = single.facts
+    return "outcome" not in facts and datetime.fromisoformat(facts["at"]) > since
 
 
 def _single(single: SingleLink) -> Mention:

@@ -10,9 +10,13 @@ import polars as pl
 
 from flows.commands.context import Context
 from flows.commands.person import erase, export
+from flows.partner_api.single_links import link_typed
 from schemas.personal_data import PLACES
+from schemas.portal import CUID
+from tests.night import Bench, issuer
+from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_command_line import cardlink
-from tests.test_dry_runs import answered
+from tests.test_dry_runs import answered, bank
 
 SECURITY = Path(__file__).parent.parent.parent / "deploy" / "SECURITY.md"
 
@@ -68,6 +72,27 @@ def test_a_person_is_forgotten_by_two_and_the_trace_says_so(tmp_path: Path) -> N
     assert "nothing is sent for this cuid again" in traced.stdout
     assert "no run with a ledger has this cuid" in traced.stdout
     assert "erasures that made cardholders forgotten: 1;" in proved.stdout
+
+
+def test_who_is_known_from_a_typed_in_link_alone_is_exported_and_forgotten_by_its_name(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(bank(tmp_path).store, issuer(service=SERVICE))
+    link_typed(bench.context, Linker(), {**TYPED, CUID: "typed-1"})
+
+    exported = export(Context(tmp_path), "typed-1").facts
+    [place] = exported["issuers"][0]["places"]
+    [single] = place["objects"]
+    name = single["where"].rpartition("/")[2]
+    without = cardlink(tmp_path, "person", "erase", "bank", "--reason", "request 4711")
+    done = cardlink(
+        tmp_path, "person", "erase", "bank", "--single", name, "--reason", "request 4711"
+    )
+
+    assert ("single", URL) == (place["place"], single["data"][0]["url"])
+    assert "--single NAME" in without.stderr
+    assert "bank: 1 cardholder with 1 card forgotten" in done.stdout
+    assert [] == export(Context(tmp_path), "typed-1").facts["issuers"][0]["places"]
 
 
 def test_the_security_page_has_every_place_with_personal_data() -> None:

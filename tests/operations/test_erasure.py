@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile, is_zipfile
@@ -14,24 +15,33 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.book.book import read_book
+from flows.book.known_rows import NO_ROWS, runs_with, write_known_rows
 from flows.book.people import balance
 from flows.operations.audit import verify
 from flows.operations.delivery import confirm, deliver
 from flows.operations.erasure import (
+    NoSuchLinkError,
+    OfRows,
+    OfSingle,
     UnansweredError,
+    UnderWayError,
     erase,
     erasure_of,
     plan_erasure,
 )
 from flows.operations.purge import purge
+from flows.partner_api.service import AnswerLostError, LinkRequestError
+from flows.partner_api.single_links import link_typed
 from flows.reports.across import reconcile_runs
 from flows.runs import audit_trail
 from flows.runs.audit_trail import audited, settle_trails
 from flows.runs.erased import unfinished_erasures
-from schemas.portal import CITY
+from flows.runs.single_links import prompted_singles
+from schemas.portal import CITY, CUID
 from tests.builders import portal_rows
 from tests.memory import MemoryStore
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, made_once, portal_csv
+from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 
 BY = "anna via worker:1"
 GONE = "C-0003-forgotten"
@@ -40,6 +50,7 @@ WHY = "request of 2026-11-20"
 # what the issuer and the partner dropped, and what others sealed
 DELIVERED = ["bank/deliveries/000001/links.csv", "bank/deliveries/000001/links.parquet"]
 WITHDRAWING = ("bank/deliveries/000001/", "bank/book/delivered.parquet")
+ROWS = "bank/book/rows.parquet"
 DROPPED = ("bank/extracts/", "bank/results/")
 
 
@@ -118,7 +129,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     link = link_of(bench, run)
     before = balance(read_book(bench.store, BANK).cards(DAY)).named
 
-    done = erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
+    done = erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
     at_once = naming(bench.snapshot(), GONE, link)
     second = deliver(bench.context)
     withdrawn = bench.content("bank/deliveries/000002/links.csv").decode()
@@ -153,7 +164,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
 def test_nothing_is_ever_sent_again_for_a_forgotten_cardholder(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
-    erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
+    erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
     another = [f"C-{number:04d}-new" for number in range(20, 23)]
 
     later = bench.submit(bench.drop_bytes(extract(*another), "bank-20261121.csv")).manifest
@@ -170,7 +181,7 @@ def test_nothing_is_ever_sent_again_for_a_forgotten_cardholder(tmp_path: Path) -
 def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:
     bench, run = delivered(tmp_path)
 
-    plan = plan_erasure(bench.context, run, [row_of(bench, run)])
+    plan = plan_erasure(bench.context, OfRows(run, [row_of(bench, run)]))
 
     kept = {each.where for each in plan.kept}
     assert {
@@ -180,7 +191,7 @@ def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:
         "bank/deliveries/000001/links.parquet",
     } == kept
     assert {"ledger": 1, "outcomes": 1, "deliveries": 1} == plan.removed
-    versioned = plan_erasure(bench.context, run, [row_of(bench, run)], hides=True)
+    versioned = plan_erasure(bench.context, OfRows(run, [row_of(bench, run)]), hides=True)
     assert "the bucket keeps versions" in {each.why for each in versioned.kept}
 
 
@@ -188,7 +199,7 @@ def test_a_result_that_comes_again_brings_nobody_back(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
     content = bench.content(f"bank/results/card-links-{run}-00001-result.csv")
-    erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
+    erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
 
     bench.drop_result(content + b"\n", f"{run}-00001 (1).csv")
     bench.ingest()
@@ -207,7 +218,7 @@ def test_who_awaits_an_answer_cannot_be_forgotten_yet(tmp_path: Path) -> None:
     row = row_of(bench, later, "C-0098-new")
 
     with pytest.raises(UnansweredError) as refused:
-        erase(bench.context, cleaner(first), later, [row], WHY)
+        erase(bench.context, cleaner(first), OfRows(later, [row]), WHY)
 
     assert f"outbox cancel {later} 1" in str(refused.value)
     assert [] == unfinished_erasures(bench.store, BANK)
@@ -216,7 +227,7 @@ def test_who_awaits_an_answer_cannot_be_forgotten_yet(tmp_path: Path) -> None:
 def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
-    erase(bench.context, cleaner(first), run, [row_of(bench, run)], WHY)
+    erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
 
     act = erasure_of(bench.store, BANK, GONE)
 
@@ -272,7 +283,7 @@ def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
     killed = replace(bench, store=audited(dying, BY, lambda: NOON))
 
     with suppress(_Killed):
-        erase(killed.context, dying, run, [row_of(bench, run)], WHY)
+        erase(killed.context, dying, OfRows(run, [row_of(bench, run)]), WHY)
     audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
     bench = trailed(first)
     is_recorded = erasure_of(bench.store, BANK, GONE) is not None
@@ -300,7 +311,7 @@ def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path:
     bench.ingest()
     cuid = bench.ledger(run)["cuid"][0]
 
-    erase(bench.context, cleaner(first), run, [1], WHY)
+    erase(bench.context, cleaner(first), OfRows(run, [1]), WHY)
     again = portal_rows({"cardholder.cuid": None}, {"cardholder.cuid": "C-3"}, {})
     later = bench.submit(bench.drop_bytes(portal_csv(again), "bank-20261121.csv")).manifest
 
@@ -317,8 +328,99 @@ def test_a_row_that_was_refused_is_forgotten_too(tmp_path: Path) -> None:
     bench.answer()
     bench.ingest()
 
-    erase(bench.context, cleaner(first), run, [1], WHY)
+    erase(bench.context, cleaner(first), OfRows(run, [1]), WHY)
 
     assert [] == naming(bench.snapshot(), GONE)
     assert set() == findings(bench)
     assert "balanced" == (bench.stored(run).summary or {})["verdict"]
+
+
+# Whom nobody but a single link names
+# --------------------------------------------------------------------------------------------------
+
+
+def typed_in(bench: Bench, linker: Linker | None = None) -> str:
+    """Request a link for the person with fields that are typed in; return its name."""
+    with suppress(AnswerLostError):
+        link_typed(bench.context, linker or Linker(), {**TYPED, CUID: GONE})
+    [single] = prompted_singles(bench.store, BANK)
+    return single.key.rpartition("/")[2].removesuffix(".json")
+
+
+def test_who_is_known_from_a_typed_in_link_alone_is_forgotten_and_gets_no_other(
+    tmp_path: Path,
+) -> None:
+    first = local_bench(tmp_path, service=SERVICE)
+    bench = trailed(first)
+    name = typed_in(bench)
+    deliver(bench.context)
+    confirm(bench.context, 1, "received")
+
+    done = erase(bench.context, cleaner(first), OfSingle(name), WHY)
+    second = deliver(bench.context)
+    confirm(bench.context, 2, "received")
+    purge(bench.context, cleaner(first))
+    with pytest.raises(LinkRequestError, match=r"card\.holder\.erased"):
+        link_typed(bench.context, Linker(), {**TYPED, CUID: GONE})
+    later = bench.submit(bench.drop_bytes(extract("C-1"))).manifest
+
+    assert (1, 1, {"single": 1, "deliveries": 1}, True) == (
+        done.cardholders,
+        done.cards,
+        done.removed,
+        done.links,
+    )
+    assert second.record is not None
+    assert 1 == second.record.withdrawn
+    assert 1 == later.reasons["card.holder.erased"]
+    assert [] == naming(bench.snapshot(), GONE, URL)
+    assert set() == findings(bench)
+
+
+def test_a_typed_in_link_whose_answer_is_lost_is_forgotten_once_its_request_has_ended(
+    tmp_path: Path,
+) -> None:
+    first = local_bench(tmp_path, service=SERVICE)
+    bench = trailed(first)
+    lost = AnswerLostError(place="POST /card_links", kind="ReadTimeout", advice="Ask.")
+    name = typed_in(bench, Linker(lost))
+    after = replace(bench, now=lambda: NOON + timedelta(hours=1))
+
+    with pytest.raises(UnderWayError):
+        erase(bench.context, cleaner(first), OfSingle(name), WHY)
+    erase(after.context, cleaner(first), OfSingle(name), WHY)
+
+    assert [] == naming(bench.snapshot(), GONE)
+    assert set() == findings(bench)
+
+
+def test_a_single_link_that_an_issuer_does_not_have_is_said_to_be_missing(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, service=SERVICE)
+
+    with pytest.raises(NoSuchLinkError, match="has no link 20261120T120000000000-ab12cd34"):
+        plan_erasure(bench.context, OfSingle("20261120T120000000000-ab12cd34"))
+
+
+# The kept book
+# --------------------------------------------------------------------------------------------------
+
+
+def test_the_kept_book_has_no_digest_of_who_is_forgotten_nor_has_one_that_is_made_anew(
+    tmp_path: Path,
+) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+
+    def runs_known_to_have(cuid: str) -> set[str]:
+        write_known_rows(bench.store, BANK, NO_ROWS, [run], [run])
+        return runs_with(pl.read_parquet(BytesIO(bench.content(ROWS))), cuid)
+
+    before = runs_known_to_have(GONE)
+    erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
+
+    assert ROWS not in bench.snapshot()
+    assert ({run}, set(), {run}) == (
+        before,
+        runs_known_to_have(GONE),
+        runs_known_to_have(OTHERS[0]),
+    )

@@ -14,7 +14,7 @@ import pytest
 
 from flows.operations.audit import verify
 from flows.operations.audit_entries import CHANGED, REMOVED
-from flows.operations.erasure import erase
+from flows.operations.erasure import OfRows, erase
 from flows.runs.audit_trail import settle_trails
 from flows.runs.erased import ErasureKeyGoneError, erased_people
 from tests.memory import MemoryStore
@@ -228,7 +228,7 @@ def test_there_are_twenty_attacks_and_more() -> None:
 def test_who_is_forgotten_cannot_be_brought_back_unseen(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
-    erase(bench.context, cleaner(first), run, [row_of(bench, run)], "request 1")
+    erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), "request 1")
     settle_trails()
     objects = bench.snapshot()
     record = "bank/erasures/000001.json"

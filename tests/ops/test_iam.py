@@ -25,7 +25,7 @@ from botocore.exceptions import ClientError
 from flows.adapters.s3 import S3Store
 from flows.operations.alert_history import watch
 from flows.operations.delivery import confirm, deliver
-from flows.operations.erasure import erase
+from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.pages import metrics, site
@@ -315,8 +315,8 @@ def test_an_erasure_deletes_by_the_role_of_a_purge_and_writes_by_that_of_the_pip
 
     denied: Any = whole.bench.store
     with pytest.raises(StoreDeniedError):  # before anything is recorded
-        erase(whole.bench.context, denied, whole.run, [row], "request 1")
-    erase(whole.bench.context, store, whole.run, [row], "request 1")
+        erase(whole.bench.context, denied, OfRows(whole.run, [row]), "request 1")
+    erase(whole.bench.context, store, OfRows(whole.run, [row]), "request 1")
 
     assert whole.bench.ledger(whole.run).filter(row=row)["cuid"].to_list() == [None]
     for key in ("erasures/000001.json", "erasures/key.json"):
