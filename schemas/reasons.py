@@ -31,7 +31,9 @@ STANDING = "card.link.standing"  # has a link that does not expire soon
 AWAITED = "card.link.awaiting"  # sent, and not answered yet
 REFUSED = "card.link.refused"  # refused by the partner and unchanged since
 CHANGED = "card.content.changed"  # its name or address is not what its link was made from
-REVERTED = "card.content.reverted"  # its name and address are again what its link was made from
+# its name and address are again what its link was made from, or after a row that could not be sent
+# it has one that can
+REVERTED = "card.content.reverted"
 CHANGES = (CHANGED, REVERTED)
 # Why a row is not eligible.
 LENGTH_NOT_TAKEN = "card.pan.length_not_taken"
@@ -143,7 +145,12 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         RESUBMIT,
         Sentence("{resubmit}", resubmit=Step("resubmit", RUN, changed=True, reason=WHY)),
     ),
-    Reason(REVERTED, "not sent: suppressed, its name and address are as sent", NOTHING, _SENT),
+    Reason(
+        REVERTED,
+        "not sent: suppressed, its name and address are as sent, or its row can be sent again",
+        NOTHING,
+        _SENT,
+    ),
     Reason(
         GIVEN_UP,
         "not sent: suppressed",

@@ -143,11 +143,13 @@ def attempts_typed_in(singles: Sequence[SingleLink]) -> pl.DataFrame:
 
 
 def _changes(run: StoredRun, manifest: Manifest) -> list[str]:
-    """Return the reasons by which a run's ledger tells changes; none where they are on hold."""
+    """Return the reasons by which a run's ledger tells changes; where they are on hold, only that a
+    row can be sent again.
+    """
     settings = run.plan.settings if run.plan is not None else {}
-    if settings.get("resend", {}).get("changed") == "hold":
-        return []
-    return [f"|{code}" for code in reasons.CHANGES if code in manifest.reasons]
+    is_on_hold = settings.get("resend", {}).get("changed") == "hold"
+    codes = [reasons.REVERTED] if is_on_hold else reasons.CHANGES
+    return [f"|{code}" for code in codes if code in manifest.reasons]
 
 
 def _part(run: StoredRun, part: LedgerPart, changes: Sequence[str]) -> pl.DataFrame:

@@ -30,6 +30,7 @@ from flows.book.standing import (
     GIVEN_UP,
     LEFT,
     NOT_REPLACED,
+    NOT_UPDATED,
     State,
     standing,
     with_state,
@@ -132,6 +133,21 @@ class Book:
         sent = self.folded.attempt("content")
         last = self.folded.attempt("last").with_columns(link=sent["run"], refused="run")
         return last.filter(_is_open(cards, NOT_REPLACED))
+
+    def not_updated(self, cards: pl.DataFrame) -> pl.DataFrame:
+        """Return the cards with a link of which we refused the newest row (`standing.NOT_UPDATED`).
+
+        Columns: those of that row (ATTEMPT), `link` and `refused` (KEPT), and of what the link was
+        made from `name_linked` and `address_linked`. `cards`: all that `cards` returns.
+        """
+        sent = self.folded.attempt("content")
+        newest = self.folded.attempt("row").with_columns(
+            link=sent["run"],
+            refused="run",
+            name_linked=sent["name_check"],
+            address_linked=sent["address_check"],
+        )
+        return newest.filter(_is_open(cards, NOT_UPDATED))
 
     def cards(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card stands on a day (`standing`, `with_stages`)."""

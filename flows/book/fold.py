@@ -25,6 +25,7 @@ from flows.book.attempts import (
 from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_among, is_single
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
+from schemas.reasons import NOT_ELIGIBLES
 
 # The places among the attempts of those that decide, of each issue of a card; null for none.
 PLACES = ("last", "sent", "link", "waiting", "extract", "row", "content", "change")
@@ -94,7 +95,7 @@ def _of_several(rows: pl.DataFrame) -> pl.DataFrame:
             link=longest.last(),
             waiting=place.filter(conditions["waiting"]).last(),
             extract=place.filter(conditions["extract"]).last(),
-            row=place.filter(conditions["row"]).last(),
+            row=_newest_row(),
             content=newest_content.last(),
             change=place.filter(conditions["change"]).last(),
             first=place.first(),
@@ -140,6 +141,16 @@ def _last_word() -> pl.Expr:
     return pl.coalesce(in_last_run, tried, cancelled, place.last())
 
 
+def _newest_row() -> pl.Expr:
+    """Return the place of the newest row of some run; of one run a row that can be sent counts."""
+    is_row = _conditions()["row"]
+    rows = pl.col("place").filter(is_row)
+    turn = pl.col("turn")
+    of_last_run = is_row & (turn == turn.filter(is_row).max())
+    is_fit = pl.col("state") != REJECTED
+    return pl.coalesce(pl.col("place").filter(of_last_run & is_fit).last(), rows.last())
+
+
 _PLACED = pl.Schema(dict.fromkeys((*PLACES, "first", "tries", "sendings"), pl.UInt32()))
 
 
@@ -148,8 +159,8 @@ def is_changed(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
 
     A newer row says so that was held back, or whose chunk was cancelled before the upload. Not
     where a row of that extract or of a later one has been sent since, or one with the same name and
-    address, or a later extract took the change back, or an operator decided (`kept`: KEPT) that it
-    does not matter.
+    address, or a later extract took the change back, or the newest row is not eligible, or an
+    operator decided (`kept`: KEPT) that it does not matter.
     """
     places = folded.places["change"]
     if places.null_count() == len(places):
@@ -165,9 +176,10 @@ def is_changed(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
     is_open = pl.col("state").is_in([CHANGED, CANCELLED]) & is_newer
     is_open &= ~is_same.fill_null(value=False)
     beside = pl.concat([change, sent], how="horizontal").with_columns(link="run_sent")
-    return beside.select(is_open.fill_null(value=False)).to_series() & ~is_among(
-        beside, kept, OF_CHANGE
-    )
+    is_asked = beside.select(is_open.fill_null(value=False)).to_series()
+    newest = folded.attempt("row", "state", "reason")
+    is_eligible = ~newest.select(_is_not_eligible()).to_series()
+    return is_asked & is_eligible & ~is_among(beside, kept, OF_CHANGE)
 
 
 def is_not_replaced(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
@@ -183,6 +195,43 @@ def is_not_replaced(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series
         return is_refused
     last = folded.attempt("last", "holder", "last_4", "run").rename({"run": "refused"})
     return is_refused & ~is_among(last, kept, OF_REFUSAL)
+
+
+def is_refused_since(folded: Folded) -> pl.Series:
+    """Return which issues were sent, and their newest row cannot be: it was refused by us, or is
+    not eligible.
+
+    A row of an extract older than what was sent says nothing, nor one from before the fields of the
+    link were typed in.
+    """
+    if not (folded.attempts["state"] == REJECTED).any():
+        return pl.repeat(value=False, n=folded.places.height, dtype=pl.Boolean, eager=True)
+    newest = folded.attempt("row", "state", "as_of")
+    sent = folded.attempt("sent", "as_of").to_series()
+    is_newer = newest["as_of"] >= sent
+    return ((newest["state"] == REJECTED) & is_newer).fill_null(value=False)
+
+
+def is_not_updated(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
+    """Return which issues have a link, and we refused their newest row, which may be a change.
+
+    Not where that row is not eligible, and nobody has to correct it, nor where an operator decided
+    (`kept`: KEPT) that the link is enough.
+    """
+    has_link = folded.places["link"].is_not_null() & folded.places["waiting"].is_null()
+    is_refused = is_refused_since(folded) & has_link
+    if not is_refused.any():
+        return is_refused
+    newest = folded.attempt("row")
+    is_refused &= ~newest.select(_is_not_eligible()).to_series()
+    link = folded.attempt("content", "run").to_series()
+    return is_refused & ~is_among(newest.with_columns(link=link), kept, OF_CHANGE)
+
+
+def _is_not_eligible() -> pl.Expr:
+    """Return whether a newest row (`state`, `reason`) was not sent as it is not eligible."""
+    is_of_reason = pl.col("reason").is_in(NOT_ELIGIBLES)
+    return ((pl.col("state") == REJECTED) & is_of_reason).fill_null(value=False)
 
 
 def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:

@@ -1,8 +1,9 @@
 """Which links stay as they are, although a newer row of their card says something else.
 
 An operator decided that a change of name or address does not matter, or that a link need not be
-replaced where the partner refused the row that was to replace it. Such a decision is about one
-content and one link: a different change is asked about again, and so is any change of a new link.
+replaced where the row that was to replace it was refused. Such a decision is about one content and
+one link: a different change is asked about again, and so is any change of a new link. Of a row that
+we refused no content is kept: the decision is about any such row, while the card has that link.
 """
 
 import polars as pl

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import polars as pl
 
 from flows.book.attempts import ATTEMPT, CANCELLED, CHANGES, SINGLE
-from flows.book.fold import Folded, is_changed, is_not_replaced
+from flows.book.fold import Folded, is_changed, is_not_replaced, is_not_updated
 from flows.book.kept_links import NONE_KEPT
 from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
 from schemas.actions import FIX, NOTHING, RESUBMIT
@@ -49,6 +49,7 @@ CHANGED_SINCE = State(
 NOT_REPLACED = State(
     "not replaced", "it has a link, but the row that was to replace it was refused", "operator"
 )
+NOT_UPDATED = State("not updated", "it has a link, but we refused a newer row of it", "issuer")
 HAS_LINK = State("linked", "it has a link that can be opened", "")
 DELIVERED = State("delivered", "its link is in a delivery", "")
 OPENED = State("opened", "its link was opened, as the partner says", "")
@@ -69,6 +70,7 @@ STATES = (
     NOT_SENT,
     CHANGED_SINCE,
     NOT_REPLACED,
+    NOT_UPDATED,
     HAS_LINK,
     DELIVERED,
     OPENED,
@@ -78,10 +80,10 @@ STATES = (
     LEFT,
 )
 # a link that can be opened, and is still needed
-USABLE = (HAS_LINK, CHANGED_SINCE, NOT_REPLACED, DELIVERED, OPENED)
+USABLE = (HAS_LINK, CHANGED_SINCE, NOT_REPLACED, NOT_UPDATED, DELIVERED, OPENED)
 SERVED = (*USABLE, PLACED)  # the cardholder has a link, or needs none because the card is placed
 # a card with which only another sending can do something
-_TO_SEND = (EXPIRED, LOST, CANCELLED_CHUNK, REFUSED, CHANGED_SINCE, NOT_REPLACED)
+_TO_SEND = (EXPIRED, LOST, CANCELLED_CHUNK, REFUSED, CHANGED_SINCE, NOT_REPLACED, NOT_UPDATED)
 BY_NAME = {state.name: state for state in STATES}
 NAMES = pl.Enum([state.name for state in STATES])
 _ACTORS: dict[str, Who] = {
@@ -124,17 +126,18 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
         link["since"].alias("linked_at"),
         changed=is_changed(folded, kept),
         not_replaced=is_not_replaced(folded, kept),
+        not_updated=is_not_updated(folded, kept),
         refusal=folded.attempt("last", "reason").to_series(),
     )
     named = cards.with_columns(_state(today).alias("standing"))
     is_expired = pl.col("standing") == EXPIRED.name
     ended = (pl.col("until") + timedelta(days=1)).cast(ATTEMPT["since"])
     named = named.with_columns(since=pl.when(is_expired).then(ended).otherwise("since"))
-    is_refused = pl.col("standing") == NOT_REPLACED.name
+    is_refused = pl.col("standing").is_in([NOT_REPLACED.name, NOT_UPDATED.name])
     named = named.with_columns(reason=pl.when(is_refused).then("refusal").otherwise("reason"))
     who = _with_who(named).with_columns(_nobody_for_ended_cards(today))
     return who.with_columns(_is_current().alias("current")).drop(
-        "newest", "changed", "not_replaced", "refusal"
+        "newest", "changed", "not_replaced", "not_updated", "refusal"
     )
 
 
@@ -171,6 +174,7 @@ def _state(today: date) -> pl.Expr:
     table = [
         ((state == LINKED) & ~is_ended & pl.col("changed"), CHANGED_SINCE),
         ((state == LINKED) & ~is_ended & pl.col("not_replaced"), NOT_REPLACED),
+        ((state == LINKED) & ~is_ended & pl.col("not_updated"), NOT_UPDATED),
         ((state == LINKED) & ~is_ended, HAS_LINK),
         (state == LINKED, EXPIRED),
         ((state == AWAITING) & pl.col("trouble").is_not_null(), UNSETTLED),

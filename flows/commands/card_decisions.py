@@ -73,6 +73,7 @@ def keep_link(
     cuid: Sequence[Cuid] = (),
     changed: bool = False,
     replacing: bool = False,
+    refused: bool = False,
     undo: bool = False,
     reason: Reason,
     dry_run: DryRun = False,
@@ -87,12 +88,13 @@ def keep_link(
         cuid: The links of a cardholder, by the cuid.
         changed: Of cards whose name or address has changed: it does not matter.
         replacing: Of cards whose row was to replace the link and was refused: the link is enough.
+        refused: Of cards of which we refused a newer row: the link is enough until it ends.
         undo: Ask about these links again.
     """
     issuer = context.issuer_of(run)
     issuer_context = context.context_of_target(run, dry_run=dry_run)
     which = keeping_links.Which(
-        "" if issuer else run, frozenset(row), frozenset(cuid), changed, replacing
+        "" if issuer else run, frozenset(row), frozenset(cuid), changed, replacing, refused
     )
     decided = keeping_links.keep_links(issuer_context, which, reason, undo=undo)
     act = "asked about again" if undo else "kept"

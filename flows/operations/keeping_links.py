@@ -26,7 +26,7 @@ class Which(NamedTuple):
     """Which links are meant: those of a `run`, "" for the whole issuer, and of these some.
 
     By rows, by cuids, by why a newer row is to replace them: the card has `changed`, or such a row
-    was refused (`replacing`); without any, all.
+    was refused by the partner (`replacing`) or by us (`refused`); without any, all.
     """
 
     run: str = ""
@@ -34,6 +34,7 @@ class Which(NamedTuple):
     cuids: frozenset[str] = frozenset()
     changed: bool = False
     replacing: bool = False
+    refused: bool = False
 
 
 class Decided(NamedTuple):
@@ -88,12 +89,14 @@ def _refuse_unclear(which: Which) -> None:
 def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
     """Return the links that are meant (KEPT) and that a newer row is to replace, as a book says."""
     cards = book.cards(local_day(context.adapters.now(), context.issuer.time_zone))
-    is_any = not (which.changed or which.replacing)
+    is_any = not (which.changed or which.replacing or which.refused)
     frames = []
     if which.changed or is_any:
         frames.append(book.changes(cards))
     if which.replacing or is_any:
         frames.append(book.not_replaced(cards))
+    if which.refused or is_any:
+        frames.append(book.not_updated(cards))
     rows = pl.concat([frame.select(*KEPT, "run", "row", "cuid") for frame in frames])
     if which.run:
         rows = rows.filter(run=which.run)

@@ -18,13 +18,14 @@ from flows.book.standing import (
     NOT_ELIGIBLE,
     NOT_REPLACED,
     NOT_SENT,
+    NOT_UPDATED,
     OPENED,
     PLACED,
     REFUSED,
     USABLE,
 )
 from flows.reports.cardholder import CANCELLED, SINGLE, UNSENT, Attempt
-from flows.steps import FOLDER, WHY, Sentence, Slot, Step, Text, joined
+from flows.steps import FILE, FOLDER, WHY, Sentence, Slot, Step, Text, joined
 from schemas import ledger
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.breaks import KINDS
@@ -184,6 +185,13 @@ def _link(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
     if card["standing"] == NOT_REPLACED.name:
         came = f"; the row that was to replace it was refused: {card['reason']}"
         then = _keep_or_replace("to send all such rows again", terms, card, replacing=True)
+    if card["standing"] == NOT_UPDATED.name:
+        came = f"; we refused a newer row of it: {card['reason']}"
+        then = Sentence(
+            "to keep this link: {keep}; to let the issuer correct all such rows: {corrections}",
+            keep=Step("mend keep-link", terms.issuer, cuid=card["cuid"], refused=True, reason=WHY),
+            corrections=Step("corrections", terms.issuer, to=FILE),
+        )
     if (until - terms.today).days <= SOON:
         then = _renewal("it expires soon", terms, card)
     return f"has a link until {until}{came}", then

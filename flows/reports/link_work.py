@@ -13,6 +13,7 @@ from flows.book.known_plans import KnownPlan
 from flows.book.standing import EXPIRED, USABLE
 from flows.reports import work_kinds as kinds
 from flows.reports.work import Work
+from flows.runs.cards import CARD
 from schemas.reasons import ABSENT, GONE, TYPED_IN, UNFIT
 
 WITHIN = 7  # days
@@ -62,6 +63,29 @@ def not_replaced_work(
 
     `refused`: as of `flows.book.book.Book.not_replaced`.
     """
+    yield from _refused_work(issuer, kinds.NOT_REPLACED, committed, refused, now)
+
+
+def not_updated_work(
+    issuer: str,
+    committed: Iterable[KnownPlan],
+    refused: pl.DataFrame,
+    ending: pl.DataFrame,
+    now: datetime,
+) -> Iterator[Work]:
+    """Yield the cards with a link of which we refused a newer row, by its run.
+
+    `refused`: as of `flows.book.book.Book.not_updated`. Without those whose links end (ENDING),
+    which are other work (`link_work`).
+    """
+    others = refused.join(ending, on=CARD, how="anti", nulls_equal=True)
+    yield from _refused_work(issuer, kinds.NOT_UPDATED, committed, others, now)
+
+
+def _refused_work(
+    issuer: str, kind: str, committed: Iterable[KnownPlan], refused: pl.DataFrame, now: datetime
+) -> Iterator[Work]:
+    """Yield work about refused rows (ATTEMPT) by their run, with the most frequent reasons."""
     days = {plan.run: plan.as_of for plan in committed}
     codes = refused["reason"].drop_nulls().value_counts(sort=True).head(NAMED)
     named = ", ".join(f"{code} ({number:,})" for code, number in codes.iter_rows())
@@ -69,7 +93,7 @@ def not_replaced_work(
     for run, number in refused.group_by("run", maintain_order=True).len().iter_rows():
         day = days.get(run)  # none where the fields were typed in
         since = _midnight(day) if day else now
-        yield _run_work(issuer, kinds.NOT_REPLACED, run, number, since, note)
+        yield _run_work(issuer, kind, run, number, since, note)
 
 
 def _run_work(issuer: str, kind: str, run: str, rows: int, since: datetime, note: str) -> Work:

@@ -15,7 +15,13 @@ from flows.book.known_plans import KnownPlan
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance
 from flows.reports.link_forms import forms_to_confirm
-from flows.reports.link_work import WITHIN, changed_work, link_work, not_replaced_work
+from flows.reports.link_work import (
+    WITHIN,
+    changed_work,
+    link_work,
+    not_replaced_work,
+    not_updated_work,
+)
 from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, facts_of
 from flows.reports.unlinked import LINK, NONE_ENDING, unlinked
@@ -72,6 +78,7 @@ def survey(
     cards = _of_period(all_cards, start, end)
     changes = _of_period(book.changes(all_cards), start, end)
     not_replaced = _of_period(book.not_replaced(all_cards), start, end)
+    not_updated = _of_period(book.not_updated(all_cards), start, end)
     ending = beside.ending(context, book, WITHIN).join(cards, on=LINK, how="semi", nulls_equal=True)
     without_link = unlinked(cards, ending)
     committed = book.runs.committed
@@ -81,6 +88,7 @@ def survey(
     work = worklist(stored, facts, committed, cards, without_link, context.issuer, terms, forms)
     work += changed_work(context.issuer.issuer, committed, changes)
     work += not_replaced_work(context.issuer.issuer, committed, not_replaced, terms.now)
+    work += not_updated_work(context.issuer.issuer, committed, not_updated, ending, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
     work += beside.work(context, committed)
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED

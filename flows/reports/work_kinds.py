@@ -423,6 +423,28 @@ NOT_REPLACED = _kind(
         several=True,
     )
 )
+NOT_UPDATED = _kind(
+    Kind(
+        "newer rows refused",
+        ISSUER,
+        "They have a link, but we refused a newer row of theirs, which may have a change",
+        Step("corrections", Slot("issuer"), to=FILE),
+        (
+            "Let the issuer fill in the template: its next step sends the rows that have another "
+            "name or address than their link. Or let it correct the rows in a later extract: a "
+            "card in a row that can be sent leaves this list."
+        ),
+        (
+            Choice(
+                "keep the link",
+                "The link is enough until it ends, whatever such rows have.",
+                Step("mend keep-link", Slot("target"), refused=True, reason=WHY),
+            ),
+        ),
+        rows=CARDHOLDERS,
+        several=True,
+    )
+)
 _RENEW = Step("renew", Slot("issuer"), within="7d")
 _ENDED = "Those of them whose link has ended need none."
 

@@ -35,7 +35,7 @@ from flows.resend.ending_links import ending_links
 from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
 from flows.runs.business_date import local_day
-from flows.runs.cards import CARD_WITHOUT_TWIN
+from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
 from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError
@@ -147,8 +147,10 @@ class _Known(NamedTuple):
 
     book: Book
     # its rows that are the last word on cards whose link is to be replaced: they have changed, or
-    # were refused; of those that we refused, where the link ends soon, once they are corrected
+    # were refused; those that we refused, once they are corrected
     replacing: pl.Series
+    # of those whose link does not end soon, what the link was made from: row, and fingerprints
+    linked: pl.DataFrame
 
 
 class _Chosen(NamedTuple):
@@ -211,8 +213,15 @@ def _known(context: IssuerContext, run: StoredRun) -> _Known:
     today = _today(context)
     cards = book.cards(today)
     ending = ending_links(book, today, today + timedelta(WITHIN))
-    replacing = [book.changes(cards), book.not_replaced(cards), ending.filter(~pl.col("fit"))]
-    return _Known(book, pl.concat([rows.filter(run=run.id)["row"] for rows in replacing]))
+    not_updated = book.not_updated(cards)
+    unfit = ending.filter(~pl.col("fit"))
+    replacing = [book.changes(cards), book.not_replaced(cards), not_updated, unfit]
+    linked = not_updated.filter(run=run.id).join(ending, on=CARD, how="anti", nulls_equal=True)
+    return _Known(
+        book,
+        pl.concat([rows.filter(run=run.id)["row"] for rows in replacing]),
+        linked.select(origin="row", name_check="name_linked", address_check="address_linked"),
+    )
 
 
 def _from_corrected_extract(
@@ -293,8 +302,11 @@ def _blocked(
     first: frozenset[str],
 ) -> pl.DataFrame:
     """Return which active attempt of any run blocks each selected row (`blocking`)."""
-    replaces = chosen.rows.filter("replaces")["row"]
     would_be = rechecked.join(chosen.source.picks, on="row", maintain_order="left")
+    is_as_linked = is_among(would_be, known.linked, known.linked.columns)
+    as_linked = would_be.filter(is_as_linked)["origin"]
+    is_replaced = pl.col("replaces") & ~pl.col("row").is_in(as_linked.implode())
+    replaces = chosen.rows.filter(is_replaced)["row"]
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = known.book
     of_cards = book.sent.join(issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")

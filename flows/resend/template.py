@@ -44,15 +44,17 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     """Yield the template of the cards that wait for a correction by the issuer.
 
     A frame for each run that decided last about such cards, the newest first: of each card the row
-    of its last attempt.
+    of its last attempt, also of one that has a link and of which we refused a newer row.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     store = context.adapters.store
-    cards = read_book(store, context.issuer.issuer).cards(today)
+    book = read_book(store, context.issuer.issuer)
+    cards = book.cards(today)
     lacking = with_actions(without_link(cards)).filter(
         (pl.col("action") == FIX) & pl.col("stage").is_in(["submit", "partner"])
     )
-    rows_of = {run: frame["row"] for (run,), frame in lacking.group_by("run") if run}
+    rows = pl.concat([frame.select("run", "row") for frame in (lacking, book.not_updated(cards))])
+    rows_of = {run: frame["row"] for (run,), frame in rows.group_by("run") if run}
     for run in newest_first(rows_of):
         is_waiting = pl.col("row").is_in(rows_of[run].implode())
         stored = StoredRun.by_id(store, run)

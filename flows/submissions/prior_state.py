@@ -20,6 +20,9 @@ What happens to a known card, by what the book has of it (the first that holds):
 
 What an extract older than the latest has is no change in a full portfolio.
 
+Where we refused the newest row of a card, or it was not eligible, a row that can be sent and is
+suppressed all the same is REVERTED: from then on the refused one is not the newest.
+
 Outside a portfolio `[resend] changed` decides about another name or address: such a row is sent, or
 suppressed as CHANGED, and so is one whose card still awaits its answer, which no later extract may
 repeat. Once a later extract has what was sent, its row is REVERTED: the book follows both
@@ -44,7 +47,7 @@ from numpy.typing import NDArray
 
 from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.book import read_book
-from flows.book.fold import Folded, fold, is_changed, is_not_replaced
+from flows.book.fold import Folded, fold, is_changed, is_not_replaced, is_refused_since
 from flows.book.given_up import NOBODY, given_up_cards, is_given_up
 from flows.book.kept_links import NONE_KEPT
 from flows.runs.business_date import local_day
@@ -289,8 +292,8 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
     """Return one row an issue of a card: its last state, the end of its link, its fingerprints.
 
     `changed`: it has changed since what was sent, whose fingerprints these are then, as they are
-    where a row was refused that was to replace a link. `as_of`: the day of the last extract whose
-    content counts.
+    where a row was refused that was to replace a link. `refused`: its newest row could not be sent.
+    `as_of`: the day of the last extract whose content counts.
 
     It is awaiting as long as one of its attempts is, whatever came of later ones.
 
@@ -300,16 +303,22 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
     """
     changed = is_changed(folded, kept)
     not_replaced = is_not_replaced(folded)
+    refused = is_refused_since(folded)
     of_card = folded.with_place("sent")
     is_sent = folded.places["sent"].is_not_null()
     changed = changed.filter(is_sent)
     not_replaced = not_replaced.filter(is_sent)
+    refused = refused.filter(is_sent)
     sent = of_card.attempt("sent", *_OF_SENT)
     until = of_card.attempt("link", "expires_on").to_series()
     was_sent = of_card.attempt("content", *CONTENT_FINGERPRINTS)
     changed_on = of_card.attempt("change", "as_of").to_series()
     extract = of_card.attempt("extract", "as_of", *CONTENT_FINGERPRINTS)
-    as_of = pl.select(pl.max_horizontal(changed_on, extract["as_of"], sent["as_of"])).to_series()
+    days = [changed_on, extract["as_of"], sent["as_of"]]
+    if refused.any():
+        newest = of_card.attempt("row", "as_of").to_series()
+        days.append(pl.select(pl.when(refused).then(newest)).to_series())
+    as_of = pl.select(pl.max_horizontal(days)).to_series()
     extract = extract.select(
         pl.when(changed | not_replaced).then(was_sent[name]).otherwise(name).alias(name)
         for name in CONTENT_FINGERPRINTS
@@ -325,6 +334,7 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
         state.cast(ATTEMPT["state"]).alias("state"),
         alive.alias("until"),
         changed.alias("changed"),
+        refused.alias("refused"),
         as_of.alias("as_of"),
         *(pl.when(is_repeat).then(name).alias(f"{name}_repeated") for name in CONTENT_FINGERPRINTS),
         pl.when(is_awaited)
@@ -347,9 +357,12 @@ def _verdict(policy: ResendPolicy, changes: Collection[Change], as_of: date) -> 
     awaited = pl.col("state") == "awaiting"
     standing = (pl.col("until") > policy.renew_until).fill_null(value=False)
     refused = (pl.col("state") == "error") & pl.lit(not policy.resend_errors)
-    is_newest = pl.lit(policy.changed != "") & (pl.lit(as_of) >= pl.col("as_of"))
+    is_last = pl.lit(as_of) >= pl.col("as_of")
+    is_newest = pl.lit(policy.changed != "") & is_last
+    is_asked = pl.lit(policy.changed != "hold") | ~pl.col("refused")
     other_content = is_newest & (differs["name"] | differs["address"]) & ~pl.col("as_good")
-    reverted = is_newest & pl.col("changed")
+    other_content &= is_asked
+    reverted = (is_newest & pl.col("changed")) | (is_last & pl.col("refused"))
     replaced = other_content & pl.lit(policy.changed == "send")
     held = awaited & (pl.lit(policy.whole) | ~changed)
     return (

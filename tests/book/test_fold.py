@@ -120,3 +120,15 @@ def test_every_cardholder_is_in_one_state_and_the_states_add_up(
 
 def _nobody_acts(state: str, cards: pl.DataFrame) -> bool:
     return next(known.who for known in STATES if known.name == state) == ""
+
+
+def test_of_the_rows_of_one_run_one_that_can_be_sent_is_the_newest_of_its_card() -> None:
+    tries = [
+        Tried("a", "1111", "2912", 1, "linked", 5, False, None, False),
+        Tried("a", "1111", "2912", 2, "reverted", 0, False, None, False),
+        Tried("a", "1111", "2912", 2, "rejected", 0, False, None, False),
+    ]
+
+    newest = fold(book(tries)).attempt("row", "state")["state"].to_list()
+
+    assert ["reverted"] == newest

@@ -149,7 +149,7 @@ def test_a_refused_row_that_is_corrected_renews_its_link_once_that_ends_soon(
     place.day += timedelta(days)
     run = place.night().manifest.run
     template = pl.concat(correction_template(bench.context, run))
-    filled = template.with_columns(correction=pl.lit("Salem")).write_csv().encode()
+    filled = template.with_columns(correction=pl.lit("Boston")).write_csv().encode()
     request = Request(run, RowSelection(), "as the issuer says", corrections=correct(bench, filled))
 
     plan = plan_resubmit(bench.context, request)
