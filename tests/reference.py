@@ -208,7 +208,8 @@ VARIABLES: Final = {
     ),
     "PREFECT_API_URL": "the Prefect server",
     "TMPDIR": (
-        "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`"
+        "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`. Also "
+        "of the sealed rows of two files that are joined; default: `/tmp`"
     ),
 }
 
