@@ -196,6 +196,10 @@ VARIABLES: Final = {
     "CARDLINK_SERVICE_APP_KEY": "",
     "CARDLINK_SERVICE_USERNAME": "",
     "CARDLINK_SERVICE_PASSWORD": "",
+    "CARDLINK_SERVICE_SIGNING_KEY": (
+        "the key that requests are signed with, where `[service.signing]` takes it from here; "
+        "or `..._FILE`"
+    ),
     "CARDLINK_ALERT_WEBHOOK": "URL that alerts are posted to",
     "CARDLINK_ALERT_SLACK": "Slack webhook URL",
     "CARDLINK_ALERT_PAGERDUTY": "PagerDuty integration key",
