@@ -16,7 +16,7 @@ What happens to a known card, by what the book has of it (the first that holds):
 | awaited | suppressed, but a new issue is sent | suppressed; the next extract has it |
 | changed | as `[resend] changed` says; a new issue is sent | as `[portfolio] changes` says |
 | with a link | suppressed until it has ended | suppressed until `renew_within_days` before |
-| refused, lost | sent | sent, unless `resend_errors` is off |
+| refused, lost | sent | sent, unless `resend_errors` is off and the row is as it was refused |
 
 What an extract older than the latest has is no change in a full portfolio.
 
@@ -37,7 +37,7 @@ since nobody could recognise it the next day.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta
 from typing import Literal, NamedTuple
 
@@ -321,9 +321,10 @@ def _all_entries(folded: Folded, today: date, kept: pl.DataFrame) -> Iterator[pl
 def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
     """Return one row an issue of a card: its last state, the end of its link, its fingerprints.
 
-    `changed`: it has changed since what was sent, whose fingerprints these are then, as they are
-    where a row was refused that was to replace a link. `refused`: its newest row could not be sent.
-    `as_of`: the day of the last extract whose content counts.
+    `changed`: it has changed since what was sent, whose fingerprints these are then.
+    `not_replaced`: its last row, which was to replace a link, was refused; the fingerprints are
+    those of the link then. `refused`: its newest row could not be sent. `as_of`: the day of the
+    last extract whose content counts.
 
     It is awaiting as long as one of its attempts is, whatever came of later ones.
 
@@ -365,6 +366,7 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
         alive.alias("until"),
         changed.alias("changed"),
         refused.alias("refused"),
+        not_replaced.alias("not_replaced"),
         as_of.alias("as_of"),
         *(pl.when(is_repeat).then(name).alias(f"{name}_repeated") for name in CONTENT_FINGERPRINTS),
         pl.when(is_awaited)
@@ -377,20 +379,22 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
 
 
 def _verdict(policy: ResendPolicy, changes: Collection[Change], as_of: date) -> pl.Expr:
-    differs = {
-        "name": _differs("row_name_check", "name_check", "name_check_repeated"),
-        "address": _differs("row_address_check", "address_check", "address_check_repeated"),
-        "expiration": _differs("row_expiration", "expiration"),
-        "reissue": (pl.col("row_reissue_check") != pl.col("reissue_check")).fill_null(value=False),
-    }
-    changed = pl.any_horizontal([pl.lit(value=False), *(differs[name] for name in changes)])
+    content = [name for name in ("name", "address") if name in changes]
+    changed = _is_unlike_all(content)
+    if "expiration" in changes:
+        other_expiration = pl.col("row_expiration") != pl.col("expiration")
+        changed |= other_expiration.fill_null(value=False)
+    if "reissue" in changes:
+        other_issue = pl.col("row_reissue_check") != pl.col("reissue_check")
+        changed |= other_issue.fill_null(value=False)
     awaited = pl.col("state") == "awaiting"
     standing = (pl.col("until") > policy.renew_until).fill_null(value=False)
-    refused = (pl.col("state") == "error") & pl.lit(not policy.resend_errors)
+    as_refused = ~(pl.col("not_replaced") & _is_unlike(content, "_repeated"))
+    refused = (pl.col("state") == "error") & pl.lit(not policy.resend_errors) & as_refused
     is_last = pl.lit(as_of) >= pl.col("as_of")
     is_newest = pl.lit(policy.changed != "") & is_last
     is_asked = pl.lit(policy.changed != "hold") | ~pl.col("refused")
-    other_content = is_newest & (differs["name"] | differs["address"]) & ~pl.col("as_good")
+    other_content = is_newest & _is_unlike_all(["name", "address"]) & ~pl.col("as_good")
     other_content &= is_asked
     reverted = (is_newest & pl.col("changed")) | (is_last & pl.col("refused"))
     replaced = other_content & pl.lit(policy.changed == "send")
@@ -408,7 +412,17 @@ def _verdict(policy: ResendPolicy, changes: Collection[Change], as_of: date) -> 
     )  # fmt: skip
 
 
-def _differs(new: str, *old: str) -> pl.Expr:
-    """Return whether a value differs from all that are known; where none is known, it does not."""
-    unlike = [(pl.col(new) != pl.col(name)).fill_null(value=True) for name in old]
-    return pl.all_horizontal(unlike) & pl.any_horizontal(pl.col(name).is_not_null() for name in old)
+def _is_unlike_all(content: Sequence[str]) -> pl.Expr:
+    """Return whether a row has another name or address than all rows known of its card.
+
+    Where nothing is known, it has not.
+    """
+    extract = _is_unlike(content, "")
+    repeated = _is_unlike(content, "_repeated")
+    return pl.coalesce(extract & repeated, extract, repeated, pl.lit(value=False))
+
+
+def _is_unlike(content: Sequence[str], known: str) -> pl.Expr:
+    """Return whether a row has another name or address than a known one, null if none is known."""
+    unlike = [pl.col(f"row_{name}_check") != pl.col(f"{name}_check{known}") for name in content]
+    return pl.any_horizontal([pl.lit(value=False), *unlike])

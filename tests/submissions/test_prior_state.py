@@ -80,20 +80,28 @@ def why_not(card: Card, attempts: list[Tried], portfolio: Portfolio) -> str | No
         return None
     expirations = sorted({one.card.expiration for one in mine})
     same = card.expiration if card.expiration in expirations else expirations[0]
-    last = [one for one in mine if one.card.expiration == same]
-    differs = {
-        "name": last[-1].card.name != card.name,
-        "address": last[-1].card.address != card.address,
-        "expiration": same != card.expiration,
-    }
-    until = max((one.ends for one in last if one.ends), default=None)
-    if any(one.state == "awaiting" for one in last):
+    tries = [one for one in mine if one.card.expiration == same]
+    refused_row = tries[-1].card if tries[-1].state == "error" else None
+    if any(one.state == "awaiting" for one in tries):
         return AWAITED
-    if any(differs[name] for name in portfolio.changes):
+    if all(is_change(card, known, portfolio) for known in (linked_as(tries), tries[-1].card)):
         return None
+    until = max((one.ends for one in tries if one.ends), default=None)
     if until and until > TODAY + timedelta(days=portfolio.renew_within_days):
         return STANDING
-    return REFUSED if last[-1].state == "error" and not portfolio.resend_errors else None
+    if refused_row is None or portfolio.resend_errors:
+        return None
+    return None if is_change(card, refused_row, portfolio) else REFUSED
+
+
+def linked_as(tries: list[Tried]) -> Card:
+    """Return the card as it last got a link; as it was last tried where it has none."""
+    return next((one.card for one in reversed(tries) if one.state == "linked"), tries[-1].card)
+
+
+def is_change(card: Card, known: Card, portfolio: Portfolio) -> bool:
+    """Say whether a card is another than a known one, in what a portfolio calls a change."""
+    return any(getattr(card, name) != getattr(known, name) for name in portfolio.changes)
 
 
 def of(portfolio: Portfolio, as_of: date = TODAY) -> ResendPolicy:
@@ -145,9 +153,12 @@ def why_seen(card: Card, attempts: list[Tried], changed: str) -> str | None:
     same = [one for one in attempts if one.card[:3] == card[:3]]
     if card.reissue and any(one.card.reissue for one in same):
         same = [one for one in same if one.card.reissue == card.reissue]
+    if not same:
+        return None
     awaited = any(one.state == "awaiting" for one in same)
     alive = any(one.ends and one.ends >= TODAY for one in same)
-    is_other = bool(same) and same[-1].card[3:5] != card[3:5]
+    link = same[-1].card if awaited else linked_as(same)
+    is_other = card[3:5] not in (link[3:5], same[-1].card[3:5])
     if is_other and (awaited or (alive and changed != "send")):
         return CHANGED
     if awaited:
@@ -294,3 +305,19 @@ def test_a_card_costs_a_few_bytes() -> None:
 
     assert count == len(state)
     assert 40 > (state._cards.nbytes + state._facts.estimated_size()) / count
+
+
+def test_a_row_that_is_as_its_link_again_is_held_back_while_that_lasts_then_sent() -> None:
+    card = Card("a", "4242", "2712", 1, 1)
+    refused = Tried(card._replace(name=2), "error", None)
+    portfolio = Portfolio(changes=("name",), renew_within_days=0, resend_errors=False)
+    wanted = asked([card, refused.card])
+
+    found = [
+        known([frame([Tried(card, "linked", ends), refused])])
+        .suppressed(wanted, TODAY, of(portfolio))
+        .to_list()
+        for ends in (TODAY + timedelta(days=1), TODAY)
+    ]
+
+    assert [[STANDING, STANDING], [None, REFUSED]] == found
