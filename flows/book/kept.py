@@ -272,7 +272,7 @@ class _Keeper:
             renewal=bool(attempts["renewal"].any()),
             extract=ledger.extract,
         )
-        if before is not None and before.sha256 == digest(_page_bytes(attempts)):
+        if before is not None and _has(before, attempts):
             same_bytes = {"sha256": before.sha256, "settled": before.settled}
             self._pages[run] = page.model_copy(update=same_bytes)
             return
@@ -433,8 +433,13 @@ def _believed(
     return pl.read_parquet(BytesIO(content), columns=list(columns)).select(columns)
 
 
+def _has(page: Page, attempts: pl.DataFrame) -> bool:
+    """Return whether a page, if it was written, has these attempts."""
+    return bool(page.sha256) and page.sha256 == digest(_page_bytes(attempts))
+
+
 def _page_bytes(attempts: pl.DataFrame) -> bytes:
-    return parquet(attempts, compression="zstd", compression_level=1)
+    return parquet(attempts, compression="zstd", compression_level=1, statistics=False)
 
 
 def _settled_key(issuer: str) -> str:

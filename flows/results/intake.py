@@ -212,12 +212,14 @@ def _take_back(context: IssuerContext, file: IngestedFile, attributed: Attribute
     An operator gave its rows to other runs.
     """
     entry = file.result.entry
-    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
     stale = [
         run
         for run in sorted(file.left)
         if StoredRun.by_id(context.adapters.store, run).outcomes.has_results_for(entry.key)
     ]
+    if not stale:
+        return []
+    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
     answers = [RunOutcomes(entry, attributed, nothing)]
     return [_keep_run(context, run, answers, "answer taken back") for run in stale]
 

@@ -188,16 +188,23 @@ def _table(files: Sequence[pl.DataFrame]) -> pl.DataFrame:
     error = pl.when(
         pl.col(spec.URL).is_null() | ~pl.col(spec.ERROR).is_in(["{}", "[]", '""'])
     ).then(spec.ERROR)
-    return cells.select(
+    with_days = cells.join(_days(cells), on=spec.EXPIRATION_DATE, how="left", maintain_order="left")
+    return with_days.select(
         "position",
         spec.CUID,
         # also of `************1111`; a spreadsheet loses leading zeros
         pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4),
         spec.URL,
-        day_in(spec.EXPIRATION_DATE).alias("expires_on"),
+        "expires_on",
         pl.col(spec.EXPIRATION_DATE).alias("expires_raw"),
         error,
     )
+
+
+def _days(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return each text of an expiration date once, with the day: a night has few."""
+    texts = cells.select(pl.col(spec.EXPIRATION_DATE).unique())
+    return texts.with_columns(day_in(spec.EXPIRATION_DATE).alias("expires_on"))
 
 
 def day_in(column: str) -> pl.Expr:

@@ -60,8 +60,9 @@ def write_parquet(
     store: Store, key: str, frame: pl.DataFrame, metadata: dict[str, str] | None = None
 ) -> None:
     """Write a derived frame as Parquet, with `metadata`."""
-    # links are random: a higher level compresses no better
-    store.replace(key, [parquet(frame, metadata, compression="zstd", compression_level=1)])
+    # links are random: a higher level compresses no better; nobody looks for a range of values
+    options = {"compression": "zstd", "compression_level": 1, "statistics": False}
+    store.replace(key, [parquet(frame, metadata, **options)])
 
 
 def shaped(
