@@ -2,8 +2,8 @@
 
 Of the many attempts of an issue of a card at most a handful still decide something: the last one,
 the link that lasts longest, the last that awaits its answer, the last as the extract had it, the
-last that is a row of some run, that of the newest extract's row with a link or a wait, and the
-last that says of a change of name or address.
+last that is a row of some run, that of the newest extract's row with a link or a wait, the last
+that says of a change of name or address, and the last row that was held back and could be sent.
 `fold` finds them; `compacted` keeps only them, with the number of those that they stand for, and
 nothing that is asked of the book changes by it.
 """
@@ -28,7 +28,7 @@ from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.reasons import NOT_ELIGIBLES
 
 # The places among the attempts of those that decide, of each issue of a card; null for none.
-PLACES = ("last", "sent", "link", "waiting", "extract", "row", "content", "change")
+PLACES = ("last", "sent", "link", "waiting", "extract", "row", "content", "change", "held")
 
 
 class Folded(NamedTuple):
@@ -98,6 +98,7 @@ def _of_several(rows: pl.DataFrame) -> pl.DataFrame:
             row=_newest_row(),
             content=newest_content.last(),
             change=place.filter(conditions["change"]).last(),
+            held=place.filter(conditions["held"]).last(),
             first=place.first(),
             tries=pl.col("tries").sum(),
             sendings=pl.col("sendings").sum(),
@@ -121,6 +122,7 @@ def _conditions() -> dict[str, pl.Expr]:
         "row": pl.col("run") != "",
         "content": pl.col("state").is_in([LINKED, AWAITING]),
         "change": pl.col("state").is_in([*CHANGES, CANCELLED]),
+        "held": pl.col("state").is_in(CHANGES),
     }
 
 
@@ -128,12 +130,15 @@ def _last_word() -> pl.Expr:
     """Return the place of the attempt that was made last.
 
     What was sent comes before what the same run refused, and a cancelled chunk says least of all,
-    but for a row that was held back and says only that the card has changed.
+    but for a row that was held back and says only that the card has changed. A refusal by us is no
+    word any more once a run had a row of the card that could be sent.
     """
     place = pl.col("place")
     state = pl.col("state")
     turn = pl.col("turn")
-    is_tried = ~state.is_in([CANCELLED, *CHANGES])
+    last_held = turn.filter(state.is_in(CHANGES)).max()
+    is_over = ((state == REJECTED) & (turn <= last_held)).fill_null(value=False)
+    is_tried = ~state.is_in([CANCELLED, *CHANGES]) & ~is_over
     of_last_run = turn == turn.filter(is_tried).max()
     in_last_run = place.filter(of_last_run & is_tried & (state != REJECTED)).last()
     tried = place.filter(is_tried).last()

@@ -3,10 +3,8 @@
 from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
-from itertools import product
 
 from flows.errors import TryAgainError
-from flows.extracts.joined.pair import is_partner, partner
 from flows.extracts.sidecar import read_sidecar
 from flows.runs.business_date import date_in_name, local_day
 from flows.runs.context import IssuerContext
@@ -36,19 +34,7 @@ def companions(source: SourceSettings) -> tuple[str, ...]:
 
 def is_extract(name: str, source: SourceSettings) -> bool:
     """Return whether a file of this name is an extract: it fits, and belongs to no other file."""
-    is_other = name.endswith(companions(source)) or is_partner(name, source)
-    return fnmatchcase(name, source.pattern) and not is_other
-
-
-def _needed(key: str, source: SourceSettings) -> list[str]:
-    """Return the keys of the files that an extract needs beside it."""
-    files = [key]
-    second = partner(key, source)
-    if second is not None:
-        files.append(second)
-    endings = companions(source)
-    beside = [file + ending for file, ending in product(files, endings)]
-    return [*files[1:], *beside]
+    return fnmatchcase(name, source.pattern) and not name.endswith(companions(source))
 
 
 def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: datetime) -> str:
@@ -56,7 +42,8 @@ def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: da
 
     `keys` are those of the listing it is in.
     """
-    lacking = [key for key in _needed(entry.key, source) if key not in keys]
+    needed = [entry.key + ending for ending in companions(source)]
+    lacking = [key for key in needed if key not in keys]
     if lacking:
         return f"there is no {' and no '.join(lacking)}"
     age = now - entry.modified
@@ -79,8 +66,8 @@ def waits_for(context: IssuerContext, entry: Entry, keys: Collection[str]) -> st
     if lacking or not isinstance(store, Screened):
         return lacking
     try:
-        for key in (entry.key, *_needed(entry.key, source)):
-            store.ensure_clean(key)
+        for ending in ("", *companions(source)):
+            store.ensure_clean(entry.key + ending)
     except VerdictAwaitedError as error:
         return f"{error.fields['key']} has no malware verdict (tag {error.fields['tag']})"
     return ""

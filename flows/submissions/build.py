@@ -140,7 +140,6 @@ def _manifest(
         sequence=scan.number,
         profile=None if plan.selection else route.sample.profile(),
         layout=scan.layout,
-        joined=None if plan.selection else scan.joined,
     )
 
 

@@ -186,6 +186,18 @@ def test_a_link_that_ends_within_a_week_has_a_line_of_its_own_which_a_good_row_e
     assert ({}, 8) == (due.left_out, due.due)
 
 
+def test_a_link_that_ended_is_renewed_where_a_good_row_followed_the_refused_one(
+    place: Population,
+) -> None:
+    delta(place, "a", "b", **BAD)
+    delta(place, "a")
+
+    place.day += timedelta(days=70)
+
+    assert ("expired", "not sent") == (stand(place)["a"], stand(place)["b"])
+    assert 7 == renewals(place.bench.context, 7).due
+
+
 def test_a_newer_row_that_is_not_eligible_is_nobodys_work_and_no_change_is_asked_about(
     place: Population,
 ) -> None:

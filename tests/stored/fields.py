@@ -31,8 +31,6 @@ PARTS = {
     "Selection",
     "Counts",
     "ManifestChunk",
-    "JoinedRows",
-    "SourceFile",
     "LedgerPart",
     "SourceColumn",
     "Layout",
