@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from flows.commands.context import Context
 from flows.commands.person import erase, export
 from flows.partner_api.single_links import link_typed
 from schemas.personal_data import PLACES
-from schemas.portal import CUID
+from schemas.portal import ADDRESS1, CUID, EMAIL, LAST_NAME, PHONE
 from tests.night import Bench, issuer
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_command_line import cardlink
@@ -93,6 +95,21 @@ def test_who_is_known_from_a_typed_in_link_alone_is_exported_and_forgotten_by_it
     assert "--single NAME" in without.stderr
     assert "bank: 1 cardholder with 1 card forgotten" in done.stdout
     assert [] == export(Context(tmp_path), "typed-1").facts["issuers"][0]["places"]
+
+
+def test_neither_logs_nor_the_names_of_objects_have_anything_of_a_cardholder(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    bench, run = answered(tmp_path)
+    cells = pl.read_csv(bench.content(bench.stored(run).committed().source.key), infer_schema=False)
+    personal = cells.select(CUID, LAST_NAME, EMAIL, PHONE, ADDRESS1)
+    texts = {text for column in personal for text in column if text and 5 < len(text)}
+
+    told = "\n".join([caplog.text, *bench.snapshot()])
+
+    assert 20 < len(texts)
+    assert [] == [text for text in texts if text in told]
 
 
 def test_the_security_page_has_every_place_with_personal_data() -> None:

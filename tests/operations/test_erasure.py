@@ -320,6 +320,17 @@ def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path:
     assert set() == findings(bench)
 
 
+def test_who_comes_back_under_another_cuid_is_somebody_else_and_is_sent(tmp_path: Path) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
+
+    renamed = extract("C-0050-new").replace(GONE.encode(), b"C-0003-returned")
+    later = bench.submit(bench.drop_bytes(renamed, "bank-20261121.csv")).manifest
+
+    assert (2, 0) == (later.counts.submitted, later.counts.suppressed)
+
+
 def test_a_row_that_was_refused_is_forgotten_too(tmp_path: Path) -> None:
     first = local_bench(tmp_path)
     bench = trailed(first)
