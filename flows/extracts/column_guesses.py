@@ -17,7 +17,9 @@ from flows.extracts.column_signs import (
     NAME,
     SIGNS,
     fit,
+    is_house_number,
     is_of_the_address,
+    says_only,
     share,
 )
 from flows.extracts.guess import LIKELY, SURE, Column, Guess, Sample
@@ -184,11 +186,16 @@ class ColumnGuesses:
 
     def _pair(self, first: str, second: str, whole: str) -> Iterator[Guess]:
         """Yield two portal columns: of a column each, or of one with both, which has a format."""
-        ranked = self._ranked(first)
         together = self._ranked(whole)
-        if ranked and self._ranked(second) and (self._named or not together):
+        other_half = [candidate for candidate in together if _is_other_half(candidate.column)]
+        ranked = self._ranked(first)
+        ranked_second = self._ranked(second)
+        if bool(ranked) != bool(ranked_second) and self._named:
+            ranked = ranked or other_half
+            ranked_second = ranked_second or other_half
+        if ranked and ranked_second and (self._named or not together):
             yield self._best(first, ranked)
-            yield self._best(second, self._ranked(second))
+            yield self._best(second, self._ranked(second) or other_half)
         elif together:
             yield from self._halves(first, second, whole, together)
         else:
@@ -233,6 +240,8 @@ class ColumnGuesses:
                 return self._postal_code(ranked)
             case portal.ADDRESS1:
                 return self._street(ranked)
+            case portal.ADDRESS2:
+                return self._unit(ranked)
             case portal.IS_PRIMARY:
                 column = ranked[0].column
                 return self._primary_of(self._best(target, ranked), column)
@@ -242,7 +251,7 @@ class ColumnGuesses:
         column = ranked[0].column
         self._zip = column
         guess = self._best(portal.POSTAL_CODE, ranked)
-        if any(value.isdigit() and len(value) < 5 for value in column.present):
+        if _lost_zeros(column):
             padded = f"{{ {column.source}, pad = 5 }}"
             return guess._replace(value=padded, reason="ZIPs lost their zeros")
         return guess
@@ -251,13 +260,16 @@ class ColumnGuesses:
         """Return the street line, joined with a column of house numbers if there is one."""
         column = ranked[0].column
         guess = self._best(portal.ADDRESS1, ranked)
-        houses = self._ranked(HOUSE)
+        ranked_houses = [candidate.column for candidate in self._ranked(HOUSE)]
+        houses = [column for column in ranked_houses if is_house_number(column.heading)]
         if not houses or not self._named:
             return guess
-        house = houses[0].column
+        house = houses[0]
         self._free.remove(house)
         numbered = sum(bool(re.match(r"\d+\w?\s", street)) for street in column.present)
         question = guess.question
+        if says_only(house, "number"):
+            question = f"Is {house.name} the house number?"
         if numbered > 0.05 * len(column.present):
             question = f"Has {column.name} the house number too?"
         return Guess(
@@ -267,6 +279,15 @@ class ColumnGuesses:
             question,
             (column.spec, *guess.others),
         )
+
+    def _unit(self, ranked: Sequence[Candidate]) -> Guess:
+        """Return the second line, with a question where neither header nor values show a unit."""
+        column = ranked[0].column
+        guess = self._best(portal.ADDRESS2, ranked)
+        if is_of_the_address(column.heading) or _have_digits(column):
+            return guess
+        question = f"Is {column.name} the apartment, suite or building?"
+        return guess._replace(question=guess.question or question, others=(*guess.others, ""))
 
     def _without(self, target: str) -> Guess | None:
         """Return what a portal column is without a source column; None where nothing is needed."""
@@ -328,6 +349,25 @@ def _is_known(column: Column) -> bool:
 def _rivals(ranked: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates after the first whose headers are nearly as good."""
     return [candidate for candidate in ranked[1:] if candidate.fit > ranked[0].fit - 0.25]
+
+
+def _have_digits(column: Column) -> bool:
+    """Return whether at least half of a column's values have a digit."""
+    return 2 * sum(bool(re.search("[0-9]", value)) for value in column.present) >= len(
+        column.present
+    )
+
+
+def _lost_zeros(column: Column) -> bool:
+    """Return whether postal codes that look like ZIPs, as most do, are too short."""
+    zips = [value for value in column.present if value.isdigit()]
+    return 2 * len(zips) > len(column.present) and any(len(code) < 5 for code in zips)
+
+
+def _is_other_half(column: Column) -> bool:
+    """Return whether a column named "name" alone is the half of names that no other column has."""
+    single = sum(" " not in value for value in column.present)
+    return says_only(column, "name") and single > LIKELY * len(column.present)
 
 
 def _unlike(candidate: Candidate) -> str:

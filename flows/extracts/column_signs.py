@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from flows.extracts.guess import Column
-from flows.extracts.header_words import phrase_fit
+from flows.extracts.header_words import phrase_fit, words_of
 from flows.extracts.status_words import plain_words
 from flows.extracts.value_forms import date_forms, share_of_dates
 from schemas import expressions, places, portal
@@ -19,6 +19,12 @@ EXPIRY = "expiry"
 NAME = "name"
 HOUSE = "house"
 _LETTERS = r"[^\d@]*[^\W\d][^\d@]*"
+_NAMES = (
+    "name|emboss|name on card|customer|name and last|name and first|first and last name|name e last"
+)
+_LAST_NAMES = (
+    "last name|last|paternal last name|leading last name|maternal last name|second last name"
+)
 
 
 class Signs(NamedTuple):
@@ -35,31 +41,32 @@ class Signs(NamedTuple):
 # something else.
 SIGNS: Final = {
     portal.PAN: Signs("card number|card|primary account number"),
-    EXPIRY: Signs("expiration|expiration month year"),
+    EXPIRY: Signs("expiration|expiration month year|expiration month jj"),
     portal.CVV: Signs("cvv|cvv 2|security", r"\d{1,4}"),
     portal.CVV_HASH: Signs("cvv hash|cvv 2 hash|cvv|cvv 2", expressions.HASH_SHAPE),
-    portal.EMAIL: Signs("email|e billing", r"\S+@\S+\.\w+"),
+    portal.EMAIL: Signs("email|e billing|billing|email billing", r"\S+@\S+\.\w+"),
     portal.POSTAL_CODE: Signs(
-        "zip|zip 5", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"
+        "zip|zip 5|c p", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"
     ),
     portal.SUBNATIONAL: Signs("state"),
     portal.COUNTRY: Signs("country"),
     portal.CUID: Signs("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
     portal.CUSTOMER_KEY: Signs("customer key", ".*"),
     portal.NICKNAME: Signs("nickname", ".*"),
-    portal.ADDRESS2: Signs("address 2|street 2|unit", ".*"),
+    portal.ADDRESS2: Signs("address 2|street 2|unit|street unit", ".*"),
     portal.PHONE: Signs("phone", r"[+(]{0,2}\d[\d ().+/-]{5,20}\d( ?x\d+)?"),
-    NAME: Signs("name|emboss|name on card", _LETTERS),
-    portal.ADDRESS1: Signs("address|street", r"(?=.*[^\W\d]).{4,}"),
+    NAME: Signs(_NAMES, _LETTERS),
+    portal.ADDRESS1: Signs("address|street|street house|address zip", r"(?=.*[^\W\d]).{4,}"),
     portal.CITY: Signs("city", _LETTERS),
     portal.NAME_ON_CARD: Signs("emboss|name on card", _LETTERS),
     portal.IS_PRIMARY: Signs("primary", "(?i)true|false|t|f|y|n|yes|no|1|0"),
     portal.YEAR: Signs("expiration year", r"\d{2}|20\d{2}"),
     portal.MONTH: Signs("expiration month", "0?[1-9]|1[0-2]"),
-    portal.FIRST_NAME: Signs("first name|first", _LETTERS),
-    portal.LAST_NAME: Signs("last name|last", _LETTERS),
-    HOUSE: Signs("house|number street", r"\d{1,6}[ -]?\w?(?:/\d)?"),
+    portal.FIRST_NAME: Signs("first name|first|leading name", _LETTERS),
+    portal.LAST_NAME: Signs(_LAST_NAMES, _LETTERS),
+    HOUSE: Signs("house|number street|number", r"\d{1,6}[ -]?\w?(?:/\d)?"),
 }
+_ADDRESS = ("addr", "adr", "dir", "endereco", "anschrift", "hauptadr", "domicil")
 _STATES = {
     *places.subnational_spellings(places.US),
     *places.subnational_spellings(places.CANADA),
@@ -72,6 +79,17 @@ def fit(header: str, target: str) -> float:
     In between is how well it says one of the column's phrases (`phrase_fit`).
     """
     return 2.0 if header == target else phrase_fit(header, SIGNS[target].header)
+
+
+def is_house_number(header: str) -> bool:
+    """Return whether a header that may name a house number names no other number."""
+    words = words_of(header)
+    return words == {"number"} or not words.isdisjoint({"house", "street"})
+
+
+def says_only(column: Column, word: str) -> bool:
+    """Return whether a header says one word and nothing else."""
+    return words_of(column.heading) == {word}
 
 
 def share(column: Column, target: str, today: date) -> float:
@@ -89,7 +107,7 @@ def share(column: Column, target: str, today: date) -> float:
 def is_of_the_address(header: str) -> bool:
     """Return whether a header with a word for "primary" can speak of nothing but an address."""
     words = plain_words(header)
-    return any(word.startswith(("addr", "adr", "dir")) for word in words) or words in (
+    return any(word.startswith(_ADDRESS) for word in words) or words in (
         ["primary"],
         ["is", "primary"],
     )

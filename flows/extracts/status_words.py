@@ -54,14 +54,15 @@ _STEMS: Final = """
     status statut statu estatus situac situat zustand
     block bloc bloq blok gesperr sperr hotl freez frozen fraud betrug oppos
     delet suppr elimin borrad exclu loesch losch geloesch gelosch cancel annul storn kuend kund
-    gekuend gekund resil clos clot cerrad cierr fech encerr schlies geschl ferm
+    gekuend gekund resil clos clot cerrad cierr fechad fecham encerr schlies geschl ferm
     deceas decesd death dece decs fallec falec defunc obito muert morto verstorb todes
     lost stolen perd extravi roub roba verlor gestohl
     action activ actif aktiv ativ inact maint lifecy suspend dormant termin restrict revok
 """
 _WHOLE: Final = """
     sts stat stt etat estado state blk hold del dlt clsd cls dod tod dead baja vol vole op opr oper
-    operation change activity act actn mvt mouvement movimiento movimento aenderung life reason void
+    operation fech change activity act actn mvt mouvement movimiento movimento aenderung life reason
+    void
 """
 _STEM: Final = re.compile("|".join(_STEMS.split()))
 _WHOLE_WORDS: Final = frozenset(_WHOLE.split())
@@ -90,12 +91,12 @@ def speaks_of_status(header: str) -> bool:
 def is_mark(header: str) -> bool:
     """Return whether a header speaks of what ends a card, so that "yes" means that it ended."""
     words = plain_words(header)
-    return any(_ENDS.search(word) or word in {"del", "dlt", "blk"} for word in words)
+    return any(_ENDS.search(word) or word in {"del", "dlt", "blk", "fech"} for word in words)
 
 
 _ENDS: Final = re.compile(
     "block|bloc|bloq|blok|sperr|hotl|freez|frozen|fraud|betrug|oppos|delet|suppr|elimin|borrad|"
-    "exclu|loesch|losch|cancel|annul|storn|clos|clot|cerrad|cierr|fech|encerr|schlies|geschl|deceas|"
+    "exclu|loesch|losch|cancel|annul|storn|clos|clot|cerrad|cierr|fecha[dm]|encerr|schlies|geschl|deceas|"
     "decesd|death|dece|fallec|falec|defunc|obito|muert|morto|verstorb|todes|lost|stolen|perd|"
     "extravi|roub|roba|verlor|gestohl|termin|void"
 )
