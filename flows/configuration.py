@@ -185,13 +185,19 @@ def _with_lookups(value: Any, folder: Path) -> Any:
 
 def _with_copybooks(content: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the tables that name a copybook, with its text in place of the file's name."""
-    filled = {}
-    for name in ("source",):
-        table = content.get(name)
-        if isinstance(table, dict) and isinstance(table.get("copybook"), str):
-            text = read_file(folder / table["copybook"], f"the copybook of [{name}]")
-            filled[name] = {**table, "copybook": copybook_text(text)}
-    return filled
+    source = _with_copybook(content.get("source"), "source", folder)
+    if isinstance(source, dict) and "join" in source:
+        source["join"] = _with_copybook(source["join"], "source.join", folder)
+    return {} if source is None else {"source": source}
+
+
+def _with_copybook(table: Any, name: str, folder: Path) -> Any:
+    if not isinstance(table, dict):
+        return table
+    if not isinstance(table.get("copybook"), str):
+        return dict(table)
+    content = read_file(folder / table["copybook"], f"the copybook of [{name}]")
+    return {**table, "copybook": copybook_text(content)}
 
 
 def copybook_text(content: bytes) -> str:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from schemas import settings
 from schemas.code_pages import EbcdicPage
 from schemas.eligible import Eligibility
+from schemas.join import NAMED_FOR_THE_PAIR, JoinSettings
 from schemas.mapping import Columns, Filter, Header, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal_settings import PortalSettings
@@ -51,7 +52,7 @@ PROOFS = frozenset(
 )
 
 # Settings of [source] that came later; a run made before has the digest of settings without them.
-FORMATS = frozenset({"record_format", "record_length", "copybook", "short_records"})
+FORMATS = frozenset({"record_format", "record_length", "copybook", "short_records", "join"})
 
 
 class SourceSettings(Settings):
@@ -138,6 +139,13 @@ class SourceSettings(Settings):
         "is the next extract",
     )
     strict: bool = setting(False, "`true`: a source column that nothing uses refuses the extract")
+    join: JoinSettings | None = None  # a second file, where there is one
+
+    @cached_property
+    def second_file(self) -> "SourceSettings":
+        """How the second file is written; only where there is one."""
+        written = self.join.model_dump(exclude=NAMED_FOR_THE_PAIR) if self.join else {}
+        return SourceSettings.model_validate(written)
 
     @cached_property
     def layout(self) -> Layout:
@@ -168,6 +176,21 @@ class SourceSettings(Settings):
             raise ValueError(
                 f"record_length = {self.record_length}, but the copybook describes {size} bytes"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _describes_the_pair(self) -> Self:
+        if self.join is None:
+            return self
+        for pattern in (self.pattern, self.join.pattern):
+            if pattern.count("*") != 1 or set(pattern) & set("?[]"):
+                raise ValueError(
+                    f"two files are joined by what `*` stands for in the name of each: {pattern!r} "
+                    "needs one `*` and no other wildcard, such as cards-*.csv"
+                )
+        if self.pattern == self.join.pattern:
+            raise ValueError("the extract and its second file need different patterns")
+        self.second_file  # noqa: B018  what is wrong in it is an error of the settings
         return self
 
     @model_validator(mode="after")

@@ -29,14 +29,29 @@ class Document(BaseModel):
         return self.format > int(type(self).model_fields["format"].default)
 
 
-class SourceIdentity(Document):
-    """The bytes a run reads: key below the store's root, pinned version, size and SHA-256."""
+class SourceFile(Document):
+    """One of the files that are an extract together."""
 
     key: str
     version: str
     size: int
     sha256: str
+
+
+class SourceIdentity(Document):
+    """The bytes a run reads: key below the store's root, pinned version, size and SHA-256.
+
+    Of two files that are joined, `files` has each; version, size and digest are those of both.
+    """
+
+    format: int = version(2)
+    key: str
+    version: str
+    size: int
+    sha256: str
     newlines: int = 0  # line ends among the bytes, to estimate the rows; no help where compressed
+    # the extract itself, and the second file that is joined to it
+    files: tuple[SourceFile, ...] = Field((), exclude_if=lambda files: not files)
 
 
 class Selection(Document):
@@ -57,7 +72,7 @@ class Selection(Document):
 class Inputs(Document):
     """What a run is made from."""
 
-    format: int = version(2)
+    format: int = version(3)
     run: str
     source: SourceIdentity
     as_of: date
@@ -156,10 +171,21 @@ class Profile(Document):
     bins: dict[str, int]  # cards by their first six digits
 
 
+class JoinedRows(Document):
+    """What became of the rows of a second file: `used` by rows of the extract, `unused` by none, or
+    `refused`, which cannot be read. `read` is their sum.
+    """
+
+    read: int
+    used: int
+    unused: int
+    refused: int
+
+
 class Manifest(Inputs):
     """The commit of a run: nothing counts, and nothing is offered for upload, until it exists."""
 
-    format: int = version(4)
+    format: int = version(5)
     counts: Counts
     reasons: dict[str, int]
     repairs: dict[str, int]
@@ -171,3 +197,5 @@ class Manifest(Inputs):
     profile: Profile | None = Field(None, exclude_if=lambda profile: profile is None)
     # None where an earlier version wrote it
     layout: Layout | None = Field(None, exclude_if=lambda layout: layout is None)
+    # where a second file was joined to the extract
+    joined: JoinedRows | None = Field(None, exclude_if=lambda rows: rows is None)

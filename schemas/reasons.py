@@ -79,6 +79,18 @@ LINES = (  # a line that is no record
     Reason("line.fields.empty", "reject", FIX, _FIELDS),
     Reason("line.length.short", "reject", FIX, _LENGTH),
     Reason("line.length.long", "reject", FIX, _LENGTH),
+    Reason(
+        "join.row.missing",
+        "reject",
+        FIX,
+        "a row with the same key in the second file",
+    ),
+    Reason(
+        "join.row.ambiguous",
+        "reject",
+        FIX,
+        "one row with the same key in the second file, or the same row again",
+    ),
     Reason("record.number.invalid", "reject", FIX, "a number as the field's PIC and USAGE say"),
 )
 _INELIGIBLE = "not sent: not eligible"

@@ -116,7 +116,7 @@ def _nearest_key(table: str, name: str) -> str:
     similar.
     """
     in_table: list[str] = list(tables()[table]["properties"])
-    paths = {key.name: key.path for key in every_key()}
+    paths = {key.name: key.path for key in reversed(every_key())}  # of the outer table, if several
     if close := difflib.get_close_matches(name, in_table, 1):
         return close[0]
     if close := difflib.get_close_matches(name, paths, 1):

@@ -16,7 +16,7 @@ import httpx
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.partner_api.client import ServiceClient, open_client
-from flows.partner_api.transport import Credentials
+from flows.partner_api.sessions import Credentials
 from flows.runs.keys import keys_of
 from flows.runs.retry import Retry
 from tests import keys

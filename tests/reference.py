@@ -196,6 +196,10 @@ VARIABLES: Final = {
     "CARDLINK_SERVICE_APP_KEY": "",
     "CARDLINK_SERVICE_USERNAME": "",
     "CARDLINK_SERVICE_PASSWORD": "",
+    "CARDLINK_SERVICE_SIGNING_KEY": (
+        "the key that requests are signed with, where `[service.signing]` takes it from here; "
+        "or `..._FILE`"
+    ),
     "CARDLINK_ALERT_WEBHOOK": "URL that alerts are posted to",
     "CARDLINK_ALERT_SLACK": "Slack webhook URL",
     "CARDLINK_ALERT_PAGERDUTY": "PagerDuty integration key",
@@ -208,7 +212,8 @@ VARIABLES: Final = {
     ),
     "PREFECT_API_URL": "the Prefect server",
     "TMPDIR": (
-        "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`"
+        "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`. Also "
+        "of the sealed rows of two files that are joined; default: `/tmp`"
     ),
 }
 

@@ -367,7 +367,9 @@ def in_order(frames: Iterator[pl.DataFrame] | Sequence[pl.DataFrame]) -> pl.Data
 
     Within a run what was sent comes last, so that it counts.
     """
-    attempts: pl.DataFrame = pl.concat([NO_ATTEMPTS, *frames])
+    ordered = list(frames)
+    nothing = NO_ATTEMPTS.select(ordered[0].columns) if ordered else NO_ATTEMPTS
+    attempts: pl.DataFrame = pl.concat([nothing, *ordered])
     if attempts["turn"].is_sorted():  # as most often: no copy is needed
         return attempts
     return attempts.sort("turn", maintain_order=True)

@@ -5,7 +5,7 @@ retention removes its ledger, and then what its cards have left is what later ru
 other run names is part of the opening balance.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -13,6 +13,7 @@ from functools import cached_property
 import polars as pl
 
 from flows.book.attempts import (
+    ATTEMPT,
     SENT,
     active,
     attempts_typed_in,
@@ -184,13 +185,14 @@ class Book:
         return with_state(cards, LEFT, self.departed)
 
 
-def read_book(store: Store, issuer: str) -> Book:
+def read_book(store: Store, issuer: str, columns: Sequence[str] = ATTEMPT.names()) -> Book:
     """Return an issuer's book as everything that is recorded says.
 
-    What is kept of it is believed as far as it fits (`flows/book/kept.py`); nothing is written.
+    `columns`: those of the attempts, for who asks for nothing else. What is kept of it is believed
+    as far as it fits (`flows/book/kept.py`); nothing is written.
     """
-    pages = current_pages(store, issuer)
-    typed_in = attempts_typed_in(prompted_singles(store, issuer))
+    pages = current_pages(store, issuer, columns)
+    typed_in = attempts_typed_in(prompted_singles(store, issuer)).select(columns)
     attempts = in_order([pages.attempts, typed_in])
     head = pages.head
     return Book(

@@ -29,7 +29,7 @@ write before writes a head that nobody reads.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
@@ -77,6 +77,7 @@ from schemas.records import Abandoned
 from schemas.tables import parquet
 
 LOG = logging.getLogger("cardlink")
+_ALL = ATTEMPT.names()
 UNORDERED = -1  # the turn of a run of earlier versions that is not in the commit chain
 SETTLED_TOGETHER = 16  # finished runs whose pages are put together
 # what of a run its attempts are read from, apart from its ledger
@@ -94,10 +95,13 @@ class Pages(NamedTuple):
     runs: Callable[[], KnownRuns]  # the plans of all runs, and the figures of closed ones
 
 
-def current_pages(store: Store, issuer: str) -> Pages:
-    """Return the book as everything that is recorded says; nothing is written."""
+def current_pages(store: Store, issuer: str, columns: Sequence[str] = _ALL) -> Pages:
+    """Return the book as everything that is recorded says; nothing is written.
+
+    `columns`: those of the attempts, which of a million cards take up to 16 MB each.
+    """
     keeper = _Keeper(store, issuer)
-    attempts = keeper.attempts()
+    attempts = keeper.attempts(columns)
     return Pages(
         keeper.head,
         attempts,
@@ -341,27 +345,38 @@ class _Keeper:
             self._frames[run] = attempts
         return self._frames[run]
 
-    def _settled(self) -> pl.DataFrame:
+    def _settled(self, columns: Sequence[str] = _ALL) -> pl.DataFrame:
         """Return the settled attempts as they are kept, or put together anew."""
         runs = [run for run, page in self._pages.items() if page.settled]
         if not runs:
-            return NO_ATTEMPTS
+            return NO_ATTEMPTS.select(columns)
         if self._settled_fits:
             content = read_if_stored(self._store, _settled_key(self._issuer))
-            kept = _believed(content, self._kept.settled)
+            kept = _believed(content, self._kept.settled, columns)
             if kept is not None:
                 return kept
         self._settled_fits = False
-        return in_order(self._frames_of(runs))
+        return in_order(self._frames_of(runs, columns))
 
-    def _frames_of(self, runs: Iterable[str]) -> list[pl.DataFrame]:
+    def _frames_of(self, runs: Iterable[str], columns: Sequence[str] = _ALL) -> list[pl.DataFrame]:
         by_turn = sorted(runs, key=lambda run: (self._pages[run].turn, run))
-        return concurrently(self.attempts_on_page, by_turn)
+        if list(columns) == _ALL:
+            return concurrently(self.attempts_on_page, by_turn)
+        return concurrently(lambda run: self._columns_on_page(run, columns), by_turn)
 
-    def attempts(self) -> pl.DataFrame:
+    def _columns_on_page(self, run: str, columns: Sequence[str]) -> pl.DataFrame:
+        """Return columns of the attempts of a run; they are not held here."""
+        if run not in self._frames:
+            content = read_if_stored(self._store, keys_of(run).page)
+            attempts = _believed(content, self._pages[run].sha256, columns)
+            if attempts is not None:
+                return attempts
+        return self.attempts_on_page(run).select(columns)
+
+    def attempts(self, columns: Sequence[str] = _ALL) -> pl.DataFrame:
         """Return all attempts, in order."""
         unsettled = [run for run, page in self._pages.items() if not page.settled]
-        return in_order([self._settled(), *self._frames_of(unsettled)])
+        return in_order([self._settled(columns), *self._frames_of(unsettled, columns)])
 
     def keep(self, today: date, reported: Collection[str] = ()) -> None:
         """Write the pages that were made anew, the settled attempts, and the head, in this order.
@@ -409,11 +424,13 @@ def _whole_days(manifests: Iterable[Manifest]) -> list[date]:
     return [manifest.as_of for manifest in manifests if manifest.selection is None]
 
 
-def _believed(content: bytes | None, sha256: str) -> pl.DataFrame | None:
+def _believed(
+    content: bytes | None, sha256: str, columns: Sequence[str] = _ALL
+) -> pl.DataFrame | None:
     """Return the attempts in a stored object; None unless it has exactly the bytes of the head."""
     if content is None or digest(content) != sha256:
         return None
-    return pl.read_parquet(BytesIO(content)).select(*ATTEMPT)
+    return pl.read_parquet(BytesIO(content), columns=list(columns)).select(columns)
 
 
 def _has(page: Page, attempts: pl.DataFrame) -> bool:

@@ -50,7 +50,7 @@ def _named(key: str) -> list[reference.Key]:
     if named:
         return named
     paths = dict[str, str]()
-    for setting in every_key:
+    for setting in reversed(every_key):  # of two tables the outer one
         paths |= {setting.name: setting.path, setting.path: setting.path}
     raise NoSettingError(key=key, nearest=paths[mapping.nearest(key, paths)])
 

@@ -3,8 +3,10 @@
 from collections.abc import Collection
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import product
 
 from flows.errors import TryAgainError
+from flows.extracts.joined.pair import is_partner, partner
 from flows.extracts.sidecar import read_sidecar
 from flows.runs.business_date import date_in_name, local_day
 from flows.runs.context import IssuerContext
@@ -34,7 +36,19 @@ def companions(source: SourceSettings) -> tuple[str, ...]:
 
 def is_extract(name: str, source: SourceSettings) -> bool:
     """Return whether a file of this name is an extract: it fits, and belongs to no other file."""
-    return fnmatchcase(name, source.pattern) and not name.endswith(companions(source))
+    is_other = name.endswith(companions(source)) or is_partner(name, source)
+    return fnmatchcase(name, source.pattern) and not is_other
+
+
+def _needed(key: str, source: SourceSettings) -> list[str]:
+    """Return the keys of the files that an extract needs beside it."""
+    files = [key]
+    second = partner(key, source)
+    if second is not None:
+        files.append(second)
+    endings = companions(source)
+    beside = [file + ending for file, ending in product(files, endings)]
+    return [*files[1:], *beside]
 
 
 def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: datetime) -> str:
@@ -42,8 +56,7 @@ def missing(entry: Entry, keys: Collection[str], source: SourceSettings, now: da
 
     `keys` are those of the listing it is in.
     """
-    needed = [entry.key + ending for ending in companions(source)]
-    lacking = [key for key in needed if key not in keys]
+    lacking = [key for key in _needed(entry.key, source) if key not in keys]
     if lacking:
         return f"there is no {' and no '.join(lacking)}"
     age = now - entry.modified
@@ -66,8 +79,8 @@ def waits_for(context: IssuerContext, entry: Entry, keys: Collection[str]) -> st
     if lacking or not isinstance(store, Screened):
         return lacking
     try:
-        for ending in ("", *companions(source)):
-            store.ensure_clean(entry.key + ending)
+        for key in (entry.key, *_needed(entry.key, source)):
+            store.ensure_clean(key)
     except VerdictAwaitedError as error:
         return f"{error.fields['key']} has no malware verdict (tag {error.fields['tag']})"
     return ""

@@ -9,6 +9,7 @@ from typing import BinaryIO
 from flows.errors import OperatorError
 from flows.extracts.decode import Readable
 from flows.extracts.errors import TruncatedError
+from flows.extracts.joined.pair import combined_digest
 from flows.runs.context import IssuerContext
 from flows.runs.openpgp import is_cut_off, looks_like_message, recipients
 from flows.runs.sealing import OTHER_KEYS, Opener, SealedUnreadableError
@@ -45,22 +46,54 @@ class WrongKeyForExtractError(OperatorError):
     next_step = GIVE_KEY
 
 
+class Pair:
+    """An extract and its second file, both open; what reads only the extract, reads it as it is."""
+
+    def __init__(self, first: "Opened", second: "Opened", name: str) -> None:
+        self.first = first
+        self.second = second
+        self.name = name  # of the second file
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes of the extract itself."""
+        return self.first.read(size)
+
+    def tell(self) -> int:
+        """Return how many bytes of both were read."""
+        return self.first.tell() + self.second.tell()
+
+
 @contextmanager
 def open_extract(
     context: IssuerContext, entry: Entry, source: SourceIdentity
-) -> Iterator["Digesting | BytesIO"]:
-    """Open the extract again, pinned.
+) -> Iterator["Opened | Pair"]:
+    """Open the extract again, pinned, with its second file where it has one.
 
     Raises ObjectChangedError at its end if it has not the digest of the first reading.
     """
+    if not entry.files:
+        with _open_file(context, entry) as (stream, digesting):
+            yield stream
+            actual = digesting.hexdigest()
+    else:
+        first, second = entry.files
+        with _open_file(context, first) as own, _open_file(context, second) as other:
+            yield Pair(own[0], other[0], second.key)
+            actual = combined_digest([own[1].hexdigest(), other[1].hexdigest()])
+    if actual != source.sha256:
+        raise ObjectChangedError(key=entry.key)
+
+
+@contextmanager
+def _open_file(context: IssuerContext, entry: Entry) -> Iterator["tuple[Opened, Digesting]"]:
+    """Open one file, pinned: what it holds, decrypted where it is sealed, and what digests it."""
     with context.adapters.store.open(entry.key, entry) as stored:
         digesting = Digesting(stored)
         if looks_like_message(digesting.head):
-            yield BytesIO(_decrypted(context.opener, entry.key, digesting.read()))
+            message = digesting.read()
+            yield BytesIO(_decrypted(context.opener, entry.key, message)), digesting
         else:
-            yield digesting
-        if digesting.hexdigest() != source.sha256:
-            raise ObjectChangedError(key=entry.key)
+            yield digesting, digesting
 
 
 def opened_file(stream: BinaryIO, name: str, opener_of: OpenerOf) -> BinaryIO:
@@ -143,3 +176,6 @@ class Digesting:
         while self.read(1 << 20):
             pass
         return self._sha256.hexdigest()
+
+
+Opened = Digesting | BytesIO

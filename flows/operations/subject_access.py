@@ -14,7 +14,7 @@ import polars as pl
 from flows.errors import CardlinkError
 from flows.extracts.mapping import map_rows, plan_mapping, stop
 from flows.extracts.opening import open_extract
-from flows.extracts.reader import Extract
+from flows.extracts.rows import open_rows
 from flows.operations.personal_data import Mention, mentions
 from flows.redaction import redacted
 from flows.resend.selected_run import reopen_source
@@ -85,7 +85,7 @@ def _cells(context: IssuerContext, run: StoredRun, rows: Sequence[int]) -> dict[
     try:
         entry, source = reopen_source(context, run.id, run.committed().source)
         with open_extract(context, entry, source) as stream:
-            extract = Extract(stream, context.issuer.source, source.key, proven=True)
+            extract = open_rows(stream, context.issuer.source, source.key, proven=True)
             header = extract.header
             mapping = plan_mapping(
                 header, context.issuer, source.key, context.header.names, (), stop

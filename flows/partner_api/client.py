@@ -30,18 +30,15 @@ from flows.partner_api.service import (
     LinkRequestError,
     NoSuchRecordError,
     StrangeAnswerError,
-    UnauthorisedError,
 )
+from flows.partner_api.sessions import Credentials, auth_of
 from flows.partner_api.translation import elements
 from flows.partner_api.transport import (
-    Credentials,
-    LoginSession,
     RateLimiter,
     Request,
     Response,
     RetryPolicy,
     Sender,
-    Session,
     connect,
 )
 from flows.runs.retry import Retry
@@ -66,14 +63,12 @@ class ServiceClient:
         self,
         settings: ServiceSettings,
         credentials: Credentials,
-        session: Session,
         sender: Sender,
         clock: Retry,
     ) -> None:
         self._clock = clock
         self._settings = settings
         self._credentials = credentials
-        self._session = session
         self._sender = sender
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
@@ -84,7 +79,7 @@ class ServiceClient:
         settings = self._settings
         if not settings.fi_key:
             raise LinkRequestError(codes="service.fi_key.missing (a setting of [service])")
-        response = self._send(link_creation(settings, self._credentials, request))
+        response = self._sender.send(link_creation(settings, self._credentials, request))
         if response.refused:
             return refusal_of(response.body)
         if response.status == ACCEPTED:
@@ -115,7 +110,7 @@ class ServiceClient:
             header = {settings.hydration_header: settings.link_hydration(*hydrate)}
         place = settings.link_place()
         path = _path(settings.paths.link, link_id, place)
-        return self._link(self._send(Request("GET", path, place, headers=header)), place)
+        return self._link(self._sender.send(Request("GET", path, place, headers=header)), place)
 
     def job(self, job_id: str) -> JobRecord:
         """Return the record of a job (2.2).
@@ -124,7 +119,7 @@ class ServiceClient:
         """
         path = _path(self._settings.paths.job, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
-        response = self._send(Request("GET", path, f"GET {path}", headers=header))
+        response = self._sender.send(Request("GET", path, f"GET {path}", headers=header))
         record = job_of(response.body, self._settings)
         if record is None:
             raise StrangeAnswerError(place=f"GET {path}", problem="no job record")
@@ -178,7 +173,9 @@ class ServiceClient:
         number: int | str = int(job_id) if job_id.isdigit() else job_id
         body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
         place = f"POST {path}"
-        self._send(Request("POST", path, place, RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER))
+        self._sender.send(
+            Request("POST", path, place, RetryPolicy.WRITE, body=body, lost=_LOST_ANSWER)
+        )
 
     def register(self, job_id: str) -> str:
         """Register a broadcast channel of a job and return its access key."""
@@ -190,7 +187,7 @@ class ServiceClient:
             RetryPolicy.WRITE,
             lost="Register again; the lost channel stays unread.",
         )
-        key = text_in(self._send(request).body, self._settings.access_key_fields)
+        key = text_in(self._sender.send(request).body, self._settings.access_key_fields)
         if key is None or not fits_header(key):
             raise StrangeAnswerError(
                 place=f"GET {path}",
@@ -215,7 +212,7 @@ class ServiceClient:
         pages = Pages(self._settings.paginator, self._settings.base_url, request.path)
         url: str | None = pages.first()
         while url is not None:
-            response = self._send(request._replace(path=url))
+            response = self._sender.send(request._replace(path=url))
             document = document_of(response.body)
             page = list(elements(document, self._settings))
             if document is None and response.body.strip():
@@ -236,39 +233,18 @@ class ServiceClient:
         place = f"PUT {path}"
         body = {"account": {"account_link": dict(account_link)}}
         request = Request("PUT", path, place, RetryPolicy.WRITE, headers, body, _LOST_ANSWER)
-        return job_of(self._send(request).body, self._settings)
-
-    def _send(self, request: Request) -> Response:
-        """Send with the session's headers; if they are refused, once more with new ones."""
-        headers = self._session.headers()
-        try:
-            return self._sender.send(_with(request, headers))
-        except UnauthorisedError:
-            self._session.renew(headers)
-        return self._sender.send(_with(request, self._session.headers()))
+        return job_of(self._sender.send(request).body, self._settings)
 
 
 @contextmanager
 def open_client(
     settings: ServiceSettings, credentials: Credentials, retry: Retry
 ) -> Iterator[ServiceClient]:
-    """Open a client with a session by login; nothing is sent before the first call."""
+    """Open a client with a session of its own; nothing is sent before the first call."""
     turns = RateLimiter(settings.requests_per_second, retry.clock, retry.sleep)
+    auth = auth_of(settings, credentials)
     with connect(settings) as http:
-        sender = Sender(http, turns, retry)
-        session = LoginSession(lambda: log_in(settings, credentials, sender))
-        yield ServiceClient(settings, credentials, session, sender, retry)
-
-
-def log_in(settings: ServiceSettings, credentials: Credentials, sender: Sender) -> str | None:
-    """Return the token of a new session, None if the response has none.
-
-    Section 5 leaves open how it is sent.
-    """
-    path = settings.login_path
-    # an extra session does no harm, so a retry is safe
-    request = Request("POST", path, f"POST {path}", RetryPolicy.READ, body=credentials.as_json())
-    return text_in(sender.send(request).body, [settings.session_field])
+        yield ServiceClient(settings, credentials, Sender(http, auth, turns, retry), retry)
 
 
 def link_creation(
@@ -311,10 +287,6 @@ def _last_segment(headers: Mapping[str, str]) -> str | None:
     """Return the id of the record that `Location` names, None without one."""
     path = urlsplit(headers.get("Location", "")).path
     return path.rstrip("/").rpartition("/")[2] or None
-
-
-def _with(request: Request, headers: Mapping[str, str]) -> Request:
-    return request._replace(headers={**headers, **request.headers})
 
 
 def _path(template: str, record_id: str, place: str = "") -> str:

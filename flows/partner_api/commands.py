@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # exit code if the partner created no link, or a job ended without its card placed
 NO_LINK_OR_CARD = 3
+SIGNING_KEY = "CARDLINK_SERVICE_SIGNING_KEY"
 
 
 class OneWayError(OperatorError):
@@ -81,7 +82,7 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     """
     from flows.partner_api.client import open_client
     from flows.partner_api.service import NoServiceError, ServiceSecretsError
-    from flows.partner_api.transport import Credentials
+    from flows.partner_api.sessions import Credentials
 
     begin_process()
     settings = issuer.service
@@ -91,6 +92,10 @@ def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
     variables = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in names}
     secrets = {name: secret(variable) for name, variable in variables.items()}
     missing = [variables[name] for name, value in secrets.items() if not value]
+    if settings.signing.key == "environment":
+        secrets["signing_key"] = secret(SIGNING_KEY)
+        if not secrets["signing_key"]:
+            missing.append(SIGNING_KEY)
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
     retry = retries.Retry(attempts=settings.tries)
@@ -151,6 +156,8 @@ def _linked(single: SingleLink) -> Result:
     if answer is not None:
         facts |= answer.model_dump(mode="json")
         reasons = ", ".join(answer.reasons)
+        if answer.message:
+            reasons += f": {answer.message}"
     facts["cuid"] = cuid
     recorded = f"recorded: {single.key}"
     if answer is None or answer.outcome != LINKED:

@@ -79,13 +79,30 @@ class ServiceSecretsError(OperatorError):
     next_step = "Set them; they never go into the TOML."
 
 
-class UnauthorisedError(OperatorError):
-    """The service rejected our credentials."""
+class SigningKeyError(OperatorError):
+    """A request cannot be signed with the key that there is."""
 
-    message = "The service rejected our credentials at {place} (HTTP {status})."
+    message = "Requests cannot be signed with {algorithm} and this key ({problem})."
     next_step = (
-        "Compare the CARDLINK_SERVICE_* variables with the integrator's credentials, "
-        "and ask the partner."
+        "Compare [service.signing] with the partner's documentation: key, key_encoding, algorithm. "
+        "A private key is a PEM without a passphrase."
+    )
+
+
+class NoSuchPluginError(OperatorError):
+    """No installed package has the entry point that authenticates requests."""
+
+    message = "No package has the entry point {name!r} that [service.auth] names (there: {known})."
+    next_step = "Install the package beside cardlink, or correct [service.auth] plugin."
+
+
+class UnauthorisedError(OperatorError):
+    """The service rejected our credentials, or how requests show them."""
+
+    message = "The service rejected our credentials at {place} (HTTP {status}{reason})."
+    next_step = (
+        "Compare the CARDLINK_SERVICE_* variables with the integrator's credentials, and "
+        "[service.auth] and [service.signing] with the partner's documentation."
     )
 
 

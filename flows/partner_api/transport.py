@@ -1,16 +1,15 @@
-"""How requests are sent: session, rate limit, what is safe to retry, our errors for HTTP's."""
+"""How requests are sent: rate limit, what is safe to retry, our errors for HTTP's."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from threading import Lock
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,7 +21,7 @@ from flows.partner_api.response_body import (
     UnreadableBodyError,
     body_of,
 )
-from flows.partner_api.responses import fits_header, refusal_of
+from flows.partner_api.responses import refusal_of
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
@@ -40,71 +39,10 @@ LIMITED: Final = 429
 UNAUTHORISED: Final = 401
 MISSING: Final = 404
 CONFLICT: Final = 409
+_NOT_OF_ROW: Final = frozenset({403, 405, 415})  # refusals that say nothing of what was requested
 OUT_OF_ORDER: Final = 500  # and above
 _LIMITS = Limits()
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """The service object of interface.md 2.8 without its address; no repr shows a secret."""
-
-    app_name: str
-    app_key: str = field(repr=False)
-    username: str = field(repr=False)
-    password: str = field(repr=False)
-
-    def as_json(self) -> dict[str, str]:
-        """Return the properties as requests spell them."""
-        return {
-            "app_name": self.app_name,
-            "app_key": self.app_key,
-            "username": self.username,
-            "password": self.password,
-        }
-
-
-class Session(Protocol):
-    """Authenticates requests.
-
-    interface.md 5 leaves open how, so any scheme that uses headers fits.
-    """
-
-    def headers(self) -> Mapping[str, str]:
-        """Return the headers of a request; logs in first if necessary."""
-        ...
-
-    def renew(self, refused: Mapping[str, str]) -> None:
-        """Replace these headers, which the service no longer accepts."""
-        ...
-
-
-class LoginSession:
-    """A session by login.
-
-    It exchanges the credentials for a token, which every later request carries.
-    """
-
-    def __init__(self, login: Callable[[], str | None]) -> None:
-        self._login = login
-        self._lock = Lock()
-        self._headers: dict[str, str] = {}
-
-    def headers(self) -> Mapping[str, str]:
-        """Return the token's header; the first caller logs in."""
-        with self._lock:
-            if not self._headers:
-                token = self._login()
-                if token is None or not fits_header(token):
-                    raise StrangeAnswerError(place="the login", problem="no session token")
-                self._headers = {"Authorization": f"Bearer {token}"}
-            return self._headers
-
-    def renew(self, refused: Mapping[str, str]) -> None:
-        """Forget the token, unless another thread already has a new one."""
-        with self._lock:
-            if self._headers == refused:
-                self._headers = {}
 
 
 class RateLimiter:
@@ -161,6 +99,7 @@ class Request(NamedTuple):
     body: Mapping[str, Any] | None = None
     lost: str = ""
     refusable: bool = False  # a refusal is a result too: recorded, not raised
+    is_login: bool = False
 
 
 class Response(NamedTuple):
@@ -188,9 +127,15 @@ class Sender:
     """Sends requests to one service; a Retry says how often and how long safe ones are retried."""
 
     def __init__(
-        self, http: httpx.Client, turns: RateLimiter, retry: Retry, limits: Limits = _LIMITS
+        self,
+        http: httpx.Client,
+        auth: httpx.Auth,
+        turns: RateLimiter,
+        retry: Retry,
+        limits: Limits = _LIMITS,
     ) -> None:
         self._http = http
+        self._auth = auth
         self._turns = turns
         self._retry = retry
         self._limits = limits
@@ -214,14 +159,32 @@ class Sender:
             raise
 
     def _exchange(self, request: Request) -> Response:
-        self._turns.take()
+        """Send what the session's flow yields: perhaps a login, then the request itself."""
         path = request.path.lstrip("/")
         headers = dict(request.headers)
+        built = self._http.build_request(request.method, path, headers=headers, json=request.body)
+        with closing(self._auth.sync_auth_flow(built)) as flow:
+            outgoing = next(flow)
+            while True:
+                part = request if outgoing is built else _of_session(outgoing)
+                answer = self._judge(part, self._sent(part, outgoing))
+                try:
+                    outgoing = flow.send(answer)
+                except StopIteration:
+                    break
+        if answer.status_code == UNAUTHORISED:
+            raise _unauthorised(request, answer)
+        return Response(answer.status_code, answer.content, answer.headers)
+
+    def _sent(self, request: Request, outgoing: httpx.Request) -> httpx.Response:
+        """Send one request; return its response with what is read of its body."""
+        self._turns.take()
         try:
-            with self._http.stream(
-                request.method, path, headers=headers, json=request.body
-            ) as response:
-                return self._judge(request, response)
+            response = self._http.send(outgoing, stream=True)
+            with closing(response):
+                body = self._body(request, response)
+                headers = [(k, v) for k, v in response.headers.items() if k != "content-encoding"]
+                return httpx.Response(response.status_code, headers=headers, content=body)
         except _UNSENT as error:
             kind = type(error).__name__
             is_sent = False
@@ -230,43 +193,67 @@ class Sender:
             is_sent = True
         raise _without_response(request, kind, is_accepted=is_sent)
 
-    def _judge(self, request: Request, response: httpx.Response) -> Response:
-        """Return the response, or raise what its status means."""
+    def _judge(self, request: Request, response: httpx.Response) -> httpx.Response:
+        """Return a response that the session's flow and the caller can use, or raise what it means.
+
+        One that is not authorised goes to the flow, which may log in again.
+        """
         status = response.status_code
-        if response.is_success:
-            return Response(status, self._body(request, response), response.headers)
+        if response.is_success or (status == UNAUTHORISED and not request.is_login):
+            return response
         if _may_pass(request, status):
             self._turns.hold(_patience(response.headers))
             is_conflict = status == CONFLICT and request.policy is RetryPolicy.REPEAT
             is_accepted = status >= OUT_OF_ORDER or is_conflict
             raise _without_response(request, f"HTTP {status}", is_accepted=is_accepted)
         if status == UNAUTHORISED:
-            raise UnauthorisedError(place=request.place, status=status)
+            raise _unauthorised(request, response)
         if status == MISSING:
             raise NoSuchRecordError(place=request.place)
-        reasons = b""
-        with suppress(UnreadableBodyError):  # it is refused, whatever the reasons are
-            reasons = body_of(response, self._limits, self._turns.clock)
-        if request.refusable:
-            return Response(status, reasons, response.headers)
-        raise ServiceRefusedError(
-            place=request.place, status=status, reason=refusal_of(reasons).codes
-        )
+        if request.refusable and status not in _NOT_OF_ROW:
+            return response
+        reason = _in_words(response.content)
+        raise ServiceRefusedError(place=request.place, status=status, reason=reason)
 
     def _body(self, request: Request, response: httpx.Response) -> bytes:
-        """Return the body of a success.
+        """Return the body of a response; of a refusal only what can be read.
 
-        One that is not read whole is lost where that matters; a record is read anew, unless it
-        would be as large again.
+        A success that is not read whole is lost where that matters; a record is read anew, unless
+        it would be as large again.
         """
+        if _may_pass(request, response.status_code):
+            return b""
         try:
             return body_of(response, self._limits, self._turns.clock)
         except UnreadableBodyError as error:
             problem = str(error)
             is_slow = isinstance(error, SlowBodyError)
+        if not response.is_success:
+            return b""
         if request.policy is RetryPolicy.READ and not is_slow:
             raise StrangeAnswerError(place=request.place, problem=problem)
         raise _without_response(request, problem, is_accepted=True)
+
+
+def _of_session(outgoing: httpx.Request) -> Request:
+    """Return the description of a request that a session's flow sends for itself.
+
+    An extra session does no harm, so a retry is safe.
+    """
+    place = f"{outgoing.method} {outgoing.url.path}"
+    return Request(outgoing.method, outgoing.url.path, place, RetryPolicy.READ, is_login=True)
+
+
+def _unauthorised(request: Request, response: httpx.Response) -> UnauthorisedError:
+    words = refusal_of(response.content).message if response.content.strip() else ""
+    reason = f": {words}" if words else ""
+    return UnauthorisedError(place=request.place, status=response.status_code, reason=reason)
+
+
+def _in_words(body: bytes) -> str:
+    """Return why a request is refused: codes, and the service's own words as far as harmless."""
+    refusal = refusal_of(body)
+    return f"{refusal.codes}: {refusal.message}" if refusal.message else refusal.codes
 
 
 def _may_pass(request: Request, status: int) -> bool:

@@ -52,6 +52,10 @@ def _sent_lines(manifest: Manifest) -> list[Line]:
         Line(f"rows read = {' + '.join(FATES)}", counts.read, fates),
         Line("rows in chunks = submitted", in_chunks, counts.submitted),
     ]
+    if manifest.joined is not None:
+        joined = manifest.joined
+        parts = joined.used + joined.unused + joined.refused
+        lines.append(Line("rows of the second file = used + unused + refused", joined.read, parts))
     if counts.trailer is None:
         return lines
     return [Line("trailer count = rows read", counts.trailer, counts.read), *lines]

@@ -24,6 +24,7 @@ from schemas.rule import SEVERITY_SETTINGS
 
 _ABOUT_FORM = ("format", "missing", "placeholder", "unknown", "unmapped")
 _SETTINGS = {
+    "join.row.missing": "`key` and `other_key` in [source.join]",
     "line.encoding.invalid": "`encoding` in [source]",
     "line.quote.bare": "`quoting` in [source]",
     "line.quote.unterminated": "`quoting` in [source]",

@@ -69,7 +69,7 @@ def summarise(
         **_repeats(manifest),
         "run": manifest.run,
         "as_of": manifest.as_of.isoformat(),
-        "source": manifest.source.model_dump(),
+        "source": manifest.source.model_dump(exclude={"files"}),
         "settings_sha256": manifest.settings_sha256,
         "settings_in_force": manifest.settings_in_force,
         "recipients": list(manifest.recipients),

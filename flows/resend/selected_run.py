@@ -5,6 +5,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
+from flows.extracts.joined.pair import stored_entry
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import shaped
@@ -44,8 +45,7 @@ def reopen_source(context: IssuerContext, run: str, source: SourceIdentity) -> S
     """Return a run's source as it is stored now, checked by its digest; SourceGoneError."""
     store = context.adapters.store
     try:
-        with store.open(source.key) as stream:
-            entry = stream.entry
+        entry = stored_entry(store, source)
         identity = source if entry.version == source.version else identify(store, entry)
     except ObjectMissingError:
         raise SourceGoneError(extract=source.key, run=run) from None

@@ -21,13 +21,15 @@ T = TypeVar("T")
 class Entry(NamedTuple):
     """One stored object as listed.
 
-    `version` pins its bytes (VersionId or ETag, inode and times).
+    `version` pins its bytes (VersionId or ETag, inode and times). Of an extract that has a second
+    file, `files` has both, and no store opens it by this entry.
     """
 
     key: str
     size: int
     modified: datetime
     version: str
+    files: tuple["Entry", ...] = ()
 
 
 class Source(Protocol):

@@ -140,6 +140,7 @@ def _manifest(
         sequence=scan.number,
         profile=None if plan.selection else route.sample.profile(),
         layout=scan.layout,
+        joined=None if plan.selection else scan.joined,
     )
 
 

@@ -6,12 +6,13 @@ from contextlib import closing
 from flows.errors import OperatorError
 from flows.extracts.delivery import ExtractWaitsError, companions, waits_for
 from flows.extracts.errors import checked_name
+from flows.extracts.joined.pair import combined_digest, with_partner
 from flows.redaction import redact
 from flows.runs.context import IssuerContext
 from flows.runs.keys import extracts
 from flows.runs.store import Entry, Store
 from flows.runs.threads import prefetch
-from schemas.manifest import SourceIdentity
+from schemas.manifest import SourceFile, SourceIdentity
 
 PIECE = 1 << 22  # bytes read at a time
 
@@ -38,14 +39,35 @@ def find_extract(context: IssuerContext, name: str) -> Entry:
             waits = waits_for(context, entry, files)
             if waits:
                 raise ExtractWaitsError(extract=entry.key, missing=waits)
-            return entry
+            return with_partner(entry, files, context.issuer.source)
     newest = sorted(listed, key=lambda entry: entry.modified)[-3:]
     available = ", ".join(redact(entry.key.removeprefix(prefix)) for entry in newest) or "nothing"
     raise ExtractNotFoundError(name=name, prefix=prefix, available=available)
 
 
 def identify(store: Store, entry: Entry) -> SourceIdentity:
-    """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines."""
+    """Read the extract once, pinned, for its SHA-256 and its size in bytes and lines.
+
+    With a second file, both are read, and identified together.
+    """
+    if not entry.files:
+        return _identify_file(store, entry)
+    identities = [_identify_file(store, file) for file in entry.files]
+    files = [
+        SourceFile(key=file.key, version=file.version, size=file.size, sha256=file.sha256)
+        for file in identities
+    ]
+    return SourceIdentity(
+        key=entry.key,
+        version=entry.version,
+        size=sum(file.size for file in files),
+        sha256=combined_digest([file.sha256 for file in files]),
+        newlines=identities[0].newlines,
+        files=tuple(files),
+    )
+
+
+def _identify_file(store: Store, entry: Entry) -> SourceIdentity:
     hasher = hashlib.sha256()
     size = 0
     newlines = 0

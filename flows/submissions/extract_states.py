@@ -17,6 +17,7 @@ from flows.book.head import known_plans
 from flows.book.known_plans import KnownPlan
 from flows.extracts.delivery import business_date, is_extract, missing, waits_for
 from flows.extracts.errors import checked_name
+from flows.extracts.joined.pair import with_partner
 from flows.runs.business_date import date_in_name
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
@@ -150,10 +151,11 @@ def _stored_extracts(
     now = context.adapters.now()
     files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
     stored: list[ExtractState] = []
-    for entry in files.values():
-        if not is_extract(checked_name(entry.key.removeprefix(prefix)), source):
-            stored.append(ExtractState(entry.key, "ignored", entry=entry))
+    for file in files.values():
+        if not is_extract(checked_name(file.key.removeprefix(prefix)), source):
+            stored.append(ExtractState(file.key, "ignored", entry=file))
             continue
+        entry = with_partner(file, files, source)
         sha256 = history.digests.get(_version(entry), "")
         state: State = "pending"
         try:

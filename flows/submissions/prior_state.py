@@ -56,6 +56,7 @@ from flows.runs.cards import (
     CONTENT_FINGERPRINTS,
     FINGERPRINTS,
     HASHED,
+    ISSUE,
     card_keys,
     holder,
     is_among,
@@ -73,6 +74,11 @@ MOST_ISSUES = 8  # of a card that are looked through
 # link that lasts longest (its last day), then one that ended.
 _AWAITED = 2**31 - 1
 _ENDED = 1
+# what is read of attempts; without the others a million cards take half the memory
+_GUARDED = (
+    *("turn", "content", "run", "as_of", "origin", *ISSUE, *CONTENT_FINGERPRINTS),
+    *("state", "decided", "expires_on", "tries", "sendings"),
+)
 _OF_SENT = (
     "holder",
     "last_4",
@@ -128,10 +134,16 @@ class CardSurvey(NamedTuple):
 def survey_cards(context: IssuerContext) -> CardSurvey:
     """Look up every card in the issuer's book."""
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer)
-    known = PriorState(book.folded, book.newest, today, book.given_up, book.kept)
+    book = read_book(context.adapters.store, context.issuer.issuer, _GUARDED)
+    entries = _all_entries(book.folded, today, book.kept)
+    as_good = _as_good(book.folded, book.kept)
+    newest = book.newest
+    given_up = book.given_up
+    registered = book.last_registered
+    del book  # the attempts go with the last entry: they would be the peak of a night's memory
+    known = PriorState(entries, as_good, newest, given_up)
     digest = known.digest(context.issuer.resend.reissue_column)
-    return CardSurvey(known, digest, book.last_registered)
+    return CardSurvey(known, digest, registered)
 
 
 def survey_given_up(context: IssuerContext) -> CardSurvey | None:
@@ -142,38 +154,45 @@ def survey_given_up(context: IssuerContext) -> CardSurvey | None:
     given_up = given_up_cards(store, issuer)
     if given_up.is_empty():
         return None
-    known = PriorState(fold(NO_ATTEMPTS), given_up=given_up)
+    known = prior_state(fold(NO_ATTEMPTS), given_up=given_up)
     return CardSurvey(known, known.digest(None), registered)
+
+
+def prior_state(
+    folded: Folded,
+    newest: date = date.min,
+    today: date = date.min,
+    given_up: pl.DataFrame = NOBODY,
+    kept: pl.DataFrame = NONE_KEPT,
+) -> "PriorState":
+    """Return what attempts say of each card.
+
+    `newest`: the business date of the latest extract. `today`: a link that ended before it is none,
+    however old the extract is. `kept`: the links that stay as they are, though the content of their
+    card is another (`flows/book/kept_links.py`).
+    """
+    entries = _all_entries(folded, today, kept)
+    return PriorState(entries, _as_good(folded, kept), newest, given_up)
 
 
 class PriorState:
     """Where every issue of a card stands, and which cards are given up.
 
+    `entries`: one row an issue (`_entries`). `as_good`: contents for which links stay as they are.
     `newest`: the business date of the latest extract; what differs in an older one is not a change.
-    `today`: a link that ended before it is none, however old the extract is. `kept`: the links that
-    stay as they are, though the content of their card is another (`flows/book/kept_links.py`).
     """
 
     def __init__(
         self,
-        folded: Folded,
-        newest: date = date.min,
-        today: date = date.min,
-        given_up: pl.DataFrame = NOBODY,
-        kept: pl.DataFrame = NONE_KEPT,
+        entries: Iterator[pl.DataFrame],
+        as_good: pl.DataFrame,
+        newest: date,
+        given_up: pl.DataFrame,
     ) -> None:
         self._newest = newest
         self._given_up = given_up
-        self._as_good = _as_good(folded, kept)
-        look = ("card", "expiration", "reissue_check")
-        entries = pl.concat(_entries(issues, today, kept) for issues in _slices(folded))
-        entries = entries.sort(*look, "weight")
-        is_last = pl.any_horizontal(
-            pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in look
-        )  # of those that look the same, which stand side by side
-        entries = entries.filter(is_last)
-        self._cards: NDArray[np.uint64] = entries["card"].to_numpy()
-        self._facts = entries.drop("card")
+        self._as_good = as_good
+        self._cards, self._facts = _table(pl.concat(entries))
 
     def __len__(self) -> int:
         """Count the issues of cards."""
@@ -281,11 +300,22 @@ def _as_good(folded: Folded, kept: pl.DataFrame) -> pl.DataFrame:
     return current.select(card, *CONTENT_FINGERPRINTS).unique()
 
 
-def _slices(folded: Folded) -> Iterator[Folded]:
-    """Yield the issues of cards, so many at once: what is made of all of them would be the peak."""
+def _table(entries: pl.DataFrame) -> tuple[NDArray[np.uint64], pl.DataFrame]:
+    """Return the cards of entries in order, and the other columns; of equal looks one."""
+    look = ("card", "expiration", "reissue_check")
+    in_order = entries.sort(*look, "weight")
+    is_last = pl.any_horizontal(
+        pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in look
+    )  # of those that look the same, which stand side by side
+    table = in_order.filter(is_last)
+    return table["card"].to_numpy(), table.drop("card")
+
+
+def _all_entries(folded: Folded, today: date, kept: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the entries of all issues, so many at once, which takes less memory."""
     for places in folded.places.iter_slices(HASHED):
-        yield Folded(folded.attempts, places)
-    yield Folded(folded.attempts, folded.places.clear())
+        yield _entries(Folded(folded.attempts, places), today, kept)
+    yield _entries(Folded(folded.attempts, folded.places.clear()), today, kept)
 
 
 def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ It knows no store to write to: a submit publishes its pieces, a dry run only cou
 """
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from datetime import date
 from functools import partial
@@ -15,6 +15,8 @@ import polars as pl
 
 from flows.extracts.decode import Readable
 from flows.extracts.errors import EmptyExtractError
+from flows.extracts.joined import rows as joined
+from flows.extracts.joined.pair import stored_entry
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.opening import open_extract
 from flows.extracts.reader import Block
@@ -30,7 +32,7 @@ from flows.submissions.splitter import Splitter
 from schemas import ledger
 from schemas.corrections import BESIDE
 from schemas.issuer import SourceSettings
-from schemas.manifest import Counts, Layout, SourceIdentity
+from schemas.manifest import Counts, JoinedRows, Layout, SourceFile, SourceIdentity
 
 
 class Piece(NamedTuple):
@@ -60,8 +62,11 @@ class Scan:
         self._selected = scope.selected is not None
         # selected rows: the run that they were in has proved that the extract is whole
         proofs = SourceSettings() if self._selected else issuer.source
-        self._sidecar = read_sidecar(context.adapters.store, proofs, source.key)
-        self._sidecar.prove(bytes=source.size, sha256=source.sha256)
+        files: Sequence[SourceFile | SourceIdentity] = source.files or (source,)
+        sidecars = [read_sidecar(context.adapters.store, proofs, file.key) for file in files]
+        for file, sidecar in zip(files, sidecars, strict=True):
+            sidecar.prove(bytes=file.size, sha256=file.sha256)
+        self._sidecar, *self._other_sidecars = sidecars
         self._extract = open_rows(stream, issuer.source, source.key, proven=self._selected)
         self.number = sequence_number(proofs, source.key, self._extract.before)
         self.sequence_error = out_of_sequence(context, source, as_of, self.number, opened)
@@ -108,6 +113,13 @@ class Scan:
             self._sidecar.prove(count=0)
             raise
         self._sidecar.prove(count=self._extract.height)
+        for sidecar in self._other_sidecars:
+            sidecar.prove(count=self.joined.read if self.joined else 0)
+
+    @property
+    def joined(self) -> JoinedRows | None:
+        """What became of the rows of the second file, once all are read; None without one."""
+        return self._extract.tally if isinstance(self._extract, joined.JoinedRows) else None
 
     @property
     def layout(self) -> Layout:
@@ -137,7 +149,6 @@ def _reread(context: IssuerContext, stream: Readable, source: SourceIdentity) ->
         content = BytesIO(stream.getvalue())
         yield from open_rows(content, context.issuer.source, source.key, proven=True)
         return
-    with context.adapters.store.open(source.key) as stored:
-        entry = stored.entry
+    entry = stored_entry(context.adapters.store, source)
     with open_extract(context, entry, source) as second:
         yield from open_rows(second, context.issuer.source, source.key, proven=True)

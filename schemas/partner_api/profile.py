@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import StringConstraints
 
+from schemas.partner_api.access import AuthSettings, FieldPath, SigningSettings
 from schemas.partner_api.jobs import ACK_KEY, ACKNOWLEDGED, CredentialRequest
 from schemas.settings import Settings, setting
 
@@ -23,7 +24,6 @@ ID: Final = "{id}"  # in a path, stands for the id of the record
 PathOfOne = Annotated[
     str, StringConstraints(pattern=r"^/[A-Za-z0-9._~/-]*(\?[A-Za-z0-9._~=&-]*)?\{id\}[^\s#{}]*$")
 ]
-FieldPath = Annotated[str, StringConstraints(pattern=r"^[^.\s]+(\.[^.\s]+)*$")]
 # Where a value may be, such as `data.id`; the first that is present counts.
 Places = tuple[FieldPath, ...]
 Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,39}$")]
@@ -179,6 +179,8 @@ class Paginator(Settings):
 class Profile(Settings):
     """One partner's names and shapes; without any setting, the interface's own."""
 
+    auth: AuthSettings = AuthSettings()
+    signing: SigningSettings = SigningSettings()
     paths: PathSettings = PathSettings()
     link: LinkFields = LinkFields()
     job: JobFields = JobFields()

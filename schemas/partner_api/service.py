@@ -11,13 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import StringConstraints, field_validator, model_validator
 
-from schemas.partner_api.profile import ID, FieldPath, Profile
+from schemas.partner_api.access import FieldPath, Name
+from schemas.partner_api.profile import ID, Profile
 from schemas.settings import setting
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 Path = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._~-]+)+$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 Location = Literal["body", "header"]
 
 

@@ -43,7 +43,7 @@ class Cause(NamedTuple):
 
 _PERMISSION: Final = (
     "Compare the CARDLINK_SERVICE_* variables with the integrator's credentials, "
-    "and ask the partner what they may read."
+    "[service.auth] and [service.signing] with the partner's documentation; ask what they may read."
 )
 _DOCUMENTATION: Final = "Compare [service] with the partner's documentation."
 CAUSES: Final = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.partner_api.client import ServiceClient, open_client
 from flows.partner_api.link_requests import checked_request
-from flows.partner_api.transport import Credentials
+from flows.partner_api.sessions import Credentials
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import CardLinkRequest
 from schemas.partner_api.service import ServiceSettings

@@ -51,7 +51,7 @@ def sent(
 
     with connect(settings_for("https://service.example.com"), transport) as http:
         retry = Retry(clock, lambda _: None, lambda: 0.0, attempts=1)
-        sender = Sender(http, RateLimiter(1e6, clock, lambda _: None), retry, LIMITS)
+        sender = Sender(http, httpx.Auth(), RateLimiter(1e6, clock, lambda _: None), retry, LIMITS)
         request = Request("POST", "/card_links", "POST /card_links", policy, lost="Ask first.")
         return sender.send(request._replace(refusable=True)).body
 

@@ -21,7 +21,8 @@ from flows.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
-from flows.partner_api.transport import Credentials, RateLimiter
+from flows.partner_api.sessions import Credentials
+from flows.partner_api.transport import RateLimiter
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import Refusal
 from schemas.partner_api.service import ServiceSettings

@@ -22,7 +22,7 @@ from flows.resend.blocking import (
 )
 from flows.runs.cards import holder
 from flows.runs.frames import shaped
-from flows.submissions.prior_state import PriorState, resend_policy
+from flows.submissions.prior_state import prior_state, resend_policy
 from schemas.portal import CUID
 from schemas.reasons import SEEN
 from tests.builders import share_of
@@ -176,7 +176,7 @@ histories = st.lists(
 def test_the_guard_and_resubmission_say_the_same_of_the_same_row(
     tried: list[Tried], issue: Issue
 ) -> None:
-    known = PriorState(fold(attempts(*tried)), TODAY, TODAY)
+    known = prior_state(fold(attempts(*tried)), TODAY, TODAY)
     row = rows(issue).rename({"cuid": CUID})
 
     guard = known.suppressed(row, TODAY, resend_policy(issuer(), TODAY)).item()

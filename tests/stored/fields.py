@@ -31,6 +31,8 @@ PARTS = {
     "Selection",
     "Counts",
     "ManifestChunk",
+    "JoinedRows",
+    "SourceFile",
     "LedgerPart",
     "SourceColumn",
     "Layout",

@@ -14,7 +14,7 @@ from flows.book.attempts import in_order
 from flows.book.fold import fold
 from flows.runs.cards import FINGERPRINTS, add_fingerprints, holder
 from flows.runs.frames import shaped
-from flows.submissions.prior_state import PriorState, ResendPolicy, resend_policy
+from flows.submissions.prior_state import PriorState, ResendPolicy, prior_state, resend_policy
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, POSTAL_CODE
 from schemas.reasons import AWAITED, CHANGED, REFUSED, STANDING
 from schemas.settings import Portfolio
@@ -127,7 +127,7 @@ def known(
     numbered = [
         attempts.with_columns(turn=pl.lit(turn, pl.Int32)) for turn, attempts in enumerate(frames)
     ]
-    return PriorState(fold(in_order(numbered)), newest, today)
+    return prior_state(fold(in_order(numbered)), newest, today)
 
 
 def asked(wanted: list[Card]) -> pl.DataFrame:

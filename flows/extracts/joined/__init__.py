@@ -1,0 +1,9 @@
+"""A second file of the night, such as addresses, joined to the extract by key.
+
+It joins the route at its first block, like any other extract: `pair.py` says which two files belong
+together and what identifies them, `rows.py` reads both, and `spill.py` keeps on disk, encrypted,
+what memory cannot. A row without a row in the second file is refused, and so is one with several
+different ones: nothing is chosen in silence.
+
+Keep out: how either file is written, which is read by the readers of all extracts.
+"""

@@ -1,0 +1,95 @@
+"""Rows that wait on disk, where nobody can read them.
+
+They are in a file without a name, which is gone when its process ends, however it ends; each piece
+is sealed with AES-GCM by a key that only the memory of this process has.
+"""
+
+import secrets
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from io import BytesIO
+from typing import IO, Final, NamedTuple, TypeVar
+
+import polars as pl
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from flows.errors import TryAgainError
+
+NONCE: Final = 12  # bytes
+T = TypeVar("T")
+
+
+class SpillError(TryAgainError):
+    """The temporary folder cannot hold what two files need to be joined."""
+
+    message = "The rows of two files cannot be kept in the folder for temporary files: {reason}."
+    next_step = "Make room there, or name another folder with TMPDIR; it needs the size of both."
+
+
+class _Piece(NamedTuple):
+    """Where a sealed frame is in the file."""
+
+    start: int
+    size: int
+
+
+class Spill:
+    """Frames on shelves; a shelf gives back its frames in the order they were put there."""
+
+    def __init__(self) -> None:
+        self._cipher = AESGCM(secrets.token_bytes(32))
+        self._sealed = 0
+        self._end = 0
+        self._shelves = defaultdict[int, list[_Piece]](list)
+        self._file = _reported(_unnamed_file)
+
+    def put(self, shelf: int, frame: pl.DataFrame) -> None:
+        """Put a frame on a shelf; SpillError."""
+        plain = BytesIO()
+        frame.write_ipc(plain, compression="lz4")
+        self._sealed += 1
+        nonce = self._sealed.to_bytes(NONCE, "big")
+        data = nonce + self._cipher.encrypt(nonce, plain.getbuffer(), None)
+        _reported(lambda: self._write(data))
+        self._shelves[shelf].append(_Piece(self._end, len(data)))
+        self._end += len(data)
+
+    def take(self, shelf: int) -> list[pl.DataFrame]:
+        """Return the frames of a shelf, which is empty then; SpillError."""
+        return [self._taken(piece) for piece in self._shelves.pop(shelf, ())]
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def _taken(self, piece: _Piece) -> pl.DataFrame:
+        data = _reported(lambda: self._read(piece))
+        plain = self._cipher.decrypt(data[:NONCE], data[NONCE:], None)
+        return pl.read_ipc(plain)
+
+    def _write(self, data: bytes) -> None:
+        self._file.seek(self._end)
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def _read(self, piece: _Piece) -> bytes:
+        self._file.seek(piece.start)
+        data = b""
+        while len(data) < piece.size and (more := self._file.read(piece.size - len(data))):
+            data += more
+        return data
+
+
+def _unnamed_file() -> IO[bytes]:
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _reported(work: Callable[[], T]) -> T:
+    """Return what work on the file gives; SpillError says why it cannot be."""
+    try:
+        return work()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    raise SpillError(reason=reason)

@@ -1,0 +1,51 @@
+"""What every extract is to the route, whatever it is written in: blocks of rows, and counts."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Protocol
+
+from flows.extracts.line_kinds import Kind
+from flows.extracts.reader import Block
+
+
+class Rows(Protocol):
+    """An extract, open at its first row; see `reader.Extract`."""
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The columns."""
+        ...
+
+    @property
+    def before(self) -> list[str]:
+        """The lines before the data."""
+        ...
+
+    @property
+    def kinds(self) -> Counter[Kind]:
+        """How many lines or records are of which kind, so far."""
+        ...
+
+    @property
+    def trailer_count(self) -> int | None:
+        """The count in the trailer, once it was read."""
+        ...
+
+    @property
+    def lines(self) -> int:
+        """All lines or records so far."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """Those that are rows, refused ones included."""
+        ...
+
+    @property
+    def record_size(self) -> int:
+        """The fields of a record; of a fixed size its characters."""
+        ...
+
+    def __iter__(self) -> Iterator[Block]:
+        """Yield the blocks, once."""
+        ...

@@ -1,0 +1,179 @@
+"""Who sends a request: sessions as `httpx.Auth`, by `[service.auth]` and `[service.signing]`.
+
+An `auth_flow` is a generator without I/O: it yields requests and is given their responses, so it
+may log in first, and once more where the service no longer accepts the session. `transport` sends
+what it yields. An installed package may bring a flow of its own, as an entry point in the group
+`cardlink.service_auth`; it yields the request itself last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from threading import Lock
+from typing import Final, NamedTuple
+
+import httpx
+
+from flows.partner_api.responses import fits_header, text_in
+from flows.partner_api.service import NoSuchPluginError, StrangeAnswerError
+from flows.partner_api.signing import Signer, SigningKey, signer_of
+from schemas.partner_api.access import AuthSettings
+from schemas.partner_api.service import ServiceSettings
+
+UNAUTHORISED: Final = 401
+GROUP: Final = "cardlink.service_auth"
+LOGIN: Final = "the login"  # as messages name it
+Flow = Generator[httpx.Request, httpx.Response, None]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The service object of interface.md 2.8 without its address; no repr shows a secret."""
+
+    app_name: str
+    app_key: str = field(repr=False)
+    username: str = field(repr=False)
+    password: str = field(repr=False)
+    signing_key: str = field(default="", repr=False)  # where requests are signed with one
+
+    def as_json(self) -> dict[str, str]:
+        """Return the properties as requests spell them."""
+        return {
+            "app_name": self.app_name,
+            "app_key": self.app_key,
+            "username": self.username,
+            "password": self.password,
+        }
+
+
+class SessionKeys(NamedTuple):
+    """What a session gives: the token that requests show, and the key that they are signed with."""
+
+    token: str
+    key: SigningKey
+
+    def __repr__(self) -> str:
+        return "SessionKeys()"
+
+
+def auth_of(settings: ServiceSettings, credentials: Credentials) -> httpx.Auth:
+    """Return how the requests to a service say who sends them.
+
+    Raises NoSuchPluginError.
+    """
+    if settings.auth.type == "plugin":
+        return _plugin(settings, credentials)
+    return SessionAuth(settings, credentials)
+
+
+def _plugin(settings: ServiceSettings, credentials: Credentials) -> httpx.Auth:
+    name = settings.auth.plugin
+    for plugin in entry_points(group=GROUP, name=name):
+        auth: httpx.Auth = plugin.load()(settings, credentials)
+        return auth
+    known = ", ".join(sorted(entry_points(group=GROUP).names)) or "none"
+    raise NoSuchPluginError(name=name, known=known)
+
+
+class SessionAuth(httpx.Auth):
+    """A session by login, or the integrator key for one; requests show its token, or are signed."""
+
+    requires_request_body = True
+
+    def __init__(
+        self, settings: ServiceSettings, credentials: Credentials, signer: Signer | None = None
+    ) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._signer = signer or signer_of(settings.signing)
+        self._lock = Lock()
+        self._session: SessionKeys | None = None
+
+    def auth_flow(self, request: httpx.Request) -> Flow:
+        """Log in if necessary and send the request; if its session is refused, once more."""
+        session = yield from self._current()
+        self._prepare(request, session)
+        response = yield request
+        if response.status_code != UNAUTHORISED or not self._settings.auth.login:
+            return
+        self._forget(session)
+        session = yield from self._current()
+        self._prepare(request, session)
+        yield request
+
+    def _current(self) -> Generator[httpx.Request, httpx.Response, SessionKeys]:
+        """Return the session; the first caller logs in, and the others wait for it."""
+        with self._lock:
+            if self._session is None:
+                self._session = yield from self._begun()
+            return self._session
+
+    def _begun(self) -> Generator[httpx.Request, httpx.Response, SessionKeys]:
+        credentials = self._credentials
+        if not self._settings.auth.login:
+            return SessionKeys(credentials.app_key, self._key(b""))
+        login = self._login()
+        if self._settings.signing.sign_login:
+            self._signer.sign(login, self._key(b""), "")
+        response = yield login
+        token = text_in(response.content, [self._settings.session_field])
+        if self._settings.auth.type == "none":
+            token = token or ""
+        elif token is None or not fits_header(token):
+            raise StrangeAnswerError(
+                place=LOGIN, problem="no session token; name its field in [service] session_field"
+            )
+        return SessionKeys(token, self._key(response.content))
+
+    def _login(self) -> httpx.Request:
+        settings = self._settings
+        values = self._credentials.as_json()
+        fields = {name: values[key] for key, name in settings.auth.login_fields.items()}
+        url = f"{settings.base_url.rstrip('/')}{settings.login_path}"
+        if settings.auth.login_encoding == "form":
+            return httpx.Request("POST", url, data=fields)
+        return httpx.Request("POST", url, json=fields)
+
+    def _key(self, login: bytes) -> SigningKey:
+        """Return the key that requests are signed with; `login`: the body of its response."""
+        signing = self._settings.signing
+        name = signing.key_id
+        if name is None and signing.key_id_field:
+            name = text_in(login, [signing.key_id_field])
+        name = name or self._credentials.app_name
+        match signing.key:
+            case "app_key":
+                return SigningKey(self._credentials.app_key, name)
+            case "environment":
+                return SigningKey(self._credentials.signing_key, name)
+        key = text_in(login, [signing.key_field])
+        if signing.type != "none" and key is None and login:
+            problem = "no key to sign with; name its field in [service.signing] key_field"
+            raise StrangeAnswerError(place=LOGIN, problem=problem)
+        return SigningKey(key or "", name)
+
+    def _prepare(self, request: httpx.Request, session: SessionKeys) -> None:
+        show_token(request, self._settings.auth, session.token)
+        self._signer.sign(request, session.key, session.token)
+
+    def _forget(self, session: SessionKeys) -> None:
+        """End a session, unless another thread already has a new one."""
+        with self._lock:
+            if self._session is session:
+                self._session = None
+
+
+def show_token(request: httpx.Request, auth: AuthSettings, token: str) -> None:
+    """Put the token of a session where requests show it."""
+    if auth.type == "none":
+        return
+    if auth.type == "bearer":
+        request.headers["Authorization"] = f"Bearer {token}"
+    elif auth.location == "query":
+        request.url = request.url.copy_set_param(auth.name, token)
+    elif auth.location == "cookie":
+        request.headers["Cookie"] = f"{auth.name}={token}"
+    else:
+        request.headers[auth.name] = f"{auth.prefix}{token}"

@@ -1,0 +1,110 @@
+"""A night of two files: sent complete, or not yet, or refused; never half, and never twice."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from pathlib import Path
+
+import pytest
+
+from flows.extracts.delivery import ExtractWaitsError
+from flows.submissions.changed_extract import ChangedExtractError
+from flows.submissions.extract_states import extract_states, unsubmitted
+from flows.submissions.rehearsal import rehearse
+from flows.submissions.submit import Request
+from schemas.manifest import JoinedRows
+from tests.extracts import two_files
+from tests.extracts.two_files import cards, cards_file, places, places_file
+from tests.night import Bench, local_bench
+
+CARDS = "cards-20261120.csv"
+PLACES = "places-20261120.csv"
+
+
+def bank(folder: Path) -> Bench:
+    limits = {"max_reject_rate": 0.2}
+    return local_bench(folder, source=two_files.SOURCE, columns=two_files.COLUMNS, limits=limits)
+
+
+def dropped(bench: Bench, count: int = 20) -> None:
+    bench.drop_bytes(cards_file(cards(count)), CARDS)
+    bench.drop_bytes(places_file(places(count, random.Random(1))[1:]), PLACES)
+
+
+def test_both_files_are_sent_together_and_who_has_no_address_is_rejected(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    dropped(bench)
+
+    manifest = bench.submit(CARDS).manifest
+
+    rows = [
+        row
+        for chunk in bench.chunks(manifest.run)
+        for row in csv.DictReader(io.StringIO(chunk.decode()))
+    ]
+    [lost] = {f"C{n:05d}" for n in range(20)} - {row["cardholder.cuid"] for row in rows}
+    number = int(lost[1:])
+    rejected = bench.ledger(manifest.run).filter(fate="rejected")
+    assert JoinedRows(read=19, used=19, unused=0, refused=0) == manifest.joined
+    assert [f"{int(row['cardholder.cuid'][1:]) + 1} Elm Street" for row in rows] == [
+        row["service_card.address.address1"] for row in rows
+    ]
+    assert [(number + 1, number + 2, ["|join.row.missing"])] == (
+        rejected.select("row", "line", "reasons").rows()
+    )
+
+
+def test_the_rows_of_the_second_file_are_an_equation_of_the_balance(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    dropped(bench)
+
+    run = bench.submit(CARDS).manifest.run
+    bench.answer()
+    bench.ingest()
+
+    summary = bench.report(run, "summary.json").decode()
+    assert "rows of the second file = used + unused + refused" in summary
+
+
+def test_an_extract_waits_for_its_second_file_and_the_second_file_is_none_itself(
+    tmp_path: Path,
+) -> None:
+    bench = bank(tmp_path)
+    bench.drop_bytes(cards_file(cards(5)), CARDS)
+
+    [(entry, waits)] = unsubmitted(bench.context)
+    with pytest.raises(ExtractWaitsError):
+        bench.submit(CARDS)
+
+    assert entry.key.endswith(CARDS)
+    assert waits == f"there is no bank/extracts/{PLACES}"
+    bench.drop_bytes(places_file(places(5, random.Random(1))), PLACES)
+    assert [("pending", ""), ("ignored", "")] == [
+        (extract.state, extract.waits) for extract in extract_states(bench.context)
+    ]
+
+
+def test_the_same_two_files_are_sent_once_and_another_second_file_is_held(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    dropped(bench)
+    bench.submit(CARDS)
+
+    assert bench.submit(CARDS).already
+    assert [] == unsubmitted(bench.context)
+    bench.drop_bytes(places_file(places(20, random.Random(2))), PLACES)
+    assert ["committed", "held", "ignored"] == sorted(
+        extract.state for extract in extract_states(bench.context)
+    )
+    with pytest.raises(ChangedExtractError):
+        bench.submit(CARDS)
+
+
+def test_a_dry_run_joins_as_the_run_does(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    dropped(bench)
+
+    checked = rehearse(bench.context, Request(CARDS))
+
+    assert (19, 1) == (checked.counts.submitted, checked.counts.rejected)
