@@ -77,7 +77,7 @@ _ENDED = 1
 # what is read of attempts; without the others a million cards take half the memory
 _GUARDED = (
     *("turn", "content", "run", "as_of", "origin", *ISSUE, *CONTENT_FINGERPRINTS),
-    *("state", "decided", "expires_on", "tries", "sendings"),
+    *("state", "reason", "decided", "expires_on", "tries", "sendings"),
 )
 _OF_SENT = (
     "holder",
