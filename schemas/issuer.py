@@ -52,7 +52,18 @@ PROOFS = frozenset(
 )
 
 # Settings of [source] that came later; a run made before has the digest of settings without them.
-FORMATS = frozenset({"record_format", "record_length", "copybook", "short_records", "join"})
+FORMATS = frozenset(
+    {
+        "record_format",
+        "record_length",
+        "copybook",
+        "short_records",
+        "join",
+        "segment_field",
+        "segments",
+        "segment_row",
+    }
+)
 
 
 class SourceSettings(Settings):
@@ -95,6 +106,19 @@ class SourceSettings(Settings):
         1, "lines before the data; the last of them holds the column names", ge=0
     )
     names: tuple[Header, ...] = setting((), "column names, where the extract has no header")
+    segment_field: Header | None = setting(
+        None, "column that says of which type a record is, where a file has several types (01, 02)"
+    )
+    segments: dict[str, str | tuple[Header, ...]] = setting(
+        {},
+        "the types in the order of the file: what `segment_field` says = the names of its columns, "
+        "or with a copybook its group or record",
+    )
+    segment_row: str | None = setting(
+        None,
+        "the type whose records are rows; default: the first. Types before it hold for all rows up "
+        "to the next of them, types after it belong to the row before",
+    )
     comment: str | None = setting(
         None, "lines that begin with this text are not rows", min_length=1
     )
@@ -141,6 +165,31 @@ class SourceSettings(Settings):
     strict: bool = setting(False, "`true`: a source column that nothing uses refuses the extract")
     join: JoinSettings | None = None  # a second file, where there is one
 
+    @property
+    def row_segment(self) -> str:
+        """The type whose records are rows; only where a file has several."""
+        return self.segment_row or next(iter(self.segments))
+
+    @property
+    def segment_columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each type with its own names; only where there is no copybook."""
+        return {kind: tuple(names) for kind, names in self.segments.items()}
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns, where no line of the extract has them.
+
+        Of several types those of the rows, then those of the others. A name that is taken has its
+        type before it, as in 02.CUST.
+        """
+        if not self.segments:
+            return self.names
+        columns = self.segment_columns
+        names = list(columns.pop(self.row_segment))
+        for kind, others in columns.items():
+            names += [f"{kind}.{name}" if name in names else name for name in others]
+        return tuple(names)
+
     @cached_property
     def second_file(self) -> "SourceSettings":
         """How the second file is written; only where there is one."""
@@ -150,12 +199,48 @@ class SourceSettings(Settings):
     @cached_property
     def layout(self) -> Layout:
         """The fields of a record by the copybook; only where there is one."""
-        return read_layout(self.copybook or "")
+        groups = [str(group) for group in self.segments.values()]
+        return read_layout(self.copybook or "", groups)
 
     @property
     def record_size(self) -> int:
         """The bytes of a record of format F or FB."""
         return self.layout.size if self.copybook else self.record_length or 0
+
+    @model_validator(mode="after")
+    def _describes_types(self) -> Self:
+        if bool(self.segments) != bool(self.segment_field):
+            raise ValueError("segment_field and segments belong together: set both")
+        if not self.segments:
+            return self
+        if len(self.segments) < 2 or self.row_segment not in self.segments:
+            raise ValueError("segments needs two types or more, and segment_row one of them")
+        if self.copybook is not None:
+            self._describes_groups()
+            return self
+        if self.format != "csv" or self.header_rows:
+            raise ValueError(
+                "record types without a copybook are read with a delimiter and header_rows = 0 "
+                "(describe fixed positions by a copybook)"
+            )
+        places = {names.index(self.segment_field) for names in self._columns_of_types()}
+        if len(places) != 1:
+            raise ValueError("segment_field needs the same place in each type")
+        return self
+
+    def _describes_groups(self) -> None:
+        if not all(isinstance(group, str) for group in self.segments.values()):
+            raise ValueError("with a copybook, segments needs its group or record for each type")
+        if "\n" in (self.copybook or "") and not self.layout.named(self.segment_field or ""):
+            raise ValueError(f"segment_field: the copybook has no field {self.segment_field}")
+
+    def _columns_of_types(self) -> list[tuple[str, ...]]:
+        columns = list(self.segment_columns.values())
+        if any(isinstance(names, str) for names in self.segments.values()):
+            raise ValueError("without a copybook, segments needs the column names of each type")
+        if any(self.segment_field not in names for names in columns):
+            raise ValueError("segment_field is to be a column of each type")
+        return columns
 
     @model_validator(mode="after")
     def _describes_records(self) -> Self:
@@ -199,6 +284,8 @@ class SourceSettings(Settings):
             return self
         if self.format == "fixed" and self.width is None:
             raise ValueError("format = 'fixed' needs width, the number of characters of a line")
+        if self.segments:
+            return self
         if self.format == "csv" and self.header_rows == 0 and len(self.names) < 2:
             raise ValueError("header_rows = 0 needs names, the columns of the extract in order")
         return self

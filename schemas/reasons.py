@@ -80,6 +80,14 @@ LINES = (  # a line that is no record
     Reason("line.length.short", "reject", FIX, _LENGTH),
     Reason("line.length.long", "reject", FIX, _LENGTH),
     Reason(
+        "segment.order.orphan",
+        "reject",
+        FIX,
+        "a record behind the one that it belongs to, by the order of `segments`",
+    ),
+    Reason("segment.order.repeated", "reject", FIX, "at most one part of each type behind a row"),
+    Reason("segment.type.unknown", "reject", FIX, "a record of a type that `segments` names"),
+    Reason(
         "join.row.missing",
         "reject",
         FIX,

@@ -50,9 +50,14 @@ class Layout(NamedTuple):
         return tuple(field for field in self.fields if field.segment in ("", segment))
 
     def named(self, name: str) -> Field | None:
-        """Return the field of that name, in any case."""
+        """Return the field of that name, in any case; of several at one place the first."""
         plain = name.upper()
-        return next((field for field in self.fields if field.name == plain), None)
+        for field in self.fields:
+            if field.name == plain:
+                return field
+        namesakes = [field for field in self.fields if field.name.endswith(f".{plain}")]
+        places = {(field.start, field.size, field.kind) for field in namesakes}
+        return namesakes[0] if len(places) == 1 else None
 
 
 def read_layout(text: str, segments: Collection[str] = ()) -> Layout:

@@ -33,6 +33,14 @@ RECORD = "record"  # the only column of a fixed-width extract: the whole line
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
+_REFUSED = "\x00\x00\x00"  # before the code of a line that says itself why it is refused
+
+
+def refused(code: str) -> bytes:
+    """Return a line that is refused with a code."""
+    return f"{_REFUSED}{code}".encode()
+
+
 class Records:
     """Records of `fields` fields, quoted as in RFC 4180 or as the settings say.
 
@@ -44,6 +52,7 @@ class Records:
         self._fields = fields
         self._width = settings.width if settings.format == "fixed" else None
         self._short = settings.short_records
+        self._says_itself = bool(settings.segments)
         marker = re.escape(self._delimiter)
         plain = rf'[^"{marker}\x00\x1a\r\n]*'
         formula = f'="{plain}"|' if settings.quoting == "excel" else ""
@@ -90,11 +99,23 @@ class Records:
         inside = text.count(self._delimiter) - (self._fields - 1)
         return inside < self._fields - 1 and self._whole.fullmatch(text) is not None
 
+    def refusal(self, line: str) -> str:
+        """Return the code of a line that says itself why it is refused, "" for any other."""
+        is_refusal = self._says_itself and line.startswith(_REFUSED)
+        return line.removeprefix(_REFUSED) if is_refusal else ""
+
+    def is_record(self, line: str) -> bool:
+        """Return whether a line is a record by itself."""
+        return self._whole.fullmatch(line) is not None
+
     def fault(self, line: str) -> str:
         """Return the reason code of the first field that cannot be read.
 
         Where all can be, that of their number, or of the width.
         """
+        own_code = self.refusal(line)
+        if own_code:
+            return own_code
         if line == UNREADABLE.decode():
             return ENCODING
         if self._width is not None:

@@ -91,7 +91,7 @@ class LineKinds:
 
     def _fault_at(self, place: int, line: str) -> Fault:
         code = self.fault(line)
-        if code not in grammar.SIZES:
+        if code not in grammar.SIZES or self._grammar.refusal(line):
             return Fault(place, code, None)
         size = self._grammar.size(line)
         return Fault(place, code, f"{size} {self._grammar.unit}")

@@ -24,6 +24,7 @@ from flows.extracts.header import header_names, is_sep_line
 from flows.extracts.line_kinds import Kind, Kinds, LineKinds
 from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
+from flows.extracts.segments import SegmentLines
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from schemas.issuer import SourceSettings
 
@@ -65,6 +66,8 @@ class Extract:
         self._name = name
         self._proven = proven
         self._blocks = text_blocks(stream, settings, name, block)
+        if settings.segments:
+            self._blocks = SegmentLines(settings).joined(self._blocks)
         self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
         self._data = b""  # decoded, not read yet
@@ -132,7 +135,7 @@ class Extract:
         if self._settings.format == "fixed":
             return (grammar.RECORD,)
         if not self._header_line:
-            return self._settings.names
+            return self._settings.column_names
         return header_names(self._header_line, self._settings, self._name)
 
     def _line_from(self, start: int) -> tuple[str, int] | None:

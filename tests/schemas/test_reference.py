@@ -20,6 +20,14 @@ from flows.configuration import ConfigurationError, load_issuer
 from schemas.issuer import Issuer
 from schemas.reference import BY_COLUMN, every_key, json_schema, toml
 
+COPYBOOK = """\
+01 CARD.
+    05 REC-TYPE PIC XX.
+    05 NAME PIC X(318).
+01 ADDRESS.
+    05 REC-TYPE PIC XX.
+    05 STREET PIC X(30).
+"""
 EXAMPLE = (Path(schemas.__file__).parent / "example.toml").read_text("utf-8")
 EDITOR = Draft202012Validator(json_schema())
 
@@ -27,7 +35,7 @@ EDITOR = Draft202012Validator(json_schema())
 @pytest.fixture(autouse=True)
 def _copybook(tmp_path: Path) -> None:
     """Write the file that the example names."""
-    (tmp_path / "cards.cpy").write_text("01 CARD PIC X(320).\n")
+    (tmp_path / "cards.cpy").write_text(COPYBOOK)
 
 
 def as_json(given: dict[str, Any]) -> Any:

@@ -8,7 +8,6 @@ field.
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,9 @@ from flows.extracts.decode import BLOCK, Readable
 from flows.extracts.errors import EmptyExtractError, TrailerError, TruncatedError
 from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block
-from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet
+from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame
+from flows.extracts.records.segments import Fault, Records, SegmentedRecords
 from flows.extracts.records.text import framing, stored_pieces
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from schemas.code_pages import EBCDIC, decoded
@@ -54,7 +54,11 @@ class RecordExtract:
         self._reader = FieldReader(
             self._layout.fields, settings.encoding, short=settings.short_records
         )
-        self.header = tuple(_column_name(field.name) for field in self._reader.fields)
+        self.header = tuple(column_name(field.name) for field in self._reader.fields)
+        self._segments: SegmentedRecords | None = None
+        if settings.segments:
+            self._segments = SegmentedRecords(settings, self._layout)
+            self.header = self._segments.header
         pieces = stored_pieces(stream, settings, name, block)
         self._frames = framing(settings, name).frames(pieces, block)
         self._total: HashTotal | None = None
@@ -63,6 +67,8 @@ class RecordExtract:
         first = next(self._frames)
         self._frames = chain([first], self._frames)
         self.before = list(self._leading_comments(first))
+        if self._segments is not None:
+            self._frames = self._segments.frames(self._frames)
 
     @property
     def record_size(self) -> int:
@@ -102,6 +108,8 @@ class RecordExtract:
         kinds = self._kinds_of(records)
         self._check_trailer(records, kinds)
         is_row = kinds == Kind.RECORD
+        if self._segments is not None:
+            return self._read_types(self._segments, frame, records, kinds)
         if not is_row.all():
             records = records[is_row]
         lengths = frame.lengths[is_row]
@@ -122,6 +130,24 @@ class RecordExtract:
             self._total.add(rows)
         return Block(rows, refused)
 
+    def _read_types(
+        self, segments: SegmentedRecords, frame: Frame, records: Bytes, kinds: Kinds
+    ) -> Block:
+        """Read records of several types."""
+        is_record = kinds == Kind.RECORD
+        places = frame.first + frame.starts[is_record]
+        typed = segments.read(Records(records[is_record], frame.lengths[is_record], places))
+        kinds[is_record] = typed.kinds
+        numbers = self._number(kinds)
+        faults = [typed.faults.get(place) for place in range(numbers.height)]
+        codes = pl.Series("code", [fault and fault.code for fault in faults], dtype=pl.String)
+        where = pl.Series("found", [fault and fault.found for fault in faults], dtype=pl.String)
+        is_sound = codes.is_null()
+        rows = pl.concat([numbers, typed.rows], how="horizontal").filter(is_sound)
+        if self._total is not None:
+            self._total.add(rows)
+        return Block(rows, numbers.with_columns(codes, where).filter(~is_sound))
+
     def _refused(
         self,
         frame: Frame,
@@ -140,12 +166,12 @@ class RecordExtract:
         where = pl.Series("found", [fault.found for fault in faults], dtype=pl.String)
         return numbers[places].with_columns(codes, where)
 
-    def _fault(self, place: int, start: int) -> "_Fault":
+    def _fault(self, place: int, start: int) -> Fault:
         if place == NO_FIELD:
-            return _Fault(grammar.TOO_LONG, f"at byte {start + 1:,}")
+            return Fault(grammar.TOO_LONG, f"at byte {start + 1:,}")
         field = self._reader.fields[place]
         where = f"{field.name}, at byte {start + field.start + 1:,}"
-        return _Fault(self._reader.fault(place), where)
+        return Fault(self._reader.fault(place), where)
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each record that is a row; count all."""
@@ -202,15 +228,3 @@ class RecordExtract:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
         if self._total is not None:
             self._total.check(self.height, self.kinds[Kind.REFUSED])
-
-
-class _Fault(NamedTuple):
-    """Why a record is refused, and where."""
-
-    code: str
-    found: str
-
-
-def _column_name(name: str) -> str:
-    """Return the name of a field as a column; our frames have `row` and `line` themselves."""
-    return f"{name}_" if name.lower() in ("row", "line") else name

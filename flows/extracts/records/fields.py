@@ -65,6 +65,11 @@ def alphabet(encoding: str) -> Alphabet:
     return _OF_EBCDIC if encoding in EBCDIC else _OF_ASCII
 
 
+def column_name(name: str) -> str:
+    """Return the name of a field as a column; our frames have `row` and `line` themselves."""
+    return f"{name}_" if name.lower() in ("row", "line") else name
+
+
 class FieldReader:
     """Reads the same fields of many records."""
 
