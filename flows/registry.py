@@ -34,6 +34,7 @@ from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
 from flows.partner_api import commands as partner
+from flows.partner_api import probe
 from flows.steps import (
     COMMAND_LINE,
     CommandName,
@@ -68,6 +69,7 @@ ENTRIES = entries_of(
     purge,
     audit,
     partner,
+    probe,
 )
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]
 

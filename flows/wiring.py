@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
@@ -209,6 +209,7 @@ def wire(
         sealer=lambda: _sealer(issuer, folder),
         opener=private_key,
         funnel=_funnel,
+        service_check=_service_check,
         opener_key=_opener_key,
     )
     governing = _GOVERNING.get()
@@ -221,6 +222,12 @@ def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
     from flows.partner_api.run_funnel import run_funnel
 
     return run_funnel(run, today)
+
+
+def _service_check(context: IssuerContext) -> Iterable[str]:
+    from flows.partner_api.service_check import check_service
+
+    return check_service(context)
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:

@@ -34,6 +34,7 @@ GROUPS = {
     "mend": "Put right what went wrong: each command has --dry-run, and records who, when and why.",
     "audit": "Prove that the audit trail is whole, and hand out the evidence of a run.",
     "job": "Follow a placement job at the partner.",
+    "service": "The partner's API: what it answers, and the settings that fit it.",
     "person": "What is stored of one person: export all of it, or forget them.",
 }
 

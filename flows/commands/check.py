@@ -83,8 +83,8 @@ def check(
     business_date: Day = None,
     rejects: Path | None = None,
 ) -> Result:
-    """Check settings, keys and store, show the form of the partner's links, and with EXTRACT check
-    its mapping and every row.
+    """Check settings, keys, store and the partner's service, show the form of the partner's links,
+    and with EXTRACT check its mapping and every row.
 
     All that is wrong is shown at once. Nothing is sent. The exit code is that of the worst finding.
 
@@ -103,6 +103,7 @@ def check(
     links = _check_store(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
+        _check_service(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += status.older_spellings(wired.issuer)
     warnings += trailer.unproven(wired.issuer.source)
@@ -177,6 +178,13 @@ def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) 
         settings_in_force.refuse_unagreed(
             context.issuer.issuer, settings_in_force.compared(context)
         )
+
+
+def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Try the partner's service: credentials, login, clock, one record."""
+    with _part(findings, "service"):
+        for line in context.service_check(context):
+            findings.append(Finding("service", line))
 
 
 def _check_keys(

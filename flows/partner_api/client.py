@@ -104,26 +104,45 @@ class ServiceClient:
 
     def card_link(self, link_id: str, hydrate: tuple[str, ...] = HYDRATE_CARDHOLDER) -> CardLink:
         """Return the record of a link (2.9), by default with its card and cardholder."""
+        return self._link(self._link_response(link_id, hydrate), self._settings.link_place())
+
+    def link_document(self, link_id: str) -> object:
+        """Return the record of a link as the service answers it; None where it is no JSON."""
+        return document_of(self._link_response(link_id, HYDRATE_CARDHOLDER).body)
+
+    def _link_response(self, link_id: str, hydrate: tuple[str, ...]) -> Response:
         settings = self._settings
         header = {}
         if hydrate:
             header = {settings.hydration_header: settings.link_hydration(*hydrate)}
         place = settings.link_place()
         path = _path(settings.paths.link, link_id, place)
-        return self._link(self._sender.send(Request("GET", path, place, headers=header)), place)
+        return self._sender.send(Request("GET", path, place, headers=header))
 
     def job(self, job_id: str) -> JobRecord:
         """Return the record of a job (2.2).
 
         It has the job's pending requests, which need the hydration header.
         """
+        record = job_of(self._job_response(job_id).body, self._settings)
+        if record is None:
+            place = f"GET {_path(self._settings.paths.job, job_id)}"
+            raise StrangeAnswerError(place=place, problem="no job record")
+        return record
+
+    def job_document(self, job_id: str) -> object:
+        """Return the record of a job as the service answers it; None where it is no JSON."""
+        return document_of(self._job_response(job_id).body)
+
+    def _job_response(self, job_id: str) -> Response:
         path = _path(self._settings.paths.job, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
-        response = self._sender.send(Request("GET", path, f"GET {path}", headers=header))
-        record = job_of(response.body, self._settings)
-        if record is None:
-            raise StrangeAnswerError(place=f"GET {path}", problem="no job record")
-        return record
+        return self._sender.send(Request("GET", path, f"GET {path}", headers=header))
+
+    @property
+    def clock_offset(self) -> float | None:
+        """The seconds that the service's clock was ahead at its last response; None: unknown."""
+        return self._sender.clock_offset
 
     def messages(self, job_id: str) -> Messages:
         """Read a job's messages (2.1, 2.4), each status message only once.

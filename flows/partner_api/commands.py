@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,21 +20,18 @@ from flows.commands.result import Part, Result
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError, OperatorError, TryAgainError
-from flows.redaction import hiding, spare
+from flows.redaction import spare
 from flows.steps import ISSUER, ROW, RUN, Option, Sentence, Slot, Step
-from flows.wiring import begin_process, secret, wire
+from flows.wiring import wire
 
 with on_first_use():
-    from flows.runs import retry as retries
+    pass
 
 if TYPE_CHECKING:
-    from flows.partner_api.client import ServiceClient
     from flows.runs.single_links import SingleLink
-    from schemas.issuer import Issuer as IssuerSettings
 
 # exit code if the partner created no link, or a job ended without its card placed
 NO_LINK_OR_CARD = 3
-SIGNING_KEY = "CARDLINK_SERVICE_SIGNING_KEY"
 
 
 class OneWayError(OperatorError):
@@ -74,38 +71,6 @@ class OtherIssuerError(OperatorError):
     )
 
 
-@contextmanager
-def service_client(issuer: IssuerSettings) -> Iterator[ServiceClient]:
-    """Open the client of an issuer's [service].
-
-    Raises NoServiceError, ServiceSecretsError, FileUnreadableError.
-    """
-    from flows.partner_api.client import open_client
-    from flows.partner_api.service import NoServiceError, ServiceSecretsError
-    from flows.partner_api.sessions import Credentials
-
-    begin_process()
-    settings = issuer.service
-    if settings is None:
-        raise NoServiceError(issuer=issuer.issuer)
-    names = ("app_name", "app_key", "username", "password")
-    variables = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in names}
-    secrets = {name: secret(variable) for name, variable in variables.items()}
-    missing = [variables[name] for name, value in secrets.items() if not value]
-    if settings.signing.key == "environment":
-        secrets["signing_key"] = secret(SIGNING_KEY)
-        if not secrets["signing_key"]:
-            missing.append(SIGNING_KEY)
-    if missing:
-        raise ServiceSecretsError(names=", ".join(missing))
-    retry = retries.Retry(attempts=settings.tries)
-    with (
-        hiding(secrets["app_key"], secrets["password"]),
-        open_client(settings, Credentials(**secrets), retry) as client,
-    ):
-        yield client
-
-
 @entry(
     "link",
     form="it shows one person's secret link, and fields are typed at a terminal",
@@ -128,6 +93,7 @@ def link(
         prompt: Prompt for the fields instead of reading a row of a run.
         override: Why a link is requested for a card that has a link or awaits one; recorded.
     """
+    from flows.partner_api.connection import service_client
     from flows.partner_api.single_links import link_row, link_typed
     from flows.partner_api.terminal import supplied, typed_fields
     from flows.runs.keys import keys_of
@@ -189,6 +155,7 @@ def job_follow(
         poll: Poll the job's record instead of reading its messages, each of which can be read only
             once.
     """
+    from flows.partner_api.connection import service_client
     from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
     from flows.partner_api.terminal import Watcher
     from schemas.partner_api.profile import INTERFACE
@@ -226,6 +193,7 @@ def placements(
         run: Only this run's links.
         again: Query also the links that were queried recently.
     """
+    from flows.partner_api.connection import service_client
     from flows.partner_api.coverage import has_no_response, problem_of
     from flows.partner_api.follow_links import follow_links
     from flows.partner_api.funnel_tables import funnel_tables, queries

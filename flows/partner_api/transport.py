@@ -139,6 +139,7 @@ class Sender:
         self._turns = turns
         self._retry = retry
         self._limits = limits
+        self.clock_offset: float | None = None  # seconds that the service's clock is ahead
 
     def send(self, request: Request) -> Response:
         """Return the response, or raise one of our errors: none of httpx."""
@@ -182,6 +183,7 @@ class Sender:
         try:
             response = self._http.send(outgoing, stream=True)
             with closing(response):
+                self._note_clock(response.headers)
                 body = self._body(request, response)
                 headers = [(k, v) for k, v in response.headers.items() if k != "content-encoding"]
                 return httpx.Response(response.status_code, headers=headers, content=body)
@@ -192,6 +194,11 @@ class Sender:
             kind = type(error).__name__
             is_sent = True
         raise _without_response(request, kind, is_accepted=is_sent)
+
+    def _note_clock(self, headers: httpx.Headers) -> None:
+        moment = _moment(headers.get("Date", ""))
+        if moment is not None:
+            self.clock_offset = (moment - datetime.now(UTC)).total_seconds()
 
     def _judge(self, request: Request, response: httpx.Response) -> httpx.Response:
         """Return a response that the session's flow and the caller can use, or raise what it means.

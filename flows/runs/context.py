@@ -3,7 +3,7 @@
 A dry run is given one whose writes stay in memory.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import date
 from typing import Any, NamedTuple
@@ -30,6 +30,8 @@ class IssuerContext(NamedTuple):
     # what the partner's interface beyond the file adds to a run's report, as of a day; None where
     # it has nothing
     funnel: Callable[[StoredRun, date], dict[str, Any] | None] = lambda *_: None
+    # what is fine about the partner's service, line by line, given this context
+    service_check: Callable[[Any], Iterable[str]] = lambda _: ()
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
     # digest of the settings in force, as runs and requests name them; "" where nobody asked

@@ -26,7 +26,7 @@ class ServiceSettings(Profile):
     only.
 
     The tables below it are the partner's profile: how its service names and shapes what the
-    interface leaves open.
+    interface leaves open. `cardlink service probe` proposes them from what the service answers.
     """
 
     base_url: str = setting(..., "address of the partner's service: https, or http on loopback")

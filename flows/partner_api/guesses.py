@@ -1,0 +1,131 @@
+"""A first profile from what a service answered: where its records seem to have what we read.
+
+By names alone. A guess that could be wrong is a doubt, which a person answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from flows.partner_api.translation import fold, value_at
+from schemas.partner_api.jobs import number
+from schemas.partner_api.profile import JobFields, LinkFields, Places
+from schemas.reference import toml
+
+LONGEST_TIMEOUT: Final = 7200  # seconds; more may be milliseconds
+# Spellings of the last name of a path, or of its last two, by field; letters and digits only.
+LINK_SIGNS: Final[Mapping[str, str]] = {
+    "id": "id linkid cardlinkid linkref linkreference uuid",
+    "url": "url href link uri linkurl cardlinkurl address",
+    "token": "token longtoken cardholdertoken cardholderlongtoken",
+    "expires": "expires expirationdate expireson expiresat expiration expiry validuntil validto",
+    "opened": "opened openedon openedat firstopened firstopenedat verifiedon verifiedat visitedat",
+    "card_id": "cardid cardref cardreference",
+    "cardholder_id": "cardholderid cardholderref holderid holderref",
+    "cuid": "cuid externalid holderexternalid customerid externalreference",
+}
+JOB_SIGNS: Final[Mapping[str, str]] = {
+    "id": "id jobid jobref",
+    "cardholder_id": "cardholderid cardholderref holderid holderref",
+    "status": "status state jobstatus phase",
+    "termination_type": "terminationtype termination outcome endtype completiontype result",
+    "percent_complete": "percentcomplete percent progress progresstotal totalprogress",
+    "auth_percent_complete": "authpercentcomplete authpercent progresslogin authprogress",
+    "job_timeout": "jobtimeout timeout remaining timeleft expiresin",
+    "status_message": "statusmessage statustext message text",
+    "merchant_site": "merchantsite merchantsitename merchantsitehostname site sitename sitehost",
+    "credential_requests": "credentialrequests pending requests pendingrequests",
+}
+# what a record need not have: nothing is lost without it
+OPTIONAL: Final = frozenset({"token", "card_id", "job_timeout"})
+
+
+class Guess(NamedTuple):
+    """Lines of a TOML for one table, and what a person has to answer."""
+
+    lines: list[str]
+    doubts: list[str]
+
+
+def guessed_link(document: object, paths: Sequence[str], fields: LinkFields) -> Guess:
+    """Return `[service.link]` for the record of a link; `paths`: the fields that it has."""
+    return _guessed("link", document, paths, fields, LINK_SIGNS)
+
+
+def guessed_job(document: object, paths: Sequence[str], fields: JobFields) -> Guess:
+    """Return `[service.job]` for the record of a job; `paths`: the fields that it has."""
+    guess = _guessed("job", document, paths, fields, JOB_SIGNS)
+    timeouts = (number(value_at(document, path)) for path in _candidates(paths, "job_timeout"))
+    is_long = any(seconds is not None and seconds > LONGEST_TIMEOUT for seconds in timeouts)
+    if is_long and fields.job_timeout_unit == "seconds":
+        doubt = "job.job_timeout_unit: more time is left than any job has; is it in milliseconds?"
+        lines = [
+            *(guess.lines or ["[service.job]"]),
+            'job_timeout_unit = "milliseconds"  # a doubt',
+        ]
+        return Guess(lines, [*guess.doubts, doubt])
+    return guess
+
+
+def _candidates(paths: Sequence[str], field: str) -> list[str]:
+    return [path for path in paths if _has_name(path, JOB_SIGNS[field].split())]
+
+
+def _guessed(
+    table: str,
+    document: object,
+    paths: Sequence[str],
+    fields: LinkFields | JobFields,
+    signs: Mapping[str, str],
+) -> Guess:
+    lines = list[str]()
+    doubts = list[str]()
+    for field, spellings in signs.items():
+        if _is_found(document, fields, getattr(fields, field)):
+            continue
+        matches = [path for path in paths if _has_name(path, spellings.split())]
+        shallow = [path for path in matches if path.count(".") == _depth(matches)]
+        if not shallow and field in OPTIONAL:
+            continue
+        if not shallow:
+            lines.append(f"# {field}: nothing that came looks like it")
+            doubts.append(f"{table}.{field}: nothing that came looks like it")
+            continue
+        comment = "guessed" if len(shallow) == 1 else f"a doubt: or {', '.join(shallow[1:])}"
+        lines.append(f"{field} = {toml([shallow[0]])}  # {comment}")
+        doubts.append(f"{table}.{field}: is it {' or '.join(shallow)}?")
+    return Guess([f"[service.{table}]", *lines] if lines else [], doubts)
+
+
+def _is_found(document: object, fields: LinkFields | JobFields, places: Places) -> bool:
+    """Return whether a setting, or its default, finds the field already."""
+    records = list(_records(document, fields))
+    return any(_is_there(record, place) for record, place in product(records, places))
+
+
+def _records(document: object, fields: LinkFields | JobFields) -> Iterator[Any]:
+    yield document
+    for selector in fields.data_selector:
+        yield value_at(document, selector)
+
+
+def _is_there(record: object, place: str) -> bool:
+    names = place.split(".")
+    for name in names:
+        if not isinstance(record, dict) or name not in record:
+            return False
+        record = record[name]
+    return True
+
+
+def _depth(paths: Sequence[str]) -> int:
+    return min((path.count(".") for path in paths), default=0)
+
+
+def _has_name(path: str, spellings: Sequence[str]) -> bool:
+    if "[]" in path:
+        return False
+    names = path.split(".")
+    return any(fold("".join(names[-count:])) in spellings for count in (1, 2))

@@ -1,0 +1,66 @@
+"""Whether an issuer's `[service]` can be used: credentials, login, clock, and one record read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from flows.partner_api.client import ServiceClient
+from flows.partner_api.connection import service_client
+from flows.partner_api.known_links import newest_link
+from flows.partner_api.service import NoSuchRecordError, StrangeAnswerError
+from flows.runs.context import IssuerContext
+from flows.runs.stored_runs import StoredRuns
+from schemas.partner_api.service import ServiceSettings
+
+TRIES: Final = 2
+LONGEST_WAIT: Final = 10.0  # seconds, of one response
+LARGEST_OFFSET: Final = 60.0  # seconds between two clocks
+NOBODY: Final = "cardlink-check"  # an id that no link has
+
+
+def check_service(context: IssuerContext) -> Iterator[str]:
+    """Yield what is fine; raise what is not. Nothing is changed, and no message is read.
+
+    It ends within a minute, also where the service does not respond.
+    """
+    settings = context.issuer.service
+    if settings is None:
+        return
+    wait = min(settings.read_timeout_seconds, LONGEST_WAIT)
+    bounded = settings.model_copy(update={"read_timeout_seconds": wait})
+    issuer = context.issuer.model_copy(update={"service": bounded})
+    with service_client(issuer, tries=TRIES) as client:
+        yield _read_one(client, context, bounded)
+        yield _clock_line(client.clock_offset)
+
+
+def _read_one(client: ServiceClient, context: IssuerContext, settings: ServiceSettings) -> str:
+    """Log in and read the record of a link; without any link only the login is tried."""
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    link = newest_link(list(runs.with_ledger()), settings)
+    if link is None or link.link_id is None:
+        with suppress(NoSuchRecordError, StrangeAnswerError):
+            client.card_link(NOBODY)
+        why = "no link is known yet" if link is None else "no id is found in a link's URL"
+        return f"{settings.base_url}: the login is accepted; no record was read, since {why}"
+    record = client.card_link(link.link_id)
+    has_cardholder = "names its cardholder" if record.cardholder_id else "names no cardholder"
+    says_opened = "says" if record.opened is not None else "does not say"
+    return (
+        f"{settings.base_url}: the login is accepted; the record of row {link.row} of {link.run} "
+        f"{has_cardholder} and {says_opened} whether the link was opened"
+    )
+
+
+def _clock_line(offset: float | None) -> str:
+    if offset is None:
+        return "the service does not say what time it is"
+    if abs(offset) <= LARGEST_OFFSET:
+        return "the service's clock agrees with this machine's"
+    direction = "ahead of" if offset > 0 else "behind"
+    return (
+        f"a doubt: the service's clock is {abs(offset):,.0f} seconds {direction} this machine's; "
+        "it may refuse what is signed with a time"
+    )
