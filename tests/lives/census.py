@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import product
@@ -41,14 +41,18 @@ STATES = (
     "not sent",
     "changed",
     "not replaced",
+    "not updated",
     "linked",
     "delivered",
+    "not eligible",
     "given up",
     "left",
 )
 WAITING = ("unsettled", "on hold", "to upload", "awaiting")
 WITHOUT_LINK = {"lost", "cancelled", "expired", "refused", "not sent"}
 LINKED = {"linked", "delivered"}
+UNSENT = ("not sent", "not eligible")
+KEPT = {"not replaced", "not updated"}
 DISPUTED = frozenset({"awaiting", "unsettled", "linked", "refused"})
 DECIDED = {LINK: "linked", ERROR: "refused"}  # by other decisions a row is lost
 MOST = 256  # ways in which disputes may have ended that are gone through
@@ -58,11 +62,12 @@ Whereabouts = frozenset[str]  # where something may be: one of STATES, or severa
 
 
 class Row(NamedTuple):
-    """A row that a run sent, or refused (without a place in a chunk)."""
+    """A row that a run sent, or did not as it cannot be (without a place in a chunk)."""
 
     cuid: str
     number: str  # of the card, and its expiration (YYMM)
     place: Position | None
+    eligible: bool = True
 
     @property
     def card(self) -> Card:
@@ -120,6 +125,10 @@ class Census:
         for turn, rows in enumerate(self.rows):
             for row in rows:
                 tries[row.card].append((turn, row))
+        is_over = self._freed(bank)
+        for card, of_card in tries.items():
+            counting = [(turn, row) for turn, row in of_card if row.place or not is_over(turn, row)]
+            tries[card] = counting or of_card
         fates = Fates(life, bank)
         gone = self.gone(bank)
         standing = {
@@ -127,7 +136,7 @@ class Census:
             for card, of_card in tries.items()
         }
         for card, states in standing.items():
-            if "not replaced" in states:  # until the operator keeps the link
+            if not states.isdisjoint(KEPT):  # until the operator keeps the link
                 standing[card] = states | LINKED
         meant = {
             card
@@ -141,6 +150,23 @@ class Census:
                 others = standing[card] - LINKED if is_surely else standing[card]
                 standing[card] = others | {"changed"}
         return standing | {card: standing[card] | {"given up"} for card in self.given_up}
+
+    def _freed(self, bank: Bank) -> Callable[[int, Row], bool]:
+        """Return what says of a row that cannot be sent whether a later file has its card in one
+        that can: if it was not sent, the card has or awaits a link.
+        """
+        people = bank.town.people
+        last: dict[str, tuple[date, int]] = {}
+        for turn in self._whole_extracts:
+            as_of = self.runs[turn].as_of
+            fit = (line for line in self.lines[turn] if people.is_fit(line, as_of))
+            last |= dict.fromkeys(map(people.card, fit), (as_of, turn))
+
+        def is_over(turn: int, row: Row) -> bool:
+            day, freed = last.get(row.number, (date.min, -1))
+            return freed >= turn and day >= self.runs[turn].as_of
+
+        return is_over
 
     def _is_meant(self, rows: list[tuple[int, Row]], issuer: str) -> bool:
         """Return whether a card is one of what was given up today."""
@@ -188,7 +214,8 @@ class Census:
         is_whole = all(self.runs[last].selection is None for last in sent)
         before = {_content(line) for last, line in lines if last in sent}
         is_newer = all(last < turn for last, _ in rows)
-        return newest.fit and is_whole and is_newer and _content(newest) not in before
+        is_fit = newest.fit and newest.eligible
+        return is_fit and is_whole and is_newer and _content(newest) not in before
 
     @property
     def _whole_extracts(self) -> list[int]:
@@ -235,7 +262,7 @@ def _refused(bank: Bank, manifest: Manifest) -> Iterator[Row]:
     people = bank.town.people
     for line in dict.fromkeys(bank.drops[manifest.source.sha256].lines):
         if not line.deleted and not people.is_fit(line, manifest.as_of):
-            yield Row(people.cuid(line), people.card(line), None)
+            yield Row(people.cuid(line), people.card(line), None, line.eligible)
 
 
 def _opened(bank: Bank, name: str, content: bytes) -> Iterator[Row]:
@@ -264,7 +291,7 @@ class Fates:
     def of(self, row: Row) -> list[tuple[str, date]]:
         """Return in which states a row may be, each with the end of its link."""
         if row.place is None:
-            return [("not sent", date.max)]
+            return [("not sent" if row.eligible else "not eligible", date.max)]
         chunk, _ = row.place
         if row.place in self._portal.plain:
             sent = self._sent[row.place]
@@ -322,11 +349,13 @@ def _of_issue(tries: list[Try], day: date) -> str:
     waiting = [attempt.state for attempt in tries if attempt.state in WAITING]
     living = [attempt for attempt in tries if attempt.state == "linked" and attempt.ends >= day]
     if living:
-        is_refused = not waiting and _last_word(tries).state in ("refused", "lost")
         is_delivered = max(living, key=lambda attempt: attempt.ends).is_delivered
-        if is_refused:
-            return "not replaced"
-        return "delivered" if is_delivered else "linked"
+        of_link = "delivered" if is_delivered else "linked"
+        if waiting:
+            return of_link
+        is_refused = tries[-1].state == "not sent"
+        not_replaced = dict.fromkeys(("refused", "lost"), "not replaced")
+        return "not updated" if is_refused else not_replaced.get(_last_word(tries).state, of_link)
     state = waiting[-1] if waiting else _last_word(tries).state
     return "expired" if state == "linked" else state
 
@@ -335,5 +364,5 @@ def _last_word(tries: list[Try]) -> Try:
     """Return the last try that was not cancelled, of those of one run one that was sent."""
     tried = [attempt for attempt in tries if attempt.state != "cancelled"] or tries
     of_last_run = [attempt for attempt in tried if attempt.turn == tried[-1].turn]
-    sent = [attempt for attempt in of_last_run if attempt.state != "not sent"]
+    sent = [attempt for attempt in of_last_run if attempt.state not in UNSENT]
     return (sent or of_last_run)[-1]

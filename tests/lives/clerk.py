@@ -41,6 +41,7 @@ SELDOM = {
     "card fields to correct",
     "changed since their link",
     "links not replaced",
+    "newer rows refused",
     TO_RENEW,
 }
 ROUND = 3  # days

@@ -60,6 +60,13 @@ class Deliverer:
         self.late.clear()
         return drops
 
+    def once_more(self, day: date) -> list[Drop]:
+        """Return a portfolio as it was last, as an issuer sends it every night."""
+        feed = self.town.feed
+        if not feed.portfolio:
+            return []
+        return [self._regular(f"{feed.issuer}-{day:%Y%m%d}.csv", day, 0)]
+
     def tonight(self, day: date, days: int) -> list[Drop]:
         """Return the files of a night some days after the last, in the order they are dropped."""
         feed = self.town.feed

@@ -50,7 +50,7 @@ def lived(
             on_progress(_progress(life))
             is_quiet = not life.operator.has_sent and all(map(_settled, life.banks))
             quiet_days = quiet_days + 1 if is_quiet else 0
-            if night > nights and quiet_days >= ROUND:
+            if night > nights + profile.once_more and quiet_days >= ROUND:
                 break
         for bank in life.banks:
             bank.last_submit = life.operator.submit(bank.name)
@@ -93,10 +93,13 @@ def _begin(place: Place, profile: Profile, openers: list[Opener], watch: Witness
 def _night(life: Life, bank: Bank, night: int) -> None:
     """Drop the files of a night (after the last only what is owed), and submit them."""
     day = life.place.clock.day
-    if night < life.place.plan.nights:
+    nights = life.place.plan.nights
+    if night < nights:
         drops = bank.deliverer.tonight(day, life.place.plan.stride if night else 0)
     else:
         drops = bank.deliverer.owed(day)
+    if life.profile.once_more and night == nights + life.profile.once_more:
+        drops += bank.deliverer.once_more(day)
     for drop in drops:
         bank.drop(drop)
         life.place.clock.wait()
@@ -173,5 +176,11 @@ def _settled(bank: Bank) -> bool:
 
 def needs_others(kind: str) -> bool:
     """Return whether only the issuer or the partner could settle a line of the worklist."""
-    final = ("rows to correct", "card fields to correct", "errors to ask about", "links to confirm")
+    final = (
+        "rows to correct",
+        "card fields to correct",
+        "newer rows refused",
+        "errors to ask about",
+        "links to confirm",
+    )
     return kind in final or kind.startswith(("links to renew", "links that end"))

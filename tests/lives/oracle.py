@@ -21,7 +21,7 @@ import polars as pl
 from flows.book.standing import SERVED
 from flows.runs.keys import extracts, keys_of, reconciliation, results
 from flows.runs.stored_run import StoredRun
-from schemas.ledger import DUPLICATE, REJECTED, SUBMITTED, SUPPRESSED
+from schemas.ledger import DUPLICATE, INELIGIBLE, REJECTED, SUBMITTED, SUPPRESSED
 from schemas.reasons import CANCELLED_CHUNK
 from tests.lives import engine
 from tests.lives.bank import Bank, Run
@@ -38,7 +38,7 @@ HELD_BACK = re.compile(
     r"([\d,]+) of ([\d,]+) (?:rows |cards )?"
     "(?:already have or await a link|are of cards that are given up|are marked as deleted)"
 )
-FATES = ("read", "submitted", "suppressed")
+FATES = ("read", "submitted", "ineligible", "suppressed")
 # how long after its last answer a chunk and a ledger stay
 SETTLED = {"chunks": timedelta(days=7), "ledger": timedelta(days=63)}
 OUTCOMES = ["chunk", "position", "cuid", "last_4", "state", "url", "expires_on"]
@@ -162,6 +162,9 @@ class Recount:
 
     def _fault(self, line: Line, fate: str, run: Run, times: int) -> str:
         """Return what is wrong with a row that was not sent, "" where it is right."""
+        is_unwanted = not (line.eligible or line.deleted)
+        if (fate == INELIGIBLE) != is_unwanted:
+            return f"{fate}, and {'not ' * is_unwanted}eligible"
         if fate == REJECTED and line.fit:
             return "rejected, and fit"
         if fate == DUPLICATE and times == 1:
@@ -186,7 +189,8 @@ class Recount:
         """Hold the counts of a run against the books."""
         counts = run.manifest.counts
         sent = len(self._books.by_run[run.manifest.run])
-        fates = counts.submitted + counts.rejected + counts.duplicate + counts.suppressed
+        unsent = (counts.rejected, counts.ineligible, counts.duplicate, counts.suppressed)
+        fates = counts.submitted + sum(unsent)
         if (counts.read, counts.submitted) != (fates, sent):
             numbers = f"{counts}, where the books have {sent}"
             self._findings.unbalanced.append(f"{self._where(run)}: {numbers}")
@@ -423,6 +427,9 @@ class Recount:
         for line in (town.latest[person] for person in town.known if person not in town.gone):
             card = self._people.card(line)
             cuid = self._people.cuid(line)
+            if not line.eligible:  # its place in the book is judged every day (`census`)
+                self._findings.figures["cardholders not eligible at the end"] += 1
+                continue
             reason = reasons.get(cuid)
             if card in linked or (cuid, card[12:16]) in self._bank.census.given_up:
                 continue

@@ -41,6 +41,7 @@ class Feed(NamedTuple):
     # what changes, by share of the rows that come again; in a portfolio of all rows, each day
     changes: Mapping[str, float] = NONE
     unfit: float = 0.06  # of the new rows: their city is missing
+    unwanted: float = 0.0  # of the new rows: not eligible
     mended_after: int | None = None  # days until files have the city; None: when it is corrected
     ending: float = 0.0  # of the people: their card ends within the life
     hopeless: float = 0.0  # of the unfit rows nobody can correct
@@ -85,6 +86,8 @@ class Profile(NamedTuple):
     exact: bool = False
     are_neighbours: bool = False  # the issuers have the same cardholders
     settling: int = 0  # days after the last night until everything must be settled
+    # days after the last night on which a portfolio comes once more, with what waited for an answer
+    once_more: int = 0
     delivers: bool = False  # links are delivered every day
     counts_daily: bool = False  # every card of the book is held against the oracle's every day
     overrides: bool = False  # lost rows are sent again by an override, before the decision
@@ -131,7 +134,16 @@ ledger_days = 63
 _HUNDRED = Feed(
     "north",
     new=0.5,
-    changes={"moved": 0.05, "married": 0.01, "reissued": 0.03, "replaced": 0.01, "deleted": 0.02},
+    changes={
+        "moved": 0.05,
+        "married": 0.01,
+        "reissued": 0.03,
+        "replaced": 0.01,
+        "deleted": 0.02,
+        "spoiled": 0.02,
+        "turned": 0.02,
+    },
+    unwanted=0.05,
     ending=0.03,
     hopeless=0.3,
     nights={"whole": 8, "cut": 1, "none": 1},
@@ -139,6 +151,9 @@ _HUNDRED = Feed(
     more="""
 [deleted]
 "service_card.nickname" = ["gone"]
+
+[eligible]
+where = { "service_card.nickname" = { none_of = ["staff"] } }
 """,
 )
 PROFILES = {
@@ -177,12 +192,15 @@ PROFILES = {
                     "replaced": 0.0005,
                     "left": 0.001,
                     "deleted": 0.001,
+                    "spoiled": 0.001,
+                    "turned": 0.001,
                 },
             ),
         ),
         ways=EVERY_BAD_HABIT,
         acts_on="worklist",
-        settling=30,
+        settling=35,
+        once_more=12,
         delivers=True,
         counts_daily=True,
         events=(

@@ -31,16 +31,17 @@ ODD_CUID = 0.3  # of the cuids have an apostrophe
 CARDS = 3  # numbers a person has, one after the other
 LAST_VERSION = 2 * CARDS - 1
 DELETED = "gone"  # in a row that closes its card
+UNWANTED = "staff"  # in a row that is right, and not eligible
 
 Row = dict[str, str | None]
 
 
 class Line(NamedTuple):
     """One row as it was delivered: whose it is, the how-manieth card, address, name and postal code
-    of theirs, whether it is fit, and whether it is marked as deleted.
+    of theirs, whether it is fit, eligible, and marked as deleted.
 
-    One that is marked as deleted closes its card. A card of an odd version is a reissue of the one before, with a later year; one of an even
-    version is a new number.
+    One that is marked as deleted closes its card. A card of an odd version is a reissue of the one
+    before, with a later year; one of an even version is a new number.
     """
 
     person: int
@@ -50,6 +51,7 @@ class Line(NamedTuple):
     code: int = 0
     fit: bool = True
     deleted: bool = False
+    eligible: bool = True
 
     @property
     def number(self) -> int:
@@ -102,15 +104,18 @@ class People:
             row[POSTAL_CODE] = _other_code(row[POSTAL_CODE] or "", line.code)
         if not line.fit:
             row[CITY] = None
+        if not line.eligible:
+            row[NICKNAME] = UNWANTED
         if line.deleted:
             row[NICKNAME] = DELETED
         return row
 
     def is_fit(self, line: Line, day: date) -> bool:
-        """Return whether a row can be sent on a day: it closes no card, nothing is missing, and its
-        card is valid.
+        """Return whether a row can be sent on a day: it closes no card, is eligible, nothing is
+        missing, and its card is valid.
         """
-        return line.fit and not line.deleted and self.card(line)[16:] >= f"{day:%y%m}"
+        is_meant = line.eligible and not line.deleted
+        return line.fit and is_meant and self.card(line)[16:] >= f"{day:%y%m}"
 
     def card(self, line: Line) -> str:
         """Return the card of a line: number and expiration (YYMM)."""
@@ -184,7 +189,8 @@ class Town:
         self.known += new
         for person in new:
             is_fit = self.chance.random() >= self.feed.unfit
-            self.latest[person] = Line(person, fit=is_fit)
+            is_unwanted = bool(self.feed.unwanted) and self.chance.random() < self.feed.unwanted
+            self.latest[person] = Line(person, fit=is_fit, eligible=not is_unwanted)
             if not is_fit and self.feed.mended_after is not None:
                 self.mended[person] = day + timedelta(days=self.feed.mended_after)
         return new
@@ -217,6 +223,10 @@ class Town:
                 return line._replace(version=min(line.version | 1, LAST_VERSION))
             case "replaced":
                 return line._replace(version=min(line.version // 2 * 2 + 2, LAST_VERSION))
+            case "spoiled":
+                return line._replace(fit=False)
+            case "turned":  # no longer eligible, or eligible from now on
+                return line._replace(eligible=not line.eligible)
             case "left":
                 self.gone.add(line.person)
             case "deleted":  # the file of the night is the last one that names them

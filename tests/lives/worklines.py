@@ -39,6 +39,7 @@ JOINT = {
     },
     "changed since their link": {"changed since their link"},
     "links not replaced": {"links not replaced"},
+    "newer rows refused": {"newer rows refused"},
     "links to renew": {"links to renew"},
 }
 HOPELESS = (
@@ -48,6 +49,7 @@ HOPELESS = (
     "errors to send again",
     "links that end, extract gone",
     "links that ended, not in the extract",
+    "newer rows refused",
 )
 
 
@@ -65,13 +67,14 @@ def things(worklist: Iterable[WorkLine], hopeless: Collection[str]) -> Iterator[
 
 
 def _given_up(line: WorkLine, hopeless: Collection[str]) -> Iterator[WorkLine]:
-    """Yield the things of a line that are given up, where that is offered."""
+    """Yield the things of a line that are given up, or whose link is kept, where that is offered."""
     if line["kind"] not in HOPELESS:
         return
     for single in line["each"]:
-        command = choices(single).get("give up")
+        offered = choices(single)
+        command = offered.get("give up") or offered.get("keep the link")
         if command and name_of(single) in hopeless:
-            yield {**single, "each": [], "command": command}
+            yield {**single, "each": [], "command": command, "is_alone": True}
 
 
 def _chunk_of(single: WorkLine) -> WorkLine:
@@ -96,8 +99,8 @@ def joined(lines: Iterable[WorkLine], together: Iterable[WorkLine]) -> Iterator[
 
 def _stands_for(joint: WorkLine, line: WorkLine) -> bool:
     is_of_kind = line["kind"] in JOINT.get(joint["kind"], {joint["kind"]} & JOINT.keys())
-    is_given_up = "give-up" in line["command"]
-    return is_of_kind and line["issuer"] in joint["issuer"].split(",") and not is_given_up
+    is_alone = "is_alone" in line
+    return is_of_kind and line["issuer"] in joint["issuer"].split(",") and not is_alone
 
 
 def name_of(single: WorkLine) -> str:
