@@ -434,7 +434,18 @@ class Limits(Settings):
         0.5, "share of rows that are not eligible above which nothing is committed", ge=0, le=1
     )
     max_row_jump: float = setting(
-        0.5, "largest distance from the median row count of the last runs; 0.5 is half", gt=0
+        0.5,
+        "largest distance from the median row count of the last runs; 0.5 is half; from 1 on no "
+        "extract is too small",
+        gt=0,
+    )
+    max_row_fall: float | None = setting(
+        None,
+        "largest share by which rows may fall below that median. Without it, it is learned: a "
+        "portfolio may have a tenth fewer rows than its smallest of the last runs, another extract "
+        "a quarter, or as far below as they vary; what chance explains is allowed",
+        ge=0,
+        le=1,
     )
     max_seen_before: float = setting(
         1.0, "largest share of rows that already have or await a link", ge=0, le=1

@@ -11,6 +11,7 @@ from typing import NamedTuple, get_args
 
 from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
 from flows.steps import Option, Sentence, Text
+from flows.submissions.row_counts import PORTFOLIO_NIGHTS, fewest_rows
 from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate
 from schemas.issuer import Issuer, Limits
@@ -72,6 +73,20 @@ class RowJumpError(GateError):
     )
     next_step = Sentence(
         "Ask the issuer whether this is the whole extract; if it is, submit with {open}.",
+        open=opening("row-jump"),
+    )
+
+
+class RowFallError(GateError):
+    """The extract has far fewer rows than all those before it."""
+
+    message = (
+        "{extract}: {read} rows, where the last {runs} runs had {lowest} to {highest}, and fewer "
+        "than {least} are too few. Nothing was committed."
+    )
+    next_step = Sentence(
+        "It may have been cut off: ask the issuer whether this is the whole extract; if it is, "
+        "submit with {open}. To decide for every extract: limits.max_row_fall.",
         open=opening("row-jump"),
     )
 
@@ -248,14 +263,28 @@ def _seen_before(case: _Case) -> CardlinkError | None:
 
 def _row_jump(case: _Case) -> CardlinkError | None:
     before = case.built.before
-    # two runs show no usual size
-    if "row-jump" in case.opened or len(before) <= 2:
+    if "row-jump" in case.opened or len(before) < PORTFOLIO_NIGHTS:
         return None
     read = case.counts.read
     usual = round(median(before))
     if abs(read - usual) <= case.limits.max_row_jump * usual:
         return None
     return RowJumpError(extract=case.extract, read=read, runs=len(before), median=usual)
+
+
+def _row_fall(case: _Case) -> CardlinkError | None:
+    before = case.built.before
+    least = fewest_rows(before, case.limits, full_portfolio=case.issuer.full_portfolio)
+    if "row-jump" in case.opened or case.counts.read >= least:
+        return None
+    return RowFallError(
+        extract=case.extract,
+        read=case.counts.read,
+        runs=len(before),
+        lowest=min(before),
+        highest=max(before),
+        least=least,
+    )
 
 
 def _unknown_status(case: _Case) -> CardlinkError | None:
@@ -287,5 +316,6 @@ _GATES = (
     _ineligible_rate,
     _seen_before,
     _row_jump,
+    _row_fall,
     _drift,
 )

@@ -5,12 +5,14 @@ import pytest
 from flows.submissions.gates import (
     Built,
     RejectRateError,
+    RowFallError,
     RowJumpError,
     SeenBeforeError,
     TrailerMismatchError,
     WrongCardsError,
     refusals,
 )
+from flows.submissions.row_counts import fewest_rows
 from schemas.issuer import Issuer
 from schemas.manifest import Counts
 from tests.facts import manifest
@@ -93,3 +95,42 @@ def test_rows_seen_before_refuse_a_run_above_the_share_an_issuer_allows(
     ]
 
     assert [SeenBeforeError if refused else type(None), type(None)] == [type(one) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("settings", "before", "least"),
+    [
+        # a portfolio hardly changes
+        ({"full_portfolio": True}, (300, 301, 302), 248),
+        ({"full_portfolio": True}, (10_000, 10_010, 9_990), 8_990),
+        ({"full_portfolio": True}, (300, 301), 0),
+        ({"full_portfolio": True}, (8, 8, 8), 0),
+        # the numbers of deltas vary as much as they did, and on each day of a week
+        ({}, (300, 301, 302, 299, 300, 303, 297), 222),
+        ({}, (300, 200, 250, 310, 280, 400, 120), 0),
+        ({}, (1_000, 800, 900, 950, 1_000, 1_100, 700), 450),
+        ({}, (300, 301, 302, 299, 300, 303), 0),
+        # as the settings say
+        ({"limits": {"max_row_fall": 0.05}}, (100, 100, 100), 95),
+        ({"limits": {"max_row_jump": 1.0}}, (300,) * 14, 0),
+    ],
+)
+def test_how_few_rows_are_too_few_is_learned_from_the_last_runs(
+    settings: dict[str, Any], before: tuple[int, ...], least: int
+) -> None:
+    limits = bank(**settings).limits
+
+    assert least == fewest_rows(
+        before, limits, full_portfolio=settings.get("full_portfolio", False)
+    )
+
+
+def test_an_extract_of_too_few_rows_passes_where_its_gate_is_opened() -> None:
+    cut = night(200, before=(300, 301, 302))
+
+    refused = [
+        [type(error) for error in refusals(cut, bank(full_portfolio=True), opened)]
+        for opened in ([], ["row-jump"])
+    ]
+
+    assert [[RowFallError], []] == refused
