@@ -28,6 +28,7 @@ UNNAMED = "is not accepted"  # for a rule whose kind is not listed below
 # What is wrong with a cell, by the kind of its reason.
 WRONG = {
     "missing": "is missing",
+    "ambiguous": "stands in several rows that differ",
     "placeholder": "is a placeholder",
     "format": "has the wrong form",
     "unknown": "is not known",
