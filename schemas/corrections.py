@@ -29,6 +29,7 @@ UNNAMED = "is not accepted"  # for a rule whose kind is not listed below
 WRONG = {
     "missing": "is missing",
     "ambiguous": "stands in several rows that differ",
+    "orphan": "stands before the row that it belongs to",
     "placeholder": "is a placeholder",
     "format": "has the wrong form",
     "unknown": "is not known",
