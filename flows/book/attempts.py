@@ -104,17 +104,12 @@ def attempts_of(run: StoredRun, turn: int, content: int | None = None) -> pl.Dat
     manifest = run.committed()
     changes = _changes(run, manifest)
     answered = _answer_times(run)
-    parts = [_as_attempts(_part(run, part, changes), answered) for part in manifest.ledger]
-    rows = pl.concat([NO_ATTEMPTS, *parts])
-    rows = _with_single_times(rows, run.single_links)
-    rows = _with_waits(_with_cancelled(rows, run.cancelled_chunks), run.chunk_states)
-    rows = rows.with_columns(
-        expires_on=pl.when(pl.col("state") == LINKED).then(
-            pl.col("expires_on").fill_null(manifest.as_of + LIFE)
-        )
+    parts = (
+        _settled(run, manifest, _as_attempts(_part(run, part, changes), answered))
+        for part in manifest.ledger
     )
-    attempts = pl.concat([rows, _single_attempts(run.single_link_attempts, rows)])
-    return _of_run(attempts, manifest, turn, turn if content is None else content)
+    shared = _shared(manifest, turn, turn if content is None else content)
+    return _of_run(parts, shared, run.single_link_attempts)
 
 
 def attempts_about_to_be_sent(
@@ -123,10 +118,9 @@ def attempts_about_to_be_sent(
     """Return the attempts of a run that has its link in the commit chain and no manifest yet."""
     submitted = pl.col("fate") == SUBMITTED
     parts = [run.ledger_part(part, _RECORD, submitted) for part in manifest.ledger]
-    frames = [_as_attempts(_with_results(records, _no_results()), {}) for records in parts]
-    rows = pl.concat([NO_ATTEMPTS, *frames])
-    waiting = rows.with_columns(wait=pl.lit("waiting")).cast(ATTEMPT)
-    return _of_run(waiting, manifest, turn, content)
+    frames = (_as_attempts(_with_results(records, _no_results()), {}) for records in parts)
+    waiting = (rows.with_columns(wait=pl.lit("waiting")).cast(ATTEMPT) for rows in frames)
+    return _of_run(waiting, _shared(manifest, turn, content))
 
 
 def attempts_typed_in(singles: Sequence[SingleLink]) -> pl.DataFrame:
@@ -320,8 +314,19 @@ def _single_attempts(singles: Iterable[SingleLink], rows: pl.DataFrame) -> pl.Da
     return shaped(attempts, ATTEMPT)
 
 
-def _of_run(rows: pl.DataFrame, manifest: Manifest, turn: int, content: int) -> pl.DataFrame:
-    """Complete the attempts of one run with what all of them share, and with their identity."""
+def _settled(run: StoredRun, manifest: Manifest, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the attempts of a ledger part with what became of their chunks and single links.
+
+    No chunk spans two parts.
+    """
+    rows = _with_single_times(rows, run.single_links)
+    rows = _with_waits(_with_cancelled(rows, run.cancelled_chunks), run.chunk_states)
+    end = pl.col("expires_on").fill_null(manifest.as_of + LIFE)
+    return rows.with_columns(expires_on=pl.when(pl.col("state") == LINKED).then(end))
+
+
+def _shared(manifest: Manifest, turn: int, content: int) -> dict[str, pl.Expr]:
+    """Return what all attempts of a run share."""
     is_renewal = manifest.selection is not None and manifest.selection.kind == "renew"
     shared = {
         "renewal": pl.lit(is_renewal),
@@ -332,12 +337,37 @@ def _of_run(rows: pl.DataFrame, manifest: Manifest, turn: int, content: int) -> 
     }
     if is_renewal:  # sent as the extract has them
         shared["origin"] = pl.lit(None, pl.UInt32)
-    named = rows.with_columns(holder=holder(rows), **shared)
+    return shared
+
+
+def _of_run(
+    parts: Iterable[pl.DataFrame], shared: Mapping[str, pl.Expr], singles: Sequence[SingleLink] = ()
+) -> pl.DataFrame:
+    """Return the attempts of a run from those of its ledger parts: what was sent comes last.
+
+    Each part is freed before the next is read, so that the run is in memory once.
+    """
+    unsent = [NO_ATTEMPTS]
+    sent = [NO_ATTEMPTS]
+    for part in parts:
+        _sort_in(part, shared, unsent, sent)
+        del part
+    _sort_in(_single_attempts(singles, pl.concat([*unsent, *sent])), shared, unsent, sent)
+    return pl.concat([*unsent, _sent_with_twins(pl.concat(sent))])
+
+
+def _sort_in(
+    rows: pl.DataFrame,
+    shared: Mapping[str, pl.Expr],
+    unsent: list[pl.DataFrame],
+    sent: list[pl.DataFrame],
+) -> None:
+    """Add attempts, completed with their identity, to those that were sent or that were not."""
+    named = rows.with_columns(holder=holder(rows), twin=pl.lit(0, pl.UInt8), **shared)
+    completed = named.select(*ATTEMPT)
     is_sent = pl.col("state").is_in(SENT)
-    unsent = named.filter(~is_sent).with_columns(twin=pl.lit(0, pl.UInt8))
-    return pl.concat(
-        [frame.select(*ATTEMPT) for frame in (unsent, _sent_with_twins(named.filter(is_sent)))]
-    )
+    unsent.append(completed.filter(~is_sent))
+    sent.append(completed.filter(is_sent))
 
 
 def _sent_with_twins(rows: pl.DataFrame) -> pl.DataFrame:
@@ -347,8 +377,9 @@ def _sent_with_twins(rows: pl.DataFrame) -> pl.DataFrame:
         once = rows.unique("row", keep="first", maintain_order=True)
     twins = numbered_twins(once).select("row", "twin")
     if not (twins["twin"] > 0).any():
-        return rows.with_columns(twin=pl.lit(0, pl.UInt8))
-    return rows.drop("twin").join(twins, on="row", how="left", maintain_order="left")
+        return rows
+    joined = rows.drop("twin").join(twins, on="row", how="left", maintain_order="left")
+    return joined.select(*ATTEMPT)
 
 
 def active(today: date) -> pl.Expr:
