@@ -62,6 +62,7 @@ FORMATS = frozenset(
         "segment_field",
         "segments",
         "segment_row",
+        "sheet",
     }
 )
 
@@ -72,7 +73,12 @@ class SourceSettings(Settings):
     """
 
     pattern: str = setting("*", "names of files that are extracts, as a shell pattern")
-    format: Literal["csv", "fixed"] = setting("csv", "delimited text, or fields at fixed positions")
+    format: Literal["csv", "fixed", "xlsx"] = setting(
+        "csv",
+        "delimited text, fields at fixed positions, or an Excel workbook (with the extra "
+        "`cardlink[excel]`), whose dates are read as YYYY-MM-DD",
+    )
+    sheet: str | None = setting(None, "xlsx: the sheet, where the workbook has several")
     width: int | None = setting(None, "fixed format: characters per line", ge=1)
     delimiter: Literal[",", ";", "\t", "|"] = setting(",", "field separator")
     encoding: Literal["utf-8", "cp1252", "latin-1", "utf-16"] | EbcdicPage = setting(
@@ -286,7 +292,7 @@ class SourceSettings(Settings):
             raise ValueError("format = 'fixed' needs width, the number of characters of a line")
         if self.segments:
             return self
-        if self.format == "csv" and self.header_rows == 0 and len(self.names) < 2:
+        if self.format != "fixed" and self.header_rows == 0 and len(self.names) < 2:
             raise ValueError("header_rows = 0 needs names, the columns of the extract in order")
         return self
 
@@ -307,7 +313,7 @@ class SourceSettings(Settings):
             case None:
                 fits = True
             case str():
-                fits = self.format == "csv"
+                fits = self.format != "fixed"
             case first, last:
                 fits = self.format == "fixed" and first <= last
         if not fits:

@@ -5,16 +5,21 @@ text, cells never. A guess without a question is one that header and values supp
 """
 
 from datetime import date
+from io import BytesIO
 from typing import BinaryIO, NamedTuple, Self
 
 from flows.extracts.column_guesses import ColumnGuesses
 from flows.extracts.dialect import take_sample
-from flows.extracts.guess import Guess
+from flows.extracts.guess import Guess, Sample
 from flows.extracts.records.sample import take_records
 from flows.extracts.status_guess import status_guesses
+from flows.extracts.workbook import is_workbook, sheet_lines
 from schemas import portal
+from schemas.issuer import SourceSettings
 from schemas.reference import toml
 
+OF_TEXT = ("delimiter", "quoting", "encoding", "final_newline")  # what no workbook needs
+HEAD = 4096  # bytes that show whether it is a workbook
 STATUS = 'which rows count: "undecided" has to be answered before anything is sent'
 
 
@@ -76,6 +81,16 @@ class Draft(NamedTuple):
         ]
 
 
+def _sample_of_sheet(stream: BinaryIO, name: str) -> Sample:
+    """Return a sample of the one sheet of a workbook, whose lines need no other settings."""
+    source = SourceSettings.model_validate({"format": "xlsx"})
+    lines = b"".join(sheet_lines(stream, source, name))
+    sample = take_sample(BytesIO(lines), name)
+    needed = [guess for guess in sample.guesses if guess.key not in OF_TEXT]
+    form = Guess("format", toml("xlsx"), "an Excel workbook")
+    return sample._replace(guesses=[form, *needed])
+
+
 class Copybook(NamedTuple):
     """A copybook: what the settings call its file, and its text."""
 
@@ -90,7 +105,11 @@ def first_draft(
 
     Raises ExtractError where they cannot be told apart, and CopybookError.
     """
-    if copybook is None:
+    head = stream.read(HEAD)
+    stream.seek(0)
+    if is_workbook(head):
+        sample = _sample_of_sheet(stream, name)
+    elif copybook is None:
         sample = take_sample(stream, name)
     else:
         sample = take_records(stream, name, copybook.text, copybook.file)

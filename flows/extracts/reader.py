@@ -26,6 +26,7 @@ from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.segments import SegmentLines
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
+from flows.extracts.workbook import as_text
 from schemas.issuer import SourceSettings
 
 PEEKED = 20  # lines after the header that are read before its names are shown in an error
@@ -61,11 +62,12 @@ class Extract:
         self.kinds: Counter[Kind] = Counter()
         self.trailer_count: int | None = None
         self.before: list[str] = []
+        self._blocks = text_blocks(stream, settings, name, block)
+        settings = as_text(settings)
         self._settings = settings
         self._encoding = text_encoding(settings)
         self._name = name
         self._proven = proven
-        self._blocks = text_blocks(stream, settings, name, block)
         if settings.segments:
             self._blocks = SegmentLines(settings).joined(self._blocks)
         self._open = False  # no newline ends the lines before the data

@@ -32,6 +32,10 @@ _STORED = 0
 _DEFLATED = 8
 _OFFICE = (b"[Content_Types].xml", b"_rels/", b"docProps/", b"xl/")
 
+OFFICE_KIND = (
+    'an Excel workbook or another office document (a workbook is read with `format = "xlsx"` in '
+    "[source])"
+)
 _SEVERAL = "it has more than one file or folder"
 _CUT_OFF = "its ZIP data is cut off"
 _DAMAGED = "its ZIP data is damaged"
@@ -88,7 +92,7 @@ def _header(archive: "_Archive") -> _Header:
     member = archive.exactly(name_length)
     extra = archive.exactly(extra_length)
     if member.startswith(_OFFICE):
-        raise NotCsvError(name=archive.name, kind="an Excel workbook or another office document")
+        raise NotCsvError(name=archive.name, kind=OFFICE_KIND)
     if flags & _ENCRYPTED:
         raise ArchiveError(name=archive.name, problem="it is encrypted with a password")
     if member.endswith(b"/"):
