@@ -6,7 +6,8 @@ such as `[16 digits]` or `[44 Base64]`. Harmless are
 
 * words: letters as words have them, of usual length (`_is_word`);
 * numbers of at most two digits, counts of a unit (`200 characters`) and status codes, as long as
-  all of them together have fewer digits than anybody could use (MOST_DIGITS);
+  all of them together have fewer digits than anybody could use (MOST_DIGITS), and no more than two
+  stand side by side without a word between them, which would be pieces of one;
 * dates and times of day of the last century and this one, at most three;
 * the names of our runs and chunks, and of properties;
 * the cuid of the row that the text is about. OWN stands for it, until it is known whether it is the
@@ -35,6 +36,9 @@ CUID: Final = "[cuid]"
 READ: Final = 2_000  # characters of a text that are read
 MOST_DIGITS: Final = 8  # in all numbers that are kept of a text
 MOST_DATES: Final = 3
+MOST_SIDE_BY_SIDE: Final = 2  # numbers without a word between them; more are pieces of one number
+SHORTEST_NUMBER: Final = 13  # digits of a card number: as many, kept or not, are one in pieces
+MOST_OF_PIECES: Final = 3  # digits that are kept of a text with so many
 LONGEST_WORD: Final = 24
 LONGEST_CAPITALS: Final = 14  # Base32 has no other case
 
@@ -60,6 +64,10 @@ class _Token(NamedTuple):
     text: str
     digits: int = 0
     is_settled: bool = False  # a mark, or a name, whose digits are no secret
+    is_named: bool = False  # a number of which the word beside it says what it is
+
+
+_END = _Token("end", is_settled=True)
 
 
 def harmless(text: str, *, secret: bool = False) -> str:
@@ -69,8 +77,8 @@ def harmless(text: str, *, secret: bool = False) -> str:
     """
     about_secret = secret or speaks_of_secret(text)
     tokens = list(_tokens(unicodedata.normalize("NFC", text[:READ])))
-    too_many = sum(token.digits for token in tokens) > MOST_DIGITS
-    parts = [_kept(token, about_secret, too_many) for token in tokens]
+    too_many = _has_too_many_digits(tokens)
+    parts = [_kept(token, about_secret, too_many) for token in _without_split_numbers(tokens)]
     kept = "".join(_without_pieces(parts))
     return " ".join(_SIDE_BY_SIDE.sub(_joined, kept).split())
 
@@ -115,6 +123,49 @@ def _kept(token: _Token, about_secret: bool, too_many: bool) -> str:
     if too_many and token.digits:
         return _marked(token.text)
     return token.text
+
+
+def _has_too_many_digits(tokens: Sequence[_Token]) -> bool:
+    """Return whether a text has more digits than are kept, or those of a number in pieces."""
+    kept = sum(token.digits for token in tokens)
+    marked = sum(_length(token.text) for token in tokens if _is_digits_mark(token))
+    return kept > MOST_DIGITS or (kept > MOST_OF_PIECES and kept + marked >= SHORTEST_NUMBER)
+
+
+def _without_split_numbers(tokens: Sequence[_Token]) -> list[_Token]:
+    """Return tokens without the numbers that stand side by side as the pieces of one."""
+    kept = list(tokens)
+    if sum(map(_is_number, tokens)) <= 1:  # as most often
+        return kept
+    places: list[int] = []
+    for place, token in enumerate([*tokens, _END]):
+        if _is_number(token):
+            places.append(place)
+        elif any(map(_is_said, token.text)) and "characters\ue002" not in token.text:
+            for split in places if _are_pieces([tokens[each] for each in places]) else ():
+                kept[split] = _split_off(tokens[split])
+            places = []
+    return kept
+
+
+def _is_digits_mark(token: _Token) -> bool:
+    return token.text.startswith(_BEGIN) and token.text.endswith(" digits\ue002")
+
+
+def _split_off(piece: _Token) -> _Token:
+    return piece if piece.is_settled else _mark(piece.text)
+
+
+def _is_number(token: _Token) -> bool:
+    if token.is_named:
+        return False
+    return token.digits > 0 or token.text[:1].isdigit() or _is_digits_mark(token)
+
+
+def _are_pieces(numbers: Sequence[_Token]) -> bool:
+    """Return whether these numbers, with no word between them, are pieces of a longer one."""
+    is_cut = any(map(_is_digits_mark, numbers))
+    return len(numbers) > (1 if is_cut else MOST_SIDE_BY_SIDE)
 
 
 def _without_pieces(parts: Sequence[str]) -> list[str]:
@@ -217,7 +268,8 @@ _SCANNER = re.compile(
     rf"(?:[T ]{_TIME}(?:\.[0-9]{{1,3}})?Z?)?(?![\w-]))"
     rf"|(?P<time>(?<![\w:.]){_TIME}(?![\w:]))"
     rf"|(?P<count>(?<![\w.])[0-9]{{3,4}}(?=\s(?:{_UNITS})\b))"
-    rf"|(?P<status>(?:\A|{_BEFORE_STATUS})(?:{_STATUS})(?!\w))"
+    rf"|(?P<status>(?:{_BEFORE_STATUS})(?:{_STATUS})(?!\w)"
+    rf"|\A(?:{_STATUS})(?=\s[A-Za-z]))"
     r"|(?P<coded>(?<![\w+/=])(?=[A-Za-z+/]*[0-9])[0-9A-Za-z+/]{16,}={0,2}(?![\w+/=]))"
     r"|(?P<word>\w+)"
     r"|(?P<space>\s+)"
@@ -234,8 +286,11 @@ _VOWEL = re.compile("[aeiouy]", re.IGNORECASE)
 _CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxz]{7}", re.IGNORECASE)
 _NUMBERED = re.compile(rf"({_LETTERS}+)[0-9]{{1,2}}")  # v2, line4
 _MEASURED = re.compile("[0-9]{1,2}(?:st|nd|rd|th|s|ms|h|m|d|kb|mb|gb|px)", re.IGNORECASE)
-_NAMES = frozenset(("address1", "address2", "last_4", "last4", "cvv2", "cvc2"))
-# the digits in English, German, French, Spanish, Portuguese, Italian and Dutch
+_NAMES = frozenset(("address1", "address2", "last_4", "last4", "cvv2", "cvc2", "base64"))
+# the digits in English, German, French, Spanish, Portuguese, Italian and Dutch; and in Latin,
+# Swedish, Danish, Finnish, Polish, Czech, Hungarian, Romanian, Turkish, Russian, Ukrainian, Greek,
+# Vietnamese, Indonesian, Swahili, Esperanto and by radio, but for words that are usual in others:
+# to, en, do, no, ok
 _NUMBER_WORDS = frozenset(
     " ".join(
         (
@@ -245,6 +300,21 @@ _NUMBER_WORDS = frozenset(
             "cero uno dos tres cuatro cinco seis siete ocho nueve",
             "um dois três quatro sete oito nove due tre quattro cinque sei sette otto",
             "nul een twee drie vijf zes zeven negen",
+            "nulla unus duo tres quattuor quinque sex septem octo novem",
+            "noll ett två tre fyra fem sex sju åtta nio fire seks syv otte ni",
+            "nolla yksi kaksi kolme neljä viisi kuusi seitsemän kahdeksan yhdeksän",
+            "jeden dwa trzy cztery pięć sześć siedem osiem dziewięć",
+            "nula jedna dva tři čtyři pět šest sedm osm devět",
+            "egy kettő három négy öt hat hét nyolc kilenc",
+            "unu doi trei patru cinci șase șapte opt nouă",
+            "sıfır bir iki üç dört beş altı yedi sekiz dokuz",
+            "ноль один два три четыре пять шесть семь восемь девять",
+            "нуль чотири п'ять шість сім вісім дев'ять",
+            "μηδέν ένα δύο τρία τέσσερα πέντε έξι επτά οκτώ εννέα",
+            "không một hai ba bốn năm sáu bảy tám chín",
+            "nol satu dua tiga empat lima enam tujuh delapan sembilan",
+            "sifuri moja mbili tatu nne tano sita saba nane tisa",
+            "nul unu du tri kvar kvin ses sep naŭ wun too tree fower fife ait niner",
         )
     ).split()
 )
@@ -281,8 +351,10 @@ def _tokens(text: str) -> Iterator[_Token]:
             case "moment" if dates < MOST_DATES and _is_date(part[0][:10]):
                 dates += 1
                 yield _Token(part[0])
-            case "time" | "count" | "status":
+            case "time":
                 yield _Token(part[0], sum(map(str.isdecimal, part[0])))
+            case "count" | "status":
+                yield _Token(part[0], sum(map(str.isdecimal, part[0])), is_named=True)
             case "word":
                 yield _word(part[0])
             case "space":

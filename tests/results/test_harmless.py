@@ -109,6 +109,45 @@ def test_no_digit_of_a_cvv_is_kept(text: str) -> None:
     assert not digits_in(harmless(text, secret=True))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "got 12:34:56 7890",
+        "card 2040-00-00 83:28:15 7362",
+        "value 39:32:39",
+        "value 8<!-- -->3<!-- -->2",
+        "value 8, 3, 2",
+        "value one, two, three",
+        "415",
+        "value kvin, tri, du",
+        "Čtyři-Nula-Nula-Nula-Nula-Nula-Šest-tři three",
+        "четыре|ноль|ноль|ноль|ноль|ноль|семь|один",
+        "a 1234567890; b 1; c 48; d 0; e 44",
+        "starts with 123456789012 then 34 then 5 then 6",
+    ],
+)
+def test_no_piece_of_a_number_is_kept(text: str) -> None:
+    kept = re.sub(r"\[[0-9]+ [a-z]+\]", "", harmless(text))
+
+    assert 0 == digits_in(kept)
+    assert not [word for word in ("three", "tri", "tři", "ноль") if word in kept]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fire in the building, call to an end",
+        "expires 10/26",
+        "line 3, column 14",
+        "version 2.6",
+        "rows 3 and 4 and 5",
+        "10:15:00",
+    ],
+)
+def test_numbers_that_stand_alone_or_in_pairs_are_kept(text: str) -> None:
+    assert text == harmless(text)
+
+
 @given(st.text())
 def test_a_text_about_a_secret_keeps_no_digit(text: str) -> None:
     marks = re.compile(r"\[[0-9]+ [a-zA-Z0-9]+\]|address[12]|last_?4|cv[vc]2", re.IGNORECASE)
