@@ -44,7 +44,7 @@ from flows.partner_api.transport import (
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
-from schemas.partner_api.profile import ID
+from schemas.partner_api.profile import ID, Profile
 from schemas.partner_api.service import ServiceSettings
 
 ACCEPTED: Final = 202
@@ -138,6 +138,11 @@ class ServiceClient:
         path = _path(self._settings.paths.job, job_id)
         header = {self._settings.hydration_header: self._settings.job_hydration}
         return self._sender.send(Request("GET", path, f"GET {path}", headers=header))
+
+    @property
+    def profile(self) -> Profile:
+        """The names and shapes that the service uses."""
+        return self._settings
 
     @property
     def clock_offset(self) -> float | None:

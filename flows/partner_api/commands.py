@@ -197,6 +197,7 @@ def placements(
     from flows.partner_api.coverage import has_no_response, problem_of
     from flows.partner_api.follow_links import follow_links
     from flows.partner_api.funnel_tables import funnel_tables, queries
+    from flows.partner_api.unknown_words import doubt_line
     from flows.runs.keys import keys_of, transactions
     from flows.runs.keys import placements as placements_folder
 
@@ -213,6 +214,7 @@ def placements(
         *queries(service, facts),
         "",
         *funnel_tables(run or issuer, facts["funnel"]),
+        *map(doubt_line, facts["doubts"]),
         *_break_lines(facts["breaks"]),
         "",
         f"files: {root}/{folder}",

@@ -13,6 +13,7 @@ from flows.partner_api.link_check import LinkCheck, check_links
 from flows.partner_api.run_funnel import funnel_of, run_funnel
 from flows.partner_api.service import Placing
 from flows.partner_api.transactions import ingest_transactions
+from flows.partner_api.unknown_words import unknown_words
 from flows.reports.rebuild import rebuild
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -69,6 +70,7 @@ def follow_links(
         "rebuilt": rebuilt,
         "transactions": {"files": transactions.files, "rows": transactions.rows},
         "breaks": [break_._asdict() for break_ in transactions.breaks],
+        "doubts": unknown_words(runs),
         "funnel": funnel_of(store, issuer, runs, today),
     }
     if not run:

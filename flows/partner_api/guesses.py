@@ -17,7 +17,7 @@ from schemas.reference import toml
 LONGEST_TIMEOUT: Final = 7200  # seconds; more may be milliseconds
 # Spellings of the last name of a path, or of its last two, by field; letters and digits only.
 LINK_SIGNS: Final[Mapping[str, str]] = {
-    "id": "id linkid cardlinkid linkref linkreference uuid",
+    "id": "id linkid cardlinkid linkkey linkref linkreference uuid",
     "url": "url href link uri linkurl cardlinkurl address",
     "token": "token longtoken cardholdertoken cardholderlongtoken",
     "expires": "expires expirationdate expireson expiresat expiration expiry validuntil validto",
@@ -38,6 +38,17 @@ JOB_SIGNS: Final[Mapping[str, str]] = {
     "merchant_site": "merchantsite merchantsitename merchantsitehostname site sitename sitehost",
     "credential_requests": "credentialrequests pending requests pendingrequests",
 }
+# how the type of a field begins, where it is known
+KINDS: Final[Mapping[str, str]] = {
+    "url": "text (address)",
+    "status": "text",
+    "termination_type": "text",
+    "status_message": "text",
+    "merchant_site": "text",
+    "percent_complete": "number",
+    "auth_percent_complete": "number",
+    "credential_requests": "list",
+}
 # what a record need not have: nothing is lost without it
 OPTIONAL: Final = frozenset({"token", "card_id", "job_timeout"})
 
@@ -49,15 +60,15 @@ class Guess(NamedTuple):
     doubts: list[str]
 
 
-def guessed_link(document: object, paths: Sequence[str], fields: LinkFields) -> Guess:
-    """Return `[service.link]` for the record of a link; `paths`: the fields that it has."""
-    return _guessed("link", document, paths, fields, LINK_SIGNS)
+def guessed_link(document: object, types: Mapping[str, str], fields: LinkFields) -> Guess:
+    """Return `[service.link]` for the record of a link; `types`: of its fields, by path."""
+    return _guessed("link", document, types, fields, LINK_SIGNS)
 
 
-def guessed_job(document: object, paths: Sequence[str], fields: JobFields) -> Guess:
-    """Return `[service.job]` for the record of a job; `paths`: the fields that it has."""
-    guess = _guessed("job", document, paths, fields, JOB_SIGNS)
-    timeouts = (number(value_at(document, path)) for path in _candidates(paths, "job_timeout"))
+def guessed_job(document: object, types: Mapping[str, str], fields: JobFields) -> Guess:
+    """Return `[service.job]` for the record of a job; `types`: of its fields, by path."""
+    guess = _guessed("job", document, types, fields, JOB_SIGNS)
+    timeouts = (number(value_at(document, path)) for path in _candidates(types, "job_timeout"))
     is_long = any(seconds is not None and seconds > LONGEST_TIMEOUT for seconds in timeouts)
     if is_long and fields.job_timeout_unit == "seconds":
         doubt = "job.job_timeout_unit: more time is left than any job has; is it in milliseconds?"
@@ -69,14 +80,20 @@ def guessed_job(document: object, paths: Sequence[str], fields: JobFields) -> Gu
     return guess
 
 
-def _candidates(paths: Sequence[str], field: str) -> list[str]:
-    return [path for path in paths if _has_name(path, JOB_SIGNS[field].split())]
+def _candidates(types: Mapping[str, str], field: str) -> list[str]:
+    return [path for path in types if _has_name(path, JOB_SIGNS[field].split())]
+
+
+def _of_kind(field: str, types: Mapping[str, str], paths: Sequence[str]) -> list[str]:
+    """Return the paths whose type is one that the field can have; a null may be of any."""
+    kind = KINDS.get(field, "")
+    return [path for path in paths if types[path].startswith((kind, "null"))]
 
 
 def _guessed(
     table: str,
     document: object,
-    paths: Sequence[str],
+    types: Mapping[str, str],
     fields: LinkFields | JobFields,
     signs: Mapping[str, str],
 ) -> Guess:
@@ -85,7 +102,8 @@ def _guessed(
     for field, spellings in signs.items():
         if _is_found(document, fields, getattr(fields, field)):
             continue
-        matches = [path for path in paths if _has_name(path, spellings.split())]
+        named = [path for path in types if _has_name(path, spellings.split())]
+        matches = _of_kind(field, types, named)
         shallow = [path for path in matches if path.count(".") == _depth(matches)]
         if not shallow and field in OPTIONAL:
             continue

@@ -90,10 +90,10 @@ def _proposed(
     settings: Profile, facts: Mapping[str, Any], record: object, job_record: object
 ) -> dict[str, Any]:
     """Return the tables that fit what was answered, and what a person has to answer."""
-    proposals = [guesses.guessed_link(record, list(facts["link"]), settings.link)]
+    proposals = [guesses.guessed_link(record, facts["link"], settings.link)]
     doubts = list[str]()
     if facts["job"]:
-        proposals.append(guesses.guessed_job(job_record, list(facts["job"]), settings.job))
+        proposals.append(guesses.guessed_job(job_record, facts["job"], settings.job))
     else:
         doubts.append("job: no job of this link is known; name one with --job")
     tables = ["\n".join(proposal.lines) for proposal in proposals if proposal.lines]

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 import httpx
 
-from flows.partner_api.responses import fits_header, text_in
+from flows.partner_api.fields import fields_of
+from flows.partner_api.responses import document_of, fits_header, text_in
 from flows.partner_api.service import NoSuchPluginError, StrangeAnswerError
 from flows.partner_api.signing import Signer, SigningKey, signer_of
 from schemas.partner_api.access import AuthSettings
@@ -122,9 +123,8 @@ class SessionAuth(httpx.Auth):
         if self._settings.auth.type == "none":
             token = token or ""
         elif token is None or not fits_header(token):
-            raise StrangeAnswerError(
-                place=LOGIN, problem="no session token; name its field in [service] session_field"
-            )
+            problem = "no session token; name its field in [service] session_field"
+            raise StrangeAnswerError(place=LOGIN, problem=problem + _has(response.content))
         return SessionKeys(token, self._key(response.content))
 
     def _login(self) -> httpx.Request:
@@ -151,7 +151,7 @@ class SessionAuth(httpx.Auth):
         key = text_in(login, [signing.key_field])
         if signing.type != "none" and key is None and login:
             problem = "no key to sign with; name its field in [service.signing] key_field"
-            raise StrangeAnswerError(place=LOGIN, problem=problem)
+            raise StrangeAnswerError(place=LOGIN, problem=problem + _has(login))
         return SigningKey(key or "", name)
 
     def _prepare(self, request: httpx.Request, session: SessionKeys) -> None:
@@ -163,6 +163,12 @@ class SessionAuth(httpx.Auth):
         with self._lock:
             if self._session is session:
                 self._session = None
+
+
+def _has(body: bytes) -> str:
+    """Return the names of the fields that a response has, never their values."""
+    names = ", ".join(fields_of(document_of(body)))
+    return f" (it has {names})" if names else ""
 
 
 def show_token(request: httpx.Request, auth: AuthSettings, token: str) -> None:

@@ -147,13 +147,15 @@ def key_bytes(text: str, encoding: str) -> bytes:
 
 def _parts(request: httpx.Request) -> dict[str, str]:
     """Return what a canonical string may name of a request, as it is sent."""
-    path, _, query = request.url.raw_path.decode("ascii").partition("?")
+    target = request.url.raw_path.decode("ascii")
+    path, _, query = target.partition("?")
     return {
         "method": request.method,
         "scheme": request.url.scheme,
         "host": request.headers["Host"],
         "path": path,
         "query": query,
+        "target": target,
         "body": request.content.decode("utf-8", "replace"),
         "body_sha256": hashlib.sha256(request.content).hexdigest(),
     }

@@ -25,6 +25,7 @@ CANONICAL: Final = frozenset(
         "host",
         "path",
         "query",
+        "target",
         "body",
         "body_sha256",
         "timestamp",

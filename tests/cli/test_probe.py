@@ -77,8 +77,8 @@ def test_a_service_that_speaks_as_the_interface_does_needs_no_table_and_no_value
 
 
 def test_the_proposed_tables_find_what_came_and_every_guess_is_a_doubt() -> None:
-    link = guessed_link(LINK, list(fields_of(LINK)), INTERFACE.link)
-    job = guessed_job(JOB, list(fields_of(JOB)), INTERFACE.job)
+    link = guessed_link(LINK, fields_of(LINK), INTERFACE.link)
+    job = guessed_job(JOB, fields_of(JOB), INTERFACE.job)
 
     profile = Profile.model_validate(tomllib.loads("\n".join([*link.lines, *job.lines]))["service"])
 

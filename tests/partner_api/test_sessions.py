@@ -87,7 +87,7 @@ def test_a_session_without_the_key_to_sign_with_says_which_setting_names_it() ->
     with (
         scripted(LET_IN) as (address, _),
         client_at(address, signing={"type": "hmac"}) as client,
-        pytest.raises(StrangeAnswerError, match=r"\[service.signing\] key_field"),
+        pytest.raises(StrangeAnswerError, match=r"key_field \(it has session_token\)"),
     ):
         client.job("7")
 

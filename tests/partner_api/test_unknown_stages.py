@@ -112,7 +112,9 @@ def test_credentials_that_are_rejected_end_the_check_and_the_rows_asked_say_so(
     tmp_path: Path,
 ) -> None:
     bench, run, linked = night(tmp_path, rows=40, requests_at_a_time=1)
-    partner = Partner(before=failing("link", UnauthorisedError(place="the link", status=401)))
+    partner = Partner(
+        before=failing("link", UnauthorisedError(place="the link", status=401, reason=""))
+    )
     know_all(partner, linked)
 
     done = check(bench, run, partner)
@@ -212,6 +214,26 @@ def test_a_record_that_names_another_cardholder_says_nothing_of_the_row(tmp_path
 
     assert "link records: asked 12, answered 11: the record of another cardholder" in lines(done)
     assert "link.record.other" == causes(bench, run)["opened"]
+
+
+def test_words_of_jobs_that_nobody_knows_are_counted_by_their_names(tmp_path: Path) -> None:
+    bench, run, linked = night(tmp_path)
+    partner = Partner()
+    know_all(partner, linked)
+    states = [{"status": "WAITING_ROOM"}, {"status": "X", "termination_type": "A_SIXTH_TYPE"}]
+    for row, job in zip(linked["row"], states, strict=False):
+        job_id = str(row)
+        partner.messages[f"h-{row}"] = [status(job_id, "AUTH")]
+        partner.jobs[job_id] = {"id": job_id, **job}
+
+    facts = follow_links(bench.context, partner)
+
+    assert [
+        {"word_of": "status", "word": "WAITING_ROOM", "jobs": 1},
+        {"word_of": "termination_type", "word": "A_SIXTH_TYPE", "jobs": 1},
+    ] == facts["doubts"]
+    assert facts["runs"] == [run]
+    assert 1 == facts["funnel"]["under_way"]
 
 
 def test_a_url_without_an_id_is_no_question_and_due_once_the_setting_is_corrected(
