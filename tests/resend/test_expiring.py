@@ -172,8 +172,11 @@ def test_the_latest_extract_of_a_portfolio_says_who_is_still_there(
 def test_a_card_that_ends_first_gets_no_other_link(
     ends: date, expiration: str, why: str | None
 ) -> None:
+    refused = [linked(ends), ("a", "rejected", None)]
+
     assert {"a": why} == in_portfolio([linked(ends)], sound(expiration=expiration))
     assert {"a": why} == in_deltas([linked(ends)], expiration=expiration)
+    assert {"a": why or UNFIT} == in_deltas(refused, expiration=expiration)
 
 
 def test_a_row_that_was_sound_is_picked_before_one_that_was_not_and_each_card_once() -> None:
