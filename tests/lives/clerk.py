@@ -238,11 +238,13 @@ class Operator:
                 self._do(words, banks)
         return True
 
-    def _do(self, words: list[str], banks: Iterable[Bank]) -> None:
+    def _do(self, words: list[str], banks: Iterable[Bank]) -> bool:
         """Give a command, and note whether there are chunks to upload by it."""
         report = self.give(*words)
-        if words[:2] == ["outbox", "release"] or "outbox list" in (report.get("next") or ""):
+        has_sent = words[:2] == ["outbox", "release"] or "outbox list" in (report.get("next") or "")
+        if has_sent:
             self.has_sent |= {bank.name for bank in banks}
+        return has_sent
 
     def _upload(self, words: list[str], banks: Sequence[Bank]) -> None:
         folder = self.folder / "outbox"
@@ -349,12 +351,14 @@ class Operator:
         if not known:
             return False
         _write(file, rows)
-        del self.asked[rows_of_run]  # the line is about other rows from now on
-        return self._send(template["next"], banks)
+        is_sent = self._send(template["next"], banks)
+        if is_sent:
+            del self.asked[rows_of_run]  # the line is about other rows from now on
+        return is_sent
 
     def _send(self, command: str, banks: Sequence[Bank]) -> bool:
         """Give a command that shows what it would do, and then does it; what is done every day is
-        not always shown first. Return whether there was something to do.
+        not always shown first. Return whether rows were sent by it.
         """
         words = filled(command)
         if self.chance.random() < REHEARSED:
@@ -364,8 +368,7 @@ class Operator:
             words = filled(report["next"])
         else:
             words.remove("--dry-run")
-        self._do(words, banks)
-        return True
+        return self._do(words, banks)
 
 
 def _rows_of(bank: Bank, rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:

@@ -15,6 +15,7 @@ from tests.lives.place import Place
 from tests.lives.profile import PROFILES, Event, Plan
 
 HUNDRED = PROFILES["hundred"]
+MIXED = tuple(feed._replace(unwanted=0.3) for feed in HUNDRED.feeds)
 FEW = Plan(nights=2, rows=6, per_chunk=1000, deaths=0.2)
 MANY = Plan(nights=25, rows=20, per_chunk=10, stride=4, deaths=0.1)
 SOON = (Event("back_up", 1, is_late=True), Event("restore", 1), Event("hold", 1))
@@ -23,7 +24,8 @@ SOON = (Event("back_up", 1, is_late=True), Event("restore", 1), Event("hold", 1)
 @pytest.fixture(scope="module")
 def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     place = Place(tmp_path_factory.mktemp("hundred"), FEW)
-    with lived(place, HUNDRED._replace(events=SOON, settling=2)) as life:
+    profile = HUNDRED._replace(feeds=MIXED, events=SOON, settling=2, once_more=1)
+    with lived(place, profile) as life:
         yield life
 
 
@@ -44,7 +46,7 @@ def test_a_store_that_was_put_back_sends_nothing_twice(findings: Findings) -> No
 
 def test_the_oracle_finds_a_card_that_vanished_and_one_that_stands_elsewhere(life: Life) -> None:
     bank = replace(life.banks[0], census=Census())
-    answered, *_ = bank.portal.plain
+    answered, *_ = (place for place in bank.portal.plain if place not in bank.portal.disputed)
     plain = {place: moment for place, moment in bank.portal.plain.items() if place != answered}
     elsewhere = replace(bank, portal=replace(bank.portal, plain=plain))
 
@@ -62,6 +64,20 @@ def test_the_oracle_finds_a_link_that_counts_as_delivered_and_is_not(life: Life)
     [first, *_] = bank.census.differing(life, bank)
 
     assert first.endswith("delivered, where it is linked")
+
+
+def test_the_oracle_finds_a_card_that_is_not_eligible_and_does_not_count_as_that(
+    life: Life,
+) -> None:
+    bank = replace(life.banks[0], census=Census())
+    assert [] == [*bank.census.differing(life, bank)]
+    [first, *_] = [row for row in bank.census.rows[0] if not row.eligible]
+
+    at = bank.census.rows[0].index(first)
+    bank.census.rows[0][at] = first._replace(eligible=True)
+
+    [finding] = bank.census.differing(life, bank)
+    assert finding.endswith("not eligible, where it is not sent")
 
 
 @pytest.mark.slow

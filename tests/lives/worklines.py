@@ -84,11 +84,14 @@ def _chunk_of(single: WorkLine) -> WorkLine:
 
 
 def joined(lines: Iterable[WorkLine], together: Iterable[WorkLine]) -> Iterator[WorkLine]:
-    """Yield these lines, those that one command settles as one where all of them are there.
+    """Yield what is given up, then the others, those that one command settles as one where all of
+    them are there.
 
     `together`: the worklist over issuers and kinds.
     """
-    pending = list(lines)
+    everything = list(lines)
+    yield from (line for line in everything if "is_alone" in line)  # before others mean them too
+    pending = [line for line in everything if "is_alone" not in line]
     for joint in together:
         members = [line for line in pending if _stands_for(joint, line)]
         if members and sum(line["rows"] for line in members) == joint["rows"]:
@@ -99,8 +102,7 @@ def joined(lines: Iterable[WorkLine], together: Iterable[WorkLine]) -> Iterator[
 
 def _stands_for(joint: WorkLine, line: WorkLine) -> bool:
     is_of_kind = line["kind"] in JOINT.get(joint["kind"], {joint["kind"]} & JOINT.keys())
-    is_alone = "is_alone" in line
-    return is_of_kind and line["issuer"] in joint["issuer"].split(",") and not is_alone
+    return is_of_kind and line["issuer"] in joint["issuer"].split(",")
 
 
 def name_of(single: WorkLine) -> str:
