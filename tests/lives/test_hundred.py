@@ -46,12 +46,15 @@ def test_a_store_that_was_put_back_sends_nothing_twice(findings: Findings) -> No
 
 def test_the_oracle_finds_a_card_that_vanished_and_one_that_stands_elsewhere(life: Life) -> None:
     bank = replace(life.banks[0], census=Census())
-    answered, *_ = (place for place in bank.portal.plain if place not in bank.portal.disputed)
-    plain = {place: moment for place, moment in bank.portal.plain.items() if place != answered}
-    elsewhere = replace(bank, portal=replace(bank.portal, plain=plain))
+    answered = bank.portal.plain
+    others = (
+        {place: moment for place, moment in answered.items() if place != forgotten}
+        for forgotten in answered
+    )
+    elsewhere = [replace(bank, portal=replace(bank.portal, plain=plain)) for plain in others]
 
     assert [] == [*bank.census.differing(life, bank)]
-    assert 1 == len([*Census().differing(life, elsewhere)])
+    assert 1 == max(len([*Census().differing(life, other)]) for other in elsewhere)
     bank.census.rows[0].append(bank.census.rows[0][0]._replace(cuid="nobody"))
     [vanished] = bank.census.differing(life, bank)
     assert "nobody" in vanished
