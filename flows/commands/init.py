@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
 from flows import configuration
-from flows.commands import on_first_use
-from flows.commands.context import Context, Terminal
+from flows.commands import init_doubts, on_first_use
+from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field
 from flows.commands.result import Part, Result
@@ -29,11 +28,10 @@ from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
     from flows.extracts import draft as drafts
-    from flows.extracts import errors, opening, trailer
-    from flows.extracts import guess as guesses
+    from flows.extracts import errors, opening, proofs, trailer
     from flows.submissions import rehearsal, row_scope, submit
     from schemas import copybook as copybooks
-    from schemas import record_layout, reference
+    from schemas import record_layout
 
 TOML = """\
 #:schema ./cardlink.schema.json
@@ -55,15 +53,6 @@ fingerprints = ["{zeros}"] # its full fingerprint, compared by a person
 allowed_hosts = ["links.example.com"] # the hosts a card link may point to
 # template = "template.csv" # the blank template downloaded from the portal: header names and order
 """
-STATUS_ANSWERS = {
-    '"ignored"': "  (every row counts, whatever it says)",
-    '"undecided"': "  (nothing is sent until somebody knows)",
-}
-DECISIONS = {
-    **dict.fromkeys(("s", "send"), "send"),
-    **dict.fromkeys(("l", "leave out", "leave_out"), "leave_out"),
-    **dict.fromkeys(("d", "delete"), "delete"),
-}
 NO_TABLES = "# [source] and [columns] are not needed if the extract has the portal's own columns.\n"
 
 
@@ -115,9 +104,9 @@ def init(
         _write(context.folder, issuer, root, NO_TABLES, test=False)
         facts: dict[str, object] = {"file": str(file), "doubts": []}
         return Result(facts, [_written(file)], Step("check", issuer))
-    draft = _draft(extract, _read_copybook(copybook))
+    draft, remarks = _draft(extract, _read_copybook(copybook))
     if context.terminal.attended and not yes:
-        draft = _answered(draft, context.terminal)
+        draft = init_doubts.answered(draft, context.terminal)
     doubts = [f"{doubt.name}: {doubt.question}" for doubt in draft.doubts]
     if copybook is not None:
         _copy_beside(context.folder, copybook)
@@ -125,8 +114,11 @@ def init(
     trial = _try(context.folder, issuer, extract.resolve())
     facts = {"file": str(file), "doubts": doubts, "extract": trial.facts}
     in_doubt = [f"in doubt: {doubt}" for doubt in doubts]
-    unproven = trailer.unproven(load_issuer(context.folder, issuer).source)
-    shown = [_written(file), *in_doubt, *unproven, "", *trial.shown]
+    whole = trailer.unproven(load_issuer(context.folder, issuer).source)
+    if draft.proven_by:
+        whole = [f"proven whole by {' and '.join(draft.proven_by)}"]
+    facts["proven_by"] = draft.proven_by
+    shown = [_written(file), *in_doubt, *remarks, *whole, "", *trial.shown]
     return Result(facts, shown, Step("check", issuer), trial.exit_code)
 
 
@@ -158,11 +150,13 @@ def _copy_beside(folder: Path, copybook: Path) -> None:
     copy.write_bytes(content)
 
 
-def _draft(extract: Path, copybook: drafts.Copybook | None) -> drafts.Draft:
+def _draft(extract: Path, copybook: drafts.Copybook | None) -> proofs.Found:
     begin_process()
     with _open(extract) as stream:
         plain = opening.opened_file(stream, extract.name, private_key)
-        return drafts.first_draft(plain, extract.name, now().date(), copybook)
+        draft = drafts.first_draft(plain, extract.name, now().date(), copybook)
+        plain.seek(0)
+        return proofs.with_proofs(draft, plain, extract)
 
 
 def _open(extract: Path) -> BinaryIO:
@@ -172,58 +166,6 @@ def _open(extract: Path) -> BinaryIO:
         reason = error.strerror or type(error).__name__
     option = Option("--from", of="init")
     raise FileUnreadableError(file=str(extract), purpose=option, reason=reason)
-
-
-def _answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
-    """Ask each doubt; the number of a value is the answer."""
-    while draft.doubts:
-        doubt = draft.doubts[0]
-        terminal.say(f"{doubt.name}: {doubt.question}")
-        answer = _status(doubt, terminal) if doubt.table else _setting(doubt, terminal)
-        if answer is not None:
-            draft = draft.answered(doubt, answer)
-    return draft
-
-
-def _setting(doubt: guesses.Guess, terminal: Terminal) -> str | None:
-    """Return the value that a person chose; the guess is preselected. None: ask again."""
-    values = [doubt.value, *doubt.others]
-    number = _number([value or "(none)" for value in values], terminal, default="1")
-    return None if number is None else values[number]
-
-
-def _status(doubt: guesses.Guess, terminal: Terminal) -> str | None:
-    """Return what a person says of a column that may tell which rows count; none is preselected."""
-    values = [*doubt.others, doubt.value]
-    shown = [f"{value}{STATUS_ANSWERS.get(value, '')}" for value in values]
-    if doubt.values:
-        shown.append("value by value")
-    number = _number(shown, terminal)
-    if number is None:
-        return None
-    return values[number] if number < len(values) else _value_by_value(doubt, terminal)
-
-
-def _number(values: Sequence[str], terminal: Terminal, default: str = "") -> int | None:
-    """Return the index of what a person chose, None where it is no number of these."""
-    for number, value in enumerate(values, 1):
-        terminal.say(f"  {number}  {value}")
-    typed = terminal.ask("Number", default=default, show_default=bool(default))
-    return int(typed) - 1 if typed.isdecimal() and 1 <= int(typed) <= len(values) else None
-
-
-def _value_by_value(doubt: guesses.Guess, terminal: Terminal) -> str:
-    """Ask what each value means; return the table that says so."""
-    lists: dict[str, list[str]] = {}
-    for value in doubt.values:
-        decision = None
-        while decision is None:
-            typed = terminal.ask(
-                f"{value or '(empty)'}: send, leave out or delete", default="", show_default=False
-            )
-            decision = DECISIONS.get(typed.strip().lower())
-        lists.setdefault(decision, []).append(value)
-    return reference.toml(lists)
 
 
 def _write(folder: Path, issuer: str, root: str, tables: str, *, test: bool) -> None:

@@ -199,8 +199,9 @@ class ColumnGuesses:
         elif together:
             yield from self._halves(first, second, whole, together)
         else:
-            yield self._missing(first)
-            yield self._missing(second)
+            for target in (first, second):
+                half = self._ranked(target)
+                yield self._best(target, half) if half else self._missing(target)
 
     def _halves(
         self, first: str, second: str, whole: str, ranked: Sequence[Candidate]
@@ -208,7 +209,8 @@ class ColumnGuesses:
         """Yield two portal columns that one column holds."""
         best = ranked[0]
         columns = [best.column, *(rival.column for rival in _rivals(ranked))]
-        values = list(chain.from_iterable(self._formatted(column, whole) for column in columns))
+        forms = (written_as(column, whole, self._today) for column in columns)
+        values = list(chain.from_iterable(forms))
         reason = "the one form that fits"
         question = ""
         if len(values) > 1:
@@ -220,15 +222,6 @@ class ColumnGuesses:
         others = tuple(dict.fromkeys(values[1:]))
         for target in (first, second):
             yield Guess(target, values[0], reason, self._question(question), others)
-
-    def _formatted(self, column: Column, whole: str) -> list[str]:
-        """Return a column with each format that it may be written in."""
-        step = Step()
-        if whole == EXPIRY:
-            step, forms = date_forms(column.present, self._today)
-        else:
-            forms = name_forms(column.present)
-        return [f"{{ {column.source}{step.toml}, format = {toml(form)} }}" for form in forms]
 
     def _single(self, target: str) -> Guess | None:
         """Return a portal column that is one source column, or can do without; None: it does."""
@@ -339,6 +332,16 @@ class ColumnGuesses:
             question = "Are all cardholders in one country?"
         reason = f"no column: all postal codes are of {country}"
         return Guess(portal.COUNTRY, f'{{ constant = "{country}" }}', reason, question)
+
+
+def written_as(column: Column, whole: str, today: date) -> list[str]:
+    """Return a column of dates (EXPIRY) or NAME with each format that it may be written in."""
+    step = Step()
+    if whole == EXPIRY:
+        step, forms = date_forms(column.present, today)
+    else:
+        forms = name_forms(column.present)
+    return [f"{{ {column.source}{step.toml}, format = {toml(form)} }}" for form in forms]
 
 
 def _is_known(column: Column) -> bool:

@@ -78,7 +78,7 @@ def _delimited(lines: Lines, name: str) -> Sample | None:
         *_header_guesses(header, names, above, comment),
         *_end_guesses(lines, trailer),
     ]
-    return Sample(guesses, _columns(names, rows), bool(header.names))
+    return Sample(guesses, _columns(names, rows), bool(header.names), lines.last)
 
 
 def _quoting(text: str) -> str:
@@ -190,7 +190,7 @@ def _fixed(lines: Lines, name: str) -> Sample:
     for first, last in spans:
         values = tuple(line[first - 1 : last].strip() for line in data)
         columns.append(Column(f"at = [{first}, {last}]", "", values))
-    return Sample(guesses, columns, named=False)
+    return Sample(guesses, columns, named=False, last=lines.last)
 
 
 def _end_guesses(lines: Lines, trailer: Guess | None) -> list[Guess]:

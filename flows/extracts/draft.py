@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple, Self
 
 from flows.extracts.column_guesses import ColumnGuesses
 from flows.extracts.dialect import take_sample
-from flows.extracts.guess import Guess, Sample
+from flows.extracts.guess import Column, Guess, Proof, Sample
 from flows.extracts.records.sample import take_records
 from flows.extracts.status_guess import status_guesses
 from flows.extracts.workbook import is_workbook, sheet_lines
@@ -24,11 +24,18 @@ STATUS = 'which rows count: "undecided" has to be answered before anything is se
 
 
 class Draft(NamedTuple):
-    """What is guessed of an extract, its headers, and whether its cards are test cards."""
+    """What is guessed of an extract, its columns, and whether its cards are test cards.
+
+    `last` is its last line, `today` when it was drafted; `proofs`: what proves it whole beside the
+    count of a trailer.
+    """
 
     guesses: tuple[Guess, ...]
-    headers: tuple[str, ...]
+    columns: tuple[Column, ...]
     test: bool
+    today: date
+    last: str = ""
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def doubts(self) -> list[Guess]:
@@ -48,6 +55,7 @@ class Draft(NamedTuple):
             if guess in answered
             else guess
             for guess in self.guesses
+            if not (guess.table and guess is not doubt and toml(guess.key) in value)
         ]
         return self._replace(guesses=tuple(guesses))
 
@@ -57,7 +65,7 @@ class Draft(NamedTuple):
         lines = ["[source]"]
         for guess in self.guesses:
             if guess.key == portal.CUID:
-                lines += ["", "[columns]"]
+                lines += [*self._proof_lines(), "", "[columns]"]
             if not guess.table:
                 lines += guess.lines
         status = [guess for guess in self.guesses if guess.table]
@@ -70,14 +78,29 @@ class Draft(NamedTuple):
             lines += guess.lines
         return "\n".join(lines) + "\n"
 
+    def _proof_lines(self) -> list[str]:
+        lines: list[str] = []
+        for proof in self.proofs:
+            for guess in proof.guesses:
+                lines += guess.lines
+        return lines
+
+    @property
+    def proven_by(self) -> list[str]:
+        """What proves the extract whole, in words."""
+        counts = [guess for guess in self.guesses if guess.key == "trailer" and not guess.question]
+        labels = ["the trailer's row count"] if counts else []
+        labels += [proof.label for proof in self.proofs]
+        return labels
+
     def _unused(self) -> list[str]:
         """Return the headers that nothing names."""
         values = " ".join(guess.value for guess in self.guesses)
         statuses = {guess.key for guess in self.guesses if guess.table}
         return [
-            header
-            for header in self.headers
-            if toml(header) not in values and header not in statuses
+            column.name
+            for column in self.columns
+            if column.name and toml(column.name) not in values and column.name not in statuses
         ]
 
 
@@ -117,5 +140,5 @@ def first_draft(
     guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
     values = " ".join(guess.value for guess in guesses)
     unused = [column for column in sample.columns if column.mark not in values]
-    headers = tuple(column.name for column in sample.columns if column.name)
-    return Draft((*sample.guesses, *guesses, *status_guesses(unused)), headers, columns.test)
+    all_guesses = (*sample.guesses, *guesses, *status_guesses(unused))
+    return Draft(all_guesses, tuple(sample.columns), columns.test, today, sample.last)

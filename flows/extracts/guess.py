@@ -75,9 +75,17 @@ class Column(NamedTuple):
         return [value for value in self.values if value]
 
 
+class Proof(NamedTuple):
+    """What proves an extract whole beside the count of its trailer: in words, and its settings."""
+
+    label: str
+    guesses: tuple[Guess, ...]
+
+
 class Sample(NamedTuple):
-    """Guesses for `[source]`, the columns, and whether a header names them."""
+    """Guesses for `[source]`, the columns, whether a header names them, and the last line."""
 
     guesses: Sequence[Guess]
     columns: Sequence[Column]
     named: bool
+    last: str = ""

@@ -316,6 +316,11 @@ def _plain(name: str) -> str:
     return name.casefold().replace(" ", "").replace("_", "")
 
 
+def column_of(target: str, spec: cells.Spec, header: Sequence[str]) -> pl.Expr:
+    """Return a portal column as a spec makes it of columns with these headers."""
+    return _column(target, spec, _Finder(header))
+
+
 def _column(target: str, spec: cells.Spec | None, finder: _Finder) -> pl.Expr:
     """Return what a portal column is made of, nulls for nothing."""
     if spec is None:

@@ -71,13 +71,17 @@ def read_sidecar(store: Store, source: SourceSettings, extract: str) -> Sidecar:
     text = ""
     with store.open(key) as stream, suppress(UnicodeError):
         text = stream.read(LARGEST).decode("utf-8-sig")
-    if source.sidecar == "sha256":
-        facts = _checksum(text.splitlines(), extract.rpartition("/")[2])
-    else:
-        facts = _facts(text.splitlines())
+    facts = facts_of(source.sidecar, text, extract.rpartition("/")[2])
     if isinstance(facts, str):
         raise SidecarError(extract=extract, problem=f"{key}: {facts}")
     return Sidecar(extract, facts)
+
+
+def facts_of(kind: str, text: str, name: str) -> Facts | str:
+    """Return the facts of a sidecar's text about the file `name`, or what is wrong with it."""
+    if kind == "sha256":
+        return _checksum(text.splitlines(), name)
+    return _facts(text.splitlines())
 
 
 def _checksum(lines: list[str], name: str) -> Facts | str:

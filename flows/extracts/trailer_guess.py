@@ -17,9 +17,12 @@ def guess_trailer(lines: Lines, rows: int, delimiter: str) -> Guess | None:
     width.
     """
     tag = _TAG.match(lines.last)
-    if tag is None or CARD.search(lines.last.replace(f"{rows:09d}", "")):
+    if tag is None:
         return None
     count = _count(lines.last, rows, delimiter)
+    has_card = CARD.search(lines.last.replace(f"{rows:09d}", ""))
+    if has_card and not _is_apart(lines, rows, tag, count):
+        return None
     if count is None:
         return _guess_comment(lines, rows, tag)
     stated = int(count[0])
@@ -28,6 +31,17 @@ def guess_trailer(lines: Lines, rows: int, delimiter: str) -> Guess | None:
         question = f"It says {stated:,}, with {rows:,} lines above: is it the count?"
     pattern = toml(_pattern(lines.last, tag, count, delimiter))
     return Guess("trailer", pattern, "the last line; the group is the number of rows", question)
+
+
+def _is_apart(lines: Lines, rows: int, tag: re.Match[str], count: re.Match[str] | None) -> bool:
+    """Return whether a last line with as many digits as a card, a hash total, is no row.
+
+    It has the exact number of rows, and no other line begins like it.
+    """
+    beginning = lines.last[: tag.end() + 1]
+    others = lines.sampled[:-1] if lines.sampled[-1] == lines.last else lines.sampled
+    is_like_others = any(line.startswith(beginning) for line in others)
+    return count is not None and int(count[0]) == rows and not is_like_others
 
 
 def _count(last: str, rows: int, delimiter: str) -> re.Match[str] | None:
