@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from flows.book.attempts import active
 from flows.book.book import read_book
 from flows.reports.bank_words import BankWords, words_of
 from flows.reports.lists import by_reason, with_actions
@@ -28,16 +29,30 @@ from schemas.reasons import reason
 def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFrame]:
     """Yield the template (`schemas.corrections.Template`) for a committed run's refused rows.
 
-    One frame per ledger part. Rows that are linked or awaiting in a later attempt are left out.
-    UnknownRunError.
+    One frame per ledger part. Rows that are linked or awaiting in a later attempt are left out, and
+    those whose card has or awaits a link of a later day. UnknownRunError.
     """
     stored = StoredRun.by_id(context.adapters.store, run)
     stored.committed()
-    is_settled = pl.col("row").is_in(settled_since(stored).implode())
+    settled = pl.concat([settled_since(stored), _linked_since(context, stored)])
+    is_settled = pl.col("row").is_in(settled.implode())
     is_refused = pl.col("state").is_in([ERROR, REJECTED])
     words = words_of(stored)
     for rows in run_rows(stored):
         yield template(rows.filter(is_refused & ~is_settled), run, words)
+
+
+def _linked_since(context: IssuerContext, run: StoredRun) -> pl.Series:
+    """Return the rows of a run whose card, in the same issue, has or awaits a link by a run of a
+    later day.
+    """
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    book = read_book(context.adapters.store, context.issuer.issuer)
+    is_later = pl.col("as_of") > run.committed().as_of
+    look = ["cuid", "last_4", "expiration"]
+    linked = book.attempts.filter(active(today) & is_later).select(look)
+    records = pl.concat(run.ledger(["row", *look]))
+    return records.join(linked, on=look, how="semi")["row"]
 
 
 def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:

@@ -21,7 +21,7 @@ from flows.resend.renewal import renewals
 from flows.resend.resubmission import Request, ResendPlan, plan_resubmit
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
-from flows.resend.template import template_of_all_runs
+from flows.resend.template import correction_template, template_of_all_runs
 from schemas.portal import CITY, COUNTRY
 from schemas.reasons import REVERTED, STANDING
 from tests.again import again, correct
@@ -156,6 +156,18 @@ def test_another_link_is_asked_about_again(place: Population) -> None:
 
     line = refused(place)
     assert 1 == (line and line.rows)
+
+
+def test_the_template_of_a_run_has_no_row_whose_card_was_linked_by_a_later_extract(
+    place: Population,
+) -> None:
+    run = delta(place, "new", "other", **BAD).manifest.run
+    delta(place, "new")
+    place.answer()
+
+    template = pl.concat(correction_template(place.bench.context, run))
+
+    assert ["other"] == template["cuid"].to_list()
 
 
 def test_the_trace_says_why_the_newer_row_was_refused_and_what_can_be_done(
