@@ -148,6 +148,8 @@ class Layout(Document):
 
     columns: dict[str, SourceColumn]  # by portal column
     size: int  # fields of a record; in fixed format its characters
+    # the names of the file's columns, where it names them; none in documents of earlier versions
+    header: tuple[str, ...] = Field((), exclude_if=lambda names: not names)
     # repairs that a row turned off for the whole file, by the line of the first such row
     turned_off: dict[str, int] = Field({}, exclude_if=lambda lines: not lines)
 

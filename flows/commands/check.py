@@ -228,6 +228,7 @@ def _check_rows(
         checked = rehearsal.rehearse(context, request, inspection)
         facts = checked.facts
         shown = would_send(checked)[1:]
+        of_file += [Finding("columns", f"{checked.extract} has {line}") for line in checked.columns]
         if checked.already or not inspection.errors:
             of_file.append(Finding("file", checked.verdict))
             inspection.errors = []

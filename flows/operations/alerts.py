@@ -20,6 +20,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.submissions.column_changes import column_changes
 from flows.submissions.drift import departures
 from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_states
 from schemas.manifest import Manifest
@@ -78,6 +79,10 @@ KINDS: dict[str, Kind] = {
     "drift": Kind(
         "Extract departs from those before it", "Ask the issuer what it changed, and why."
     ),
+    "columns-changed": Kind(
+        "Columns of the extract came or went",
+        "Ask the issuer what they are; see `cardlink check` and [columns].",
+    ),
     "result-overdue": Kind(
         "Result overdue", "Look at the outbox; fetch the results from the portal."
     ),
@@ -126,6 +131,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
         *_drift_causes(context, runs, recent),
+        *_column_causes(runs, recent),
         *_ineligible_causes(context, runs, recent),
     ]
     return [
@@ -353,6 +359,18 @@ def _drift_causes(
             return
         text = f"{run} departs from the extracts before it: {'; '.join(changes)}"
         yield Cause("drift", str(run), text)
+
+
+def _column_causes(runs: StoredRuns, recent: Sequence[RunId]) -> Iterator[Cause]:
+    """Yield which columns came or went with the last whole extract."""
+    for run in reversed(recent):
+        manifest = runs.run(run).manifest
+        if manifest is None or manifest.selection is not None:
+            continue
+        changes = column_changes(manifest.layout, runs.nights_before(run))
+        if changes:
+            yield Cause("columns-changed", str(run), f"{run} has {'; '.join(changes)}")
+        return
 
 
 def _ineligible_causes(

@@ -24,12 +24,13 @@ HABIT = 14  # runs that show the usual pattern
 class Night(NamedTuple):
     """What later extracts are compared with.
 
-    The business date, row count and profile of a whole extract.
+    The business date, row count, profile and column names of a whole extract.
     """
 
     day: date
     read: int
     profile: Profile | None  # None in runs of earlier versions
+    header: tuple[str, ...] = ()  # where its file names the columns; () in runs of earlier versions
 
 
 class StoredRuns:
@@ -128,7 +129,11 @@ class StoredRuns:
         earlier = [other for other in self.ids if other.day < run.day][-HABIT:]
         manifests = (self.run(other).manifest for other in earlier)
         return [
-            Night(manifest.as_of, manifest.counts.read, manifest.profile)
+            Night(manifest.as_of, manifest.counts.read, manifest.profile, _header(manifest))
             for manifest in manifests
             if manifest is not None and manifest.selection is None
         ]
+
+
+def _header(manifest: Manifest) -> tuple[str, ...]:
+    return manifest.layout.header if manifest.layout else ()

@@ -17,6 +17,7 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Step
+from flows.submissions.column_changes import column_changes
 from flows.submissions.drift import departures
 from flows.submissions.gates import Built
 from flows.submissions.ledger import LedgerWriter, sent_records
@@ -111,6 +112,7 @@ def build_run(
         test_cards=scan.route.test_cards,
         real_cards=scan.route.other_cards,
         drift=departures(manifest.profile, nights, context.issuer.limits.max_drift),
+        columns=column_changes(manifest.layout, nights) if plan.selection is None else (),
         sequence_error=scan.sequence_error,
         reasons=scan.route.reasons,
         unknown_values=scan.route.unknown_values,

@@ -146,6 +146,7 @@ class Built(NamedTuple):
     test_cards: int
     real_cards: int
     drift: Sequence[str] = ()  # how columns depart from those before
+    columns: Sequence[str] = ()  # which came or went since the last extract
     sequence_error: CardlinkError | None = None  # where its sequence number is the wrong one
     reasons: Sequence[ReasonRows] = ()  # of its rows
     # for which [status] refuses it: rows by column and label
@@ -155,9 +156,11 @@ class Built(NamedTuple):
     def remarks(self) -> tuple[str, ...]:
         """What an operator should know of the extract, even where no gate fails."""
         extract = self.manifest.source.key
-        return tuple(
+        drifts = (
             f"{extract} departs from the extracts before it: {change}" for change in self.drift
         )
+        columns = (f"{extract} has {change}" for change in self.columns)
+        return (*columns, *drifts)
 
 
 def refusals(

@@ -40,6 +40,7 @@ class Checked(NamedTuple):
     repairs: dict[str, int]
     refused: Text
     already: str = ""  # the committed run of the extract, if there is one
+    columns: tuple[str, ...] = ()  # which came or went since the last extract
 
     @property
     def verdict(self) -> Text:
@@ -107,7 +108,8 @@ def rehearse(
     if not errors and done is None:
         commit_in_memory(dry, built.manifest)
     already = done.run if done else ""
-    return _checked(built.manifest, built.reasons, errors)._replace(already=already)
+    checked = _checked(built.manifest, built.reasons, errors)
+    return checked._replace(already=already, columns=tuple(built.columns))
 
 
 def check_selection(dry: IssuerContext, job: Job) -> Checked:

@@ -62,6 +62,7 @@ class Scan:
         self._selected = scope.selected is not None
         # selected rows: the run that they were in has proved that the extract is whole
         proofs = SourceSettings() if self._selected else issuer.source
+        self._is_csv = issuer.source.format == "csv" and issuer.source.copybook is None
         files: Sequence[SourceFile | SourceIdentity] = source.files or (source,)
         sidecars = [read_sidecar(context.adapters.store, proofs, file.key) for file in files]
         for file, sidecar in zip(files, sidecars, strict=True):
@@ -122,9 +123,14 @@ class Scan:
         return self._extract.tally if isinstance(self._extract, joined.JoinedRows) else None
 
     @property
+    def _named_columns(self) -> tuple[str, ...]:
+        return tuple(self._extract.header) if self._is_csv else ()
+
+    @property
     def layout(self) -> Layout:
         """How the extract was read, once it was."""
-        return self.route.layout(self._extract.record_size)
+        layout = self.route.layout(self._extract.record_size)
+        return layout.model_copy(update={"header": self._named_columns})
 
     @property
     def counts(self) -> Counts:
