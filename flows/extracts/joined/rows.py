@@ -8,6 +8,7 @@ A block is joined when it is yielded, by the keys themselves.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from flows.extracts.joined.spill import Spill
 from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block
 from flows.extracts.row_source import Rows
+from flows.runs.threads import prefetch
 from schemas.join import JoinSettings
 from schemas.manifest import JoinedRows as Tally
 
@@ -111,22 +113,24 @@ class JoinedRows:
 
     def _read_first(self, waiting: Spill) -> "_Index":
         hashes = []
-        for number, block in enumerate(self._first):
-            waiting.put(number, block.rows)
-            waiting.put(number, block.refused)
-            hashes.append(_hashes(block.rows, self._key))
+        with closing(prefetch(iter(self._first))) as blocks:
+            for number, block in enumerate(blocks):
+                waiting.put(number, block.rows)
+                waiting.put(number, block.refused)
+                hashes.append(_hashes(block.rows, self._key))
         return _Index.of(hashes)
 
     def _read_second(self, index: "_Index", needed: Spill) -> None:
         used = 0
         read = 0
-        for block in self._second_blocks():
-            read += block.rows.height
-            keyed = block.rows.filter(_key(self._other_key).is_not_null())
-            places = index.places(_hashes(keyed, self._other_key))
-            used += places.rows_with_place
-            for shelf in np.unique(places.shelves).tolist():
-                needed.put(shelf, keyed[places.rows[places.shelves == shelf]])
+        with closing(prefetch(self._second_blocks())) as blocks:
+            for block in blocks:
+                read += block.rows.height
+                keyed = block.rows.filter(_key(self._other_key).is_not_null())
+                places = index.places(_hashes(keyed, self._other_key))
+                used += places.rows_with_place
+                for shelf in np.unique(places.shelves).tolist():
+                    needed.put(shelf, keyed[places.rows[places.shelves == shelf]])
         refused = self._second.height - read
         self.tally = Tally(read=read + refused, used=used, unused=read - used, refused=refused)
 
