@@ -6,8 +6,9 @@ such as `[16 digits]` or `[44 Base64]`. Harmless are
 
 * words: letters as words have them, of usual length (`_is_word`);
 * numbers of at most two digits, counts of a unit (`200 characters`) and status codes, as long as
-  all of them together have fewer digits than anybody could use (MOST_DIGITS), and no more than two
-  stand side by side without a word between them, which would be pieces of one;
+  all of them together have fewer digits than anybody could use (MOST_DIGITS), no more than two
+  stand side by side without a word between them, which would be pieces of one, and no more than two
+  are of one digit (MOST_ALONE), which would be a CVV digit by digit;
 * dates and times of day of the last century and this one, at most three;
 * the names of our runs and chunks, and of properties;
 * the cuid of the row that the text is about. OWN stands for it, until it is known whether it is the
@@ -38,6 +39,7 @@ MOST_DIGITS: Final = 8  # in all numbers that are kept of a text
 MOST_DATES: Final = 3
 MOST_SIDE_BY_SIDE: Final = 2  # numbers without a word between them; more are pieces of one number
 SHORTEST_NUMBER: Final = 13  # digits of a card number: as many, kept or not, are one in pieces
+MOST_ALONE: Final = 2  # numbers of one digit: a CVV has three
 MOST_OF_PIECES: Final = 3  # digits that are kept of a text with so many
 LONGEST_WORD: Final = 24
 LONGEST_CAPITALS: Final = 14  # Base32 has no other case
@@ -129,7 +131,9 @@ def _has_too_many_digits(tokens: Sequence[_Token]) -> bool:
     """Return whether a text has more digits than are kept, or those of a number in pieces."""
     kept = sum(token.digits for token in tokens)
     marked = sum(_length(token.text) for token in tokens if _is_digits_mark(token))
-    return kept > MOST_DIGITS or (kept > MOST_OF_PIECES and kept + marked >= SHORTEST_NUMBER)
+    alone = sum(token.text.isdigit() and len(token.text) == 1 for token in tokens)
+    in_pieces = kept > MOST_OF_PIECES and kept + marked >= SHORTEST_NUMBER
+    return kept > MOST_DIGITS or alone > MOST_ALONE or in_pieces
 
 
 def _without_split_numbers(tokens: Sequence[_Token]) -> list[_Token]:
@@ -284,7 +288,8 @@ _CASED = re.compile(
 )
 _VOWEL = re.compile("[aeiouy]", re.IGNORECASE)
 _CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxz]{7}", re.IGNORECASE)
-_NUMBERED = re.compile(rf"({_LETTERS}+)[0-9]{{1,2}}")  # v2, line4
+# v2, line4; capitals and a digit, four in all, may be a CVV in Base64
+_NUMBERED = re.compile(rf"(?![A-Z]{{3}}[0-9]$)({_LETTERS}+)[0-9]{{1,2}}")
 _MEASURED = re.compile("[0-9]{1,2}(?:st|nd|rd|th|s|ms|h|m|d|kb|mb|gb|px)", re.IGNORECASE)
 _NAMES = frozenset(("address1", "address2", "last_4", "last4", "cvv2", "cvc2", "base64"))
 # the digits in English, German, French, Spanish, Portuguese, Italian and Dutch; and in Latin,
