@@ -15,6 +15,7 @@ from flows.submissions.extract_states import extract_states, unsubmitted
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.manifest import JoinedRows
+from tests.again import again
 from tests.extracts import two_files
 from tests.extracts.two_files import cards, cards_file, places, places_file
 from tests.night import Bench, local_bench
@@ -108,3 +109,21 @@ def test_a_dry_run_joins_as_the_run_does(tmp_path: Path) -> None:
     checked = rehearse(bench.context, Request(CARDS))
 
     assert (19, 1) == (checked.counts.submitted, checked.counts.rejected)
+
+
+def test_rows_that_the_partner_refused_go_out_again_with_their_addresses(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    dropped(bench)
+    run = bench.submit(CARDS).manifest.run
+    bench.answer(fail_share=0.5, seed=3)
+    bench.ingest()
+
+    repeated = again(bench, run).manifest
+
+    [chunk] = bench.chunks(repeated.run)
+    rows = list(csv.DictReader(io.StringIO(chunk.decode())))
+    assert len(rows) == repeated.counts.submitted > 0
+    assert all(
+        f"{int(row['cardholder.cuid'][1:]) + 1} Elm Street" == row["service_card.address.address1"]
+        for row in rows
+    )
