@@ -30,7 +30,7 @@ from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
 from flows.runs.versions import read_facts
 from flows.simulator.extract import write_sample
-from schemas.portal import COUNTRY, EMAIL
+from schemas.portal import COUNTRY, EMAIL, columns
 from tests import keys
 from tests.adapters import key_kinds
 from tests.again import again, night
@@ -165,6 +165,18 @@ def unbalanced(folder: Path) -> Shown:
     yield bench
 
 
+def widened(folder: Path) -> Shown:
+    bench = local_bench(folder, columns={name: name for name in columns()})
+    bench.submit(bench.drop(5, "bank-20261101.csv"))
+    for seed in (2, 3):
+        out = BytesIO()
+        write_sample(out, 5, seed=seed, as_of=DAY)
+        wide = pl.read_csv(out.getvalue(), infer_schema=False).with_columns(SEGMENT=pl.lit("x"))
+        name = bench.drop_bytes(wide.write_csv().encode(), f"bank-2026110{seed}.csv")
+        bench.submit(name)
+        yield bench
+
+
 def departing(folder: Path) -> Shown:
     bench = local_bench(folder)
     for seed in range(5):
@@ -224,6 +236,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
     "flow-failed": failed,
     "out-of-balance": unbalanced,
     "drift": departing,
+    "columns-changed": widened,
     "ineligible-rows": not_eligible,
     "result-overdue": overdue,
     "key-ending": ending,
