@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from flows.errors import CardlinkError
 from flows.partner_api.pages import Pages
+from flows.partner_api.response_body import USUAL, Limits
 from flows.partner_api.responses import (
     LOST_PAGE,
     document_of,
@@ -262,13 +263,13 @@ class ServiceClient:
 
 @contextmanager
 def open_client(
-    settings: ServiceSettings, credentials: Credentials, retry: Retry
+    settings: ServiceSettings, credentials: Credentials, retry: Retry, limits: Limits = USUAL
 ) -> Iterator[ServiceClient]:
     """Open a client with a session of its own; nothing is sent before the first call."""
     turns = RateLimiter(settings.requests_per_second, retry.clock, retry.sleep)
     auth = auth_of(settings, credentials)
     with connect(settings) as http:
-        yield ServiceClient(settings, credentials, Sender(http, auth, turns, retry), retry)
+        yield ServiceClient(settings, credentials, Sender(http, auth, turns, retry, limits), retry)
 
 
 def link_creation(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from flows.partner_api.client import ServiceClient, open_client
+from flows.partner_api.response_body import USUAL, Limits
 from flows.partner_api.service import NoServiceError, ServiceSecretsError
 from flows.partner_api.sessions import Credentials
 from flows.redaction import hiding
@@ -19,8 +20,12 @@ _NAMES: Final = ("app_name", "app_key", "username", "password")
 
 
 @contextmanager
-def service_client(issuer: Issuer, *, tries: int | None = None) -> Iterator[ServiceClient]:
-    """Open the client of an issuer's [service]; `tries`: attempts instead of those it sets.
+def service_client(
+    issuer: Issuer, *, tries: int | None = None, limits: Limits = USUAL
+) -> Iterator[ServiceClient]:
+    """Open the client of an issuer's [service].
+
+    `tries`: attempts instead of those it sets; `limits`: of what is read of a response.
 
     Raises NoServiceError, ServiceSecretsError, NoSuchPluginError, FileUnreadableError.
     """
@@ -38,6 +43,6 @@ def service_client(issuer: Issuer, *, tries: int | None = None) -> Iterator[Serv
     retry = Retry(attempts=tries or settings.tries)
     with (
         hiding(secrets["app_key"], secrets["password"]),
-        open_client(settings, Credentials(**secrets), retry) as client,
+        open_client(settings, Credentials(**secrets), retry, limits) as client,
     ):
         yield client

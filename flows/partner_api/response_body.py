@@ -24,6 +24,9 @@ class Limits(NamedTuple):
     seconds: float = 120
 
 
+USUAL = Limits()
+
+
 class UnreadableBodyError(Exception):
     """A body that was not read whole; its only argument says why."""
 

@@ -9,13 +9,13 @@ from typing import Final
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.connection import service_client
 from flows.partner_api.known_links import newest_link
+from flows.partner_api.response_body import Limits
 from flows.partner_api.service import NoSuchRecordError, StrangeAnswerError
 from flows.runs.context import IssuerContext
 from flows.runs.stored_runs import StoredRuns
 from schemas.partner_api.service import ServiceSettings
 
-TRIES: Final = 2
-LONGEST_WAIT: Final = 10.0  # seconds, of one response
+LONGEST_WAIT: Final = 5.0  # seconds to connect, until a response comes, and until it is whole
 LARGEST_OFFSET: Final = 60.0  # seconds between two clocks
 NOBODY: Final = "cardlink-check"  # an id that no link has
 
@@ -23,15 +23,18 @@ NOBODY: Final = "cardlink-check"  # an id that no link has
 def check_service(context: IssuerContext) -> Iterator[str]:
     """Yield what is fine; raise what is not. Nothing is changed, and no message is read.
 
-    It ends within a minute, also where the service does not respond.
+    It ends within a minute, also where the service does not respond: nothing is retried.
     """
     settings = context.issuer.service
     if settings is None:
         return
-    wait = min(settings.read_timeout_seconds, LONGEST_WAIT)
-    bounded = settings.model_copy(update={"read_timeout_seconds": wait})
+    timeouts = {
+        name: min(getattr(settings, name), LONGEST_WAIT)
+        for name in ("connect_timeout_seconds", "read_timeout_seconds")
+    }
+    bounded = settings.model_copy(update=timeouts)
     issuer = context.issuer.model_copy(update={"service": bounded})
-    with service_client(issuer, tries=TRIES) as client:
+    with service_client(issuer, tries=1, limits=Limits(seconds=LONGEST_WAIT)) as client:
         yield _read_one(client, context, bounded)
         yield _clock_line(client.clock_offset)
 

@@ -16,6 +16,7 @@ import httpx
 
 from flows.partner_api.response_body import (
     ENCODINGS,
+    USUAL,
     Limits,
     SlowBodyError,
     UnreadableBodyError,
@@ -41,7 +42,6 @@ MISSING: Final = 404
 CONFLICT: Final = 409
 _NOT_OF_ROW: Final = frozenset({403, 405, 415})  # refusals that say nothing of what was requested
 OUT_OF_ORDER: Final = 500  # and above
-_LIMITS = Limits()
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
@@ -132,7 +132,7 @@ class Sender:
         auth: httpx.Auth,
         turns: RateLimiter,
         retry: Retry,
-        limits: Limits = _LIMITS,
+        limits: Limits = USUAL,
     ) -> None:
         self._http = http
         self._auth = auth

@@ -220,8 +220,10 @@ def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
     (kept,) = prompted_singles(bench.store, BANK)
     stored = b"".join(bench.snapshot().values()).decode()
     shown = done.output + traced.output + caplog.text
-    # digests, and the names of processes, have any three digits
-    digests = re.compile('[0-9a-fA-F]{40,64}|record 1, [0-9a-f]{12}|"process":"[^"]*"')
+    # digests, moments, and the names of processes have any three digits
+    digests = re.compile(
+        '[0-9a-fA-F]{40,64}|[0-9]{8}T[0-9]{12}-[0-9a-f]{8}|record 1, [0-9a-f]{12}|"process":"[^"]*"'
+    )
     seen = digests.sub("", stored + shown)
     assert kept.answered is not None
     assert kept.answered.message.startswith(

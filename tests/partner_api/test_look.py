@@ -426,7 +426,7 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     asked = SingleAsked(
         row=row, cuid=cuid, last_4=last_4 or "4242", expiration="2911", at=NOON, by="tester"
     )
-    url = "https://links.example.com/l/alone"
+    url = "https://links.example.com/verify?k=1"  # its id is the one that the service gave
     told = SingleAnswered(
         outcome="linked", at=NOON, link_id="alone", url=url, expires_on=date(2027, 1, 20)
     )
