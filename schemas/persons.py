@@ -3,12 +3,20 @@
 import re
 import unicodedata
 
+# Cyrillic, Greek and Armenian letters, and dotless i, that look like a Latin one
+_LOOK_ALIKES = str.maketrans(
+    "аеорсухіјѕԁһкмтвнԛԝӏɡοανρτκιυχϲϳօսոցһıƖ",
+    "aeopcyxijsdhkmtbhqwlgoavptkiuxcjouhqhil",
+)
+
 
 def normalised(name: str) -> str:
     """Return what of a name tells persons apart: its letters and digits, in one form and case.
 
-    >>> normalised("Al.Ice") == normalised("alice")
+    Letters of other scripts that look like Latin ones are those.
+
+    >>> normalised("Al.Ice") == normalised("alice") == normalised("аlісе")
     True
     """
     plain = unicodedata.normalize("NFKC", name).casefold()
-    return re.sub(r"[\W_]+", "", plain)
+    return re.sub(r"[\W_]+", "", plain).translate(_LOOK_ALIKES)

@@ -112,6 +112,7 @@ def test_nobody_is_no_person_neither_as_the_first_nor_as_the_second(
         ("alice", "ALICE", True),
         ("alice", "a l-i+c_e", True),
         ("alice", "ａｌｉｃｅ", True),
+        ("alice", "аlісе", True),  # Cyrillic letters among the Latin ones
         ("straße", "STRASSE", True),
         ("alice", "alice2", False),
         ("alice", "bert", False),
