@@ -16,6 +16,7 @@ from flows.partner_api.guesses import guessed_job, guessed_link
 from flows.partner_api.responses import job_of, link_of
 from flows.simulator.service.refusals import Disturbance
 from schemas.partner_api.profile import INTERFACE, Profile
+from tests.builders import quick
 from tests.cli.test_placements import cardlink, serve
 from tests.partner_api.test_responses import body
 from tests.placed import Placed, placed
@@ -134,11 +135,14 @@ def test_the_proposal_is_written_to_a_new_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "disturbance", "error"),
-    [
-        ("/session", Disturbance(401), "UnauthorisedError"),
-        ("/card_links/", Disturbance(403), "ServiceRefusedError"),
-        ("/card_links/", Disturbance(503), "ServiceBusyError"),
-    ],
+    quick(
+        1,
+        [
+            ("/session", Disturbance(401), "UnauthorisedError"),
+            ("/card_links/", Disturbance(403), "ServiceRefusedError"),
+            ("/card_links/", Disturbance(503), "ServiceBusyError"),
+        ],
+    ),
 )
 def test_check_tries_the_service_and_says_what_it_refuses(
     tmp_path: Path, path: str, disturbance: Disturbance, error: str

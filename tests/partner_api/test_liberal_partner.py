@@ -19,6 +19,7 @@ from flows.partner_api.follow_job import follow
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.profile import Profile
 from schemas.reference import toml
+from tests.builders import quick
 from tests.cli.test_placements import configure
 from tests.night import local_bench, made_once
 from tests.partner_api.liberal_partner import Books, liberal_partner, settings
@@ -162,13 +163,16 @@ def test_what_a_probe_proposes_is_enough_to_read_the_records(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [
-        ({"auth": {}}, "LinksRefusedError"),
-        ({"signing": {}}, "LinksRefusedError"),
-        ({"paths": {}}, "LinksUnreadableError"),
-        ({"link": {}}, "LinksUnreadableError"),
-        ({"link_id_from": "url"}, "LinksUnreadableError"),
-    ],
+    quick(
+        2,
+        [
+            ({"signing": {}}, "LinksRefusedError"),
+            ({"link_id_from": "url"}, "LinksUnreadableError"),
+            ({"auth": {}}, "LinksRefusedError"),
+            ({"paths": {}}, "LinksUnreadableError"),
+            ({"link": {}}, "LinksUnreadableError"),
+        ],
+    ),
 )
 def test_without_one_of_these_settings_nothing_is_a_zero(
     tmp_path: Path, change: dict[str, Any], told: str
