@@ -141,6 +141,11 @@ def practice(
         context.terminal.show(base_url)
         for line in _instructions(base_url, secret, fingerprint, exports):
             context.terminal.say(line)
+        service = issuer_context.issuer.service if issuer_context else None
+        unspoken = simulator.unspoken_tables(service) if service else []
+        if unspoken:
+            tables = ", ".join(unspoken)
+            context.terminal.say(f"It speaks as the interface does: practise without {tables}.")
 
     with ExitStack() as stack:
         store = stack.enter_context(simulator.s3_server("cards")) if s3 else {}

@@ -18,6 +18,8 @@ from flows.simulator.link_styles import USUAL
 from flows.simulator.portal import Portal
 from flows.steps import FILE, Option, Sentence
 from schemas.issuer import Issuer
+from schemas.partner_api.profile import INTERFACE, Profile
+from schemas.partner_api.service import ServiceSettings
 
 
 class NoS3ServerError(OperatorError):
@@ -116,6 +118,19 @@ def s3_server(bucket: str) -> Iterator[dict[str, str]]:
         server.stop()
 
 
+def unspoken_tables(settings: ServiceSettings) -> list[str]:
+    """Return the tables of a partner's profile that the practice service does not speak by.
+
+    It has the interface's own names and shapes, and those that `[service]` itself sets.
+    """
+    tables = set(Profile.model_fields) - {"acknowledged", "words"}
+    return [
+        f"[service.{name}]"
+        for name in sorted(tables)
+        if getattr(settings, name) != getattr(INTERFACE, name)
+    ]
+
+
 def answer(
     issuer: Issuer,
     store: Store,
@@ -164,7 +179,6 @@ def serve(
     from flows.simulator.service.books import Habits, ServiceState
     from flows.simulator.service.recount import recount
     from flows.simulator.service.serving import address, listen, serve_until_stopped
-    from schemas.partner_api.service import ServiceSettings
 
     with listen(port) as listener:
         base_url = address(listener)
