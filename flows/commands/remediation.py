@@ -38,7 +38,7 @@ with on_first_use():
     from flows.runs import keys as stored_keys
 
 # a form closes breaks of one run, whose report the operator has open, and has no cuid in its log
-WITHOUT = ("rows", "row", "cuid", "changed", "replacing", "undo")
+WITHOUT = ("rows", "row", "cuid", "changed", "replacing", "refused", "undo")
 MEND = Form("mend", "mend: {verb} {run}", picks="verb", without=WITHOUT)
 ONE_FILE = "it names a row of a result file, which the operator has open"
 Break = Annotated[
