@@ -14,13 +14,13 @@ from flows.commands.parameters import DryRun, Field, Number, Reason
 from flows.commands.result import Part, Result, Table, counted
 from flows.errors import OperatorError
 from flows.redaction import redact, spare
-from flows.runs.keys import keys_of
 from flows.steps import CUID, Option, Sentence, Step, Text
 from flows.wiring import cleaner, wire
 
 with on_first_use():
     from flows.operations import erasure, subject_access
     from flows.reports import cardholder_trace
+    from flows.runs import keys
 
 ERASE = Form("erase", "erase: {target}", hours=4)
 
@@ -149,7 +149,7 @@ def _meant(target: str, row: int | None, single: str) -> tuple[erasure.Whom, str
         return erasure.OfSingle(single), target
     if single or row is None:
         raise CardholderUnnamedError
-    return erasure.OfRows(target, [row]), keys_of(target).run.issuer
+    return erasure.OfRows(target, [row]), keys.keys_of(target).run.issuer
 
 
 def _erased(
