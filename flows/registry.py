@@ -34,7 +34,7 @@ from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
 from flows.partner_api import commands as partner
-from flows.partner_api import probe
+from flows.partner_api import link_command, probe
 from flows.steps import (
     COMMAND_LINE,
     CommandName,
@@ -68,6 +68,7 @@ ENTRIES = entries_of(
     person,
     purge,
     audit,
+    link_command,
     partner,
     probe,
 )

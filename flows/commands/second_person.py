@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from flows.commands.entry import Entry
 
 WAITING = 3  # exit code where a second person is needed
-FILES = ("extract", "corrections", "key", "answers", "result")  # parameters that name a file
+FILES = (
+    "extract",
+    "corrections",
+    "key",
+    "answers",
+    "result",
+    "rows",
+)  # parameters that name a file
 REASONS = ("override_reason", "override", "reason")
 
 

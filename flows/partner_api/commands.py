@@ -1,6 +1,6 @@
 """The partner's interface beyond the file, as commands.
 
-One link now, a placement job in the terminal, placements of the links.
+A placement job in the terminal, placements of the links.
 """
 
 from __future__ import annotations
@@ -8,44 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import Field, Issuer, Number, Reason, RunName
+from flows.commands.parameters import Field, Issuer, RunName
 from flows.commands.result import Part, Result
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError, OperatorError, TryAgainError
-from flows.redaction import spare
-from flows.steps import ISSUER, ROW, RUN, Option, Sentence, Slot, Step
+from flows.partner_api.link_command import NO_LINK_OR_CARD
+from flows.steps import Sentence, Slot, Step
 from flows.wiring import wire
-
-with on_first_use():
-    pass
-
-if TYPE_CHECKING:
-    from flows.runs.single_links import SingleLink
-
-# exit code if the partner created no link, or a job ended without its card placed
-NO_LINK_OR_CARD = 3
-
-
-class OneWayError(OperatorError):
-    """A link was requested in no way or in two."""
-
-    message = Sentence(
-        "Name either a row of a run, or an issuer with {prompt}.",
-        prompt=Option("--prompt", of="link"),
-    )
-    next_step = Sentence(
-        "Type {of_row}, or {typed} at a terminal.",
-        of_row=Step("link", RUN, ROW),
-        typed=Step("link", ISSUER, prompt=True),
-    )
 
 
 class FollowingStoppedError(TryAgainError):
@@ -69,74 +44,6 @@ class OtherIssuerError(OperatorError):
         "{status} lists its runs.",
         status=Step("status", Slot("issuer")),
     )
-
-
-@entry(
-    "link",
-    form="it shows one person's secret link, and fields are typed at a terminal",
-    second={"override": "override", "link": ""},
-)
-def link(
-    context: Context,
-    target: Annotated[str, Field(metavar="RUN|ISSUER")],
-    row: Number | None = None,
-    *,
-    prompt: bool = False,
-    override: Annotated[Reason, Field(metavar="REASON")] = "",
-) -> Result:
-    """Request one link from the partner now: for ROW of RUN, or with --prompt for fields typed in
-    for ISSUER.
-
-    Args:
-        target: A run, or with --prompt an issuer.
-        row: A row of the run, by its number.
-        prompt: Prompt for the fields instead of reading a row of a run.
-        override: Why a link is requested for a card that has a link or awaits one; recorded.
-    """
-    from flows.partner_api.connection import service_client
-    from flows.partner_api.single_links import link_row, link_typed
-    from flows.partner_api.terminal import supplied, typed_fields
-    from flows.runs.keys import keys_of
-
-    if prompt is (row is not None):
-        raise OneWayError
-    issuer = target if row is None else keys_of(target).run.issuer
-    issuer_context = wire(context.folder, issuer)
-    with service_client(issuer_context.issuer) as client:
-        if row is None:
-            fields = typed_fields(context.terminal)
-            single = link_typed(issuer_context, client, fields, override=override)
-        else:
-            supply = partial(supplied, context.terminal)
-            single = link_row(issuer_context, client, target, row, override=override, supply=supply)
-    return _linked(single)
-
-
-def _linked(single: SingleLink) -> Result:
-    from schemas.records import LINKED
-
-    answer = single.answered
-    cuid = single.asked.cuid
-    facts: dict[str, Any] = {"attempt": single.key}
-    reasons = "unknown"
-    if answer is not None:
-        facts |= answer.model_dump(mode="json")
-        reasons = ", ".join(answer.reasons)
-        if answer.message:
-            reasons += f": {answer.message}"
-    facts["cuid"] = cuid
-    recorded = f"recorded: {single.key}"
-    if answer is None or answer.outcome != LINKED:
-        lines = [f"{cuid}: no link ({reasons})", recorded]
-        return Result(facts, lines, exit_code=NO_LINK_OR_CARD)
-    spare(str(answer.url))
-    lines = [
-        f"{answer.url}",
-        f"{cuid}: expires on {answer.expires_on}",
-        recorded,
-        "send the URL to this cardholder and to nobody else",
-    ]
-    return Result(facts, lines)
 
 
 @entry("job follow", form="it prompts a person for what the job needs")

@@ -91,7 +91,10 @@ class ServiceSettings(Profile):
     tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
     requests_per_second: float = setting(10, "request rate", gt=0)
     requests_at_a_time: int = setting(
-        4, "concurrent requests when placements are read", ge=1, le=64
+        4,
+        "concurrent requests when placements are read, or many links are requested",
+        ge=1,
+        le=64,
     )
     look_again_hours: float = setting(
         6,

@@ -241,14 +241,22 @@ def test_the_prompts_can_be_left(tmp_path: Path, bench: Bench, service: RunningS
     assert bench.snapshot() == {}
 
 
-@pytest.mark.parametrize("arguments", [("bank",), ("bank-20261120-00000000", "1", "--prompt")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bank",),
+        ("bank-20261120-00000000", "1", "--prompt"),
+        ("bank-20261120-00000000", "1", "--errors"),
+        ("bank", "--errors", "--rows", "rows.csv"),
+    ],
+)
 def test_one_way_is_named(
     tmp_path: Path, bench: Bench, service: RunningService, arguments: tuple[str, ...]
 ) -> None:
     done = cardlink(tmp_path, service, "link", *arguments)
 
     assert done.exit_code == 2
-    assert "link RUN ROW`, or `cardlink --config" in done.stderr
+    assert "link RUN ROW`, `cardlink --config" in done.stderr
 
 
 def test_a_refused_card_is_told_with_the_partners_codes(
@@ -265,3 +273,38 @@ def test_a_refused_card_is_told_with_the_partners_codes(
     assert done.stdout.startswith("c-1: no link (")
     assert [one.state for one in bench.stored(run).single_link_attempts] == ["refused"]
     assert PAN not in done.stdout
+
+
+def test_many_rows_are_rehearsed_requested_over_http_and_in_the_balance(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+    rows = tmp_path / "rows.csv"
+    rows.write_text(f"{run},1\n")
+
+    rehearsed = cardlink(tmp_path, service, "link", run, "--errors", "--dry-run")
+    done = cardlink(tmp_path, service, "link", "bank", "--rows", str(rows))
+    repeated = cardlink(tmp_path, service, "--json", "link", "bank", "--rows", str(rows))
+
+    (kept,) = bench.stored(run).single_link_attempts
+    assert (0, 0, 0) == (rehearsed.exit_code, done.exit_code, repeated.exit_code)
+    assert f"nothing was requested: {run}: 1 rows = 1 to be requested" in rehearsed.stdout
+    assert "bank: 1 rows = 1 linked\n" in done.stdout
+    assert "deliver bank" in done.stderr
+    assert kept.answered is not None
+    assert str(kept.answered.url) not in done.stdout
+    assert {"rows": 1, "linked": 1, "linked before": 1} == json.loads(repeated.stdout)["balance"]
+
+
+def test_a_service_that_lets_nobody_in_ends_the_command_with_every_row_left(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+    unknown = {**who(service), "CARDLINK_SERVICE_PASSWORD": "another"}
+
+    done = CliRunner(env=unknown).invoke(main, ["--config", str(tmp_path), "link", run, "--errors"])
+
+    assert 2 == done.exit_code
+    assert "1 rows = 1 not requested" in done.stdout
+    assert "rejected our credentials" in done.stdout
+    assert ["unsent"] == [single.state for single in bench.stored(run).single_link_attempts]

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
+from flows.partner_api.card_guard import CardTakenError
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
-from flows.partner_api.single_links import CardTakenError, SingleUnderWayError, link_row, link_typed
+from flows.partner_api.single_links import link_row, link_typed
+from flows.partner_api.single_request import SingleUnderWayError
 from flows.runs.keys import keys_of
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CUID, PAN, PHONE

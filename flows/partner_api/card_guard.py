@@ -1,0 +1,100 @@
+"""Which cards get no single link: those that have one or await one, and those given up.
+
+The link may be from any run or a single link. Put here what keeps a request from being made; keep
+out how it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import polars as pl
+
+from flows import steps
+from flows.book.attempts import SINGLE, active
+from flows.book.book import Book, read_book
+from flows.book.given_up import is_given_up
+from flows.errors import OperatorError
+from flows.runs.business_date import local_day
+from flows.runs.commits import registered_runs
+from flows.runs.context import IssuerContext
+from flows.steps import REASON, Option, Sentence, Step
+from schemas.ledger import LINKED
+from schemas.records import SingleAsked
+
+
+class CardTakenError(OperatorError):
+    """The card has a link or awaits one, or is given up."""
+
+    message = "No link was requested: {reason}."
+    next_step = Sentence(
+        "{trace} shows the history. To request another one anyway: {override}.",
+        trace=Step("trace", steps.CUID),
+        override=Option("--override", REASON, of="link"),
+    )
+
+
+class CardGuard:
+    """The cards that are taken, by the issuer's book, which is read once, when first needed."""
+
+    def __init__(self, context: IssuerContext, cuids: Collection[str] | None = None) -> None:
+        """`cuids`: those of all cards that are asked about, where they are known."""
+        self._context = context
+        self._cuids = cuids
+        self._today = local_day(context.adapters.now(), context.issuer.time_zone)
+        self._book: Book | None = None
+        self._attempts = pl.DataFrame()
+
+    def refuse_taken(self, attempt: SingleAsked) -> None:
+        """Raise CardTakenError if the card has an active link or awaits one, or is given up."""
+        book = self._book or self._read()
+        of_cuid = self._attempts.filter(cuid=attempt.cuid)
+        _refuse_given_up(book, of_cuid, attempt)
+        of_card = pl.col("last_4") == attempt.last_4
+        for earlier in of_cuid.filter(of_card & active(self._today)).iter_rows(named=True):
+            raise CardTakenError(reason=_reason(earlier))
+
+    def renew(self) -> None:
+        """Let the book be read anew if a run was registered since: it may have sent a card."""
+        if self._book is None:
+            return
+        store = self._context.adapters.store
+        later = registered_runs(store, self._book.issuer, self._book.last_registered)
+        if next(later, None) is not None:
+            self._book = None
+
+    def _read(self) -> Book:
+        self._book = read_book(self._context.adapters.store, self._context.issuer.issuer)
+        self._attempts = self._book.attempts
+        if self._cuids is not None:
+            is_meant = pl.col("cuid").is_in(sorted(self._cuids))
+            self._attempts = self._attempts.filter(is_meant)
+        return self._book
+
+
+def _refuse_given_up(book: Book, attempts: pl.DataFrame, attempt: SingleAsked) -> None:
+    """Raise CardTakenError if an operator decided that the card needs no link."""
+    if book.given_up.is_empty():
+        return
+    last_4 = pl.lit(attempt.last_4, pl.String)
+    of_cuid = attempts.select("holder", last_4=last_4)
+    typed_in = pl.DataFrame({"holder": [attempt.cuid], "last_4": [attempt.last_4]})
+    cards = pl.concat([of_cuid, typed_in])
+    if not cards.filter(is_given_up(book.given_up)).is_empty():
+        raise CardTakenError(reason="an operator decided that this card needs no link")
+
+
+def _reason(attempt: Mapping[str, Any]) -> str:
+    """Return what holds a card; `attempt`: as the book has it (ATTEMPT)."""
+    place = "what was typed in for this card"
+    if attempt["run"]:
+        place = f"row {attempt['row']} of {attempt['run']}"
+    if attempt["state"] == LINKED:
+        return f"{place} has a link"
+    if attempt["wait"] == SINGLE:
+        return (
+            f"{place} was requested as a single link and has no answer: "
+            "it is under way or was lost; the partner knows which"
+        )
+    return f"{place} is sent and not answered"

@@ -1,0 +1,215 @@
+"""Single links for many rows in one command: each extract opened once, one session, one guard.
+
+Each link is recorded before and after its request, as a single one is (`single_request.py`), so
+that a command that is stopped anywhere is repeated as it is: it requests nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple
+
+from flows.errors import CardlinkError, TryAgainError
+from flows.partner_api.card_guard import CardGuard, CardTakenError
+from flows.partner_api.link_plan import (
+    LOST,
+    NO_ANSWER,
+    UNREQUESTED,
+    LinkPlan,
+    RowName,
+    RowOutcome,
+    RunRows,
+)
+from flows.partner_api.service import (
+    AnswerLostError,
+    Linking,
+    LinkRequestError,
+    StrangeAnswerError,
+)
+from flows.partner_api.single_links import attempt_key, report
+from flows.partner_api.single_request import (
+    Prepared,
+    SingleRequests,
+    SingleUnderWayError,
+    prepared_request,
+    service_of,
+)
+from flows.redaction import hiding
+from flows.runs.context import IssuerContext
+from flows.runs.single_links import SingleLink
+from flows.runs.threads import concurrently
+from flows.stopping import uninterrupted
+from schemas.records import LINKED
+
+DUE: Final = "to be requested"  # of a dry run
+NOT_REACHED: Final = "the command stopped before it"
+SAME_CARD: Final = "another of these rows is for the same card"
+UNDER_WAY: Final = "another command is requesting it"
+MOST_LOST = 3  # answers lost in a row before the command stops: more links may be lost
+
+OnRow = Callable[[int, int], None]  # how many rows are done, and of how many
+
+
+class LinkingStoppedError(TryAgainError):
+    """A signal stopped the command between two links."""
+
+    message = "Stopped before all links were requested."
+    next_step = "Run {same_command} again: it goes on where it stopped and requests nothing twice."
+
+
+class ManyLinks(NamedTuple):
+    """What became of each row that a link was wanted for; `stopped` is what ended it early."""
+
+    outcomes: Mapping[RowName, RowOutcome]
+    stopped: CardlinkError | None = None
+
+    @property
+    def balance(self) -> dict[str, int]:
+        """How many rows came to each outcome, and how many they are."""
+        counts = Counter(outcome.outcome for outcome in self.outcomes.values())
+        earlier = sum(
+            outcome.is_earlier and outcome.outcome == LINKED for outcome in self.outcomes.values()
+        )
+        return {"rows": len(self.outcomes), **counts, "linked before": earlier}
+
+
+def rehearse_links(context: IssuerContext, plan: LinkPlan, *, override: str = "") -> ManyLinks:
+    """Return what `request_links` would do, by what is recorded now; nothing is requested."""
+    desk = _Desk(context, plan, override)
+    for due in desk.due():
+        plan.outcomes[due.name] = RowOutcome(DUE)
+    return ManyLinks(plan.outcomes)
+
+
+def request_links(
+    context: IssuerContext,
+    linking: Linking,
+    plan: LinkPlan,
+    *,
+    override: str = "",
+    on_row: OnRow = lambda _done, _all: None,
+) -> ManyLinks:
+    """Request a link for each row that is due, and count them in the reports of their runs.
+
+    A stop signal is heard between two batches of requests. A service that does not take a request,
+    or whose answers are lost, ends it: what is left was not requested.
+    """
+    desk = _Desk(context, plan, override)
+    requests = SingleRequests(context, linking, desk.guard)
+    at_a_time = service_of(context).requests_at_a_time
+    due = desk.due()
+    stopped: CardlinkError | None = None
+    try:
+        while stopped is None:
+            with uninterrupted():
+                batch = [*islice(due, at_a_time)]
+                stopped = desk.send(requests, batch)
+            if not batch:
+                break
+            on_row(len(plan.outcomes), desk.rows)
+    except KeyboardInterrupt:
+        stopped = LinkingStoppedError()
+    finally:
+        if any(outcome.outcome == LINKED for outcome in plan.outcomes.values()):
+            report(context, (run.fresh() for run in plan.runs))
+    for name in plan.names:
+        plan.outcomes.setdefault(name, RowOutcome(UNREQUESTED, NOT_REACHED))
+    return ManyLinks(plan.outcomes, stopped)
+
+
+class Due(NamedTuple):
+    """A row and its request."""
+
+    name: RowName
+    prepared: Prepared
+
+    @property
+    def card(self) -> tuple[str, str | None]:
+        """What two rows of one card have in common."""
+        attempt = self.prepared.attempt
+        return attempt.cuid, attempt.last_4
+
+
+class _Desk:
+    """The rows of one command on their way: prepared, sent, and noted with what came."""
+
+    def __init__(self, context: IssuerContext, plan: LinkPlan, override: str) -> None:
+        self.guard = CardGuard(context, plan.cuids)
+        self.rows = len(plan.outcomes) + sum(part.rows.height for part in plan.due)
+        self._context = context
+        self._plan = plan
+        self._outcomes = plan.outcomes
+        self._override = override
+        self._cards = set[tuple[str, str | None]]()  # those that this command requests a link for
+        self._lost = 0  # answers in a row
+
+    def due(self) -> Iterator[Due]:
+        """Yield the rows that need a link with their requests, made when they are taken."""
+        for part in self._plan.due:
+            for fields in part.rows.iter_rows(named=True):
+                name = RowName(part.run.id, fields["row"])
+                try:
+                    due = Due(name, self._prepared(part, fields))
+                    self._refuse_taken(due)
+                except LinkRequestError as error:
+                    self._unrequested(name, error.fields["codes"])
+                except CardTakenError as error:
+                    self._unrequested(name, error.fields["reason"])
+                else:
+                    yield due
+
+    def _prepared(self, part: RunRows, fields: Mapping[str, Any]) -> Prepared:
+        keys = part.run.keys
+        row = fields["row"]
+        key = attempt_key(keys, row, part.requests[row] + 1)
+        return prepared_request(self._context, fields, key, keys, row, override=self._override)
+
+    def _refuse_taken(self, due: Due) -> None:
+        """Raise CardTakenError for a card that needs no link, or gets one by another row."""
+        if due.card in self._cards:
+            raise CardTakenError(reason=SAME_CARD)
+        if not due.prepared.attempt.override:
+            self.guard.refuse_taken(due.prepared.attempt)
+        self._cards.add(due.card)
+
+    def send(self, requests: SingleRequests, batch: Sequence[Due]) -> CardlinkError | None:
+        """Send a batch side by side, and note what came; return what ends the command."""
+        self.guard.renew()  # before the next batch is made
+        secrets = chain.from_iterable(due.prepared.secrets for due in batch)
+        with hiding(*secrets):  # a refusal may repeat them
+            results = concurrently(lambda due: _sent(requests, due), batch, len(batch))
+        ends = [self._note(due, result) for due, result in zip(batch, results, strict=True)]
+        return next(filter(None, ends), None)
+
+    def _note(self, due: Due, result: SingleLink | CardlinkError) -> CardlinkError | None:
+        """Note what came of a row; return an error that ends the command."""
+        match result:
+            case SingleLink():
+                self._lost = 0
+                answer = result.answered
+                why = ", ".join(answer.reasons) if answer else ""
+                self._outcomes[due.name] = RowOutcome(result.state, why)
+                return None
+            case AnswerLostError() | StrangeAnswerError():
+                self._lost += 1
+                self._outcomes[due.name] = RowOutcome(LOST, NO_ANSWER)
+                is_over = self._lost >= MOST_LOST or isinstance(result, StrangeAnswerError)
+                return result if is_over else None
+            case SingleUnderWayError():
+                self._unrequested(due.name, UNDER_WAY)
+                return None
+        self._unrequested(due.name, type(result).__name__)
+        return result
+
+    def _unrequested(self, name: RowName, why: str) -> None:
+        self._outcomes[name] = RowOutcome(UNREQUESTED, why)
+
+
+def _sent(requests: SingleRequests, due: Due) -> SingleLink | CardlinkError:
+    """Send one request; what it raises is a result, so that the others of its batch are noted."""
+    try:
+        return requests.send(due.prepared)
+    except CardlinkError as error:
+        return error
