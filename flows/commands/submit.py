@@ -21,6 +21,7 @@ from flows.wiring import wire
 from schemas.actions import Gate
 
 with on_first_use():
+    from flows.extracts import trailer
     from flows.runs import context as contexts
     from flows.submissions import extract_states, plan, rehearsal
     from flows.submissions import submit as submission
@@ -132,11 +133,14 @@ def _submitted(
 ) -> Result:
     """Show the runs that were committed, and the extracts that were refused or wait."""
     issuer = context.issuer.issuer
+    is_new = any(not run.already for run in done)
+    remarks = trailer.unproven(context.issuer.source) if is_new else []
     facts = {
         "issuer": issuer,
         "runs": [run_facts(run) for run in done],
         "refused": [str(error.text) for error in refused],
         "waiting": waiting,
+        "remarks": remarks,
     }
     if not done and not refused:
         nothing = [f"{issuer}: no new extract to submit"]
@@ -144,7 +148,7 @@ def _submitted(
     shown: list[Part] = []
     for run in done:
         shown += submitted(context, run)
-    shown += [*_refusals(refused), *waiting]
+    shown += [*_refusals(refused), *waiting, *remarks]
     return Result(
         facts,
         shown,

@@ -254,6 +254,22 @@ def test_files_that_not_everybody_can_read_are_named(
     assert "own key" in [one["part"] for one in facts["checks"]]
 
 
+def test_a_submit_says_where_nothing_proves_its_extract_whole_and_a_trailer_ends_that(
+    bank: Path,
+) -> None:
+    unproven = json.loads(cardlink(bank, "--json", "submit", "bank").stdout)
+    again = json.loads(cardlink(bank, "--json", "submit", "bank", "--extract", EXTRACT).stdout)
+    trailed = portal_csv(portal_rows({}, {})) + b"TRL|2\n"
+    (bank / "store" / "bank" / "extracts" / "bank-20261121.csv").write_bytes(trailed)
+    change(bank, "[limits]", "[source]\ntrailer = '^TRL\\|([0-9]+)$'\n[limits]")
+
+    proven = json.loads(cardlink(bank, "--json", "submit", "bank").stdout)
+
+    [remark] = unproven["remarks"]
+    assert remark.startswith("nothing proves an extract whole")
+    assert ([], []) == (again["remarks"], proven["remarks"])
+
+
 def test_a_private_key_that_opens_nothing_is_found_before_the_night(
     bank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
