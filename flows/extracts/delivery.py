@@ -11,7 +11,7 @@ from flows.extracts.sidecar import read_sidecar
 from flows.runs.business_date import date_in_name, local_day
 from flows.runs.context import IssuerContext
 from flows.runs.store import Entry, Screened, VerdictAwaitedError
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 
 class ExtractWaitsError(TryAgainError):

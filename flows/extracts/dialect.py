@@ -14,8 +14,8 @@ from flows.extracts.guess import Column, Guess, Sample
 from flows.extracts.header import SEP, header_names
 from flows.extracts.sample import CARD, Lines, read_lines, records
 from flows.extracts.trailer_guess import guess_trailer
-from schemas.issuer import SourceSettings
 from schemas.reference import toml
+from schemas.source import SourceSettings
 
 ABOVE = 12  # most lines above the data
 

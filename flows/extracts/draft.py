@@ -15,8 +15,8 @@ from flows.extracts.records.sample import take_records
 from flows.extracts.status_guess import status_guesses
 from flows.extracts.workbook import is_workbook, sheet_lines
 from schemas import portal
-from schemas.issuer import SourceSettings
 from schemas.reference import toml
+from schemas.source import SourceSettings
 
 OF_TEXT = ("delimiter", "quoting", "encoding", "final_newline")  # what no workbook needs
 HEAD = 4096  # bytes that show whether it is a workbook

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from flows.extracts.decode import UNREADABLE
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 ENCODING = "line.encoding.invalid"
 CONTROL = "line.character.control"

@@ -7,7 +7,7 @@ import csv
 import re
 
 from flows.extracts.errors import HeaderError
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 MOST = 20_000  # columns
 SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)

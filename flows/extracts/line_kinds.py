@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.extracts import grammar
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 Kinds = npt.NDArray[np.uint8]
 

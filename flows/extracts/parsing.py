@@ -8,7 +8,7 @@ import polars as pl
 from flows.errors import BugError
 from flows.extracts.decode import MARKS
 from flows.extracts.grammar import RECORD
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 
 class Parser:

@@ -18,8 +18,8 @@ from flows.extracts.draft import Draft
 from flows.extracts.grammar import RECORD
 from flows.extracts.guess import Guess, Proof
 from flows.extracts.reader import Extract
-from schemas.issuer import SourceSettings
 from schemas.reference import toml
+from schemas.source import SourceSettings
 
 SHORTEST: Final = 5  # digits of a hash total: fewer may be equal by chance
 LONGEST: Final = 18  # low-order digits that a run compares

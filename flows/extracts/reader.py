@@ -27,7 +27,7 @@ from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.segments import SegmentLines
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from flows.extracts.workbook import as_text
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 PEEKED = 20  # lines after the header that are read before its names are shown in an error
 

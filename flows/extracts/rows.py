@@ -7,7 +7,7 @@ from flows.extracts.opening import Pair
 from flows.extracts.reader import Extract
 from flows.extracts.records.extract import RecordExtract
 from flows.extracts.row_source import Rows
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 
 def open_rows(

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 from flows.extracts import grammar
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 ORPHAN = "segment.order.orphan"
 REPEATED = "segment.order.repeated"

@@ -10,7 +10,7 @@ from flows.errors import ExtractError
 from flows.redaction import redact
 from flows.runs.store import Store
 from flows.steps import Option, Sentence
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 LARGEST = 1 << 16  # bytes of a sidecar
 _SUM = re.compile(r"\\?(?P<sha256>[0-9A-Fa-f]{64})(?:\s+\*?(?P<path>\S.*))?")

@@ -8,7 +8,7 @@ import polars as pl
 
 from flows.extracts.errors import MappingError, TrailerError
 from flows.extracts.grammar import RECORD
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 
 class Figure(NamedTuple):

@@ -22,7 +22,7 @@ from flows.errors import ExtractError, OperatorError
 from flows.extracts.decode import Readable
 from flows.extracts.errors import EmptyExtractError
 from flows.redaction import redact
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet, CalamineWorkbook

@@ -26,10 +26,10 @@ from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.single_links import SingleLink
 from flows.runs.stored_run import StoredRun
 from flows.submissions.row_scope import RowScope
-from schemas.issuer import SourceSettings
 from schemas.manifest import SourceIdentity
 from schemas.portal import columns
 from schemas.records import LINKED
+from schemas.source import SourceSettings
 
 
 def link_row(

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 from flows.runs.header import Header
 from schemas.eligible import Eligibility
-from schemas.issuer import FORMATS, PROOFS, Issuer, SourceSettings
+from schemas.issuer import Issuer
 from schemas.portal import INTERFACE
+from schemas.source import FORMATS, PROOFS, SourceSettings
 
 
 def canonical(document: BaseModel | dict[str, Any]) -> bytes:

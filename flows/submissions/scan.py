@@ -31,8 +31,8 @@ from flows.submissions.sequence import out_of_sequence, sequence_number
 from flows.submissions.splitter import Splitter
 from schemas import ledger
 from schemas.corrections import BESIDE
-from schemas.issuer import SourceSettings
 from schemas.manifest import Counts, JoinedRows, Layout, SourceFile, SourceIdentity
+from schemas.source import SourceSettings
 
 
 class Piece(NamedTuple):

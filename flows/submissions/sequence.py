@@ -17,8 +17,8 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.versions import read_document
 from flows.submissions.plan import submit_step
 from schemas.actions import Gate
-from schemas.issuer import SourceSettings
 from schemas.manifest import Manifest, SourceIdentity
+from schemas.source import SourceSettings
 
 SEQUENCE_GAP: Gate = "sequence-gap"
 # A number that was used longer ago is not a repeat: the issuer has begun to count again.

@@ -23,7 +23,7 @@ from flows.extracts.errors import (
     TruncatedError,
 )
 from schemas import portal
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 HEADER = ",".join(portal.columns())
 FIELDS = len(portal.columns())

@@ -11,8 +11,9 @@ from flows.extracts.draft import first_draft
 from flows.extracts.errors import HeaderError, NotCsvError
 from flows.extracts.mapping import plan_mapping
 from schemas import portal
-from schemas.issuer import Issuer, SourceSettings
+from schemas.issuer import Issuer
 from schemas.portal import REQUIRED
+from schemas.source import SourceSettings
 from schemas.status import undecided
 from tests.builders import quick
 from tests.extracts import damaged

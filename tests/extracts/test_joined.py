@@ -14,8 +14,8 @@ from flows.errors import CardlinkError
 from flows.extracts.errors import MappingError
 from flows.extracts.joined.rows import JoinedRows, JoinFileError
 from flows.extracts.joined.spill import Spill, SpillError
-from schemas.issuer import SourceSettings
 from schemas.manifest import JoinedRows as Tally
+from schemas.source import SourceSettings
 from tests.extracts import two_files
 from tests.extracts.two_files import cards, cards_file, opened, oracle, places, places_file, whole
 

@@ -17,10 +17,10 @@ from flows.extracts.reader import Block, Extract
 from flows.runs.header import default_header, header_from_template
 from schemas import portal
 from schemas.expressions import UNREADABLE
-from schemas.issuer import SourceSettings
 from schemas.mapping import STEPS as EXPRESSIONS
 from schemas.mapping import Cell, Columns
 from schemas.portal import REQUIRED
+from schemas.source import SourceSettings
 from tests.builders import share_of
 from tests.night import issuer
 from tests.reference import STEPS

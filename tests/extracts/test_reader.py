@@ -12,7 +12,7 @@ from flows.errors import ExtractError
 from flows.extracts.errors import HeaderError
 from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block, Extract
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 from tests.extracts import damaged
 
 

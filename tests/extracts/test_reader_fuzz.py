@@ -15,7 +15,7 @@ from flows.extracts.line_kinds import Kind
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.reader import Extract
 from schemas import portal
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 from tests.night import issuer
 
 SETTINGS = SourceSettings()

@@ -10,7 +10,7 @@ import pytest
 
 from flows.extracts.records.fields import NUMBER
 from flows.extracts.rows import open_rows
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 from tests.extracts import mainframe
 from tests.extracts.two_files import whole
 

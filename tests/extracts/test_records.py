@@ -19,8 +19,9 @@ from flows.extracts.records.framing import RecordFormatError
 from flows.extracts.rows import open_rows
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
-from schemas.issuer import Issuer, SourceSettings
+from schemas.issuer import Issuer
 from schemas.record_layout import read_layout
+from schemas.source import SourceSettings
 from tests.extracts import mainframe
 from tests.extracts.mainframe import Piece
 from tests.extracts.test_guess import REST

@@ -12,7 +12,7 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.extracts.rows import open_rows
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 from tests.extracts.two_files import whole
 
 Line = tuple[str, ...]

@@ -35,7 +35,7 @@ from flows.runs.sealing import Plain
 from flows.runs.store import Entry
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 from tests import keys
 from tests.builders import portal_rows, quick
 from tests.night import DAY, local_bench, portal_csv

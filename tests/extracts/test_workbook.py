@@ -20,7 +20,7 @@ from flows.errors import CardlinkError
 from flows.extracts import workbook
 from flows.extracts.rows import open_rows
 from flows.extracts.workbook import ExcelMissingError, NumberCellError, WorkbookError
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 from tests.extracts.mainframe import card_number
 
 HEADER = ("CUSTOMER_ID", "CARD_NUMBER", "EXPIRY_DATE", "FIRST_NAME", "LAST_NAME", "STREET", "CITY")

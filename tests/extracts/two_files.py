@@ -13,7 +13,7 @@ from flows.extracts.opening import Pair
 from flows.extracts.reader import Block
 from flows.extracts.row_source import Rows
 from flows.extracts.rows import open_rows
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 from tests.extracts.mainframe import card_number
 
 CARDS = ("CUST", "CARD", "EXP", "CVV", "FIRST", "LAST", "NOTE")

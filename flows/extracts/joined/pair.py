@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from flows.runs.store import Entry, Store
-from schemas.issuer import SourceSettings
 from schemas.manifest import SourceIdentity
+from schemas.source import SourceSettings
 
 
 def partner(key: str, source: SourceSettings) -> str | None:

@@ -24,8 +24,8 @@ from flows.extracts.records.segments import Fault, Records, SegmentedRecords
 from flows.extracts.records.text import framing, stored_pieces
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from schemas.code_pages import EBCDIC, decoded
-from schemas.issuer import SourceSettings
 from schemas.record_layout import Layout
+from schemas.source import SourceSettings
 
 REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String, "found": pl.String}
 

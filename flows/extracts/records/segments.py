@@ -13,8 +13,8 @@ from flows.extracts.line_kinds import Kind
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame, Places
 from flows.extracts.segments import Place, Row, Rows
-from schemas.issuer import SourceSettings
 from schemas.record_layout import Field, Layout
+from schemas.source import SourceSettings
 
 _KINDS = {Place.ROW: Kind.RECORD, Place.PART: Kind.CONTINUES, Place.REFUSED: Kind.REFUSED}
 

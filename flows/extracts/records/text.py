@@ -12,7 +12,7 @@ from flows.extracts.errors import EncodingError
 from flows.extracts.records.framing import Frame, Framing
 from flows.extracts.workbook import sheet_lines
 from schemas.code_pages import EBCDIC, LINE_END, controls, decoded, looks_ebcdic
-from schemas.issuer import SourceSettings
+from schemas.source import SourceSettings
 
 PIECE = 1 << 20  # bytes read from a stream at once
 HEAD = 4096
