@@ -147,10 +147,10 @@ def would_send(checked: rehearsal.Checked) -> list[Part]:
 def _reasons(checked: rehearsal.Checked) -> Table:
     rows = []
     for reason in checked.found:
-        first_rows = ", ".join(map(str, reason.first))
-        rows.append([reason.code, reason.rows, first_rows, reasons.reason(reason.code).action])
+        first_lines = ", ".join(map(str, reason.lines))
+        rows.append([reason.code, reason.rows, first_lines, reasons.reason(reason.code).action])
     return Table(
-        ("reason", "rows", "first rows", "what to do"),
+        ("reason", "rows", "first lines", "what to do"),
         rows,
         f"{checked.run}-dry-reasons",
         "Dry run: reasons, with what to do",

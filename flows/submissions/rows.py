@@ -57,7 +57,7 @@ from schemas.manifest import Layout, SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, PROSE, YEAR
 from schemas.reasons import EXCLUDED, UNKNOWN_STATUS
 
-FIRST_ROWS = 5  # row numbers named for each reason
+FIRST_ROWS = 5  # rows of which the lines are named, for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _REJECTED = pl.lit(ledger.REJECTED)
 _DUPLICATE = pl.lit(ledger.DUPLICATE)
@@ -67,11 +67,11 @@ _KEPT = [*_IDENTITY, "key", "tag", "test", *FINGERPRINTS, "text"]
 
 
 class ReasonRows(NamedTuple):
-    """One reason: how many rows of an extract have it, and the first of them."""
+    """One reason: how many rows of an extract have it, and the lines of the first of them."""
 
     code: str
     rows: int
-    first: tuple[int, ...]
+    lines: tuple[int, ...]
 
 
 class Normalised(NamedTuple):
@@ -335,16 +335,16 @@ class Route:
     def _count(self, good: pl.DataFrame, records: pl.DataFrame) -> None:
         """Count the reasons in the ledger and the kinds of cards that are sent."""
         reasons = (
-            pl.concat(frame.select("row", "reasons") for frame in (good, records))
+            pl.concat(frame.select("line", "reasons") for frame in (good, records))
             .explode("reasons")
             .drop_nulls()
         )
         code = pl.col("reasons").str.split("|").list.last().alias("code")
-        counted = reasons.group_by(code).agg(pl.len(), pl.col("row").bottom_k(FIRST_ROWS))
+        counted = reasons.group_by(code).agg(pl.len(), pl.col("line").bottom_k(FIRST_ROWS))
         for name, rows, first in counted.iter_rows():
             before = self._reasons.get(name, ReasonRows(name, 0, ()))
-            first_rows = (*before.first, *sorted(first))[:FIRST_ROWS]
-            self._reasons[name] = ReasonRows(name, before.rows + rows, first_rows)
+            lines_of_first = (*before.lines, *sorted(first))[:FIRST_ROWS]
+            self._reasons[name] = ReasonRows(name, before.rows + rows, lines_of_first)
         test_cards = int(good["test"].sum())
         self.test_cards += test_cards
         self.other_cards += good.height - test_cards
