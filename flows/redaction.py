@@ -215,6 +215,8 @@ def _spans_in(text: str) -> Iterator[Span]:
 
 def _secret_spans(text: str) -> Iterator[Span]:
     for secret in _SECRETS:
+        if len(secret) > len(text):
+            continue  # saves the compilation of its pattern
         # a CVV may be in an identifier by chance
         searched = blank_identifiers(text) if len(secret) <= _LONGEST_CVV else text
         for echo in _pattern(secret).finditer(searched):

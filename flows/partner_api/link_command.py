@@ -11,7 +11,7 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field, Number, Reason
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Part, Result, Table, counted
 from flows.configuration import read_file
 from flows.errors import OperatorError
 from flows.redaction import spare
@@ -166,8 +166,8 @@ def _balance_lines(title: str, links: many_links.ManyLinks) -> Iterator[str]:
     counts = dict(links.balance)
     rows = counts.pop("rows")
     before = counts.pop("linked before")
-    terms = " + ".join(f"{count:,} {outcome}" for outcome, count in counts.items()) or "0"
-    yield f"{title}: {rows:,} rows = {terms}"
+    terms = " + ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+    yield f"{title}: {counted(rows, 'row')} = {terms or 'none that the partner refused'}"
     if before:
         yield f"{before:,} of them were linked before this command"
 
@@ -177,7 +177,7 @@ def _others(links: many_links.ManyLinks) -> Iterator[Part]:
     others = [
         (name.run, name.row, outcome.outcome, outcome.why)
         for name, outcome in links.outcomes.items()
-        if outcome.outcome != records.LINKED
+        if outcome.outcome != records.LINKED and outcome.why != many_links.NOT_REACHED
     ]
     if others:
         yield ""

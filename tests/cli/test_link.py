@@ -288,8 +288,8 @@ def test_many_rows_are_rehearsed_requested_over_http_and_in_the_balance(
 
     (kept,) = bench.stored(run).single_link_attempts
     assert (0, 0, 0) == (rehearsed.exit_code, done.exit_code, repeated.exit_code)
-    assert f"nothing was requested: {run}: 1 rows = 1 to be requested" in rehearsed.stdout
-    assert "bank: 1 rows = 1 linked\n" in done.stdout
+    assert f"nothing was requested: {run}: 1 row = 1 to be requested" in rehearsed.stdout
+    assert "bank: 1 row = 1 linked\n" in done.stdout
     assert "deliver bank" in done.stderr
     assert kept.answered is not None
     assert str(kept.answered.url) not in done.stdout
@@ -305,6 +305,6 @@ def test_a_service_that_lets_nobody_in_ends_the_command_with_every_row_left(
     done = CliRunner(env=unknown).invoke(main, ["--config", str(tmp_path), "link", run, "--errors"])
 
     assert 2 == done.exit_code
-    assert "1 rows = 1 not requested" in done.stdout
+    assert "1 row = 1 not requested" in done.stdout
     assert "rejected our credentials" in done.stdout
     assert ["unsent"] == [single.state for single in bench.stored(run).single_link_attempts]
