@@ -257,9 +257,8 @@ def test_files_that_not_everybody_can_read_are_named(
 def test_a_dry_run_names_the_lines_of_the_file_whose_rows_are_refused(bank: Path) -> None:
     done = json.loads(cardlink(bank, "--json", "submit", "bank", "--dry-run").stdout)
 
-    [checked] = done["extracts"]
-    lines = sorted(line for _, _, first in checked["found"] for line in first)
-    assert [2, 3, 4, 5] == lines  # below the header
+    lines = {code: first for code, _, first in done["extracts"][0]["found"]}
+    assert ([2], [4]) == (lines["address.city.missing"], lines["card.pan.luhn"])
 
 
 def test_a_submit_says_where_nothing_proves_its_extract_whole_and_a_trailer_ends_that(
