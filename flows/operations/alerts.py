@@ -81,7 +81,7 @@ KINDS: dict[str, Kind] = {
     ),
     "columns-changed": Kind(
         "Columns of the extract came or went",
-        "Ask the issuer what they are; see `cardlink check` and [columns].",
+        "Ask the issuer what they are; see [columns].",
     ),
     "result-overdue": Kind(
         "Result overdue", "Look at the outbox; fetch the results from the portal."
