@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
 WITNESS_KEY = "CARDLINK_WITNESS_KEY"
 SHOWN = 20  # findings named on a terminal; --json has them all
+WHOLE = "everything is as it was recorded"
+WHOLE_AS_FAR = "what the trail names is as it was recorded; a cut-off end would not show"
 
 
 @entry("audit verify", form=AUDIT)
@@ -59,7 +61,7 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     }
     lines: list[Part] = [*_summary(issuer, proof), _witness_line(checkpoint, witnessed, hours)]
     if not proof.findings:
-        return Result(facts, [*lines, "everything is as it was recorded"])
+        return Result(facts, [*lines, WHOLE if checkpoint or head else WHOLE_AS_FAR])
     first = proof.findings[0]
     number = len(proof.findings)
     headline = f"{number:,} objects are not as recorded, first {first.key}: {first.what}"

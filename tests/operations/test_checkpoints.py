@@ -183,6 +183,7 @@ def test_by_the_commands_alone_a_witness_is_set_up_and_finds_an_issuer_that_was_
     removed = typed(tmp_path, "audit", "verify", "bank")
 
     assert "unwitnessed: nobody outside keeps where the trail ends" in nobody.output
+    assert "a cut-off end would not show" in nobody.output
     assert (2, 0, 0, 4) == tuple(one.exit_code for one in (unsigned, signed, verified, removed)), [
         one.output for one in (unsigned, signed, verified, removed)
     ]
