@@ -5,13 +5,13 @@ else an issuer wants to leave aside it says here. A row that is not eligible is 
 has to correct it.
 """
 
-import re
 from typing import Annotated, Final, Literal
 
 import polars as pl
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from schemas.foreign_countries import foreign_spellings
+from schemas.patterns import Pattern
 from schemas.settings import Settings, setting
 from schemas.status import Values
 
@@ -33,17 +33,6 @@ OTHER_LENGTHS: Final = (
 )
 
 
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-        pl.Series([""]).str.contains(text)
-    except (re.error, pl.exceptions.PolarsError) as error:
-        raise ValueError(
-            "not a regular expression, or one with lookaround or backreferences"
-        ) from error
-    return text
-
-
 class Condition(Settings):
     """What the text of a source column must be for its row to be eligible: all that is given."""
 
@@ -51,9 +40,7 @@ class Condition(Settings):
     none_of: Values | None = setting(None, "none of these texts")
     prefix: Values | None = setting(None, "it begins with one of these")
     length: int | tuple[int, int] | None = setting(None, "its characters; or `[fewest, most]`")
-    pattern: Annotated[str, AfterValidator(_pattern)] | None = setting(
-        None, "regular expression of the whole text"
-    )
+    pattern: Pattern | None = setting(None, "regular expression of the whole text")
     at_least: float | None = setting(None, "a number of at least this")
     at_most: float | None = setting(None, "a number of at most this")
 

@@ -4,29 +4,14 @@ import re
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
-import polars as pl
-from pydantic import AfterValidator, StringConstraints, model_validator
+from pydantic import StringConstraints, model_validator
 
 from schemas.code_pages import EbcdicPage
 from schemas.join import NAMED_FOR_THE_PAIR, JoinSettings
 from schemas.mapping import Header
+from schemas.patterns import Pattern
 from schemas.record_layout import Layout, read_layout
 from schemas.settings import Settings, setting
-
-
-def _pattern(text: str) -> str:
-    """Check a regular expression with both engines that will use it."""
-    try:
-        re.compile(text)
-        pl.Series([""]).str.contains(text)
-    except (re.error, pl.exceptions.PolarsError) as error:
-        raise ValueError(
-            "not a regular expression, or one with lookaround or backreferences"
-        ) from error
-    return text
-
-
-Pattern = Annotated[str, AfterValidator(_pattern)]
 
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they
 # are written.
