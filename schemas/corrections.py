@@ -28,7 +28,7 @@ UNNAMED = "is not accepted"  # for a rule whose kind is not listed below
 # What is wrong with a cell, by the kind of its reason.
 WRONG = {
     "missing": "is missing",
-    "ambiguous": "stands in several rows that differ",
+    "ambiguous": "is there more than once, and differs",
     "orphan": "stands before the row that it belongs to",
     "placeholder": "is a placeholder",
     "format": "has the wrong form",

@@ -144,7 +144,8 @@ def _submitted(
     }
     if not done and not refused:
         nothing = [f"{issuer}: no new extract to submit"]
-        return Result(facts, waiting or nothing, Step("ingest", issuer))
+        next_step = Step("extracts", issuer) if waiting else Step("ingest", issuer)
+        return Result(facts, waiting or nothing, next_step)
     shown: list[Part] = []
     for run in done:
         shown += submitted(context, run)
@@ -178,6 +179,7 @@ def _rehearsed(
     shown: list[Part] = []
     for extract in checked:
         shown += would_send(extract)
+        shown += [f"{extract.extract} has {change}" for change in extract.columns]
     shown += _refusals(errors)
     shown = shown or [f"{issuer}: no new extract to submit"]
     code = _exit_code(checked, errors)

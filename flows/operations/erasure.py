@@ -24,7 +24,6 @@ from flows.errors import OperatorError, TryAgainError
 from flows.operations.delivery import owes_withdrawal
 from flows.operations.erasing import delivered_objects, erase_in_deliveries, erase_mentions
 from flows.operations.personal_data import Mention, is_under_way, mentions
-from flows.resend.corrected_extract import numbered
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS
 from flows.runs.chains import add_record, whole_chain
@@ -38,7 +37,7 @@ from flows.runs.erased import (
     unfinished_erasures,
     with_key,
 )
-from flows.runs.errors import NoSuchRowError
+from flows.runs.errors import NoSuchRowError, numbered
 from flows.runs.keys import erasures, runs
 from flows.runs.single_links import answer_key, prompted_singles
 from flows.runs.store import Cleaner, Store

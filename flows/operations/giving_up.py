@@ -15,13 +15,12 @@ from flows.errors import OperatorError
 from flows.reports.cardholder_trace import refuse_card_number
 from flows.reports.unlinked import without_link
 from flows.resend import renewal
-from flows.resend.corrected_extract import numbered
 from flows.resend.selection import RowSelection, is_selected
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD_WITHOUT_TWIN, CONTENT_FINGERPRINTS, holder
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
-from flows.runs.errors import NoSuchRowError, NotFoundError
+from flows.runs.errors import NoSuchRowError, NotFoundError, numbered
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import given_up
 from flows.runs.stored_run import StoredRun

@@ -47,7 +47,12 @@ class CardGuard:
         self._attempts = pl.DataFrame()
 
     def refuse_taken(self, attempt: SingleAsked) -> None:
-        """Raise CardTakenError if the card has an active link or awaits one, or is given up."""
+        """Raise CardTakenError if the card has an active link or awaits one, or is given up.
+
+        An attempt that says why it is made all the same (`override`) is never refused.
+        """
+        if attempt.override:
+            return
         book = self._book or self._read()
         of_cuid = self._attempts.filter(cuid=attempt.cuid)
         _refuse_given_up(book, of_cuid, attempt)

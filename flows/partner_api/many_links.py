@@ -97,7 +97,7 @@ def request_links(
     or whose answers are lost, ends it: what is left was not requested.
     """
     desk = _Desk(context, plan, override)
-    requests = SingleRequests(context, linking, desk.guard)
+    requests = SingleRequests(context, linking)
     at_a_time = service_of(context).requests_at_a_time
     due = desk.due()
     stopped: CardlinkError | None = None
@@ -170,8 +170,7 @@ class _Desk:
         """Raise CardTakenError for a card that needs no link, or gets one by another row."""
         if due.card in self._cards:
             raise CardTakenError(reason=SAME_CARD)
-        if not due.prepared.attempt.override:
-            self.guard.refuse_taken(due.prepared.attempt)
+        self.guard.refuse_taken(due.prepared.attempt)
         self._cards.add(due.card)
 
     def send(self, requests: SingleRequests, batch: Sequence[Due]) -> CardlinkError | None:

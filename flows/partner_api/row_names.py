@@ -19,6 +19,7 @@ from flows.reports.unlinked import without_link
 from flows.results.row_states import run_rows
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
+from flows.runs.errors import numbered
 from flows.runs.keys import RunId
 from flows.runs.stored_run import StoredRun
 from schemas.ledger import ERROR
@@ -58,14 +59,14 @@ def rows_of_file(context: IssuerContext, file: str, content: bytes) -> list[RowN
     lines = [line.strip() for line in content.decode("utf-8-sig", "replace").splitlines()]
     if lines and lines[0].lower().replace(" ", "") in HEADS:
         lines[0] = ""
-    numbered = {number: line for number, line in enumerate(lines, 1) if line}
+    filled = {number: line for number, line in enumerate(lines, 1) if line}
     issuer = context.issuer.issuer
-    cuids = {line for line in numbered.values() if not _is_row(line)}
+    cuids = {line for line in filled.values() if not _is_row(line)}
     by_cuid = _last_rows(context, cuids) if cuids else {}
-    named = {number: _rows(line, issuer, by_cuid) for number, line in numbered.items()}
-    unknown = [str(number) for number, rows in named.items() if not rows]
-    if unknown or not named:
-        raise RowsFileError(file=file, issuer=issuer, lines=", ".join(unknown) or "1")
+    named = {number: _rows(line, issuer, by_cuid) for number, line in filled.items()}
+    unknown = [number for number, rows in named.items() if not rows] if named else [1]
+    if unknown:
+        raise RowsFileError(file=file, issuer=issuer, lines=numbered(unknown))
     return list(dict.fromkeys(chain.from_iterable(named.values())))
 
 

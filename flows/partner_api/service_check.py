@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final
 
 from flows.partner_api.client import ServiceClient
@@ -11,6 +10,7 @@ from flows.partner_api.connection import service_client
 from flows.partner_api.known_links import newest_link
 from flows.partner_api.response_body import Limits
 from flows.partner_api.service import NoSuchRecordError, StrangeAnswerError
+from flows.partner_api.sessions import LOGIN
 from flows.runs.context import IssuerContext
 from flows.runs.stored_runs import StoredRuns
 from schemas.partner_api.service import ServiceSettings
@@ -44,8 +44,7 @@ def _read_one(client: ServiceClient, context: IssuerContext, settings: ServiceSe
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
     link = newest_link(list(runs.with_ledger()), settings)
     if link is None or link.link_id is None:
-        with suppress(NoSuchRecordError, StrangeAnswerError):
-            client.card_link(NOBODY)
+        _log_in(client)
         why = "no link is known yet" if link is None else "no id is found in a link's URL"
         return f"{settings.base_url}: the login is accepted; no record was read, since {why}"
     record = client.card_link(link.link_id)
@@ -55,6 +54,20 @@ def _read_one(client: ServiceClient, context: IssuerContext, settings: ServiceSe
         f"{settings.base_url}: the login is accepted; the record of row {link.row} of {link.run} "
         f"{has_cardholder} and {says_opened} whether the link was opened"
     )
+
+
+def _log_in(client: ServiceClient) -> None:
+    """Ask for a link that nobody has: what the service says of it does not matter, its login does.
+
+    Raises what the login raises.
+    """
+    try:
+        client.card_link(NOBODY)
+    except NoSuchRecordError:
+        pass
+    except StrangeAnswerError as error:
+        if error.fields["place"] == LOGIN:
+            raise
 
 
 def _clock_line(offset: float | None) -> str:

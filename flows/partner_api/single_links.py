@@ -16,6 +16,7 @@ from flows.partner_api.single_request import (
     SingleRequests,
     Supply,
     nothing_supplied,
+    prepared_request,
 )
 from flows.partner_api.source_rows import refine, refined_rows
 from flows.redaction import hiding
@@ -52,10 +53,11 @@ def link_row(
     if any(single.state == LINKED for single in earlier):  # killed before it was counted?
         report(context, [stored])
     key = attempt_key(stored.keys, row, len(earlier) + 1)
-    requests = SingleRequests(context, linking, CardGuard(context))
-    prepared = requests.prepare(
-        refined.single(), key, stored.keys, row, override=override, supply=supply
+    requests = SingleRequests(context, linking)
+    prepared = prepared_request(
+        context, refined.single(), key, stored.keys, row, override=override, supply=supply
     )
+    CardGuard(context).refuse_taken(prepared.attempt)
     with hiding(*prepared.secrets):  # a refusal may repeat them
         single = requests.send(prepared)
     if single.state == LINKED:
@@ -101,7 +103,8 @@ def link_typed(
     refined = refine(context._replace(issuer=issuer), stream, source, scope)
     name = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     key = f"{prompted_prefix(context.issuer.issuer)}{name}"
-    requests = SingleRequests(context, linking, CardGuard(context))
-    prepared = requests.prepare(refined.single(), key, override=override)
+    requests = SingleRequests(context, linking)
+    prepared = prepared_request(context, refined.single(), key, override=override)
+    CardGuard(context).refuse_taken(prepared.attempt)
     with hiding(*prepared.secrets):
         return requests.send(prepared)

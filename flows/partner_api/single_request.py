@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.partner_api.card_guard import CardGuard
 from flows.partner_api.link_requests import link_request
 from flows.partner_api.service import (
     AnswerLostError,
@@ -79,36 +78,14 @@ class Prepared(NamedTuple):
 
 
 class SingleRequests:
-    """Requests of one command: the service, the rules for its links, and who needs none."""
+    """Requests of one command: the service, and the rules for its links."""
 
-    def __init__(self, context: IssuerContext, linking: Linking, guard: CardGuard) -> None:
+    def __init__(self, context: IssuerContext, linking: Linking) -> None:
         self._settings = service_of(context)
         self._context = context
         self._linking = linking
-        self._guard = guard
         self._today = local_day(context.adapters.now(), context.issuer.time_zone)
         self._rules = link_rules(context)
-
-    def prepare(
-        self,
-        fields: Mapping[str, Any],
-        key: str,
-        keys: RunKeys | None = None,
-        row: int | None = None,
-        *,
-        override: str = "",
-        supply: Supply = nothing_supplied,
-    ) -> Prepared:
-        """Return the request for refined fields; LinkRequestError or CardTakenError if none is due.
-
-        `override` is why it is requested for a card that has a link or awaits one.
-        """
-        prepared = prepared_request(
-            self._context, fields, key, keys, row, override=override, supply=supply
-        )
-        if not prepared.attempt.override:
-            self._guard.refuse_taken(prepared.attempt)
-        return prepared
 
     def send(self, prepared: Prepared) -> SingleLink:
         """Record, request once, record the answer; the caller hides the request's secrets."""
@@ -194,7 +171,10 @@ def prepared_request(
     override: str = "",
     supply: Supply = nothing_supplied,
 ) -> Prepared:
-    """Return the request for refined fields, whoever has a link; LinkRequestError if it is none."""
+    """Return the request for refined fields, whoever has a link; LinkRequestError if it is none.
+
+    `override` is why it is made for a card that has a link or awaits one.
+    """
     supplied = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
     request = link_request({**fields, **supplied})
     attempt = SingleAsked(

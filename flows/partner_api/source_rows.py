@@ -18,7 +18,7 @@ from flows.resend.corrections import by_row, cells_of
 from flows.resend.selected_run import reopen_source
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.errors import NoSuchRowError
+from flows.runs.errors import NoSuchRowError, numbered
 from flows.runs.stored_run import StoredRun
 from flows.submissions.gates import WrongCardsError
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
@@ -53,7 +53,7 @@ def refined_rows(context: IssuerContext, run: StoredRun, rows: Collection[int]) 
     stored = pl.concat(part["row"] for part in run.ledger(["row"]))
     missing = numbers.filter(~numbers.is_in(stored.implode()))
     if missing.len():
-        raise NoSuchRowError(place=run.id, rows=", ".join(map(str, missing)))
+        raise NoSuchRowError(place=run.id, rows=numbered(missing))
     entry, source = reopen_source(context, run.id, manifest.source)
     picks = pl.DataFrame({"row": numbers, "origin": numbers}, PICK)
     selected = SelectedRows(picks, by_row(cells_of(context, manifest)))

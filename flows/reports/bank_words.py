@@ -158,12 +158,21 @@ def _name(source: SourceColumn | None) -> str | None:
     return f"{names} ({source.place})" if source.place else names
 
 
+# what a reason speaks of in a file whose rows are in several records or files
+_OF_PARTS = {
+    "segment.order": "the record",
+    "segment.type": "its record type",
+    "join.row": "its row in the second file",
+}
+
+
 def _wrong(code: str, source: SourceColumn | None) -> str:
     entity, _, subject_and_kind = code.partition(".")
     subject, _, kind = subject_and_kind.partition(".")
     name = _name(source)
     if name is None:
-        name = "the line" if entity in ("line", "row") else subject.replace("_", " ")
+        plain = "the line" if entity in ("line", "row") else subject.replace("_", " ")
+        name = _OF_PARTS.get(f"{entity}.{subject}", plain)
     return f"{name} {WRONG.get(kind, UNNAMED)}"
 
 

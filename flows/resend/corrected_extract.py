@@ -10,6 +10,7 @@ from flows.extracts.opening import open_extract
 from flows.extracts.rows import open_rows
 from flows.results.row_states import run_rows
 from flows.runs.context import IssuerContext
+from flows.runs.errors import numbered
 from flows.runs.frames import shaped
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -21,7 +22,6 @@ from schemas.portal import CUID
 
 # A row of the corrected extract, with `number` and `run` where it has such columns.
 CORRECTED: dict[str, pl.DataType | type[pl.DataType]] = {"row": pl.UInt32, "cuid": pl.String}
-LISTED = 10  # rows or lines named in a message
 
 
 class AmbiguousRowsError(OperatorError):
@@ -85,13 +85,6 @@ def by_cuid(rows: pl.DataFrame, rows_of_run: pl.DataFrame) -> pl.DataFrame:
     originals = rows_of_run.rename({"row": "origin"})
     picks = shaped(rows.join(originals, on="cuid", maintain_order="left"), PICK)
     return picks.drop_nulls().unique(maintain_order=True)
-
-
-def numbered(rows: pl.Series) -> str:
-    """List the first row numbers, and how many more there are."""
-    first = ", ".join(str(row) for row in rows.sort().head(LISTED))
-    more = len(rows) - LISTED
-    return f"{first} and {more:,} more" if more > 0 else first
 
 
 def _rows(context: IssuerContext, entry: Entry, source: SourceIdentity) -> Iterator[pl.DataFrame]:

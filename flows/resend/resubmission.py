@@ -30,7 +30,7 @@ from flows.resend.blocking import (
     superseded,
     with_twins,
 )
-from flows.resend.corrected_extract import numbered, replaced_rows
+from flows.resend.corrected_extract import replaced_rows
 from flows.resend.ending_links import ending_links
 from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
@@ -38,7 +38,7 @@ from flows.runs.business_date import local_day
 from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
 from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
-from flows.runs.errors import NoSuchRowError
+from flows.runs.errors import NoSuchRowError, numbered
 from flows.runs.frames import shaped
 from flows.runs.stored_run import StoredRun
 from flows.steps import REASON, ROW, RUN, WHY, Option, Sentence, Step

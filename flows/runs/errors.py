@@ -1,7 +1,11 @@
 """What a command names that is not there, or no more: a run, its rows, its ledger."""
 
+from collections.abc import Iterable
+
 from flows.errors import OperatorError
 from flows.steps import REASON, Option, Sentence, Slot, Step
+
+LISTED = 10  # rows or lines named in a message
 
 
 class LedgerPurgedError(OperatorError):
@@ -48,3 +52,11 @@ class AbandonedError(OperatorError):
         "It will not be resumed; to make a new run of its extract: {new_run}.",
         new_run=Option("--new-run", REASON, of="submit"),
     )
+
+
+def numbered(numbers: Iterable[int]) -> str:
+    """List the first numbers of rows or lines, and how many more there are."""
+    ordered = sorted(numbers)
+    first = ", ".join(map(str, ordered[:LISTED]))
+    more = len(ordered) - LISTED
+    return f"{first} and {more:,} more" if more > 0 else first

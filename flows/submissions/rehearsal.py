@@ -53,7 +53,8 @@ class Checked(NamedTuple):
             template = "{extract} would be refused: {error}"
             return Sentence(template, extract=self.extract, error=self.refused)
         run = f"{self.extract} would be run {self.run}, as of {self.as_of}"
-        rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {self.chunks:,} chunks"
+        chunks = "1 chunk" if self.chunks == 1 else f"{self.chunks:,} chunks"
+        rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {chunks}"
         verdict = f"{run}: {rows} would be sent."
         seen = seen_rows({reason.code: reason.rows for reason in self.found})
         return f"{verdict} {seen:,} already have or await a link." if seen else verdict

@@ -68,7 +68,7 @@ def test_a_sound_issuer_is_ok_in_every_part(bank: Path) -> None:
     parts = [["settings", "ok"], ["key", "ok"], ["store", "ok"], ["settings", "ok"]]
     assert (0, parts) == (done.returncode, words)
     assert "mapping   ok" in done.stdout
-    assert "16 of 20 rows in 1 chunks would be sent" in done.stdout
+    assert "16 of 20 rows in 1 chunk would be sent" in done.stdout
 
 
 def test_everything_that_is_wrong_is_said_at_once_and_the_worst_decides(bank: Path) -> None:
@@ -259,6 +259,20 @@ def test_a_dry_run_names_the_lines_of_the_file_whose_rows_are_refused(bank: Path
 
     lines = {code: first for code, _, first in done["extracts"][0]["found"]}
     assert ([2], [4]) == (lines["address.city.missing"], lines["card.pan.luhn"])
+
+
+def test_a_dry_run_says_which_columns_came(bank: Path) -> None:
+    mapping = "".join(f'"{name}" = "{name}"\n' for name in columns())
+    change(bank, "[limits]", f"[columns]\n{mapping}[limits]")
+    assert 0 == cardlink(bank, "submit", "bank").returncode
+    header, *rows = portal_csv(portal_rows({}, {})).decode().splitlines()
+    lines = [f"{header},SEGMENT", *(f"{row},x" for row in rows)]
+    later = bank / "store" / "bank" / "extracts" / "bank-20261121.csv"
+    later.write_text("\n".join(lines) + "\n")
+
+    done = cardlink(bank, "submit", "bank", "--dry-run")
+
+    assert "bank-20261121.csv has new columns: SEGMENT" in done.stdout
 
 
 def test_a_submit_says_where_nothing_proves_its_extract_whole_and_a_trailer_ends_that(

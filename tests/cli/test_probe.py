@@ -158,3 +158,21 @@ def test_check_tries_the_service_and_says_what_it_refuses(
     assert "names its cardholder and says whether the link was opened" in texts[0]
     assert "the service's clock agrees with this machine's" == texts[1]
     assert error == wrong["service"]
+
+
+def test_check_accepts_no_login_that_gives_no_session_though_no_link_is_known_yet(
+    tmp_path: Path,
+) -> None:
+    with placed(tmp_path, 3) as night:
+        serve(tmp_path, night.service)
+        (tmp_path / "store").rename(tmp_path / "elsewhere")
+        (tmp_path / "store").mkdir()
+        good = cardlink(tmp_path, night.service, "--json", "check", "bank")
+        strange = {"/session": Disturbance(200, "{}")}
+        night.service.act(lambda books: books.disturbances.update(strange))
+        refused = cardlink(tmp_path, night.service, "--json", "check", "bank")
+
+    texts = [one["text"] for one in json.loads(good.stdout)["checks"] if one["part"] == "service"]
+    wrong = {one["part"]: one["error"] for one in json.loads(refused.stdout)["checks"]}
+    assert texts[0].endswith("login is accepted; no record was read, since no link is known yet")
+    assert "StrangeAnswerError" == wrong["service"]

@@ -111,7 +111,7 @@ def test_seven_usual_exports_are_sent_whole_by_what_init_writes(tmp_path: Path, 
     done = cardlink(tmp_path, "init", name, "--from", str(tmp_path / "export.csv"))
 
     assert (done.exit_code, verdict(export), drafted(export).doubts) == (0, RIGHT, [])
-    assert "60 of 60 rows in 1 chunks would be sent" in done.stdout
+    assert "60 of 60 rows in 1 chunk would be sent" in done.stdout
 
 
 @pytest.mark.parametrize("name", quick(3, [*seven(), *thirty()]))

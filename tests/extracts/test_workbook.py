@@ -143,5 +143,5 @@ def test_init_reads_a_workbook_and_every_row_of_it_would_be_sent(tmp_path: Path)
         ["--config", str(tmp_path), "init", "bank", "--from", str(tmp_path / "cards.xlsx")],
     )
 
-    assert "30 of 30 rows in 1 chunks would be sent" in done.stdout
+    assert "30 of 30 rows in 1 chunk would be sent" in done.stdout
     assert "xlsx" == load_issuer(tmp_path, "bank").source.format

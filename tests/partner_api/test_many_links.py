@@ -350,6 +350,7 @@ def test_a_file_names_rows_and_cuids(bench: Bench, run: str) -> None:
         ("{run},1\nnobody\nother-20261120-01234567,1", "2, 3"),
         ("", "1"),
         ("{run},0\n{run},x", "1, 2"),
+        ("x\n" * 12, "1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more"),
     ],
 )
 def test_lines_that_name_no_row_are_told_by_their_numbers(

@@ -162,6 +162,20 @@ def test_every_reason_of_ours_has_words_without_any_layout() -> None:
     assert {None} == {cause.source for cause in causes}
 
 
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("join.row.missing", "its row in the second file is missing"),
+        ("join.row.ambiguous", "its row in the second file is there more than once, and differs"),
+        ("segment.order.orphan", "the record stands before the row that it belongs to"),
+        ("segment.order.repeated", "the record appears more than once"),
+        ("segment.type.unknown", "its record type is not known"),
+    ],
+)
+def test_a_row_in_several_records_or_files_is_spoken_of_as_such(code: str, wrong: str) -> None:
+    assert wrong == BankWords(None).cause(None, code, None).wrong
+
+
 def test_what_is_expected_is_what_the_source_can_hold() -> None:
     layout = Layout(
         size=4,

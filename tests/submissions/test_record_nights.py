@@ -117,7 +117,7 @@ def test_init_guesses_settings_and_mapping_from_a_copybook_and_check_reads_every
     )
 
     source = load_issuer(folder, "bank").source
-    assert "30 of 30 rows in 1 chunks would be sent" in made
+    assert "30 of 30 rows in 1 chunk would be sent" in made
     assert ("cp037", "VB", WIDTH) == (source.encoding, source.record_format, source.record_size)
     extracts = folder / "store" / "bank" / "extracts"
     extracts.mkdir(parents=True)
