@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from schemas import settings
+from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
 from schemas.mapping import Columns, Filter, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
@@ -25,6 +26,12 @@ class RuleSettings(Settings):
     cut.
     """
 
+    challenges: tuple[Challenge, ...] = setting(
+        (),
+        "challenges at a link, as the institution configures them in the portal; what they ask for "
+        "must be there: a row without it is rejected, whatever the settings below say. Without "
+        "them, the partner asks for CVV and ZIP, and the settings below decide",
+    )
     luhn: Severity = setting(
         "reject", "check digit of the card number (the partner's own sample number fails it)"
     )

@@ -3,7 +3,7 @@
 Put here: what every rule has. Keep out: the rules themselves.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import date
 from typing import NamedTuple, cast, get_args
@@ -11,6 +11,7 @@ from typing import NamedTuple, cast, get_args
 import polars as pl
 
 from schemas.actions import FIX
+from schemas.challenges import asked_columns
 from schemas.expressions import lacks_all
 from schemas.issuer import RuleSettings, Severity
 from schemas.portal import COLUMNS
@@ -43,6 +44,8 @@ class Rule:
     narrows: str = ""
     # a cheaper question, asked first: the shape that a cell has which may break it
     screen: str = ""
+    # whether nobody could answer a challenge that asks for its column: where one does, it rejects
+    is_answer: bool = False
 
     def __post_init__(self) -> None:
         """Refuse an entry that could not work, or that nobody could see at work."""
@@ -55,7 +58,11 @@ class Rule:
             raise ValueError(f"{self.code}: no such column or severity: {names}")
 
     def severity_by(self, settings: RuleSettings) -> Severity:
-        """Return what happens to a row that breaks the rule."""
+        """Return what happens to a row that breaks the rule: what a challenge at the link asks for
+        must be there, whatever the rule's own setting says.
+        """
+        if self.is_answer and self.column in asked_columns(settings.challenges):
+            return "reject"
         return cast(Severity, getattr(settings, self.severity, self.severity))
 
     def expression(self, as_of: date, settings: RuleSettings) -> pl.Expr:
@@ -87,3 +94,23 @@ def rules_in_force(
         for rank, rule, severity in ranked
         if severity != "off"
     )
+
+
+def remarks(table: Sequence[Rule], settings: RuleSettings) -> Iterator[str]:
+    """Yield what is doubtful of an issuer's challenges: there is only one, or a setting that it has
+    itself does not count beside them.
+    """
+    if len(settings.challenges) == 1:
+        yield (
+            "[rules] challenges has only one: the partner strongly recommends two, since a link "
+            "may come into the wrong hands"
+        )
+    for rule in table:
+        if rule.severity not in settings.model_fields_set:
+            continue
+        own = getattr(settings, rule.severity)
+        if own != rule.severity_by(settings):
+            yield (
+                f'[rules] {rule.severity} = "{own}" does not count for {rule.code}: `challenges` '
+                "asks for it, so such a row is rejected"
+            )

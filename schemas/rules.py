@@ -192,7 +192,13 @@ def _required_rules() -> Iterator[Rule]:
     for column in REQUIRED:
         entity = subject(column)
         yield Rule(f"{entity}.placeholder", column, no_placeholder(column), example={column: "N/A"})
-        yield Rule(f"{entity}.missing", column, is_present(column), example={column: None})
+        yield Rule(
+            f"{entity}.missing",
+            column,
+            is_present(column),
+            example={column: None},
+            is_answer=True,
+        )
 
 
 def _hash_rules() -> Iterator[Rule]:
@@ -323,6 +329,7 @@ RULES: tuple[Rule, ...] = (
         is_present(CVV) | is_present(CVV_HASH),
         example={CVV: None},
         severity="cvv_missing",
+        is_answer=True,
     ),
     Rule("card.cvv.format", CVV, matches(CVV, CVV_SHAPE), example={CVV: "12"}),
     Rule(
@@ -349,6 +356,7 @@ RULES: tuple[Rule, ...] = (
         postal_code_in_its_state(),
         example={POSTAL_CODE: "10001", COUNTRY: "US", SUBNATIONAL: "MA"},
         severity="address_mismatch",
+        is_answer=True,
     ),
     Rule(
         "address.email.format",

@@ -22,6 +22,7 @@ from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry
 from flows.commands.form import Form
 from schemas import portal, rules
+from schemas.challenges import ANSWERS
 from schemas.issuer import Issuer, RuleSettings
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
@@ -244,7 +245,8 @@ digit, `9(16)` sixteen of them; a CVV has only its length), what is `expected` i
 column, and the `setting` that would take it, where there is one.
 
 *By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands
-before it, that setting of `[rules]` decides: `reject`, `warn` or `off`. Of the rules that a cell
+before it, that setting of `[rules]` decides: `reject`, `warn` or `off`. What a challenge at the
+link asks for, by `challenges` of `[rules]`, must be there in any case. Of the rules that a cell
 breaks, the first of the table is reported. *Who acts*: "fix at source" is for the issuer, "resubmit
 as is" for the operator; "nothing" and "not
 eligible" are for nobody.
@@ -312,6 +314,9 @@ def _reasons() -> Iterator[str]:
     for rule in rules.RULES:
         _, _, action, hint = reason(rule.code)
         severity = _severity(rule.severity)
+        challenges = [name for name, asked in ANSWERS.items() if rule.column in asked]
+        if rule.is_answer and rule.severity in SEVERITY_SETTINGS:
+            severity += f"; reject where `challenges` has {' or '.join(challenges)}"
         yield f"| `{rule.code}` | `{rule.column}` | {severity} | {action} | {hint} |"
     for title, entries in (
         ("What a line must be", LINES),

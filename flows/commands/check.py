@@ -29,7 +29,7 @@ with on_first_use():
     from flows.runs import frames as stored_frames
     from flows.runs import probe
     from flows.submissions import rehearsal, row_scope, submit
-    from schemas import portal, reference
+    from schemas import portal, reference, rule, rules
     from schemas import tables as reports
 
 WORST = (0, 75, 3, 2, 4, 1)  # exit codes: the last of those found is the command's
@@ -107,6 +107,7 @@ def check(
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += status.older_spellings(wired.issuer)
     warnings += trailer.unproven(wired.issuer.source)
+    warnings += rule.remarks(rules.RULES, wired.issuer.rules)
     inspection = row_scope.Inspection()
     rows = _Rows([], None, [])
     if extract:

@@ -17,6 +17,7 @@ from flows.partner_api.link_requests import link_request
 from flows.partner_api.service import (
     AnswerLostError,
     Linking,
+    LinkRequestError,
     NoServiceError,
     StrangeAnswerError,
 )
@@ -46,6 +47,7 @@ NO_LINK_CODES: Final = {
     breaks.LINK_CUT: "link.url.cut",
     breaks.LINK_SHOWS_CARD: "link.url.shows_card",
 }
+NO_CVV: Final = "card.cvv.missing"
 DEFAULT_LIFE: Final = "2mo"  # interface.md 8
 
 Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" for nothing
@@ -177,6 +179,8 @@ def prepared_request(
     """
     supplied = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
     request = link_request({**fields, **supplied})
+    if "CVV" in context.issuer.rules.challenges and not request.card.cvv:
+        raise LinkRequestError(codes=NO_CVV)  # the request has no hash, and the link would not open
     attempt = SingleAsked(
         row=row,
         cuid=fields[CUID],

@@ -21,6 +21,7 @@ from schemas.manifest import Layout, SourceColumn
 from schemas.portal import CVV, MONTH, POSTAL_CODE, YEAR
 from schemas.reasons import reason
 from schemas.rule import SEVERITY_SETTINGS
+from schemas.rules import RULES
 
 _ABOUT_FORM = ("format", "missing", "placeholder", "unknown", "unmapped")
 _SETTINGS = {
@@ -34,6 +35,9 @@ _SETTINGS_BY_KIND = {
     "length": "`max_length` in [rules]",
     "unmapped": "`format` or `lookup` in [columns]",
 }
+
+# rules of what a challenge at the link may ask for
+_AT_THE_LINK = {rule.code for rule in RULES if rule.is_answer}
 
 
 class _LostZeros(NamedTuple):
@@ -120,7 +124,8 @@ class BankWords:
         severity = reason(code).severity
         # nobody is advised to send card numbers as text
         if severity in SEVERITY_SETTINGS - {"card_in_text"}:
-            settings.append(f'`{severity} = "warn"` in [rules]')
+            unless_asked = ", unless `challenges` asks for it" if code in _AT_THE_LINK else ""
+            settings.append(f'`{severity} = "warn"` in [rules]{unless_asked}')
         return list(filter(None, settings))
 
     def _padding(self, column: str, shape: str | None) -> str:

@@ -17,6 +17,7 @@ from flows.simulator.answer import answer_store
 from flows.simulator.link_styles import USUAL
 from flows.simulator.portal import Portal
 from flows.steps import FILE, Option, Sentence
+from schemas import challenges
 from schemas.issuer import Issuer
 from schemas.partner_api.profile import INTERFACE, Profile
 from schemas.partner_api.service import ServiceSettings
@@ -131,6 +132,11 @@ def unspoken_tables(settings: ServiceSettings) -> list[str]:
     ]
 
 
+def asked_challenges(issuer: Issuer | None) -> tuple[str, ...]:
+    """Return what a link asks its cardholder: as the issuer's TOML has it, else what is usual."""
+    return (issuer.rules.challenges if issuer else ()) or challenges.USUAL
+
+
 def answer(
     issuer: Issuer,
     store: Store,
@@ -185,7 +191,12 @@ def serve(
         configured = issuer.service.model_dump() if issuer and issuer.service else {}
         settings = ServiceSettings.model_validate({**configured, "base_url": base_url})
         host = issuer.portal.allowed_hosts[0] if issuer else "links.example.com"
-        habits = Habits(host=host, fi_key=settings.fi_key, **behaviour._asdict())
+        habits = Habits(
+            host=host,
+            fi_key=settings.fi_key,
+            challenges=asked_challenges(issuer),
+            **behaviour._asdict(),
+        )
         books = ServiceState(opener, clock(), habits, header)
         announce(base_url, books.habits.client._asdict())
         serve_until_stopped(create_app(books, settings, clock), listener)

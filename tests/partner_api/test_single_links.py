@@ -27,6 +27,7 @@ from flows.runs.errors import NoSuchRowError, UnknownRunError
 from flows.runs.keys import keys_of
 from flows.runs.single_links import prompted_singles
 from flows.submissions.gates import WrongCardsError
+from schemas import cvv
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CITY, CUID, CVV, CVV_HASH, PAN, PHONE
 from tests.again import again, correct
@@ -115,6 +116,18 @@ def test_a_command_killed_before_its_link_was_counted_is_finished_by_the_same_co
         link_row(bench.context, Linker(), run, 2)
 
     assert URL in bench.report(run, "links.csv").decode()
+
+
+def test_no_link_is_requested_without_the_cvv_that_a_challenge_asks_for(tmp_path: Path) -> None:
+    hashed = cvv.hash_text("123")
+    bench = local_bench(tmp_path, service=SERVICE, rules={"challenges": ["CVV", "ZIP Code"]})
+    run, linker = night(bench, {CVV: None, CVV_HASH: hashed}), Linker()
+
+    with pytest.raises(LinkRequestError) as caught:
+        link_row(bench.context, linker, run, 1, override="lost at the portal")
+
+    assert "card.cvv.missing" == caught.value.fields["codes"]
+    assert [] == linker.asked
 
 
 def test_the_request_is_of_the_row_refined_with_the_raw_cvv(bench: Bench) -> None:

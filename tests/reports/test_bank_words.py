@@ -35,6 +35,7 @@ from tests.builders import portal_rows
 from tests.night import local_bench, portal_csv
 
 DIGIT_RUN = re.compile(r"[0-9](?:[^0-9A-Za-z(]?[0-9]){11}")
+LUHN = "card.pan.luhn"
 DATED = {"from": "EXP", "format": "MMYY"}
 MAPPINGS: dict[str, dict[str, Any]] = {
     "headers of its own": {name: f"BANK_{at}" for at, name in enumerate(columns())},
@@ -84,6 +85,17 @@ def test_every_rule_is_reported_by_its_line_and_the_banks_column_without_a_digit
         assert reject["wrong"].startswith(reject["source"])
         words = [str(cell) for name, cell in reject.items() if name != "cuid"]
         assert not DIGIT_RUN.search(" | ".join(words))
+
+
+def test_where_a_challenge_may_ask_for_it_the_setting_that_would_take_a_row_says_so() -> None:
+    words = BankWords(None)
+
+    settings = [words.cause(None, code, None).setting for code in ("card.cvv.missing", LUHN)]
+
+    assert [
+        '`cvv_missing = "warn"` in [rules], unless `challenges` asks for it',
+        '`luhn = "warn"` in [rules]',
+    ] == settings
 
 
 def test_letters_instead_of_a_date_are_one_line_in_the_format_of_the_source(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from flows.simulator.practice import unspoken_tables
+from flows.simulator.practice import asked_challenges, unspoken_tables
 from schemas.partner_api.service import ServiceSettings
+from tests.night import issuer
 from tests.partner_api.liberal_partner import settings
 
 ADDRESS = "https://service.example.com"
@@ -17,3 +18,10 @@ def test_the_tables_of_a_profile_that_is_not_practised_are_named() -> None:
     assert ["auth", "job", "link", "message", "paginator", "paths", "signing"] == [
         table.removeprefix("[service.").removesuffix("]") for table in unspoken_tables(own)
     ]
+
+
+def test_a_link_asks_what_the_institution_has_configured_and_else_what_is_usual() -> None:
+    configured = issuer(rules={"challenges": ["PAN Last 4", "Expiration Date"]})
+
+    assert ("PAN Last 4", "Expiration Date") == asked_challenges(configured)
+    assert ("CVV", "ZIP Code") == asked_challenges(issuer()) == asked_challenges(None)

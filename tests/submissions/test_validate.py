@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, get_args
 
@@ -41,7 +41,7 @@ from schemas.portal import (
     columns,
 )
 from schemas.reasons import reason
-from schemas.rule import Rule
+from schemas.rule import Rule, remarks
 from schemas.rules import RULES
 from tests.builders import portal_rows, share_of
 
@@ -235,6 +235,54 @@ def test_a_setting_decides_whether_a_rule_rejects_warns_or_is_off(
     ]
 
     assert [[(code, "reject")], [(code, "warn")], []] == told
+
+
+@pytest.mark.parametrize(
+    ("challenge", "changes", "codes"),
+    [
+        ("CVV", [{CVV: None}], {"card.cvv.missing"}),
+        (
+            "ZIP Code",
+            [{POSTAL_CODE: None}, {POSTAL_CODE: "10001"}],
+            {"address.postal_code.missing", "address.postal_code.mismatch"},
+        ),
+        ("PAN Last 4", [{PAN: None}], {"card.pan.missing"}),
+        ("PAN Last 5", [{PAN: None}], {"card.pan.missing"}),
+        (
+            "Expiration Date",
+            [{YEAR: None}, {MONTH: None}],
+            {"card.expiration_year.missing", "card.expiration_month.missing"},
+        ),
+    ],
+)
+def test_a_row_without_the_answer_of_a_challenge_is_refused_whatever_its_setting_says(
+    challenge: str, changes: Sequence[Mapping[str, str | None]], codes: set[str]
+) -> None:
+    lenient = dict.fromkeys(SEVERITIES, "off")
+    settings = RuleSettings.model_validate({**lenient, "challenges": [challenge]})
+
+    verdicts = validate(portal_rows(*changes), DAY, settings)
+
+    rejected = verdicts.filter(pl.col("code").is_in(codes), severity="reject")
+    assert codes == set(rejected["code"])
+
+
+def test_a_hash_answers_a_challenge_for_the_cvv() -> None:
+    settings = RuleSettings(challenges=("CVV",))
+
+    verdicts = validate(portal_rows({CVV: None, CVV_HASH: HASH_007}), DAY, settings)
+
+    assert [] == verdicts.rows()
+
+
+def test_an_only_challenge_and_a_setting_that_one_overrules_are_remarked() -> None:
+    settings = RuleSettings(challenges=("CVV",), cvv_missing="warn")
+
+    only_one, overruled = remarks(RULES, settings)
+
+    assert "strongly recommends two" in only_one
+    assert 'cvv_missing = "warn" does not count for card.cvv.missing' in overruled
+    assert [] == list(remarks(RULES, RuleSettings(challenges=("CVV", "ZIP Code"))))
 
 
 def test_a_cell_has_one_reason_the_first_it_breaks() -> None:

@@ -19,9 +19,10 @@ from flows.simulator.portal import Portal
 from flows.simulator.service import on_demand
 from flows.simulator.service.channels import Channels, Message, credential_request, status_message
 from flows.simulator.service.jobs import Job, Pace, Snapshot
-from flows.simulator.service.links import USUAL, Card, Link, Links
+from flows.simulator.service.links import Card, Link, Links
 from flows.simulator.service.refusals import Disturbance, refused
 from flows.simulator.service.sites import SITES
+from schemas.challenges import USUAL
 
 
 class Client(NamedTuple):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Any
 
 from flows.simulator.portal import cvv_hash, known_cvv_hash, known_postal_code
 from flows.simulator.service.refusals import refused
-
-CHALLENGES: Final = ("CVV", "ZIP Code", "PAN Last 4", "PAN Last 5", "Expiration Date")
-USUAL: Final = ("CVV", "ZIP Code")
+from schemas.challenges import CHALLENGES, USUAL
 
 
 @dataclass(frozen=True)
