@@ -35,11 +35,13 @@ PEEKED = 20  # lines after the header that are read before its names are shown i
 class Block(NamedTuple):
     """One block: `rows` (row, line, then the extract's headers, all text) and `refused`.
 
-    `refused` has row, line, code and `found`: its size, where that is wrong.
+    `refused` has row, line, code and `found`: its size, where that is wrong. `alone` are rows that
+    could be read, without the part of another file that they need: with code and `found` too.
     """
 
     rows: pl.DataFrame
     refused: pl.DataFrame
+    alone: pl.DataFrame | None = None
 
 
 class Extract:

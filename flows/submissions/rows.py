@@ -47,6 +47,7 @@ from flows.submissions.rejected_cells import (
 )
 from flows.submissions.repairs import EVIDENCE, Evidence, refuse_scientific, repair
 from flows.submissions.row_scope import RowScope
+from flows.submissions.rows_alone import map_block, records_alone
 from flows.submissions.sample import Sample
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
@@ -77,14 +78,14 @@ class ReasonRows(NamedTuple):
 class Normalised(NamedTuple):
     """A block's rows, normalised and repaired; and those that are not sent.
 
-    `unread` and `left_out` are lines with a code, `deleted` ledger records; `lost` are the columns
-    that lost letters.
+    `unread` and `left_out` are lines with a code, `known` ledger records of those that are deleted
+    or lack a part; `lost` are the columns that lost letters.
     """
 
     rows: pl.DataFrame
     unread: pl.DataFrame
     left_out: pl.DataFrame
-    deleted: pl.DataFrame
+    known: pl.DataFrame
     texts: Texts
     lost: frozenset[str]
 
@@ -149,7 +150,7 @@ class Route:
         if not self._knows_date_forms:
             self._mapping = with_dates(self._mapping, block.rows, self._reread, self._scope.note)
             self._knows_date_forms = True
-        mapped = map_rows(block.rows, self._mapping)
+        mapped, alone = map_block(block, self._mapping)
         self.unknown_values.update(mapped.values)
         self.sample.add(mapped.sent.drop(ELIGIBLE, strict=False))
         rows = normalise(mapped.sent, rules)
@@ -164,6 +165,7 @@ class Route:
             unread = selected.keep(unread)
             left_out = selected.keep(left_out)
             deleted = selected.keep(deleted)
+            alone = None if alone is None else selected.keep(alone)
         rows, repaired = repair(rows, decided)
         self.repairs.update(repaired)
         if selected is not None:  # a corrected postal code is never repaired
@@ -171,7 +173,15 @@ class Route:
         rows = _with_identity(rows, self._cuid_prefix)
         origins = {} if selected is not None else self._mapping.origins
         texts = texts_of(block.rows, origins, rows)
-        return Normalised(rows, unread, left_out, self._deletions(deleted), texts, lost)
+        return Normalised(rows, unread, left_out, self._records(deleted, alone), texts, lost)
+
+    def _records(self, deleted: pl.DataFrame, alone: pl.DataFrame | None) -> pl.DataFrame:
+        """Return the ledger records of rows that are deleted, and of those that lack a part."""
+        records = self._deletions(deleted)
+        if alone is None or alone.is_empty():
+            return records
+        rejected = records_alone(alone, self._as_of, self._issuer.rules)
+        return pl.concat([records, rejected])
 
     def _deletions(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the ledger records of rows that are marked as deleted."""
@@ -244,7 +254,7 @@ class Route:
         eligible, not_eligible = _told_apart(block.rows, why)
         rows, of_erased = part_by_cuid(eligible, self._erased)
         unwanted = part_by_cuid(not_eligible, self._erased)
-        deleted = part_by_cuid(block.deleted, self._erased, "cuid")
+        decided = part_by_cuid(block.known, self._erased, "cuid")
         rejected = _is_rejected(rows, verdicts)
         known = part_by_content(self._as_lines(rows.filter(~rejected)), self._erased)
         sound = known.others
@@ -269,8 +279,8 @@ class Route:
             unread_records(block.unread, _REJECTED),
             self._ineligible_records(unwanted.others),
             unread_records(block.left_out, _SUPPRESSED),
-            deleted.others,
-            *(of_erased, deleted.erased, known.erased, unwanted.erased),
+            decided.others,
+            *(of_erased, decided.erased, known.erased, unwanted.erased),
         ]
         records = self._with_origin(pl.concat(others)).select(*ledger.dtypes())
         self._count(good, records)

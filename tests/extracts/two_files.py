@@ -79,6 +79,8 @@ def whole(blocks: Sequence[Block]) -> list[tuple[int, Cells | str]]:
         for row, _, *cells in block.rows.rows():
             said.append((row, tuple("" if cell is None else cell for cell in cells)))
         said += block.refused.select("row", "code").rows()
+        if block.alone is not None:
+            said += block.alone.select("row", "code").rows()
     return sorted(said, key=lambda each: each[0])
 
 

@@ -6,7 +6,9 @@ import csv
 import io
 import random
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
 from flows.extracts.delivery import ExtractWaitsError
@@ -24,9 +26,9 @@ CARDS = "cards-20261120.csv"
 PLACES = "places-20261120.csv"
 
 
-def bank(folder: Path) -> Bench:
-    limits = {"max_reject_rate": 0.2}
-    return local_bench(folder, source=two_files.SOURCE, columns=two_files.COLUMNS, limits=limits)
+def bank(folder: Path, **tables: Any) -> Bench:
+    tables |= {"source": two_files.SOURCE, "columns": two_files.COLUMNS}
+    return local_bench(folder, **tables, limits={"max_reject_rate": 0.2})
 
 
 def dropped(bench: Bench, count: int = 20) -> None:
@@ -55,6 +57,29 @@ def test_both_files_are_sent_together_and_who_has_no_address_is_rejected(tmp_pat
     assert [(number + 1, number + 2, ["|join.row.missing"])] == (
         rejected.select("row", "line", "reasons").rows()
     )
+
+
+def test_a_row_without_an_address_is_named_by_its_cuid_and_one_that_is_deleted_needs_none(
+    tmp_path: Path,
+) -> None:
+    rows = cards(20)
+    closed, numbered = rows[3], rows[4]
+    rows[3] = (*closed[:-1], "closed")
+    rows[4] = (numbered[1], *numbered[1:])  # a card number for a cuid
+    lacking = {"C00002", "C00003", "C00004"}
+    addresses = [place for place in places(20, random.Random(1)) if place[0] not in lacking]
+    bench = bank(tmp_path, status={"NOTE": {"send": "x", "delete": "closed"}})
+    bench.drop_bytes(cards_file(rows), CARDS)
+    bench.drop_bytes(places_file(addresses), PLACES)
+
+    run = bench.submit(CARDS).manifest.run
+
+    records = bench.ledger(run).filter(pl.col("fate") != "submitted")
+    assert [
+        (3, "C00002", rows[2][1][-4:], "rejected", ["|join.row.missing"]),
+        (4, "C00003", closed[1][-4:], "suppressed", ["|card.row.deleted"]),
+        (5, None, numbered[1][-4:], "rejected", ["|join.row.missing"]),
+    ] == records.select("row", "cuid", "last_4", "fate", "reasons").sort("row").rows()
 
 
 def test_the_rows_of_the_second_file_are_an_equation_of_the_balance(tmp_path: Path) -> None:

@@ -164,17 +164,15 @@ class JoinedRows:
         is_missing = pl.col(_TIMES).is_null()
         is_ambiguous = pl.col(_TIMES) > 1
         code = pl.when(is_missing).then(pl.lit(MISSING)).otherwise(pl.lit(AMBIGUOUS))
-        refused = rows.filter(is_missing | is_ambiguous).select(
-            "row", "line", code.alias("code"), self._found().alias("found")
-        )
-        sound = rows.filter(pl.col(_TIMES) == 1).select(block.rows.columns + self._added)
-        if refused.is_empty():
+        columns = [*block.rows.columns, *self._names.values()]
+        sound = rows.filter(pl.col(_TIMES) == 1).select(columns)
+        if sound.height == rows.height:
             return Block(sound, block.refused)
-        return Block(sound, pl.concat([block.refused, refused]).sort("row"))
-
-    @property
-    def _added(self) -> list[str]:
-        return list(self._names.values())
+        nothing = [pl.lit(None, pl.String).alias(name) for name in self._names.values()]
+        alone = rows.filter(is_missing | is_ambiguous).select(
+            *block.rows.columns, *nothing, code.alias("code"), self._found().alias("found")
+        )
+        return Block(sound, block.refused, alone)
 
     def _found(self) -> pl.Expr:
         """Return what a row has instead of one row in the second file; names, and no cells."""
