@@ -49,6 +49,7 @@ _ORDERS = (
 )
 _EXAMPLE = {"YYYY": "2027", "YY": "27", "MM": "09", "MON": "SEP", "DD": "30"}
 _MARKS = ("", *"/-. ")
+_DATE_CELL = "([0-9]{4})-([0-9]{2})-([0-9]{2})(?: [0-9:.]+)?"  # as a workbook's dates are read
 # what `auto` chooses from
 READINGS = tuple(order.replace(" ", mark) for mark, order in product(_MARKS, _ORDERS))
 
@@ -109,6 +110,28 @@ def day_number(text: pl.Expr, form: str) -> pl.Expr:
         years = years + pl.when(years < 70).then(2000).otherwise(1900)
     may_exist = months.is_between(1, 12) & days.is_between(1, 31)
     return pl.when(may_exist).then(years * 10_000 + months * 100 + days)
+
+
+def date_cells_as(text: pl.Expr, form: str) -> pl.Expr:
+    """Return the dates of a workbook's cells, YYYY-MM-DD, in a form; other texts as they are.
+
+    In a form without a day only the first and last day of a month are: Excel makes December 27 of
+    12/27, and which year was meant cannot be seen.
+    """
+    tokens = date_tokens(form)
+    if not tokens:
+        return text
+    year, month, day = (text.str.extract(f"^{_DATE_CELL}$", group) for group in (1, 2, 3))
+    parts = {"YYYY": year, "YY": year.str.tail(2), "MM": month, "DD": day}
+    parts["MON"] = month.replace({number: name.upper() for name, number in _MONTHS.items()})
+    written = pl.concat_str(parts.get(token, pl.lit(token)) for token in tokens)
+    date = pl.concat_str(year, month, day).str.to_date("%Y%m%d", strict=False)
+    may_be_meant = date.is_not_null()
+    if "DD" not in tokens:
+        may_be_meant &= (day == "01") | (date == date.dt.month_end())
+    if "YY" in tokens:
+        may_be_meant &= year.str.starts_with("20")
+    return pl.when(may_be_meant.fill_null(value=False)).then(written).otherwise(text)
 
 
 # Names

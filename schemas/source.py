@@ -53,7 +53,7 @@ class SourceSettings(Settings):
     format: Literal["csv", "fixed", "xlsx"] = setting(
         "csv",
         "delimited text, fields at fixed positions, or an Excel workbook (with the extra "
-        "`cardlink[excel]`), whose dates are read as YYYY-MM-DD",
+        "`cardlink[excel]`), whose dates are read under any `format`",
     )
     sheet: str | None = setting(None, "xlsx: the sheet, where the workbook has several")
     width: int | None = setting(None, "fixed format: characters per line", ge=1)

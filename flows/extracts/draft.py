@@ -4,9 +4,13 @@ There is a reason beside each guess, and a question beside each doubt. Header na
 text, cells never. A guess without a question is one that header and values support together.
 """
 
+from collections.abc import Sequence
 from datetime import date
 from io import BytesIO
+from itertools import chain
 from typing import BinaryIO, NamedTuple, Self
+
+import polars as pl
 
 from flows.extracts.column_guesses import ColumnGuesses
 from flows.extracts.dialect import take_sample
@@ -15,6 +19,7 @@ from flows.extracts.records.sample import take_records
 from flows.extracts.status_guess import status_guesses
 from flows.extracts.workbook import is_workbook, sheet_lines
 from schemas import portal
+from schemas.cell_formats import date_cells_as
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
@@ -114,6 +119,23 @@ def _sample_of_sheet(stream: BinaryIO, name: str) -> Sample:
     return sample._replace(guesses=[form, *needed])
 
 
+def _with_doubt_of_days(guess: Guess, columns: Sequence[Column]) -> Guess:
+    """Return a guess of dates in cells with a question where their days may be years."""
+    if guess.key not in (portal.MONTH, portal.YEAR) or guess.question:
+        return guess
+    dated = (column.present for column in columns if column.mark in guess.value)
+    texts = pl.Series("date", list(chain.from_iterable(dated)), pl.String)
+    readable = pl.select(date_cells_as(pl.lit(texts), "MM/YY")).to_series()
+    unclear = int((readable == texts).sum())
+    if "DD" not in guess.value or not unclear:
+        return guess
+    question = (
+        f"Are the days right? {unclear:,} are neither the first nor the last of a month, as where "
+        "Excel makes December 27 of 12/27"
+    )
+    return guess._replace(question=question)
+
+
 class Copybook(NamedTuple):
     """A copybook: what the settings call its file, and its text."""
 
@@ -139,6 +161,8 @@ def first_draft(
     columns = ColumnGuesses(sample, today)
     guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
     values = " ".join(guess.value for guess in guesses)
+    if is_workbook(head):
+        guesses = [_with_doubt_of_days(guess, sample.columns) for guess in guesses]
     unused = [column for column in sample.columns if column.mark not in values]
     all_guesses = (*sample.guesses, *guesses, *status_guesses(unused))
     return Draft(all_guesses, tuple(sample.columns), columns.test, today, sample.last)

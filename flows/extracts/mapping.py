@@ -118,7 +118,7 @@ def plan_mapping(
     open_question = undecided_columns(issuer)
     if open_question is not None:
         note(open_question)
-    finder = _Finder(header)
+    finder = _Finder(header, has_date_cells=issuer.source.format == "xlsx")
     specs: cells.Columns = dict(issuer.columns) or _portals_own(finder, template)
     absent = [target for target in portal.REQUIRED if target not in specs]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
@@ -175,9 +175,10 @@ def _dates(specs: cells.Columns, finder: "_Finder") -> dict[str, Dates]:
             or spec.format in cell_formats.NAMES
         ):
             continue
-        text = spec.model_copy(update={"format": cell_formats.AUTO, "lookup": None})
+        undated = spec.model_copy(update={"format": cell_formats.AUTO, "lookup": None})
+        text = finder.dated(_cell(target, undated, finder), spec.format)
         source = spec.source if isinstance(spec.source, str) else target
-        dates[target] = Dates(source, spec.format, _cell(target, text, finder))
+        dates[target] = Dates(source, spec.format, text)
     return dates
 
 
@@ -274,8 +275,9 @@ class _Finder:
     It remembers which are used and which are missing.
     """
 
-    def __init__(self, header: Sequence[str]) -> None:
+    def __init__(self, header: Sequence[str], *, has_date_cells: bool = False) -> None:
         self._header = header
+        self._has_date_cells = has_date_cells
         self.used: set[str] = set()
         self.missing: list[str] = []
 
@@ -299,6 +301,10 @@ class _Finder:
         nearest = ", ".join(by_plain[plain] for plain in near)
         self.missing.append(f"{' or '.join(names)} (nearest: {nearest})")
         return pl.lit(None, pl.String)
+
+    def dated(self, text: pl.Expr, form: str) -> pl.Expr:
+        """Return a text of dates in a form, which cells of a workbook have as dates."""
+        return cell_formats.date_cells_as(text, form) if self._has_date_cells else text
 
     def match(self, names: Sequence[str]) -> str | None:
         """Return the column of one of these names: the exact one, else the only one alike."""
@@ -334,6 +340,8 @@ def _cell(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     """Return the source of a cell after its steps."""
     value = cell_formats.present(_source(target, cell, finder))
     for name, step in cells.STEPS.items():
+        if name == "format" and cell.format is not None:
+            value = finder.dated(value, cell.format)
         if getattr(cell, name) is not None:
             value = step(value, cell, target)
     applies = matching(cell.when or {}, finder)

@@ -53,6 +53,9 @@ class Finder(Protocol):
     def has(self, *names: str) -> bool:
         """Return whether a column may have one of these names."""
 
+    def dated(self, text: pl.Expr, form: str) -> pl.Expr:
+        """Return a text of dates in a form, which cells of a workbook have as dates."""
+
 
 class DecidedRows(NamedTuple):
     """The rows of a block that are sent, and the others with the decision of each."""
@@ -130,7 +133,7 @@ def plan_decisions(issuer: Issuer, finder: Finder, as_of: date) -> Decisions:
     for name, column in issuer.status.items():
         if isinstance(column, StatusColumn):
             values[name] = _value(name, column, finder)
-            by_column[name] = _decision(values[name], column, as_of)
+            by_column[name] = _decision(values[name], column, finder, as_of)
         elif finder.has(name):
             finder.find(name)  # it is used, if only to be ignored
     decisions = [*by_column.values(), *_older(issuer, finder)]
@@ -146,11 +149,11 @@ def _value(name: str, column: StatusColumn, finder: Finder) -> pl.Expr:
     return text.str.strip_chars().fill_null("")
 
 
-def _decision(value: pl.Expr, column: StatusColumn, as_of: date) -> pl.Expr:
+def _decision(value: pl.Expr, column: StatusColumn, finder: Finder, as_of: date) -> pl.Expr:
     """Return what a column decides: by its lists, then by its date, else as an unknown value."""
     otherwise = pl.lit(DECISIONS[column.unknown], pl.UInt8)
     if column.date is not None:
-        day = day_number(value, column.date)
+        day = day_number(finder.dated(value, column.date), column.date)
         has_come = day <= as_of.year * 10_000 + as_of.month * 100 + as_of.day
         otherwise = (
             pl.when(value.str.contains(NO_DATES) | ~has_come)

@@ -52,7 +52,7 @@ def test_every_field_is_what_was_written_in_every_format_and_block_size(
     persons = people(200)
     data = mainframe.FILES[record_format]([mainframe.record(each) for each in persons])
 
-    rows, refused = read(data, block, record_format=record_format)
+    rows, refused, _ = read(data, block, record_format=record_format)
 
     assert [mainframe.texts(each) for each in persons] == rows.drop("row", "line").to_dicts()
     assert refused.is_empty()
@@ -75,7 +75,7 @@ def test_what_is_damaged_refuses_its_record_with_byte_and_field_and_no_other(
     records = [bytearray(mainframe.record(each)) for each in people(5)]
     records[2][start : start + len(data)] = data
 
-    rows, refused = read(b"".join(records))
+    rows, refused, _ = read(b"".join(records))
 
     place = read_layout(mainframe.COPYBOOK).named(field)
     assert place is not None
@@ -110,7 +110,7 @@ def test_fields_that_nobody_filled_are_empty() -> None:
     record[19:23] = b"\x40" * 4  # digits
     record[26:46] = bytes(20)  # characters
 
-    rows, refused = read(bytes(record))
+    rows, refused, _ = read(bytes(record))
 
     assert refused.is_empty()
     filled = rows.select("CARD-NUMBER", "EXPIRY-MMYY", "FIRST-NAME").row(0)
@@ -297,7 +297,7 @@ def test_a_thousand_mutations_give_what_the_oracle_reads_or_are_refused() -> Non
         mutated = mutated[:SIZE]
         data = b"".join([*records[:victim], bytes(mutated), *records[victim + 1 :]])
         expected = mainframe.oracle(bytes(mutated), persons[victim])
-        rows, refused = read(data)
+        rows, refused, _ = read(data)
         got = rows.filter(row=victim + 1).drop("row", "line").to_dicts()
         if got != ([] if expected is None else [expected]) or rows.height + refused.height != 20:
             differences.append(number)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import calendar
+import random
 import zipfile
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,27 @@ from flows.errors import CardlinkError
 from flows.extracts import workbook
 from flows.extracts.rows import open_rows
 from flows.extracts.workbook import ExcelMissingError, NumberCellError, WorkbookError
+from schemas import portal
+from schemas.cell_formats import date_cells_as, date_part
 from schemas.source import SourceSettings
 from tests.extracts.mainframe import card_number
+from tests.night import local_bench
 
 HEADER = ("CUSTOMER_ID", "CARD_NUMBER", "EXPIRY_DATE", "FIRST_NAME", "LAST_NAME", "STREET", "CITY")
 HEADERS = (*HEADER, "STATE", "ZIP")
+EXPIRY = {"from": "EXPIRY_DATE", "format": "MM/YY"}
+COLUMNS: dict[str, Any] = {
+    "cardholder.cuid": "CUSTOMER_ID",
+    "service_card.pan": "CARD_NUMBER",
+    "service_card.address.first_name": "FIRST_NAME",
+    "service_card.address.last_name": "LAST_NAME",
+    "service_card.address.address1": "STREET",
+    "service_card.address.city": "CITY",
+    "service_card.address.subnational": "STATE",
+    "service_card.address.postal_code": "ZIP",
+    "service_card.address.country": {"constant": "US"},
+    "service_card.address.is_primary": {"constant": "TRUE"},
+}
 
 
 def customer(number: int) -> tuple[Any, ...]:
@@ -133,6 +151,76 @@ def test_without_the_extra_the_error_says_how_to_install_it(
 
     with pytest.raises(ExcelMissingError, match=r"pip install 'cardlink\[excel\]'"):
         read(book([("A", "B"), ("1", "2")]))
+
+
+@pytest.mark.parametrize("form", ["MM/YY", "YYMM", "MON YYYY", "DD.MM.YYYY", "YYYY-MM-DD"])
+def test_a_date_cell_is_read_under_the_format_that_texts_of_its_column_have(form: str) -> None:
+    chance = random.Random(form)
+    days = [date(2026 + chance.randrange(15), chance.randrange(1, 13), 1) for _ in range(60)]
+    last = [day + timedelta(days=calendar.monthrange(day.year, day.month)[1] - 1) for day in days]
+    written = [_written(day, form) for day in days]
+    texts = pl.DataFrame({"EXP": [*map(str, days), *map("{} 00:00:00".format, last), *written]})
+
+    read = texts.select(
+        date_part(date_cells_as(pl.col("EXP"), form), form, target).alias(target)
+        for target in (portal.MONTH, portal.YEAR)
+    )
+
+    year = 4 if "YYYY" in form else 2
+    expected = [(f"{day.month:02d}", str(day.year)[-year:]) for day in days * 3]
+    assert expected == read.rows()
+
+
+def _written(day: date, form: str) -> str:
+    parts = {"YYYY": "%Y", "YY": "%y", "MON": "%b", "MM": "%m", "DD": "%d"}
+    for token, directive in parts.items():
+        form = form.replace(token, day.strftime(directive).upper())
+    return form
+
+
+def test_a_day_within_a_month_is_no_expiry_without_a_day() -> None:
+    december_27 = pl.select(date_cells_as(pl.lit("2026-12-27"), "MM/YY")).item()
+
+    assert "2026-12-27" == december_27
+
+
+def test_a_workbook_night_takes_dates_and_texts_in_one_column(tmp_path: Path) -> None:
+    rows = [[*customer(number)] for number in range(10)]
+    for row in rows:
+        row[2] = row[2].replace(day=1)
+    for row in rows[5:]:
+        row[2] = f"{row[2]:%m/%y}"
+    rows[4][2] = date(2026, 12, 27)
+    columns = {f"service_card.expiration_{part}": EXPIRY for part in ("month", "year")}
+    bench = local_bench(
+        tmp_path,
+        source={"format": "xlsx"},
+        columns=COLUMNS | columns,
+        limits={"max_reject_rate": 0.2},
+    )
+    bench.drop_bytes(book([HEADERS, *rows]), "cards.xlsx")
+
+    run = bench.submit("cards.xlsx").manifest.run
+
+    records = bench.ledger(run).sort("row")
+    expected: list[str | None] = [f"36{1 + number % 12:02d}" for number in range(10)]
+    expected[4] = None
+    assert expected == records["expiration"].to_list()
+    assert ["9999-99-99"] == records["found"][4].to_list()
+
+
+def test_init_asks_where_the_days_of_date_cells_may_be_years(tmp_path: Path) -> None:
+    rows = [
+        (*customer(n)[:2], date(2026, 1 + n % 12, 27 + n % 2), *customer(n)[3:]) for n in range(30)
+    ]
+    (tmp_path / "cards.xlsx").write_bytes(book([HEADERS, *rows]))
+
+    done = CliRunner().invoke(
+        main,
+        ["--config", str(tmp_path), "init", "bank", "--from", str(tmp_path / "cards.xlsx")],
+    )
+
+    assert "Are the days right? 27 are neither" in done.stdout
 
 
 def test_init_reads_a_workbook_and_every_row_of_it_would_be_sent(tmp_path: Path) -> None:
