@@ -3,7 +3,8 @@
 A column decides of a row by its value, without blanks around it: the row is sent, left out, or
 deletes its card. What no list names is unknown, and refuses the extract unless the settings say
 otherwise. Where several columns decide, the last of SEND, REJECT, REFUSE, LEAVE_OUT, DELETE counts:
-a card is sent where all of them send it.
+a card is sent where all of them send it. Where an extract has several rows of a card, a later one
+that leaves it out or deletes it decides for those before it.
 """
 
 from typing import Annotated, Final, Literal, Self

@@ -1,10 +1,11 @@
 """Who left: the cards that an issuer's extracts do not name any more, or mark as deleted.
 
 An extract of a full portfolio names everybody: a card that it does not name has left. Any other
-extract names whom it names. Both close the cards that they mark as deleted (`[deleted]`) and name
-in no other row. A card has left since the first extract after the last one that names it which is
-such a portfolio or closes it, and is back as soon as a later one names it. Later is by business
-date, then by registration.
+extract names whom it names. Both close the cards that they mark as deleted (`[status]`) and name
+in no other row; a row before the mark is marked with it (`flows/submissions/superseded.py`). A card
+has left since the first extract after the last one that names it which is such a portfolio or
+closes it, and is back as soon as a later one names it. Later is by business date, then by
+registration.
 
 * Every row names its card, whether it was sent, refused or held back, but not a row that is marked
   as deleted. A row whose card number cannot be read names all cards of its cardholder; one that is

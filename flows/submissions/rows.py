@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import polars as pl
@@ -49,6 +49,7 @@ from flows.submissions.repairs import EVIDENCE, Evidence, refuse_scientific, rep
 from flows.submissions.row_scope import RowScope
 from flows.submissions.rows_alone import map_block, records_alone
 from flows.submissions.sample import Sample
+from flows.submissions.superseded import EndedCards
 from flows.submissions.validate import VERDICT, validate
 from schemas import ledger
 from schemas.cvv import replace_cvvs
@@ -151,6 +152,7 @@ class Route:
             self._mapping = with_dates(self._mapping, block.rows, self._reread, self._scope.note)
             self._knows_date_forms = True
         mapped, alone = map_block(block, self._mapping)
+        mapped = self._ended_cards.decide(mapped)
         self.unknown_values.update(mapped.values)
         self.sample.add(mapped.sent.drop(ELIGIBLE, strict=False))
         rows = normalise(mapped.sent, rules)
@@ -182,6 +184,16 @@ class Route:
             return records
         rejected = records_alone(alone, self._as_of, self._issuer.rules)
         return pl.concat([records, rejected])
+
+    @cached_property
+    def _ended_cards(self) -> EndedCards:
+        """Which cards rows of the extract leave out or delete; for that it is read a second time.
+
+        Only where `[status]` decides.
+        """
+        if self._mapping.decisions.decision is None:
+            return EndedCards()
+        return EndedCards.of(self._reread(), self._mapping)
 
     def _deletions(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the ledger records of rows that are marked as deleted."""

@@ -122,10 +122,17 @@ def test_of_a_marked_row_the_cuid_and_the_last_four_digits_are_kept_and_nothing_
     assert ["row", "line", "cuid", "cuid_made", "last_4", "fate", "reasons"] == known
 
 
-def test_a_card_that_an_extract_has_with_and_without_the_mark_stays(tmp_path: Path) -> None:
-    place = place_of(tmp_path, full=False)
-    place.people["b again"] = {CUID: "b", **MARK}
+def test_of_a_card_with_and_without_the_mark_the_later_row_of_the_extract_counts(
+    tmp_path: Path,
+) -> None:
+    stays = place_of(tmp_path / "stays", full=False)
+    leaves = place_of(tmp_path / "leaves", full=False)
+    stays.people["b again"] = {**stays.people["b"], CUID: "b"}
+    stays.people["b"] |= MARK
+    leaves.people["b again"] = {CUID: "b", **MARK}
 
-    place.night()
+    stays.night()
+    leaves.night()
 
-    assert {"a": "linked", "b": "linked"} == stands(place)
+    assert {"a": "linked", "b": "linked"} == stands(stays)
+    assert {"a": "linked", "b": "left"} == stands(leaves)
