@@ -290,6 +290,8 @@ def commands_page() -> str:
     groups = list(dict.fromkeys(_group(entry) for entry in ENTRIES))
     for entry in sorted(ENTRIES, key=lambda entry: groups.index(_group(entry))):
         below = entry.name.rpartition(" ")[0]
+        if below not in GROUPS:  # `practice people` stands beside `practice`
+            below = ""
         if below and below != group:
             text += f"\n## cardlink {below}\n\n{GROUPS[below]}\n"
         group = below

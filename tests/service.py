@@ -5,8 +5,6 @@ it.
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any, TypeVar
 from flows.runs.sealing import Opener
 from flows.simulator.service.app import create_app
 from flows.simulator.service.books import Client, Habits, ServiceState
-from flows.simulator.service.serving import address, listen, server
+from flows.simulator.service.serving import address, listen, serving
 from schemas.partner_api.service import ServiceSettings
 from tests.simulator.uploads import PaperOpener
 
@@ -63,16 +61,6 @@ def running_service(
     books = ServiceState(opener or PaperOpener(), now, Habits(**habits))
     with listen() as listener:
         spoken = ServiceSettings.model_validate({"base_url": address(listener), **(settings or {})})
-        serving = server(create_app(books, spoken, lambda: books.now))
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_until_complete, args=[serving.serve([listener])])
-        thread.start()
-        try:
-            until = time.monotonic() + 300
-            while not serving.started and thread.is_alive() and time.monotonic() < until:
-                time.sleep(0.01)
+        app = create_app(books, spoken, lambda: books.now)
+        with serving(app, listener) as loop:
             yield RunningService(address(listener), books, spoken, loop)
-        finally:
-            serving.should_exit = True
-            thread.join(300)
-            loop.close()

@@ -352,7 +352,7 @@ def test_every_cardlink_command_of_the_readme_is_one_there_is() -> None:
         re.findall(r"`cardlink ([a-z-]+)", readme)
     )
 
-    assert named == set(main.commands)
+    assert named == {name.partition(" ")[0] for name in main.commands}
 
 
 def test_the_portals_columns_stand_in_order_in_the_settings_page() -> None:

@@ -32,7 +32,10 @@ PAGES = [
 QUOTED = re.compile(r"`cardlink ((?:--config \S+ |--json )?[a-z][^`\n]*)`")
 PLAIN = re.compile(rf"\bcardlink (?:{'|'.join(main.commands)})\b")
 GROUPS = {name: group for name, group in main.commands.items() if isinstance(group, click.Group)}
-NAMES = {*main.commands, *(name for group in GROUPS.values() for name in group.commands)}
+NAMES = {
+    *" ".join(main.commands).split(),
+    *(name for group in GROUPS.values() for name in group.commands),
+}
 # help of settings, which names commands in passing
 HELP = {"schemas/partner_api/service.py"}
 

@@ -23,7 +23,7 @@ from flows.commands.result import Result
 from flows.errors import TryAgainError, translated
 from flows.registry import ENTRIES
 from flows.simulator import commands as practice
-from flows.simulator import demo
+from flows.simulator import demo, practice_people
 from flows.steps import COMMAND_LINE, PROGRAM, CommandLine, Sentence
 from flows.wiring import begin_process, config_folder
 
@@ -39,7 +39,23 @@ GROUPS = {
 }
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """The commands; one of two words may begin with another command: `practice people`."""
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that a line begins with, and what follows it."""
+        two_words = " ".join(args[:2])
+        if two_words in self.commands:
+            return two_words, self.commands[two_words], args[2:]
+        return super().resolve_command(context, args)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Folder of the issuers' TOML files."
 )
@@ -68,6 +84,9 @@ def add(group: click.Group, entries: Iterable[Entry[...]]) -> None:
     groups = {"": group}
     for entry in entries:
         below, _, _ = entry.name.rpartition(" ")
+        if below in group.commands and below not in groups:
+            group.add_command(command_of(entry), entry.name)
+            continue
         if below not in groups:
             groups[below] = click.Group(below, help=GROUPS[below], short_help=GROUPS[below])
             group.add_command(groups[below])
@@ -143,5 +162,5 @@ def _result_of(error: BaseException, place: str) -> Result:
     return Result(facts, [reported.text], exit_code=reported.exit_code)
 
 
-COMMANDS = [*ENTRIES, *entries_of(practice, demo, install)]
+COMMANDS = [*ENTRIES, *entries_of(practice, practice_people, demo, install)]
 add(main, COMMANDS)

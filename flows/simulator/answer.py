@@ -147,10 +147,15 @@ class _Person:
     def _name(self, chunk: str, part: str = "") -> str:
         if self._habits.nameless:
             return f"download-{token(self._portal.seed, chunk, part)[:8]}.csv"
-        return f"card-links-{chunk.partition('.')[0]}-result{part}.csv"
+        return result_name(chunk, part)
 
     def _draws(self, habit: str, *names: object) -> bool:
         return chance(self._portal.seed, habit, *names) < float(getattr(self._habits, habit))
+
+
+def result_name(chunk: str, part: str = "") -> str:
+    """Return how a browser names the result of a chunk."""
+    return f"card-links-{chunk.partition('.')[0]}-result{part}.csv"
 
 
 def second_download(file: Delivery) -> Delivery:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from flows.commands.context import Context
 from flows.commands.entry import entry
@@ -20,7 +20,7 @@ from flows.wiring import now, wire
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
-    from flows.simulator.practice import Behaviour
+    from flows.simulator.portal import Behaviour
 
 NO_FORM = "practice is for a terminal"
 SECRET_KEY = Option("--secret-key", of="simulate")
@@ -72,22 +72,32 @@ def simulate(
     shuffle: bool = False,
     seed: int = 0,
     links: Annotated[str, Field(names=lambda: list(STYLES), checked=True)] = USUAL,
+    alone: bool = False,
 ) -> Result:
     """Let the simulated portal answer every committed chunk that has no result.
 
+    Where `[service]` leads to `cardlink practice`, its portal answers: it then has a record of each
+    link, and jobs. Started anew, it is told of earlier chunks, too: the same seed and share of
+    failures give the same links.
+
     Args:
         issuer: Whose chunks.
-        secret_key: The simulated portal's secret key.
+        secret_key: The simulated portal's secret key; `cardlink practice` has its own.
         fail: Share of rows that fail.
         shuffle: Return the rows in another order than sent.
         seed: The same seed gives the same results.
         links: What its links look like.
+        alone: Answer without `cardlink practice`, which then knows none of these links.
     """
-    from flows.simulator.practice import Behaviour
+    from flows.simulator.portal import Behaviour
+    from flows.simulator.service_portal import practice_address
 
-    behaviour = Behaviour(fail, shuffle, seed)
+    behaviour = Behaviour(fail, shuffle, seed, links)
     issuer_context = wire(context.folder, issuer)
-    return answer_chunks(issuer_context, secret_key, behaviour, now().date(), links=links)
+    base_url = None if alone else practice_address(issuer_context.issuer)
+    if base_url is None:
+        return answer_chunks(issuer_context, secret_key, behaviour)
+    return answer_by_practice(issuer_context, base_url, behaviour)
 
 
 @entry("practice", form=NO_FORM)
@@ -120,6 +130,7 @@ def practice(
         speed: How many times faster than real time its clock runs.
     """
     from flows.simulator import practice as simulator
+    from flows.simulator.portal import Behaviour
     from schemas.portal import columns
 
     issuer_context = wire(context.folder, issuer) if issuer else None
@@ -155,7 +166,7 @@ def practice(
         if issuer_context is not None:
             served_issuer = issuer_context.issuer
             header = list(issuer_context.header.names.values())
-        behaviour = simulator.Behaviour(fail, shuffle, seed)
+        behaviour = Behaviour(fail, shuffle, seed)
         facts = simulator.serve(served_issuer, header, opener, behaviour, port, clock, announce)
     counts = [f"{count} {name}" for name, count in facts.items() if isinstance(count, int)]
     return Result(facts, [f"ended: {', '.join(counts)}"])
@@ -181,14 +192,7 @@ def _instructions(
     ]
 
 
-def answer_chunks(
-    context: IssuerContext,
-    secret_key: Path | None,
-    behaviour: Behaviour,
-    today: date,
-    expires: date | None = None,
-    links: str = USUAL,
-) -> Result:
+def answer_chunks(context: IssuerContext, secret_key: Path | None, behaviour: Behaviour) -> Result:
     """Let the simulated portal answer every committed chunk without a result.
 
     NoKeyGivenError without its key.
@@ -201,11 +205,25 @@ def answer_chunks(
     header = list(context.header.names.values())
     with portal_opener(key) as opener:
         store = context.adapters.store
-        facts = answer(context.issuer, store, header, opener, behaviour, today, expires, links)
+        return _answered(answer(context.issuer, store, header, opener, behaviour, now().date()))
+
+
+def answer_by_practice(context: IssuerContext, base_url: str, behaviour: Behaviour) -> Result:
+    """Let the practice service at an address answer every committed chunk without a result."""
+    from flows.simulator.practice import answer_by_service
+
+    facts = answer_by_service(context.issuer, context.adapters.store, base_url, behaviour)
+    lines = [f"answered by the practice service at {base_url}"]
+    if facts["restored"]:
+        lines.append(f"it was told of {facts['restored']} chunks that had results already")
+    return _answered(facts, lines)
+
+
+def _answered(facts: dict[str, Any], remarks: Sequence[str] = ()) -> Result:
     refused = facts["refused"]
     lines = [
         f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors",
         *(f"refused {chunk}: {reason}" for chunk, reason in refused),
     ]
     exit_code = 2 if refused else 0
-    return Result(facts, lines, Step("ingest", context.issuer.issuer), exit_code)
+    return Result(facts, [*lines, *remarks], Step("ingest", facts["issuer"]), exit_code)

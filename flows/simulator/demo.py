@@ -1,31 +1,44 @@
-"""`cardlink demo`: a whole night on sample data, through the real Prefect flows.
+"""`cardlink demo`: from an extract to placed cards on sample data, through the real Prefect flows.
 
 A throwaway portal key, the sample extract in a local store, an embedded Prefect server, the flow
-`nightly`, the simulated portal's results, the flow `ingest`, the balance. Everything is below one
-folder, which each demo recreates.
+`nightly`, the results of the practice service's portal, the flow `ingest`, cardholders who open
+their links, the flow `placements`, balance and funnel. Everything is below one folder, which each
+demo recreates.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from datetime import date
 from itertools import chain
 from pathlib import Path
+from socket import socket
 from typing import Annotated
 
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field, Number
 from flows.commands.result import Part, Result
+from flows.configuration import load_issuer
 from flows.errors import OperatorError
-from flows.simulator.commands import answer_chunks
+from flows.runs.stored_runs import StoredRuns
+from flows.simulator.commands import answer_by_practice
 from flows.steps import Option, Sentence, Step
 from flows.wiring import now, shipped, wire
 
 ISSUER = "sample-bank"
 # the sample's business date: its cards are valid on it whenever the demo runs
 AS_OF = date(2026, 11, 20)
+SERVICE = """
+# the demo's practice service, which has ended; to go on: `cardlink --config {folder} practice
+# {issuer} --dir {folder} --port {port}`, then `simulate` tells it of the links
+[service]
+base_url = "{base_url}"
+follow_cardholders = true
+requests_per_second = 1000
+"""
 TRAILER = "#TRAILER,{rows}"  # as the sample issuer writes it
 MARKER = ".cardlink-demo"
 
@@ -68,39 +81,55 @@ def demo(
     make_room(home)
     say("· creating a throwaway portal key")
     secret = prepare(home, rows)
-    _embed_prefect(home)
-    say("· running the nightly flow: Prefect, embedded server, about ten seconds to start")
-    from flows.nightly import nightly
+    from flows.simulator.service.serving import listen
 
-    nightly(ISSUER)
-    say("· the simulated portal answers")
-    _answer(home, secret)
-    say("· running the ingest flow")
+    with listen() as listener:
+        _embed(home, listener)
+        say("· running the nightly flow: Prefect, embedded server, about ten seconds to start")
+        from flows.nightly import nightly
+
+        nightly(ISSUER)
+        funnel = _from_links_to_cards(home, listener, secret, say)
     from flows.commands.results import report_of
-    from flows.forms import ingest
-    from flows.runs.keys import keys_of
 
-    summaries = ingest(ISSUER)["reports"]
-    reports = [report_of(wire(home, ISSUER), summary) for summary in summaries]
-    base = home / "store" / keys_of(summaries[0]["run"]).base if summaries else home
+    runs = list(StoredRuns(wire(home, ISSUER).adapters.store, ISSUER).committed())
+    reports = [report_of(wire(home, ISSUER), run.summary) for run in runs if run.summary]
+    base = home / "store" / runs[0].keys.base if runs else home
     shown: list[Part] = [*chain.from_iterable(report.shown for report in reports)]
     return Result(
         {"runs": [report.facts for report in reports], "folder": str(base)},
-        [*shown, "", f"Everything is below {folder / base.relative_to(home)}"],
+        [*shown, "", *funnel, "", f"Everything is below {folder / base.relative_to(home)}"],
         Step("status", config=home),
         max((report.exit_code for report in reports), default=1),
     )
 
 
-def _answer(folder: Path, secret: Path) -> None:
-    """Let the simulated portal answer the chunks of the night."""
-    from flows.simulator.portal import two_months_after
-    from flows.simulator.practice import Behaviour
+def _from_links_to_cards(
+    folder: Path, listener: socket, secret: Path, say: Callable[[str], None]
+) -> list[Part]:
+    """Let the simulated partner answer, cardholders act, and the flows take up what came of it.
+
+    Return the funnel.
+    """
+    from flows.forms import ingest, placements
+    from flows.partner_api.funnel_tables import funnel_tables
+    from flows.simulator.demo_service import SEED, demo_service
+    from flows.simulator.portal import Behaviour, two_months_after
 
     # counted from today: a demo years from now still has links to show
     ends = two_months_after(now().date())
-    behaviour = Behaviour(fail_share=0.1, shuffle=True, seed=1)
-    answer_chunks(wire(folder, ISSUER), secret, behaviour, AS_OF, ends)
+    issuer = load_issuer(folder, ISSUER)
+    behaviour = Behaviour(fail_share=0.1, shuffle=True, seed=SEED)
+    with demo_service(issuer, listener, secret.read_bytes(), AS_OF, ends) as service:
+        say("· the simulated portal answers")
+        answer_by_practice(wire(folder, ISSUER), service.base_url, behaviour)
+        say("· running the ingest flow")
+        ingest(ISSUER)
+        say("· cardholders open their links and place their cards")
+        service.play_people()
+        say("· running the placements flow")
+        facts = placements(ISSUER)
+    return funnel_tables(ISSUER, facts["funnel"])
 
 
 def make_room(folder: Path) -> None:
@@ -136,12 +165,24 @@ def prepare(folder: Path, rows: int | None) -> Path:
     return secret
 
 
-def _embed_prefect(folder: Path) -> None:
-    """Give Prefect a home below the demo's folder, before it is first imported."""
+def _embed(folder: Path, listener: socket) -> None:
+    """Lead the issuer to the practice service, and give Prefect a home below the demo's folder.
+
+    That is before Prefect is first imported.
+    """
+    from flows.simulator.demo_service import client_variables
+    from flows.simulator.service.serving import address
+
+    base_url = address(listener)
+    port = listener.getsockname()[1]
+    service = SERVICE.format(base_url=base_url, folder=folder, issuer=ISSUER, port=port)
+    with (folder / f"{ISSUER}.toml").open("a", encoding="utf-8") as toml:
+        toml.write(service)
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
     os.environ.update(
         PREFECT,
+        **client_variables(),
         PREFECT_HOME=str(folder / "prefect"),
         CARDLINK_CONFIG=str(folder),
         # Prefect's own, with our redaction on every handler

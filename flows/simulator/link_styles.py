@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from string import ascii_letters, digits
 from typing import Final
@@ -48,3 +49,9 @@ STYLES: Final[dict[str, Callable[[str], str]]] = {
     "query": lambda marker: f"/verify?lang=en&key={_decimal(marker, 16)}",
     "path": lambda marker: f"/shop/{_base62(int(marker, 16)).zfill(22)}/start",
 }
+
+
+def id_in(url: str) -> str:
+    """Return the id of a link: the part of its URL that differs from link to link."""
+    path = url.partition("://")[2].partition("/")[2]
+    return max(re.split(r"[/?&=]", path), key=len)

@@ -56,12 +56,21 @@ class Upload(NamedTuple):
     rows: tuple[Booked, ...]
 
 
+class Behaviour(NamedTuple):
+    """How a portal answers; the same seed gives the same answers."""
+
+    fail_share: float = 0.0  # of the rows, for reasons only the partner knows
+    shuffle: bool = False  # rows come in another order than sent
+    seed: int = 0
+    links: str = USUAL  # what links look like: one of STYLES
+
+
 class Portal:
     """A portal with one key, one template and a memory of every upload (`books`).
 
     Cards are judged by `today`, which may be moved on; links end two months after it, or on the day
-    `expires`, and are of the style `links`. `on_link` is told cuid, URL, last day and fields
-    (`pan`, `address.city`) of every link as it is made.
+    `expires`, and are of the style `links`. An upload may bring a behaviour of its own. `on_link`
+    is told cuid, URL, last day and fields (`pan`, `address.city`) of every link as it is made.
     """
 
     def __init__(
@@ -83,38 +92,38 @@ class Portal:
         self.today = today
         self.books: list[Upload] = []
         self.seed = seed
+        self._behaviour = Behaviour(fail_share, shuffle, seed, links)
         self._opener = opener
         self._host = host
         self._header = tuple(header or interface.columns())
-        self._fail_share = fail_share
-        self._shuffle = shuffle
         shapes = list(SHAPES) if error_shape == "mixed" else [error_shape]
         self._shapes = [SHAPES[shape] for shape in shapes]
         self._written = DATE_FORMS[date_form]
         self._expires = expires
-        self._path_of = STYLES[links]
         self._on_link = on_link
         self._challenges: dict[str, tuple[str, str]] = {}
 
-    def upload(self, name: str, content: bytes) -> bytes:
+    def upload(self, name: str, content: bytes, behaviour: Behaviour | None = None) -> bytes:
         """Return the result CSV (interface.md 2.7) of an upload (2.6).
 
         UploadRefusedError takes nothing.
         """
+        manner = behaviour or self._behaviour
         rows = read_upload(self._opener, self._header, name, content)
-        upload = Upload(name, tuple(self._book(name, rows)))
+        upload = Upload(name, tuple(self._book(name, rows, manner)))
         self.books.append(upload)
-        return self.result(upload.rows)
+        return self.result(upload.rows, manner)
 
     def opens(self, url: str, cvv: str, postal_code: str) -> bool:
         """Return whether cardholders who know these get past the link (interface.md 2.10)."""
         return self._challenges.get(url) == (cvv_hash(cvv), known_postal_code(postal_code))
 
-    def result(self, rows: Sequence[Booked]) -> bytes:
+    def result(self, rows: Sequence[Booked], behaviour: Behaviour | None = None) -> bytes:
         """Return the result CSV of these booked rows."""
-        if self._shuffle:
+        manner = behaviour or self._behaviour
+        if manner.shuffle:
             rows = sorted(
-                rows, key=lambda booked: chance(self.seed, "order", booked.cuid, booked.row)
+                rows, key=lambda booked: chance(manner.seed, "order", booked.cuid, booked.row)
             )
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -128,52 +137,59 @@ class Portal:
             return ("", "", "", "", shape(booked.cuid, booked.faults))
         return (booked.cuid, booked.last_4, booked.url, self._written(booked.expires), "")
 
-    def _book(self, name: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Booked]:
+    def _book(
+        self, name: str, rows: Sequence[Mapping[str, str]], behaviour: Behaviour
+    ) -> Iterator[Booked]:
         expires = self._ends()
         seen: set[str] = set()
         for number, fields in enumerate(rows, start=1):
-            marker = token(self.seed, name, number)
+            marker = token(behaviour.seed, name, number)
             cuid = fields["cuid"] or f"made-{marker[:12]}"
-            luck = chance(self.seed, name, number)
-            row_faults = self._faults(fields, cuid in seen, luck)
+            row_faults = self._faults(fields, repeated=cuid in seen)
+            if not row_faults:
+                row_faults = _partner_faults(behaviour, chance(behaviour.seed, name, number))
             seen.add(cuid)
             last_4 = fields["pan"][-4:]
             if row_faults:
                 yield Booked(number, cuid, last_4, None, None, row_faults)
                 continue
-            url = self._link(marker, fields)
+            url = self._link(self._url(marker, behaviour.links), fields)
             if self._on_link:
                 self._on_link(cuid, url, expires, fields)
             yield Booked(number, cuid, last_4, url, expires, ())
 
-    def _link(self, marker: str, fields: Mapping[str, str]) -> str:
-        url = self._url(marker)
+    def _link(self, url: str, fields: Mapping[str, str]) -> str:
         postal_code = known_postal_code(fields["address.postal_code"])
         self._challenges[url] = (known_cvv_hash(fields), postal_code)
         return url
 
-    def _url(self, marker: str) -> str:
-        return f"https://{self._host}{self._path_of(marker)}"
+    def _url(self, marker: str, style: str) -> str:
+        return f"https://{self._host}{STYLES[style](marker)}"
 
     def foreign_row(self) -> Booked:
         """Return a row of some other bank's upload: what a result file of foreign cardholders
         holds.
         """
         marker = token(self.seed, "stranger", self.today)
-        url = self._url(marker)
+        url = self._url(marker, self._behaviour.links)
         return Booked(1, f"stranger-{marker[:8]}", "0000", url, self._ends(), ())
 
     def _ends(self) -> date:
         return self._expires or two_months_after(self.today)
 
-    def _faults(self, fields: Mapping[str, str], repeated: bool, luck: float) -> tuple[Fault, ...]:
+    def _faults(self, fields: Mapping[str, str], *, repeated: bool) -> tuple[Fault, ...]:
         row_faults = faults(fields, self.today)
         if repeated:
             row_faults += (fault("cardholder.cuid", "duplicate", "stands in this file already"),)
-        if row_faults or luck >= self._fail_share:
-            return row_faults
-        kind = int(luck / self._fail_share * len(ONLY_THE_PARTNER_KNOWS))
-        return (ONLY_THE_PARTNER_KNOWS[kind],)
+        return row_faults
+
+
+def _partner_faults(behaviour: Behaviour, luck: float) -> tuple[Fault, ...]:
+    """Return what only the partner knows of a row, by its luck."""
+    if luck >= behaviour.fail_share:
+        return ()
+    kind = int(luck / behaviour.fail_share * len(ONLY_THE_PARTNER_KNOWS))
+    return (ONLY_THE_PARTNER_KNOWS[kind],)
 
 
 def cvv_hash(cvv: str) -> str:

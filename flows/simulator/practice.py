@@ -7,15 +7,16 @@ from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from logging import getLogger
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.request import Request, urlopen
 
 from flows.errors import OperatorError
 from flows.runs.sealing import Opener
 from flows.runs.store import Store
 from flows.simulator.answer import answer_store
-from flows.simulator.link_styles import USUAL
-from flows.simulator.portal import Portal
+from flows.simulator.answer_at_service import answer_at_service
+from flows.simulator.portal import Behaviour, Portal
+from flows.simulator.service_portal import ServicePortal, practice_http
 from flows.steps import FILE, Option, Sentence
 from schemas import challenges
 from schemas.issuer import Issuer
@@ -31,14 +32,6 @@ class NoS3ServerError(OperatorError):
         "Install cardlink[practice] (pipx inject cardlink 'moto[server]'), "
         "or practise on a directory."
     )
-
-
-class Behaviour(NamedTuple):
-    """How the simulated partner behaves."""
-
-    fail_share: float  # of the rows
-    shuffle: bool  # answers in another order than sent
-    seed: int
 
 
 class NoKeyGivenError(OperatorError):
@@ -144,19 +137,10 @@ def answer(
     opener: Opener,
     behaviour: Behaviour,
     today: date,
-    expires: date | None = None,
-    links: str = USUAL,
 ) -> dict[str, Any]:
     """Answer every committed chunk that has no result; return the counts and what was refused."""
-    portal = Portal(
-        opener,
-        host=issuer.portal.allowed_hosts[0],
-        header=header,
-        today=today,
-        expires=expires,
-        links=links,
-        **behaviour._asdict(),
-    )
+    host = issuer.portal.allowed_hosts[0]
+    portal = Portal(opener, host=host, header=header, today=today, **behaviour._asdict())
     answered = answer_store(store, issuer.issuer, portal)
     return {
         "issuer": issuer.issuer,
@@ -164,6 +148,26 @@ def answer(
         "linked": answered.linked,
         "errors": answered.errors,
         "refused": [list(chunk) for chunk in answered.refused],
+    }
+
+
+def answer_by_service(
+    issuer: Issuer, store: Store, base_url: str, behaviour: Behaviour
+) -> dict[str, Any]:
+    """Let the practice service at an address answer chunks; return what `answer` does.
+
+    `restored`: how many chunks with results it has been told of. NoPracticeServiceError.
+    """
+    with practice_http(issuer, base_url) as http:
+        carried = answer_at_service(store, issuer.issuer, ServicePortal(http), behaviour)
+    return {
+        "issuer": issuer.issuer,
+        "service": base_url,
+        "files": len(carried.results),
+        "linked": carried.linked,
+        "errors": carried.errors,
+        "restored": len(carried.restored),
+        "refused": [list(chunk) for chunk in carried.refused],
     }
 
 
@@ -183,7 +187,7 @@ def serve(
     """
     from flows.simulator.service.app import create_app
     from flows.simulator.service.books import Habits, ServiceState
-    from flows.simulator.service.recount import recount
+    from flows.simulator.service.recount import totals
     from flows.simulator.service.serving import address, listen, serve_until_stopped
 
     with listen(port) as listener:
@@ -200,6 +204,4 @@ def serve(
         books = ServiceState(opener, clock(), habits, header)
         announce(base_url, books.habits.client._asdict())
         serve_until_stopped(create_app(books, settings, clock), listener)
-    totals = recount(books)
-    del totals["cardholders"]
-    return {"address": base_url, **totals}
+    return {"address": base_url, **totals(books)}

@@ -142,6 +142,7 @@ COMMANDS = {
     "placements": ["{}"],
     "simulate": ["{}"],
     "practice": ["{}"],
+    "practice people": ["{}"],
     "trace": ["c-1", "--issuer", "{}"],
     "job follow": ["{}", "1"],
     "link": ["{}", "--prompt"],

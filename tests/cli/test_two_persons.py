@@ -296,6 +296,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "sample",
         "simulate",
         "practice",
+        "practice people",
         "settings",
         "demo",
         "install",

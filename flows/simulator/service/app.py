@@ -19,6 +19,7 @@ from flows.simulator.service.books import Client, ServiceState
 from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
 from flows.simulator.service.link_routes import link_routes, page_routes
+from flows.simulator.service.people_routes import people_routes
 from flows.simulator.service.portal_routes import portal_routes
 from flows.simulator.service.refusals import DisturbedError, RefusedRequestError
 from flows.simulator.validation import Fault
@@ -56,6 +57,7 @@ def create_app(
         broadcast_routes,
         page_routes,
         portal_routes,
+        people_routes,
     ):
         app.include_router(routes(handle))
     return app

@@ -14,8 +14,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.runs.sealing import Opener
+from flows.simulator import link_styles
 from flows.simulator.chance import token
-from flows.simulator.portal import Portal
+from flows.simulator.portal import Behaviour, Portal
 from flows.simulator.service import on_demand
 from flows.simulator.service.channels import Channels, Message, credential_request, status_message
 from flows.simulator.service.jobs import Job, Pace, Snapshot
@@ -38,17 +39,19 @@ class Client(NamedTuple):
 class Habits:
     """What a service of this kind may do otherwise, and what an institution configures."""
 
-    # of the links: a URL is https://<host>/l/<id>, its page <address>/l/<id>
+    # of the links: a URL is https://<host>/l/<id> or of another style, its page <address>/l/<id>
     host: str = "links.example.com"
     challenges: tuple[str, ...] = USUAL
     fi_key: str = ""  # empty: any
     fail_share: float = 0.0  # of bulk rows, for reasons only the partner knows
     shuffle: bool = False  # the rows of a result come in another order than sent
+    links: str = link_styles.USUAL  # the style of the URLs of bulk links
     job_id_as_string: bool = False
     session_seconds: float = 900
     client: Client = field(default_factory=Client)
     pace: Pace = field(default_factory=Pace)
     seed: int = 0
+    expires: date | None = None  # the last day of bulk links, otherwise two months on
 
 
 class ServiceState:
@@ -62,6 +65,7 @@ class ServiceState:
         header: Sequence[str] | None = None,
     ) -> None:
         self.now = now
+        self.lead = timedelta(0)  # how far it was taken ahead of the clock
         self.habits = habits or Habits()
         self.links = Links(self.habits.challenges)
         self.jobs: dict[int, Job] = {}
@@ -75,6 +79,8 @@ class ServiceState:
             fail_share=self.habits.fail_share,
             shuffle=self.habits.shuffle,
             seed=self.habits.seed,
+            links=self.habits.links,
+            expires=self.habits.expires,
             on_link=self._take_up,
         )
         self._results: list[bytes] = []
@@ -107,15 +113,16 @@ class ServiceState:
         """Say whether a session token holds."""
         return session in self._sessions and self.now < self._sessions[session]
 
-    def upload(self, name: str, content: bytes) -> int:
+    def upload(self, name: str, content: bytes, behaviour: Behaviour | None = None) -> int:
         """Take a bulk file (interface.md 2.6) and return the upload's id.
 
-        UploadRefusedError takes nothing.
+        It is answered as the service's habits say, or by a behaviour of its own. UploadRefusedError
+        takes nothing.
         """
         self.portal.today = self.now.date()
         earlier = sum(upload.name.partition(" (")[0] == name for upload in self.portal.books)
         unique_name = f"{name} ({earlier})" if earlier else name
-        self._results.append(self.portal.upload(unique_name, content))
+        self._results.append(self.portal.upload(unique_name, content, behaviour))
         return len(self._results)
 
     def result(self, upload_id: int) -> bytes:
@@ -277,9 +284,9 @@ class ServiceState:
         return str(job.id) if self.habits.job_id_as_string else job.id
 
     def _take_up(self, cuid: str, url: str, expires: date, fields: Mapping[str, str]) -> None:
-        """Enter a link of a bulk file: its id is the last part of its URL."""
+        """Enter a link of a bulk file."""
         cardholder = self.links.cardholder(cuid, fields)
-        self._link(url.rpartition("/")[2], url, self.links.card(cardholder, fields), expires)
+        self._link(link_styles.id_in(url), url, self.links.card(cardholder, fields), expires)
 
     def _link(self, link_id: str, url: str, card: Card, expires: date) -> Link:
         long_token = token(self.habits.seed, "long", link_id)

@@ -25,7 +25,11 @@ class ServiceHandle:
 
     async def on_time(self) -> None:
         """Bring the books up to the moment, before a request is answered from them."""
-        self.books.advance(self.clock())
+        self.books.advance(self.clock() + self.books.lead)
+
+    def keep_moment(self) -> None:
+        """Let the clock go on from the moment to which the books were taken ahead."""
+        self.books.lead = self.books.now - self.clock()
 
     async def undisturbed(self, request: Request) -> None:
         """Let a request pass unless the service answers something else on this path."""

@@ -30,6 +30,10 @@ class Card:
         known = self.known[challenge]
         return known != "" and known == _as_kept(challenge, answer)
 
+    def can_answer(self, challenges: Sequence[str]) -> bool:
+        """Return whether a right answer to each challenge is known, so that anybody can give it."""
+        return all(self.known[challenge] for challenge in challenges)
+
     def record(self) -> dict[str, Any]:
         """Return the hydrated card of a card link record."""
         month, year = self.expiration.split("/")

@@ -44,7 +44,8 @@ def let_cardholders_act(
     The clock runs meanwhile; without `until_ended` jobs are only started. `chance` draws a number
     from 0 to 1 for the names it is given, so the same one gives the same night. People read their
     screen, not the messages: those are left to be read. With a `wallet` people answer the
-    challenges by what it says; without one they are believed to know their card.
+    challenges by what it says; without one they know their card, and get past each challenge that
+    the institution has an answer to.
     """
     people = _People(state, chance, shares or Shares())
     untouched = [link for link in state.links.links.values() if link.opened_on is None]
@@ -76,11 +77,11 @@ class _People:
                 links.verify(link.id, dict.fromkeys(links.challenges, WRONG), now)
             elif wallet:
                 links.verify(link.id, wallet(link), now)
-            else:
+            elif links.cards[link.card_id].can_answer(links.challenges):
                 link.authenticated_on = now
         except RefusedRequestError:  # expired, or answered wrong
             return False
-        return True
+        return link.authenticated_on is not None
 
     def place(self, link: Link, sites: Sequence[str]) -> list[Job]:
         """Choose a site or two; return the jobs that start."""

@@ -5,8 +5,10 @@ No session, nothing of the API.
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
+from flows.simulator.link_styles import STYLES, USUAL
+from flows.simulator.portal import Behaviour
 from flows.simulator.service import wire
 from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.recount import recount
@@ -31,17 +33,32 @@ def portal_routes(handle: ServiceHandle) -> APIRouter:
         responses=refusals(),
         openapi_extra=BODY,
     )
-    async def upload(request: Request, name: Annotated[str, Query(min_length=1)]) -> dict[str, int]:
+    async def upload(
+        request: Request,
+        name: Annotated[str, Query(min_length=1)],
+        behaviour: Annotated[Behaviour | None, Depends(_behaviour)],
+    ) -> dict[str, int]:
         """Upload a bulk file, sealed for the portal's key, or in the clear with published test
         cards only.
+
+        With a seed it is answered as the other parameters say, otherwise as the service was told.
         """
         try:
-            number = books.upload(name, await request.body())
+            number = books.upload(name, await request.body(), behaviour)
         except UploadRefusedError as error:
             reason = error.fields["reason"]
         else:
             return {"id": number, "rows": len(books.portal.books[-1].rows)}
         raise refused(422, "upload", "refused", reason)
+
+    @routes.get("/portal/uploads", response_model=list[wire.NamedUpload])
+    async def list_uploads() -> list[dict[str, Any]]:
+        """Return the uploads that were taken, by name."""
+        uploads = enumerate(books.portal.books, start=1)
+        return [
+            {"id": number, "name": upload.name, "rows": len(upload.rows)}
+            for number, upload in uploads
+        ]
 
     @routes.get(
         "/portal/uploads/{upload_id}/result",
@@ -60,3 +77,12 @@ def portal_routes(handle: ServiceHandle) -> APIRouter:
         return recount(books)
 
     return routes
+
+
+async def _behaviour(
+    seed: int | None = None,
+    fail_share: Annotated[float, Query(ge=0, le=1)] = 0.0,
+    shuffle: bool = False,
+    links: Annotated[str, Query(pattern=f"^({'|'.join(STYLES)})$")] = USUAL,
+) -> Behaviour | None:
+    return None if seed is None else Behaviour(fail_share, shuffle, seed, links)

@@ -14,7 +14,11 @@ def recount(state: ServiceState) -> dict[str, Any]:
 
     First the sums, then an entry for each cardholder.
     """
-    entries = _by_cardholder(state)
+    return {**totals(state), "cardholders": list(_by_cardholder(state).values())}
+
+
+def totals(state: ServiceState) -> dict[str, Any]:
+    """Return the sums of the recount."""
     links = state.links.links.values()
     return {
         "links": len(links),
@@ -22,7 +26,6 @@ def recount(state: ServiceState) -> dict[str, Any]:
         "authenticated": sum(link.authenticated_on is not None for link in links),
         "jobs": len(state.jobs),
         "ends": dict(Counter(job.termination_type or "running" for job in state.jobs.values())),
-        "cardholders": list(entries.values()),
     }
 
 

@@ -6,12 +6,19 @@ import asyncio
 import ipaddress
 import signal
 import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
 
 from flows.errors import OperatorError
 from flows.steps import Option, Sentence
+
+_STARTED_WITHIN: Final = 300.0  # seconds, on a machine with other work
 
 
 class NotLoopbackError(OperatorError):
@@ -63,17 +70,38 @@ def server(app: FastAPI) -> uvicorn.Server:
 
 def serve_until_stopped(app: FastAPI, listener: socket.socket) -> None:
     """Serve until SIGTERM or Ctrl-C, and end as cleanly from either."""
-    serving = server(app)
+    running = server(app)
 
     def stop(_number: int, _frame: object) -> None:
-        serving.should_exit = True
+        running.should_exit = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:  # uvicorn raises the signal again when it has ended; ours takes it for what it is
-        asyncio.run(serving.serve([listener]))
+        asyncio.run(running.serve([listener]))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def serving(app: FastAPI, listener: socket.socket) -> Iterator[asyncio.AbstractEventLoop]:
+    """Serve beside other work until the block ends; yield the loop on which requests are answered.
+
+    What changes the application's state between two requests is run on that loop.
+    """
+    running = server(app)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=[running.serve([listener])])
+    thread.start()
+    try:
+        until = time.monotonic() + _STARTED_WITHIN
+        while not running.started and thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.01)
+        yield loop
+    finally:
+        running.should_exit = True
+        thread.join(_STARTED_WITHIN)
+        loop.close()
 
 
 def _is_loopback(host: str) -> bool:

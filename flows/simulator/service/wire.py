@@ -259,3 +259,25 @@ class Uploaded(BaseModel):
 
     id: int
     rows: int
+
+
+class NamedUpload(Uploaded):
+    """An upload that was taken, and its name."""
+
+    name: str
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Evening(BaseModel):
+    """How cardholders act who have not opened their links yet: shares of those who came so far."""
+
+    seed: int = 0
+    open: Share = 0.8
+    forget: Share = 0.1
+    second: Share = 0.2
+    wrong: Share = 0.1
+    silent: Share = 0.05
+    merchant_sites: list[str] = Field(default_factory=list)  # none: all
+    until_ended: bool = True

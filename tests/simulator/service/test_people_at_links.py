@@ -106,6 +106,18 @@ def test_people_with_a_wallet_get_past_the_link_only_by_what_it_says() -> None:
     )
 
 
+def test_nobody_gets_past_a_challenge_that_the_institution_has_no_answer_to() -> None:
+    rows = people(20)
+    for row in rows[:5]:
+        row |= {portal.CVV: "", portal.CVV_HASH: ""}
+    night = ServiceState(PaperOpener(), NOON)
+    night.upload("night.csv.pgp", paper_seal(upload_csv(rows)))
+
+    let_cardholders_act(night, partial(chance, 7), shares=EVERYBODY, until_ended=False)
+
+    assert (20, 15) == (recount(night)["opened"], recount(night)["authenticated"])
+
+
 @pytest.mark.parametrize("until_ended", [True, False])
 def test_people_read_no_messages(until_ended: bool) -> None:
     night = books()
