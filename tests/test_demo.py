@@ -53,6 +53,24 @@ def test_every_source_row_stands_exactly_once_in_the_balance(demo: Demo) -> None
     assert trailer == rows["read"] == fates
 
 
+def test_the_report_shows_what_is_known_of_links_what_is_not_and_what_was_refused(
+    demo: Demo,
+) -> None:
+    summary = json.loads((demo.run / "report" / "summary.json").read_text())
+    page = (demo.run / "report" / "report.html").read_text("utf-8")
+
+    stages = {stage["stage"]: stage for stage in summary["funnel"]["stages"]}
+    causes = {cause["cause"] for cause in stages["placed"]["unknown"]}
+
+    assert 0 < stages["placed"]["cardholders"] < stages["opened"]["cardholders"]
+    assert {
+        "service.answer.refused.403",
+        "service.answer.unreadable",
+        "link.record.missing",
+    } == causes
+    assert "From link to placed card" in page
+
+
 def test_plain_gpg_opens_a_chunk_and_a_stock_csv_reader_finds_every_column(
     demo: Demo, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from datetime import date
 from itertools import chain
 from pathlib import Path
 from socket import socket
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 from flows.commands.context import Context
 from flows.commands.entry import entry
@@ -23,7 +23,6 @@ from flows.commands.parameters import Field, Number
 from flows.commands.result import Part, Result
 from flows.configuration import load_issuer
 from flows.errors import OperatorError
-from flows.runs.stored_runs import StoredRuns
 from flows.simulator.commands import answer_by_practice
 from flows.steps import Option, Sentence, Step
 from flows.wiring import now, shipped, wire
@@ -69,8 +68,8 @@ def demo(
     rows: Number | None = None,
     folder: Annotated[Path, Field("--dir", folder=True)] = Path("demo"),
 ) -> Result:
-    """Run the whole pipeline on sample data with a simulated partner: Prefect flows, real gpg, no
-    network.
+    """Run from an extract to placed cards on sample data with a simulated partner: Prefect flows,
+    real gpg, no network.
 
     Args:
         rows: Generate an extract of this size instead of using the sample.
@@ -89,28 +88,32 @@ def demo(
         from flows.nightly import nightly
 
         nightly(ISSUER)
-        funnel = _from_links_to_cards(home, listener, secret, say)
+        outcome = _from_links_to_cards(home, listener, secret, say)
     from flows.commands.results import report_of
+    from flows.runs.keys import keys_of
 
-    runs = list(StoredRuns(wire(home, ISSUER).adapters.store, ISSUER).committed())
-    reports = [report_of(wire(home, ISSUER), run.summary) for run in runs if run.summary]
-    base = home / "store" / runs[0].keys.base if runs else home
+    reports = [report_of(wire(home, ISSUER), summary) for summary in outcome.summaries]
+    base = home / "store" / keys_of(outcome.summaries[0]["run"]).base if reports else home
     shown: list[Part] = [*chain.from_iterable(report.shown for report in reports)]
     return Result(
         {"runs": [report.facts for report in reports], "folder": str(base)},
-        [*shown, "", *funnel, "", f"Everything is below {folder / base.relative_to(home)}"],
+        [*shown, "", outcome.funnel, "", f"Everything is below {folder / base.relative_to(home)}"],
         Step("status", config=home),
         max((report.exit_code for report in reports), default=1),
     )
 
 
+class _Outcome(NamedTuple):
+    """The summaries of the reports of the ingest, and the funnel of the placements."""
+
+    summaries: list[dict[str, Any]]
+    funnel: Part
+
+
 def _from_links_to_cards(
     folder: Path, listener: socket, secret: Path, say: Callable[[str], None]
-) -> list[Part]:
-    """Let the simulated partner answer, cardholders act, and the flows take up what came of it.
-
-    Return the funnel.
-    """
+) -> _Outcome:
+    """Let the simulated partner answer, cardholders act, and the flows take up what came of it."""
     from flows.forms import ingest, placements
     from flows.partner_api.funnel_tables import funnel_tables
     from flows.simulator.demo_service import SEED, demo_service
@@ -124,12 +127,13 @@ def _from_links_to_cards(
         say("· the simulated portal answers")
         answer_by_practice(wire(folder, ISSUER), service.base_url, behaviour)
         say("· running the ingest flow")
-        ingest(ISSUER)
+        summaries = ingest(ISSUER)["reports"]
         say("· cardholders open their links and place their cards")
         service.play_people()
         say("· running the placements flow")
         facts = placements(ISSUER)
-    return funnel_tables(ISSUER, facts["funnel"])
+    # the other tables say how old links are by now
+    return _Outcome(summaries, funnel_tables(ISSUER, facts["funnel"])[0])
 
 
 def make_room(folder: Path) -> None:
