@@ -27,39 +27,56 @@ with on_first_use():
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
 
-AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
+AUDIT = Form(
+    "audit", "audit: {what} {issuer}", hours=2, picks="what", without=("anew",), actor="none"
+)
 WITNESS_KEY = "CARDLINK_WITNESS_KEY"
 SHOWN = 20  # findings named on a terminal; --json has them all
 WHOLE = "everything is as it was recorded"
+WITHOUT_KEY = (
+    "the next proof judges everything again: without a key of the trail (CARDLINK_AUDIT_KEY_FILE) "
+    "whoever writes to the store could make up what an earlier one found"
+)
 WHOLE_AS_FAR = "what the trail names is as it was recorded; a cut-off end would not show"
 
 
 @entry("audit verify", form=AUDIT)
-def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
+def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = False) -> Result:
     """Verify ISSUER's audit trail, and name the first object changed, removed or inserted.
 
     Objects are records, manifests, chunks, ledgers, results and the links that came of them,
     deliveries and requests. Where a witness keeps checkpoints, the trail must go on from the last.
 
+    With a key of the trail, entries and runs that were proven whole and whose bytes are the same
+    are not judged again.
+
     Args:
         head: The head that an earlier proof showed, kept elsewhere; the trail must still contain
             it.
+        anew: Read and judge everything, whatever an earlier proof found whole.
     """
     issuer_context = wire(context.folder, issuer)
     adapters = issuer_context.adapters
     checkpoint = _checkpoint(issuer_context, context.folder)
-    proof = audit.verify(adapters.store, issuer, head, adapters.prover, checkpoint)
+    proof, is_kept = audit.verify_and_keep(adapters, issuer, head, checkpoint, anew=anew)
     hours = issuer_context.issuer.audit.witness_hours
     witnessed = checkpoints.witnessed(checkpoint, adapters.now(), hours)
     facts = {
         "issuer": issuer,
         **proof._asdict(),
+        "kept": is_kept,
         "findings": [finding._asdict() for finding in proof.findings],
         "unfinished": [finding._asdict() for finding in proof.unfinished],
         "witness": witnessed,
         "checkpoint": checkpoint.number if checkpoint else None,
     }
-    lines: list[Part] = [*_summary(issuer, proof), _witness_line(checkpoint, witnessed, hours)]
+    lines: list[Part] = [
+        *_summary(issuer, proof),
+        *_extent(proof),
+        _witness_line(checkpoint, witnessed, hours),
+    ]
+    if not proof.findings and not adapters.prover.key:
+        lines.append(WITHOUT_KEY)
     if not proof.findings:
         return Result(facts, [*lines, WHOLE if checkpoint or head else WHOLE_AS_FAR])
     first = proof.findings[0]
@@ -90,6 +107,24 @@ def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
         )
     for key in proof.accepted:
         yield f"accepted, see the trail: {key}"
+
+
+def _extent(proof: audit.Proof) -> Iterator[str]:
+    """Yield what was read and judged now, and what rests on an earlier proof."""
+    judged = proof.runs - proof.proven_runs
+    yield f"read now: {proof.read:,} objects; judged now: {judged:,} of {proof.runs:,} runs"
+    if proof.proven_at is None:
+        return
+    since = f"{proof.proven_at:%Y-%m-%d %H:%M} UTC"
+    yield (
+        f"{proof.proven_runs:,} runs and {proof.proven_entries:,} entries have the digests that "
+        f"were proven whole on {since} (--anew judges them again)"
+    )
+    if proof.proven_objects:
+        yield (
+            f"{proof.proven_objects:,} objects were not read: the store gives them the mark of the "
+            f"write that was read by {since} (--anew reads them)"
+        )
 
 
 def _witness_line(checkpoint: checkpoints.Checkpoint | None, witnessed: str, hours: int) -> str:

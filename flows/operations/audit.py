@@ -8,25 +8,31 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from flows.operations.audit_contents import content_findings
+from flows.operations.audit_contents import Contents, judged_contents
 from flows.operations.audit_entries import (
     NEVER_WRITTEN,
+    NOTHING_PROVEN,
     UNPROVED,
     Finding,
     Trail,
+    TrailEntry,
     digests,
     entry_findings,
-    trail_entries,
+    last_number,
     unverified,
 )
+from flows.operations.audit_objects import Snapshot
 from flows.operations.checkpoints import Checkpoint
+from flows.operations.proven import Proven, keep_proven, read_proven
+from flows.runs.adapters import Adapters
 from flows.runs.audit_trail import AuditTrail
 from flows.runs.context import IssuerContext
 from flows.runs.erased import all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import purged, runs, trail
 from flows.runs.store import Store
-from flows.runs.trail_entries import EVIDENCE, is_named, named_keys
+from flows.runs.threads import concurrently
+from flows.runs.trail_entries import EVIDENCE, entry_key, is_named
 from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.runs.versions import read_document
 from flows.steps import Step
@@ -43,6 +49,9 @@ class Proof(NamedTuple):
     `unfinished`: what was named and never written, by a command that was killed or is at work.
     `unproved`: how many entries have a proof by a key that is not at hand. `erasures`: how many
     acts have made cardholders forgotten, and `erased`: the objects that are gone with them.
+
+    `read`: how many objects were read. `runs`: how many are whole by what they contain; `proven`:
+    how many entries, runs and objects have what they had in a proof of that time (`proven_at`).
     """
 
     entries: int
@@ -55,6 +64,12 @@ class Proof(NamedTuple):
     unproved: int = 0
     erasures: int = 0
     erased: int = 0
+    read: int = 0
+    runs: int = 0
+    proven_entries: int = 0
+    proven_runs: int = 0
+    proven_objects: int = 0
+    proven_at: datetime | None = None
 
 
 def verify(
@@ -64,46 +79,138 @@ def verify(
     prover: Prover = NOT_PROVED,
     checkpoint: Checkpoint | None = None,
 ) -> Proof:
-    """Compare everything an issuer's trail names with what is stored.
+    """Compare everything an issuer's trail names with what is stored; nothing is written.
 
     `head`, of an earlier proof, must be in the trail, which must go on from the `checkpoint` of a
-    witness.
+    witness. What an earlier proof found whole is not judged again (`proven.py`).
     """
-    # before the trail: what is written is named first
-    stored = digests(store, named_keys(store, issuer))
-    entries = Trail(trail_entries(store, issuer))
-    stored |= digests(store, [key for key in entries.named if key not in stored])
-    judged = [entries.finding(key, sha256) for key, sha256 in stored.items()]
-    purge = _Purges(store, issuer, stored)
-    wrong = [
-        finding
-        for finding in judged
-        if finding is not None and not (stored[finding.key] == "" and purge.took(finding, entries))
-    ]
-    findings = [
-        *_end_findings(issuer, entries, head, checkpoint, sum(map(bool, stored.values()))),
-        *entry_findings(store, issuer, entries.entries, prover),
-        *(finding for finding in wrong if finding.what != NEVER_WRITTEN),
-    ]
-    findings += content_findings(store, issuer, {finding.key for finding in wrong})
-    left = [
-        finding
-        for finding in findings
-        if not (finding.what == UNPROVED and finding.key in entries.accepted)
-    ]
-    length = len(entries.entries)
-    return Proof(
-        entries=length,
-        objects=sum(1 for sha256 in stored.values() if sha256),
-        older=len(entries.older),
-        head=entries.heads[-1] if length else "",
-        findings=tuple(_in_trail_order(left, length)),
-        accepted=tuple(sorted(entries.accepted - {finding.key for finding in left})),
-        unfinished=tuple(finding for finding in wrong if finding.what == NEVER_WRITTEN),
-        unproved=unverified(entries.entries, prover),
-        erasures=purge.erasures.acts,
-        erased=len(purge.erasures.deleted),
-    )
+    known = read_proven(store, issuer, prover)
+    return _Verification(store, issuer, prover, known).proof(head, checkpoint)
+
+
+def verify_and_keep(
+    adapters: Adapters,
+    issuer: str,
+    head: str = "",
+    checkpoint: Checkpoint | None = None,
+    *,
+    anew: bool = False,
+) -> tuple[Proof, bool]:
+    """Do the same, and keep what is whole for the next time; return whether it was kept.
+
+    `anew`: whatever was kept, everything is read and judged.
+    """
+    store = adapters.store
+    prover = adapters.prover
+    known = None if anew else read_proven(store, issuer, prover)
+    verification = _Verification(store, issuer, prover, known)
+    proof = verification.proof(head, checkpoint)
+    if proof.findings or proof.unproved:
+        return proof, False
+    return proof, keep_proven(store, issuer, prover, verification.proven(adapters.now()))
+
+
+class _Verification:
+    """One comparison of an issuer's trail with the store, resting on what is `known` of before."""
+
+    def __init__(self, store: Store, issuer: str, prover: Prover, known: Proven | None) -> None:
+        self._issuer = issuer
+        self._prover = prover
+        self._known = known
+        # before the trail is read: what is written is named first
+        self._objects = Snapshot(store, f"{issuer}/", known.marks if known else None)
+        self._stored = self._objects.digests(
+            [key for key in self._objects.below(f"{issuer}/") if is_named(key)]
+        )
+        entries = self._entries(known.trail.entries if known else 0)
+        is_as_known = known is not None and known.trail.begins(entries)
+        self._proven_trail = known.trail if known and is_as_known else NOTHING_PROVEN
+        # read side by side; of the others the digest is enough
+        concurrently(lambda entry: entry.content, entries[self._proven_trail.entries :])
+        self._trail = Trail(entries, self._proven_trail)
+        self._stored |= self._found_by_name()
+        self._contents = Contents([], {}, 0)
+
+    def _entries(self, known: int) -> list[TrailEntry]:
+        """Return the entries, up to those written meanwhile; of so many the digest alone is read.
+
+        Of those that are read the digest is taken of what was read.
+        """
+        objects = self._objects
+        last = last_number(objects.below(trail(self._issuer)))
+        while objects.digests([entry_key(self._issuer, last + 1)]).popitem()[1]:
+            last += 1
+        keys = [entry_key(self._issuer, number) for number in range(1, last + 1)]
+        sha256s = objects.digests(keys[:known])
+        return [
+            TrailEntry(objects, number, key, sha256s.get(key, ""))
+            for number, key in enumerate(keys, 1)
+        ]
+
+    def _found_by_name(self) -> dict[str, str]:
+        """Return the digests of what entries name and the listing lacks, where it should be."""
+        absent = [key for key in self._trail.named if key not in self._stored]
+        required = [key for key in absent if self._trail.finding(key, "") is not None]
+        return self._objects.digests(required)
+
+    def proof(self, head: str, checkpoint: Checkpoint | None) -> Proof:
+        """Return what was compared and what does not fit."""
+        stored = self._stored
+        entries = self._trail
+        objects = self._objects
+        issuer = self._issuer
+        judged = [entries.finding(key, sha256) for key, sha256 in stored.items()]
+        purge = _Purges(objects, issuer, stored)
+        wrong = [
+            finding
+            for finding in judged
+            if finding is not None
+            and not (stored[finding.key] == "" and purge.took(finding, entries))
+        ]
+        known_runs = self._known.runs if self._known else {}
+        wrong_keys = {finding.key for finding in wrong}
+        self._contents = judged_contents(objects, issuer, wrong_keys, known_runs)
+        listed = objects.below(trail(issuer))
+        records = sum(map(bool, stored.values()))
+        findings = [
+            *_end_findings(issuer, entries, head, checkpoint, records),
+            *entry_findings(entries.entries, listed, self._prover, self._proven_trail),
+            *(finding for finding in wrong if finding.what != NEVER_WRITTEN),
+            *self._contents.findings,
+        ]
+        left = [
+            finding
+            for finding in findings
+            if not (finding.what == UNPROVED and finding.key in entries.accepted)
+        ]
+        length = len(entries.entries)
+        return Proof(
+            entries=length,
+            objects=records,
+            older=len(entries.older),
+            head=entries.heads[-1] if length else "",
+            findings=tuple(_in_trail_order(left, length)),
+            accepted=tuple(sorted(entries.accepted - {finding.key for finding in left})),
+            unfinished=tuple(finding for finding in wrong if finding.what == NEVER_WRITTEN),
+            unproved=unverified(entries.proofs, self._prover),
+            erasures=purge.erasures.acts,
+            erased=len(purge.erasures.deleted),
+            read=objects.read,
+            runs=len(self._contents.whole),
+            proven_entries=self._proven_trail.entries,
+            proven_runs=self._contents.known,
+            proven_objects=objects.known,
+            proven_at=self._known.at if self._known else None,
+        )
+
+    def proven(self, now: datetime) -> Proven:
+        """Return what is whole, of a proof without findings."""
+        return Proven(
+            at=now,
+            trail=self._trail.as_proven(),
+            runs=self._contents.whole,
+            marks=self._objects.marks,
+        )
 
 
 def _end_findings(
@@ -128,7 +235,9 @@ class _Purges:
         self._store = store
         self._runs = runs(issuer)
         self._prefix = purged(issuer)
-        self._records = [key for key in stored if key.startswith(self._prefix)]
+        self._records = {key for key in stored if key.startswith(self._prefix)}
+        # the folders of records: of a run, or of a kind of object
+        self._folders = {key.removeprefix(self._prefix).partition("/")[0] for key in self._records}
         self.erasures = all_erasures(store, issuer)
 
     def took(self, finding: Finding, entries: Trail) -> bool:
@@ -139,14 +248,17 @@ class _Purges:
             return False
         if finding.key.startswith(self._runs):
             run = finding.key.removeprefix(self._runs).partition("/")[0]
-            part = "" if "/claims/" in finding.key else "ledger.json"
-            return any(key.startswith(f"{self._prefix}{run}/{part}") for key in self._records)
+            if "/claims/" in finding.key:
+                return run in self._folders
+            return f"{self._prefix}{run}/ledger.json" in self._records
         kind = finding.key.removeprefix(self._prefix.removesuffix("purged/")).partition("/")[0]
         until = max(map(self._since, self._of_kind(kind)), default=None)
         named = entries.named_at(finding.key)
         return until is not None and (named is None or named <= until)
 
     def _of_kind(self, kind: str) -> list[str]:
+        if kind not in self._folders:
+            return []
         return [key for key in self._records if key.startswith(f"{self._prefix}{kind}/")]
 
     def _since(self, key: str) -> datetime:

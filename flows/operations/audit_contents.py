@@ -6,20 +6,30 @@ were ingested; the links that a run's report and lists hand out, by what its res
 
 import csv
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO, StringIO
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
-from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED, Finding, digests
+from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED, Finding
+from flows.operations.audit_objects import Snapshot
 from flows.results.masking import mask_key
 from flows.runs.events import ANSWERED
 from flows.runs.identity import digest
-from flows.runs.keys import results
+from flows.runs.keys import RunId, RunKeys, purged, results, runs
 from flows.runs.openpgp import looks_like_message
-from flows.runs.store import ConflictError, ObjectMissingError, Store, read, read_if_stored
+from flows.runs.store import (
+    ConflictError,
+    ObjectChangedError,
+    ObjectMissingError,
+    Store,
+    read,
+    read_if_stored,
+)
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
@@ -28,33 +38,127 @@ from schemas.manifest import ManifestChunk
 
 OTHER_LINKS = "hands out links that no result gave"
 _NOBODY = set[str]()
+# of a run, what its contents are judged by, and what is judged
+_JUDGED = re.compile(
+    r"[^/]+/runs/[^/]+/("
+    r"manifest\.json|(chunks|sealed|ledger|rewritten|reseals|seals|outcomes|single|events)/.+"
+    r"|report/(rows/.+|links.*)"
+    r")"
+)
 T = TypeVar("T")
 
 
-def content_findings(store: Store, issuer: str, wrong: Collection[str]) -> Iterator[Finding]:
-    """Yield what is not as the records of an issuer's runs say; `wrong` are known findings."""
+class JudgedRun(NamedTuple):
+    """A committed run whose contents fit each other.
+
+    `sha256` is of the names and digests of all that was compared; `results` are the digests of the
+    result files that its events name, by name.
+    """
+
+    sha256: str
+    results: dict[str, list[str]]
+
+
+class Contents(NamedTuple):
+    """What is wrong with the contents of an issuer's runs, and the runs that are whole.
+
+    `known`: how many of them were found whole by an earlier proof, and are as they were then.
+    """
+
+    findings: list[Finding]
+    whole: dict[str, JudgedRun]
+    known: int
+
+
+class _Verdict(NamedTuple):
+    """What was found about one run: `run` where it may count as whole from now on."""
+
+    findings: list[Finding]
+    results: Mapping[str, Sequence[str]]
+    run: JudgedRun | None = None
+
+
+_UNJUDGED = _Verdict([], {})
+
+
+def judged_contents(
+    objects: Snapshot, issuer: str, wrong: Collection[str], proven: Mapping[str, JudgedRun]
+) -> Contents:
+    """Compare what the records of an issuer's runs say of other objects.
+
+    `wrong` are known findings; `proven` are runs that were whole: one whose objects have the same
+    digests is whole again, since nothing else decides it.
+    """
+    facts = facts_of_runs(objects, issuer)
+
+    def verdict(run: RunId) -> _Verdict:
+        known = proven.get(str(run))
+        if known is not None and known.sha256 == facts.get(str(run)):
+            return _Verdict([], known.results, known)
+        return _verdict(objects, run, wrong, facts.get(str(run), ""))
+
+    runs = StoredRuns(objects, issuer).ids
+    verdicts = dict(zip(map(str, runs), concurrently(verdict, runs), strict=True))
     answered = dict[str, set[str]]()
-    for run in StoredRuns(store, issuer):
-        # a changed manifest may name any run and chunks
-        if any(key.startswith(run.keys.base) for key in wrong):
-            continue
-        with suppress(ConflictError):  # a finding already
-            if run.manifest is not None:
-                yield from _object_findings(run)
-                yield from _seal_findings(run, run.manifest.chunks)
-                yield from _link_findings(run)
-                _add_results(answered, run)
-    yield from _result_findings(store, issuer, answered)
+    for name, sha256s in chain.from_iterable(each.results.items() for each in verdicts.values()):
+        answered.setdefault(name, set()).update(sha256s)
+    findings = [*chain.from_iterable(each.findings for each in verdicts.values())]
+    findings += _result_findings(objects, issuer, answered)
+    whole = {run: each.run for run, each in verdicts.items() if each.run is not None}
+    known_runs = sum(1 for run, judged in whole.items() if judged is proven.get(run))
+    return Contents(findings, whole, known_runs)
 
 
-def _object_findings(run: StoredRun) -> Iterator[Finding]:
+def facts_of_runs(objects: Snapshot, issuer: str) -> dict[str, str]:
+    """Return a digest of all that the contents of a run are judged by, for each run."""
+    keys = [key for key in objects.below(runs(issuer)) if _JUDGED.fullmatch(key)]
+    keys += objects.below(purged(issuer))
+    lines = dict[str, list[str]]()
+    for key, sha256 in objects.digests(keys).items():
+        lines.setdefault(key.split("/")[2], []).append(f"{sha256} {key}")
+    return {run: digest("\n".join(of_run).encode()) for run, of_run in lines.items()}
+
+
+def _verdict(objects: Snapshot, run: RunId, wrong: Collection[str], facts: str) -> _Verdict:
+    keys = RunKeys(run)
+    own = (keys.base, f"{purged(run.issuer)}{run}/")
+    # a changed manifest may name any run and chunks
+    if any(key.startswith(keys.base) for key in wrong):
+        return _UNJUDGED
+    try:
+        verdict = _judged(objects, StoredRun(objects, keys))
+    except ObjectChangedError:  # a report is made anew, or results come, at this moment
+        fresh = objects.fresh(keys.base)
+        return _judged(fresh, StoredRun(fresh, keys))
+    if verdict is _UNJUDGED or verdict.findings:
+        return verdict
+    if any(key.startswith(own) for key in objects.unlisted):
+        return verdict  # the facts lack what was read
+    results = {name: list(sha256s) for name, sha256s in verdict.results.items()}
+    return verdict._replace(run=JudgedRun(facts, results))
+
+
+def _judged(objects: Snapshot, run: StoredRun) -> _Verdict:
+    """Return what is wrong with the contents of a run, and the results that it has."""
+    with suppress(ConflictError):  # a finding already
+        if run.manifest is not None:
+            findings = [
+                *_object_findings(objects, run),
+                *_seal_findings(run, run.manifest.chunks),
+                *_link_findings(run),
+            ]
+            return _Verdict(findings, _results(run))
+    return _UNJUDGED
+
+
+def _object_findings(objects: Snapshot, run: StoredRun) -> Iterator[Finding]:
     """Yield the chunks and ledger parts of a committed run that are not those of its manifest."""
     keys = run.keys
     manifest = run.committed()
     sealed_first = {keys.chunks + chunk.name: chunk.sha256 for chunk in manifest.chunks}
     sealed_last = {stored.key: stored.chunk.sha256 for stored in run.sealed_chunks.values()}
     required_chunks = sealed_last if run.purged_chunks is None else {}
-    yield from _differences(run, keys.chunks, sealed_first | sealed_last, required_chunks)
+    yield from _differences(objects, keys.chunks, sealed_first | sealed_last, required_chunks)
     ledger = {keys.ledger + part.name: part.sha256 for part in manifest.ledger}
     rewritten = run.rewritten_parts.values()
     current = {keys.ledger + part.now: part.sha256 for part in rewritten}
@@ -62,15 +166,15 @@ def _object_findings(run: StoredRun) -> Iterator[Finding]:
     required_parts = current.keys() | ledger.keys() - replaced
     if run.purged_ledger is not None:
         required_parts = set()
-    yield from _differences(run, keys.ledger, ledger | current, required_parts)
+    yield from _differences(objects, keys.ledger, ledger | current, required_parts)
 
 
 def _differences(
-    run: StoredRun, prefix: str, known: Mapping[str, str], required: Collection[str]
+    objects: Snapshot, prefix: str, known: Mapping[str, str], required: Collection[str]
 ) -> Iterator[Finding]:
     """Yield the objects, below a prefix and among the known, that do not have the known digest."""
-    listed = {entry.key for entry in run.store.keys(prefix)}
-    for key, sha256 in digests(run.store, sorted(listed | known.keys())).items():
+    keys = sorted({*objects.below(prefix), *known})
+    for key, sha256 in objects.digests(keys).items():
         if sha256 == known.get(key) or not (sha256 or key in required):
             continue
         if not sha256:
@@ -169,34 +273,39 @@ def _is_of_another(line: Sequence[Any], owners: Mapping[str, set[str]]) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-def _add_results(answered: dict[str, set[str]], run: StoredRun) -> None:
-    """Add the digests that result files had when they were ingested, by their names."""
+def _results(run: StoredRun) -> dict[str, list[str]]:
+    """Return the digests that result files had when they were ingested, by their names."""
+    answered = dict[str, list[str]]()
     for event in run.events(ANSWERED):
         names = event.get("results", ())
         for name, sha256 in zip(names, event.get("digests", ()), strict=False):
-            answered.setdefault(name, set()).add(sha256)
+            answered.setdefault(name, []).append(sha256)
+    return answered
 
 
 def _result_findings(
-    store: Store, issuer: str, answered: Mapping[str, Collection[str]]
+    objects: Snapshot, issuer: str, answered: Mapping[str, Collection[str]]
 ) -> Iterator[Finding]:
     """Yield the result files that are not as they were when they were ingested, those still there.
 
     They belong to the operator, who may remove them.
     """
-
-    def is_another(key: str) -> bool:
-        content = read_if_stored(store, key)
-        if not content or looks_like_message(content[:64]):
-            return False  # of what was sealed the digest is of its content
-        return digest(content) not in answered[_name(key)]
-
-    keys = [entry.key for entry in store.keys(results(issuer)) if _name(entry.key) in answered]
-    for key, changed in zip(keys, concurrently(is_another, keys), strict=True):
-        if changed:
+    names = {key: _name(key, answered) for key in objects.below(results(issuer))}
+    ingested = [key for key, name in names.items() if name in answered]
+    for key, sha256 in objects.digests(ingested).items():
+        if sha256 and sha256 not in answered[names[key]] and not _is_sealed(objects, key):
             yield Finding(key, CHANGED)
 
 
-def _name(key: str) -> str:
+def _is_sealed(objects: Snapshot, key: str) -> bool:
+    """Return whether a file is sealed: the digest that was recorded is of its content."""
+    return looks_like_message((read_if_stored(objects, key) or b"")[:64])
+
+
+def _name(key: str, answered: Collection[str]) -> str:
     """Return the name of a result file as events have it."""
-    return mask_key(key.rpartition("/")[2])
+    name = key.rpartition("/")[2]
+    # what is kept of a name is kept of itself, marks apart
+    if "[" not in name and name in answered:
+        return name
+    return mask_key(name)

@@ -1,15 +1,19 @@
 """The entries of an issuer's audit trail as they are stored, and what they say of each object."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
+from pydantic import BaseModel, ConfigDict
+
 from flows.errors import CardlinkError
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import trail
-from flows.runs.store import Store, read_if_stored
+from flows.runs.read_once import read_once
+from flows.runs.store import ConflictError, Store, read_if_stored
 from flows.runs.threads import concurrently
 from flows.runs.trail_entries import COVERS, ENTRY, EVIDENCE, OLD, REPLACED, entry_key
 from flows.runs.trail_proof import Prover
@@ -38,18 +42,31 @@ class Finding(NamedTuple):
     at: str = ""
 
 
-class TrailEntry(NamedTuple):
-    """One entry as it is stored.
+class TrailEntry:
+    """One entry as it is stored: its content is read when it is asked for, where only its digest is
+    known.
 
     No content where it is gone, no document where a byte of it was changed.
     """
 
-    number: int
-    key: str
-    content: bytes
-    document: AuditEntry | None
+    def __init__(self, store: Store, number: int, key: str, sha256: str = "") -> None:
+        self._store = store
+        self.number = number
+        self.key = key
+        if sha256:
+            self.__dict__["sha256"] = sha256
 
-    @property
+    @read_once
+    def content(self) -> bytes:
+        """Its bytes."""
+        return read_if_stored(self._store, self.key) or b""
+
+    @read_once
+    def document(self) -> AuditEntry | None:
+        """What it says; None where its content does not fit its seal."""
+        return _intact(self.content, self.key)
+
+    @read_once
     def sha256(self) -> str:
         """Its digest, which the next entry holds."""
         return digest(self.content)
@@ -60,37 +77,85 @@ class TrailEntry(NamedTuple):
         return f"{self.number}:{self.sha256[:16]}"
 
 
-class _Mention(NamedTuple):
-    """An intact entry that names an object, and its number in the trail."""
+class Mention(NamedTuple):
+    """The number of an intact entry that names an object, and the digest that it gives."""
 
     number: int
-    entry: AuditEntry
     sha256: str
 
 
-class Trail:
-    """The entries of an issuer's trail, and what the intact ones say about each object."""
+class ProvenTrail(BaseModel):
+    """What the first so many entries of a trail say, all of them intact; `sha256` is of their
+    digests.
 
-    def __init__(self, entries: Sequence[TrailEntry]) -> None:
+    The fields are those of `Trail`; `proofs`: how many have a proof, by the key that made it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    entries: int = 0
+    sha256: str = ""
+    mentions: dict[str, list[Mention]] = {}
+    written_before: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()
+    settled: int = 0
+    covers: int = 0
+    proofs: dict[str, int] = {}
+
+    def begins(self, entries: Sequence[TrailEntry]) -> bool:
+        """Return whether a trail begins with these entries."""
+        return self.entries <= len(entries) and self.sha256 == _digest_of(entries[: self.entries])
+
+
+NOTHING_PROVEN = ProvenTrail()
+
+
+def _digest_of(entries: Iterable[TrailEntry]) -> str:
+    return digest("\n".join(entry.sha256 for entry in entries).encode())
+
+
+class Trail:
+    """The entries of an issuer's trail, and what the intact ones say about each object.
+
+    `proven`: what is known of the first ones, which are not read again.
+    """
+
+    def __init__(self, entries: Sequence[TrailEntry], proven: ProvenTrail = NOTHING_PROVEN) -> None:
         self.entries = entries
         self.heads = [entry.head for entry in entries]
-        self.accepted: set[str] = set()  # objects about which a finding was accepted
-        self._covers = 0  # the kinds of objects that entries name
-        self._settled = 0  # up to this entry it is known of everything whether it was written
-        self._mentions: dict[str, list[_Mention]] = {}
-        self._written_before: set[str] = set()
-        for entry in entries:
+        self.accepted = set(proven.accepted)  # objects about which a finding was accepted
+        self._covers = proven.covers  # the kinds of objects that entries name
+        # up to this entry it is known of everything whether it was written
+        self._settled = proven.settled
+        self._mentions = {key: list(mentions) for key, mentions in proven.mentions.items()}
+        self._written_before = set(proven.written_before)
+        self.proofs = Counter(proven.proofs)  # entries that have one, by key
+        for entry in entries[proven.entries :]:
             if entry.document is not None:
                 self._read(entry.number, entry.document)
 
     def _read(self, number: int, entry: AuditEntry) -> None:
         for key, sha256 in entry.objects.items():
-            self._mentions.setdefault(key, []).append(_Mention(number, entry, sha256))
+            self._mentions.setdefault(key, []).append(Mention(number, sha256))
         self._written_before.update(entry.older)
         self._settled = max(self._settled, entry.settled)
         self._covers = max(self._covers, entry.covers)
         if entry.reason:
             self.accepted.update(entry.objects)
+        if entry.proof:
+            self.proofs[entry.proved_by] += 1
+
+    def as_proven(self) -> ProvenTrail:
+        """Return what another proof need not read again; every entry is intact."""
+        return ProvenTrail(
+            entries=len(self.entries),
+            sha256=_digest_of(self.entries),
+            mentions=self._mentions,
+            written_before=frozenset(self._written_before),
+            accepted=frozenset(self.accepted),
+            settled=self._settled,
+            covers=self._covers,
+            proofs=dict(self.proofs),
+        )
 
     @property
     def older(self) -> set[str]:
@@ -113,13 +178,13 @@ class Trail:
             if not sha256:
                 return Finding(key, REMOVED)
             return None if self._needs_no_entry(key) else Finding(key, INSERTED)
-        if sha256 in _expected(key, mentions):
+        if sha256 in self._expected(key, mentions):
             return None
         last = mentions[-1]
-        is_open = last.entry.covers > 1 and last.number > self._settled
+        is_open = last.number > self._settled and self._entry(last).covers > 1
         if is_open and sha256 in {"", *(mention.sha256 for mention in mentions)}:
-            return _finding(key, NEVER_WRITTEN, last)
-        return _finding(key, CHANGED if sha256 else REMOVED, mentions[0])
+            return self._named_finding(key, NEVER_WRITTEN, last)
+        return self._named_finding(key, CHANGED if sha256 else REMOVED, mentions[0])
 
     def _needs_no_entry(self, key: str) -> bool:
         """Return whether an object that no entry names may be there."""
@@ -130,46 +195,53 @@ class Trail:
     def named_at(self, key: str) -> datetime | None:
         """Return when an object was named last, None where it never was."""
         mentions = self._mentions.get(key)
-        return mentions[-1].entry.at if mentions else None
+        return self._entry(mentions[-1]).at if mentions else None
 
+    def _entry(self, mention: Mention) -> AuditEntry:
+        entry = self.entries[mention.number - 1]
+        if entry.document is None:
+            raise ConflictError(key=entry.key)  # it was intact when it was proven
+        return entry.document
 
-def _finding(key: str, difference: str, mention: _Mention) -> Finding:
-    entry = mention.entry
-    return Finding(key, difference, mention.number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}")
+    def _named_finding(self, key: str, difference: str, mention: Mention) -> Finding:
+        entry = self._entry(mention)
+        return Finding(key, difference, mention.number, entry.by, f"{entry.at:%Y-%m-%d %H:%M:%S}")
 
+    def _expected(self, key: str, mentions: Sequence[Mention]) -> set[str]:
+        """Return the digests that an object may have, as the trail names it; "": it may be gone.
 
-def _expected(key: str, mentions: Sequence[_Mention]) -> set[str]:
-    """Return the digests that an object may have, as the trail names it; "": it may be gone.
-
-    A record is written once, by one of those who named it. Of what is written again the last time
-    counts, and what others named at about the same time.
-    """
-    if not REPLACED.fullmatch(key):
-        return {mention.sha256 for mention in mentions}
-    counting = list[_Mention]()
-    for mention in mentions:
-        if mention.entry.reason:
-            counting = [mention]
-        elif mention.sha256:
-            counting.append(mention)
-        elif counting:  # the time before was not written after all
-            counting.pop()
-    if not counting:
-        return {""}
-    last = counting[-1].entry.at
-    return {mention.sha256 for mention in counting if mention.entry.at >= last - OLD}
+        A record is written once, by one of those who named it. Of what is written again the last
+        time counts, and what others named at about the same time.
+        """
+        if len(mentions) == 1 or not REPLACED.fullmatch(key):
+            return {mention.sha256 for mention in mentions}
+        counting = list[Mention]()
+        for mention in mentions:
+            if self._entry(mention).reason:
+                counting = [mention]
+            elif mention.sha256:
+                counting.append(mention)
+            elif counting:  # the time before was not written after all
+                counting.pop()
+        if not counting:
+            return {""}
+        last = self._entry(counting[-1]).at
+        return {mention.sha256 for mention in counting if self._entry(mention).at >= last - OLD}
 
 
 def trail_entries(store: Store, issuer: str) -> list[TrailEntry]:
     """Return the entries of an issuer's trail from the first to the last that is listed."""
-    matches = (ENTRY.fullmatch(entry.key) for entry in store.keys(trail(issuer)))
-    last = max((int(match[1]) for match in matches if match), default=0)
-    keys = [entry_key(issuer, number) for number in range(1, last + 1)]
-    contents = concurrently(lambda key: read_if_stored(store, key) or b"", keys)
-    return [
-        TrailEntry(number, key, content, _intact(content, key))
-        for number, (key, content) in enumerate(zip(keys, contents, strict=True), 1)
-    ]
+    last = last_number(entry.key for entry in store.keys(trail(issuer)))
+    numbers = range(1, last + 1)
+    entries = [TrailEntry(store, number, entry_key(issuer, number)) for number in numbers]
+    concurrently(lambda entry: entry.content, entries)
+    return entries
+
+
+def last_number(keys: Iterable[str]) -> int:
+    """Return the highest number of an entry among some keys, 0 where there is none."""
+    matches = map(ENTRY.fullmatch, keys)
+    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def _intact(content: bytes, key: str) -> AuditEntry | None:
@@ -200,15 +272,18 @@ def digests(store: Store, keys: Collection[str]) -> dict[str, str]:
 
 
 def entry_findings(
-    store: Store, issuer: str, entries: Sequence[TrailEntry], prover: Prover
+    entries: Sequence[TrailEntry],
+    listed: Iterable[str],
+    prover: Prover,
+    proven: ProvenTrail = NOTHING_PROVEN,
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the entries themselves.
+    """Yield what is wrong with the entries themselves, those apart that are proven.
 
-    Behind one that is wrong, the next cannot be judged.
+    Behind one that is wrong, the next cannot be judged. `listed`: the keys below the trail.
     """
-    before: str | None = ""
-    is_proved = False
-    for entry in entries:
+    before: str | None = entries[proven.entries - 1].sha256 if proven.entries else ""
+    is_proved = bool(proven.proofs)
+    for entry in entries[proven.entries :]:
         if entry.document is None:
             yield Finding(entry.key, CHANGED if entry.content else REMOVED, entry.number)
             before = None
@@ -222,9 +297,9 @@ def entry_findings(
             yield Finding(entry.key, UNPROVED, entry.number, entry.document.by)
         is_proved = is_proved or bool(entry.document.proof)
     keys = {entry.key for entry in entries}
-    for stored in store.keys(trail(issuer)):
-        if stored.key not in keys:
-            yield Finding(stored.key, INSERTED)
+    for key in listed:
+        if key not in keys:
+            yield Finding(key, INSERTED)
 
 
 def _may_be_proof(entry: TrailEntry, prover: Prover) -> bool:
@@ -236,10 +311,6 @@ def _may_be_proof(entry: TrailEntry, prover: Prover) -> bool:
     return prover.is_proof(document.proof, content, document.proved_by) is not False
 
 
-def unverified(entries: Sequence[TrailEntry], prover: Prover) -> int:
-    """Return how many entries have a proof by a key that is not at hand."""
-    documents = [entry.document for entry in entries if entry.document is not None]
-    proved = [document for document in documents if document.proof]
-    return sum(
-        prover.is_proof(document.proof, b"", document.proved_by) is None for document in proved
-    )
+def unverified(proofs: Mapping[str, int], prover: Prover) -> int:
+    """Return how many entries have a proof by a key that is not at hand; `proofs` as in `Trail`."""
+    return sum(number for key, number in proofs.items() if prover.is_proof("", b"", key) is None)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from flows.errors import OperatorError
 from flows.operations.audit_entries import TrailEntry, entry_findings, trail_entries
+from flows.runs.keys import trail
 from flows.runs.signed_note import Signer, Verifier
 from flows.runs.store import ConflictError, Store, StoreBusyError, read
 from flows.runs.trail_proof import NOT_PROVED
@@ -153,7 +154,8 @@ def witness(store: Store, place: Store, issuer: str, signer: Signer, now: dateti
 
 def _trouble(store: Store, issuer: str, entries: Sequence[TrailEntry]) -> str:
     """Return what is wrong with the first of the entries that do not fit, "" where all do."""
-    finding = next(entry_findings(store, issuer, entries, NOT_PROVED), None)
+    listed = (entry.key for entry in store.keys(trail(issuer)))
+    finding = next(entry_findings(entries, listed, NOT_PROVED), None)
     return f"{finding.key}: {finding.what}" if finding else ""
 
 

@@ -18,6 +18,7 @@ RUN_ID = re.compile(
     r"(-r(?P<again>[2-9]|[1-9]\d+))?$"
 )
 
+LONGEST_PART = 200  # bytes of a part of a key
 TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key may have it
 # of a folder in a listing: S3 gives none, so no store does
 FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,6 +30,8 @@ DROPPED = re.compile(
 LASTING = re.compile(
     r"[^/]+/(commits/|settings/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
 )
+# as all of ours are, so that most keys are judged by one pattern
+_USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # how Python shows bytes in a file name that are not UTF-8
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -174,6 +177,8 @@ def checked(key: str) -> str:
 
     Raises KeyRefusedError where it could leave the root or not every store can hold it.
     """
+    if len(key) <= LONGEST_PART and _USUAL_KEY.fullmatch(key):
+        return key
     parts = key.split("/")
     flaws = {
         "it holds a control character": _CONTROL.search(key),
@@ -182,7 +187,7 @@ def checked(key: str) -> str:
         "it has a dotted part": "." in parts or ".." in parts,
         "it is named like a temporary file": any(part.startswith(TEMPORARY) for part in parts),
         "it is too long": len(key.encode(errors="replace")) > 900
-        or any(len(part.encode(errors="replace")) > 200 for part in parts),
+        or any(len(part.encode(errors="replace")) > LONGEST_PART for part in parts),
     }
     for reason, is_flawed in flaws.items():
         if is_flawed:

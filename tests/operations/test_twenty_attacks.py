@@ -40,6 +40,7 @@ ACTS = "cli/test_acts_of_two.py"
 SIGNED = "cli/test_signed_persons.py"
 WITNESS = "operations/test_checkpoints.py"
 PROOF = "operations/test_trail_proof.py"
+PROVEN = "operations/test_proven.py"
 AUDIT = "operations/test_audit.py"
 OWN = "operations/test_twenty_attacks.py"
 ATTACKS = (
@@ -110,6 +111,24 @@ ATTACKS = (
         "found",
         PROOF,
         "test_an_entry_with_a_proof_that_somebody_made_up_is_found",
+    ),
+    Attack(
+        "change, remove, swap or insert anything after a proof that found all whole",
+        "found",
+        PROVEN,
+        "test_random_mutations_after_a_proof_are_found_as_without_it",
+    ),
+    Attack(
+        "make up what an earlier proof found whole",
+        "found",
+        PROVEN,
+        "test_what_somebody_made_up_as_proven_is_not_believed",
+    ),
+    Attack(
+        "exchange an object while a proof reads it",
+        "found",
+        PROVEN,
+        "test_an_object_that_is_exchanged_while_it_is_proven_does_not_count_as_proven",
     ),
     Attack(
         "remove a record that a command has just written",

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.results.masking import LONGEST, mask, mask_host, storable
+from flows.results.masking import LONGEST, mask, mask_host, mask_key, storable
 from flows.runs.frames import csv_pieces
+
+PARTS_OF_NAMES = (
+    *("bank", "card", "cvv", "Jane", ".csv", "-", "_", " ", "[", "]", "e3", "é"),
+    *("20261120", "1234", "12 34 56 78", "4000000000000002", "[9 digits]"),
+)
 
 
 @given(st.text(), st.from_regex(r"\A[0-9]{13,19}\Z"), st.text())
@@ -17,6 +22,13 @@ def test_no_run_of_thirteen_digits_survives(before: str, digits: str, after: str
 
     assert digits not in told
     assert len(told) <= LONGEST
+
+
+@given(st.text() | st.lists(st.sampled_from(PARTS_OF_NAMES)).map("".join))
+def test_what_is_kept_of_a_name_is_kept_of_itself_marks_apart(name: str) -> None:
+    kept = mask_key(name)
+
+    assert "[" in kept or kept == mask_key(kept)
 
 
 def test_of_a_foreign_cell_what_is_harmless_is_stored() -> None:

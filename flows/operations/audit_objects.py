@@ -1,0 +1,169 @@
+"""The objects of an issuer as a proof of its trail sees them: one listing, each object read once.
+
+Whoever writes to the store may exchange an object between two reads of it. So what is judged is the
+same bytes whose digest was compared: who opens an object here gets those, or ObjectChangedError.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from io import BytesIO
+from itertools import groupby
+from typing import Self
+
+from flows.runs.identity import digest
+from flows.runs.keys import DROPPED, FOLDER_TIME
+from flows.runs.store import (
+    Entry,
+    Marked,
+    ObjectChangedError,
+    ObjectMissingError,
+    Source,
+    Store,
+    StoreDeniedError,
+)
+from flows.runs.threads import concurrently
+
+Marks = Mapping[str, tuple[str, str]]  # by key: the mark of the write that was read, its digest
+
+
+class Snapshot:
+    """What is stored below a prefix: a Store of which nothing is read that was not digested.
+
+    `marks`: of objects that were read earlier. Where the store marks each write (`Marked`), an
+    object with the same mark is not read again; in a directory each is.
+    """
+
+    def __init__(self, store: Store, prefix: str, marks: Marks | None = None) -> None:
+        self._store = store
+        self._marked = store if isinstance(store, Marked) else None
+        self._entries = {entry.key: entry for entry in store.keys(prefix)}
+        self._keys = sorted(self._entries)
+        self._known_marks = marks or {}
+        self._digests: dict[str, str] = {}
+        self.marks: dict[str, tuple[str, str]] = {}  # of what was compared
+        self._read = set[str]()
+        self._unread = set[str]()
+        self.unlisted = set[str]()  # what was written, or shown, after the listing
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a key was listed."""
+        return key in self._entries
+
+    @property
+    def read(self) -> int:
+        """How many objects were read."""
+        return len(self._read)
+
+    @property
+    def known(self) -> int:
+        """How many were not, since their mark is that of an earlier time."""
+        return len(self._unread - self._read)
+
+    def below(self, prefix: str) -> list[str]:
+        """Return the listed keys that begin with a prefix, in order."""
+        first = bisect_left(self._keys, prefix)
+        end = bisect_left(self._keys, f"{prefix}\U0010ffff")
+        return self._keys[first:end]
+
+    def digests(self, keys: Collection[str]) -> dict[str, str]:
+        """Return the digests of objects by key, "" where there is none."""
+        unread = [key for key in keys if key not in self._digests]
+        for key, sha256 in zip(unread, concurrently(self._digest, unread), strict=True):
+            self._digests.setdefault(key, sha256)
+        return {key: self._digests[key] for key in keys}
+
+    def fresh(self, prefix: str) -> Self:
+        """Return what is stored below a prefix now; everything is read."""
+        return type(self)(self._store, prefix)
+
+    def _digest(self, key: str) -> str:
+        """Return the digest of an object, by its mark where it was read before."""
+        entry = self._entries.get(key)
+        mark = self._mark(entry) if entry is not None else ""
+        known_mark, sha256 = self._known_marks.get(key, ("", ""))
+        if mark and mark == known_mark:
+            self.marks[key] = mark, sha256
+            self._unread.add(key)
+            return sha256
+        try:
+            return _digest_of(self._content(key))
+        except ObjectMissingError:
+            return ""
+
+    def _content(self, key: str) -> bytes:
+        with self._store.open(key) as source:
+            content = source.read()
+        self._read.add(key)
+        if key not in self._entries:
+            self.unlisted.add(key)
+        mark = self._mark(source.entry)
+        if mark:
+            self.marks[key] = mark, _digest_of(content)
+        return content
+
+    def _mark(self, entry: Entry) -> str:
+        """Return the mark of a write; "" for files of others, who could make two with one ETag."""
+        if self._marked is None or DROPPED.match(entry.key):
+            return ""
+        return self._marked.mark(entry)
+
+    # as a store
+
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        """Open an object whose bytes are those that were digested.
+
+        Raises ObjectMissingError, and ObjectChangedError where it is not as it was, or gone since.
+        """
+        del pin
+        try:
+            content = self._content(key)
+        except ObjectMissingError:
+            self._ensure_same(key, "")
+            raise
+        self._ensure_same(key, _digest_of(content))
+        return _Read(content, self._entries.get(key) or Entry(key, len(content), FOLDER_TIME, ""))
+
+    def _ensure_same(self, key: str, sha256: str) -> None:
+        if self._digests.setdefault(key, sha256) != sha256:
+            raise ObjectChangedError(key=key)
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        """List what was listed, in key order; `shallow`: one level."""
+        keys = self.below(prefix)
+        if not shallow:
+            return map(self._entries.__getitem__, keys)
+        return self._one_level(prefix, keys)
+
+    def _one_level(self, prefix: str, keys: Iterable[str]) -> Iterator[Entry]:
+        for name, _ in groupby(keys, lambda key: _top(key.removeprefix(prefix))):
+            key = prefix + name
+            yield self._entries.get(key) or Entry(key, 0, FOLDER_TIME, "")
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Refuse to write; StoreDeniedError."""
+        del data
+        raise StoreDeniedError(place=key, code="a proof writes nothing")
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        """Refuse to write; StoreDeniedError."""
+        del parts
+        raise StoreDeniedError(place=key, code="a proof writes nothing")
+
+
+class _Read(BytesIO):
+    """The bytes of an object that were read."""
+
+    def __init__(self, content: bytes, entry: Entry) -> None:
+        super().__init__(content)
+        self.entry = entry
+
+
+def _digest_of(content: bytes) -> str:
+    """Return the digest of a content; an object without any counts as gone."""
+    return digest(content) if content else ""
+
+
+def _top(name: str) -> str:
+    """Return the first part of a name, with a slash where it has more."""
+    folder, slash, _ = name.partition("/")
+    return folder + slash
