@@ -88,6 +88,18 @@ LINES = (  # a line that is no record
     Reason("segment.order.repeated", "reject", FIX, "at most one part of each type behind a row"),
     Reason("segment.type.unknown", "reject", FIX, "a record of a type that `segments` names"),
     Reason(
+        "segment.key.missing",
+        "reject",
+        FIX,
+        "a record with the same key of each type that `segment_optional` does not name",
+    ),
+    Reason(
+        "segment.key.ambiguous",
+        "reject",
+        FIX,
+        "one record with the same key of each type, or the same record again",
+    ),
+    Reason(
         "join.row.missing",
         "reject",
         FIX,

@@ -2,15 +2,22 @@
 
 import re
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import StringConstraints, model_validator
 
 from schemas.code_pages import EbcdicPage
 from schemas.join import NAMED_FOR_THE_PAIR, JoinSettings
-from schemas.mapping import Header
+from schemas.mapping import Header, Span, Texts
 from schemas.patterns import Pattern
 from schemas.record_layout import Layout, read_layout
+from schemas.record_types import (
+    Names,
+    RecordTypes,
+    problem_of_keys,
+    problem_of_spans,
+    problem_of_types,
+)
 from schemas.settings import Settings, setting
 
 # Settings of [source] that prove an extract whole; they never change which rows it has, or how they
@@ -39,9 +46,17 @@ FORMATS = frozenset(
         "segment_field",
         "segments",
         "segment_row",
+        "segment_key",
+        "segment_optional",
         "sheet",
     }
 )
+
+
+def _refuse(problem: str) -> None:
+    """Raise ValueError where there is a problem."""
+    if problem:
+        raise ValueError(problem)
 
 
 class SourceSettings(Settings):
@@ -88,19 +103,32 @@ class SourceSettings(Settings):
     header_rows: int = setting(
         1, "lines before the data; the last of them holds the column names", ge=0
     )
-    names: tuple[Header, ...] = setting((), "column names, where the extract has no header")
+    names: tuple[Header, ...] | dict[Header, Span] = setting(
+        (),
+        "column names, where the extract has no header; in fixed format, each with its first and "
+        "last character, from 1",
+    )
     segment_field: Header | None = setting(
         None, "column that says of which type a record is, where a file has several types (01, 02)"
     )
-    segments: dict[str, str | tuple[Header, ...]] = setting(
+    segments: dict[str, str | tuple[Header, ...] | dict[Header, Span]] = setting(
         {},
-        "the types in the order of the file: what `segment_field` says = the names of its columns, "
-        "or with a copybook its group or record",
+        "the types in the order of the file: what `segment_field` says = the names of its columns; "
+        "in fixed format, each with its first and last character; or with a copybook its group or "
+        "record",
     )
     segment_row: str | None = setting(
         None,
         "the type whose records are rows; default: the first. Types before it hold for all rows up "
         "to the next of them, types after it belong to the row before",
+    )
+    segment_key: Texts | dict[str, Texts] = setting(
+        (),
+        "columns that all types have, by which records of other types belong to a row, wherever "
+        "they are in the file; where their names differ, by type",
+    )
+    segment_optional: Texts = setting(
+        (), "with `segment_key`: the types that a row may lack; one without another is rejected"
     )
     comment: str | None = setting(
         None, "lines that begin with this text are not rows", min_length=1
@@ -154,24 +182,16 @@ class SourceSettings(Settings):
         return self.segment_row or next(iter(self.segments))
 
     @property
-    def segment_columns(self) -> dict[str, tuple[str, ...]]:
-        """The columns of each type with its own names; only where there is no copybook."""
-        return {kind: tuple(names) for kind, names in self.segments.items()}
+    def segment_keys(self) -> dict[str, tuple[str, ...]]:
+        """The key columns of each type, none where types are joined by their order."""
+        if isinstance(self.segment_key, dict):
+            return self.segment_key
+        return dict.fromkeys(self.segments, self.segment_key) if self.segment_key else {}
 
     @property
-    def column_names(self) -> tuple[str, ...]:
-        """The names of the columns, where no line of the extract has them.
-
-        Of several types those of the rows, then those of the others. A name that is taken has its
-        type before it, as in 02.CUST.
-        """
-        if not self.segments:
-            return self.names
-        columns = self.segment_columns
-        names = list(columns.pop(self.row_segment))
-        for kind, others in columns.items():
-            names += [f"{kind}.{name}" if name in names else name for name in others]
-        return tuple(names)
+    def record_types(self) -> RecordTypes:
+        """The columns of each type; only where there are several, and no copybook."""
+        return RecordTypes(cast("dict[str, Names]", self.segments), self.row_segment, self.width)
 
     @cached_property
     def second_file(self) -> "SourceSettings":
@@ -184,6 +204,10 @@ class SourceSettings(Settings):
         """The fields of a record by the copybook; only where there is one."""
         groups = [str(group) for group in self.segments.values()]
         return read_layout(self.copybook or "", groups)
+
+    @property
+    def _has_named_places(self) -> bool:
+        return bool(self.names or self.segments)
 
     @property
     def record_size(self) -> int:
@@ -200,15 +224,15 @@ class SourceSettings(Settings):
             raise ValueError("segments needs two types or more, and segment_row one of them")
         if self.copybook is not None:
             self._describes_groups()
-            return self
-        if self.format != "csv" or self.header_rows:
+        elif self.format == "xlsx" or self.header_rows:
             raise ValueError(
-                "record types without a copybook are read with a delimiter and header_rows = 0 "
-                "(describe fixed positions by a copybook)"
+                "record types without a copybook are read as delimited text or in fixed format, "
+                "with header_rows = 0"
             )
-        places = {names.index(self.segment_field) for names in self._columns_of_types()}
-        if len(places) != 1:
-            raise ValueError("segment_field needs the same place in each type")
+        else:
+            fixed = self.format == "fixed"
+            _refuse(problem_of_types(self.record_types, self.segment_field or "", fixed=fixed))
+        self._describes_keys()
         return self
 
     def _describes_groups(self) -> None:
@@ -217,13 +241,18 @@ class SourceSettings(Settings):
         if "\n" in (self.copybook or "") and not self.layout.named(self.segment_field or ""):
             raise ValueError(f"segment_field: the copybook has no field {self.segment_field}")
 
-    def _columns_of_types(self) -> list[tuple[str, ...]]:
-        columns = list(self.segment_columns.values())
-        if any(isinstance(names, str) for names in self.segments.values()):
-            raise ValueError("without a copybook, segments needs the column names of each type")
-        if any(self.segment_field not in names for names in columns):
-            raise ValueError("segment_field is to be a column of each type")
-        return columns
+    def _describes_keys(self) -> None:
+        """Refuse a `segment_key` that is not in each type, where that is known."""
+        if self.segment_optional and not self.segment_key:
+            raise ValueError("segment_optional needs segment_key: by order, parts may be lacking")
+        optional = {self.row_segment, *self.segments}.intersection(self.segment_optional)
+        if len(optional) < len(self.segment_optional) or self.row_segment in optional:
+            raise ValueError("segment_optional names types of segments other than the rows'")
+        if not self.segment_key:
+            return
+        types = self.record_types
+        names = {} if self.copybook else {kind: types.names(kind) for kind in self.segments}
+        _refuse(problem_of_keys(self.segment_keys, types, names))
 
     @model_validator(mode="after")
     def _describes_records(self) -> Self:
@@ -265,10 +294,14 @@ class SourceSettings(Settings):
     def _describes_lines(self) -> Self:
         if self.copybook is not None:
             return self
-        if self.format == "fixed" and self.width is None:
-            raise ValueError("format = 'fixed' needs width, the number of characters of a line")
         if self.segments:
             return self
+        if self.format == "fixed" and self.width is None:
+            raise ValueError("format = 'fixed' needs width, the number of characters of a line")
+        if self.format == "fixed" and self.names:
+            _refuse(problem_of_spans(self.names, self.width))
+        elif isinstance(self.names, dict):
+            raise ValueError("first and last characters of columns are for format = 'fixed'")
         if self.format != "fixed" and self.header_rows == 0 and len(self.names) < 2:
             raise ValueError("header_rows = 0 needs names, the columns of the extract in order")
         return self
@@ -290,9 +323,10 @@ class SourceSettings(Settings):
             case None:
                 fits = True
             case str():
-                fits = self.format != "fixed"
+                fits = self.format != "fixed" or self._has_named_places
             case first, last:
-                fits = self.format == "fixed" and first <= last
+                is_whole_line = self.format == "fixed" and not self._has_named_places
+                fits = is_whole_line and first <= last
         if not fits:
             raise ValueError(
                 "hash_total is a column; in fixed format [first, last], counted from 1"

@@ -29,7 +29,7 @@ SIZES = (TOO_FEW, TOO_MANY, TOO_SHORT, TOO_LONG)  # a line of the wrong size
 
 ILLEGAL = r"[\x00\x1a\r]"
 WIDE = 500  # fields; polars compiles no regex of many more
-RECORD = "record"  # the only column of a fixed-width extract: the whole line
+RECORD = "record"  # the whole line of a fixed-width extract, where its columns have no names
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
@@ -106,7 +106,10 @@ class Records:
 
     def is_record(self, line: str) -> bool:
         """Return whether a line is a record by itself."""
-        return self._whole.fullmatch(line) is not None
+        if self._width is None:
+            return self._whole.fullmatch(line) is not None
+        fits = len(line) <= self._width if self._short else len(line) == self._width
+        return fits and not re.search(ILLEGAL, line)
 
     def fault(self, line: str) -> str:
         """Return the reason code of the first field that cannot be read.

@@ -8,6 +8,7 @@ import polars as pl
 from flows.errors import BugError
 from flows.extracts.decode import MARKS
 from flows.extracts.grammar import RECORD
+from schemas.cell_formats import present
 from schemas.source import SourceSettings
 
 
@@ -24,7 +25,7 @@ class Parser:
         `quoted`: there may be quotes in the text.
         """
         if self._settings.format == "fixed":
-            return pl.read_lines(text, name=RECORD)
+            return self._cut(pl.read_lines(text, name=RECORD))
         if not expected:
             return pl.DataFrame(schema=self._schema)
         rows = self._read_csv(text, expected)
@@ -35,6 +36,16 @@ class Parser:
         if quoted and b'""' in text:  # "" is as absent as an empty field
             rows = rows.with_columns(pl.when(pl.all() != "").then(pl.all()))
         return rows
+
+    def _cut(self, lines: pl.DataFrame) -> pl.DataFrame:
+        """Return the columns of lines in fixed format, where they have names."""
+        places = self._settings.names
+        if not isinstance(places, dict):
+            return lines
+        return lines.select(
+            present(pl.col(RECORD).str.slice(first - 1, last - first + 1)).alias(name)
+            for name, (first, last) in places.items()
+        )
 
     def _with_escaped(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows with what was escaped instead of its marks."""

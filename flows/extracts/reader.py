@@ -17,16 +17,17 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.extracts import grammar
+from flows.extracts import grammar, segments
 from flows.extracts.decode import BLOCK, Readable, as_utf8, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.header import header_names, is_sep_line
+from flows.extracts.joined.aside import Aside
 from flows.extracts.line_kinds import Kind, Kinds, LineKinds
 from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
-from flows.extracts.segments import SegmentLines
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from flows.extracts.workbook import as_text
+from schemas.manifest import JoinedRows
 from schemas.source import SourceSettings
 
 PEEKED = 20  # lines after the header that are read before its names are shown in an error
@@ -49,7 +50,7 @@ class Extract:
 
     It has the lines `before`, its `header`, and its blocks, which can be read once; after that, the
     `kinds` of its lines and the `trailer_count` are final. `proven`: its run has proven it whole.
-    Raises ExtractError.
+    `aside` takes the records of other types, where they are joined by key. Raises ExtractError.
     """
 
     def __init__(
@@ -60,18 +61,21 @@ class Extract:
         *,
         proven: bool = False,
         block: int = BLOCK,
+        aside: Aside | None = None,
     ) -> None:
         self.kinds: Counter[Kind] = Counter()
         self.trailer_count: int | None = None
         self.before: list[str] = []
+        self.tally: JoinedRows | None = None  # nothing is joined here
         self._blocks = text_blocks(stream, settings, name, block)
         settings = as_text(settings)
+        if settings.segments:
+            self._blocks = segments.row_lines(self._blocks, settings, aside)
+            settings = segments.as_rows(settings)
         self._settings = settings
         self._encoding = text_encoding(settings)
         self._name = name
         self._proven = proven
-        if settings.segments:
-            self._blocks = SegmentLines(settings).joined(self._blocks)
         self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
         self._data = b""  # decoded, not read yet
@@ -137,9 +141,9 @@ class Extract:
         self._open = start > len(self._data)
         self._data = self._data[start:]
         if self._settings.format == "fixed":
-            return (grammar.RECORD,)
+            return tuple(self._settings.names) or (grammar.RECORD,)
         if not self._header_line:
-            return self._settings.column_names
+            return tuple(self._settings.names)
         return header_names(self._header_line, self._settings, self._name)
 
     def _line_from(self, start: int) -> tuple[str, int] | None:

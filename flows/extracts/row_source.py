@@ -6,6 +6,7 @@ from typing import Protocol
 
 from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block
+from schemas.manifest import JoinedRows
 
 
 class Rows(Protocol):
@@ -44,6 +45,11 @@ class Rows(Protocol):
     @property
     def record_size(self) -> int:
         """The fields of a record; of a fixed size its characters."""
+        ...
+
+    @property
+    def tally(self) -> JoinedRows | None:
+        """What became of what was joined to the rows, once all are read; None without any."""
         ...
 
     def __iter__(self) -> Iterator[Block]:

@@ -55,7 +55,8 @@ def _sent_lines(manifest: Manifest) -> list[Line]:
     if manifest.joined is not None:
         joined = manifest.joined
         parts = joined.used + joined.unused + joined.refused
-        lines.append(Line("rows of the second file = used + unused + refused", joined.read, parts))
+        others = "rows of the second file" if manifest.source.files else "records of other types"
+        lines.append(Line(f"{others} = used + unused + refused", joined.read, parts))
     if counts.trailer is None:
         return lines
     return [Line("trailer count = rows read", counts.trailer, counts.read), *lines]

@@ -26,6 +26,7 @@ from schemas.rules import RULES
 _ABOUT_FORM = ("format", "missing", "placeholder", "unknown", "unmapped")
 _SETTINGS = {
     "join.row.missing": "`key` and `other_key` in [source.join]",
+    "segment.key.missing": "`segment_key` and `segment_optional` in [source]",
     "line.encoding.invalid": "`encoding` in [source]",
     "line.quote.bare": "`quoting` in [source]",
     "line.quote.unterminated": "`quoting` in [source]",
@@ -167,6 +168,7 @@ def _name(source: SourceColumn | None) -> str | None:
 _OF_PARTS = {
     "segment.order": "the record",
     "segment.type": "its record type",
+    "segment.key": "its record of another type",
     "join.row": "its row in the second file",
 }
 

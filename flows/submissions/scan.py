@@ -15,7 +15,6 @@ import polars as pl
 
 from flows.extracts.decode import Readable
 from flows.extracts.errors import EmptyExtractError
-from flows.extracts.joined import rows as joined
 from flows.extracts.joined.pair import stored_entry
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.opening import open_extract
@@ -119,8 +118,8 @@ class Scan:
 
     @property
     def joined(self) -> JoinedRows | None:
-        """What became of the rows of the second file, once all are read; None without one."""
-        return self._extract.tally if isinstance(self._extract, joined.JoinedRows) else None
+        """What became of what is joined by key, once all is read; None without any."""
+        return self._extract.tally
 
     @property
     def _named_columns(self) -> tuple[str, ...]:

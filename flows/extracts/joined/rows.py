@@ -9,14 +9,14 @@ A block is joined when it is yielded, by the keys themselves.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from flows.errors import ExtractError
-from flows.extracts.errors import EmptyExtractError, MappingError
+from flows.extracts.errors import MappingError
 from flows.extracts.joined.spill import Spill
 from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block
@@ -25,8 +25,6 @@ from flows.runs.threads import prefetch
 from schemas.join import JoinSettings
 from schemas.manifest import JoinedRows as Tally
 
-MISSING: Final = "join.row.missing"
-AMBIGUOUS: Final = "join.row.ambiguous"
 SHELVES: Final = 64
 _KEY: Final = "\x1fkey"
 _TIMES: Final = "\x1ftimes"
@@ -42,25 +40,43 @@ class JoinFileError(ExtractError):
     next_step = "Compare [source.join] with both files, or ask the issuer what changed."
 
 
-class JoinedRows:
-    """An extract and its second file, open at their first rows; see `rows.Rows`.
+class Joining(NamedTuple):
+    """How others are joined to rows: the columns of the key in both, and the words about them.
 
-    What is counted, and what proves a file whole, is that of the extract; the second file is proven
-    by its own settings. `tally` has what became of the second file's rows, once all are read.
+    `prefix` is before a name that is taken. Where the other is not `needed`, a row may lack it.
     """
 
-    def __init__(self, first: Rows, second: Rows, join: JoinSettings, name: str) -> None:
+    key: tuple[str, ...]
+    other_key: tuple[str, ...]
+    prefix: str
+    missing: str  # reason codes
+    ambiguous: str
+    other: str  # what a row lacks
+    needed: bool = True
+
+
+def joining_of(join: JoinSettings) -> Joining:
+    """Return how a second file is joined."""
+    other_key = join.other_key or join.key
+    return Joining(join.key, other_key, "join", "join.row.missing", "join.row.ambiguous", "row")
+
+
+class JoinedRows:
+    """An extract and what is joined to it, open at their first rows; see `rows.Rows`.
+
+    What is counted, and what proves a file whole, is that of the extract; the second file is proven
+    by its own settings. `tally` has what became of the others, once all are read.
+    """
+
+    def __init__(self, first: Rows, second: "Others", joining: Joining, name: str) -> None:
         self._first = first
         self._second = second
-        self._name = name
-        self._key = _columns(join.key, first.header, name, "")
-        self._other_key = _columns(
-            join.other_key or join.key, second.header, name, "the second file: "
-        )
+        self._joining = joining
+        self._key = _columns(joining.key, first.header, name, "")
+        self._other_key = _columns(joining.other_key, second.header, name, "the second file: ")
         beside = [column for column in second.header if column not in self._other_key]
-        self._names = {
-            column: f"join.{column}" if column in first.header else column for column in beside
-        }
+        taken = {column: f"{joining.prefix}.{column}" for column in first.header}
+        self._names = {column: taken.get(column, column) for column in beside}
         self.header = (*first.header, *self._names.values())
         self.tally: Tally | None = None
 
@@ -105,8 +121,7 @@ class JoinedRows:
                 shelf = index.shelf(number)
                 if number == 0 or shelf != index.shelf(number - 1):
                     others = self._prepared(needed.take(shelf))
-                rows, refused = waiting.take(number)
-                yield self._joined(Block(rows, refused), others)
+                yield self._joined(Block(*waiting.take(number)), others)
         finally:
             waiting.close()
             needed.close()
@@ -117,13 +132,15 @@ class JoinedRows:
             for number, block in enumerate(blocks):
                 waiting.put(number, block.rows)
                 waiting.put(number, block.refused)
+                if block.alone is not None:
+                    waiting.put(number, block.alone)
                 hashes.append(_hashes(block.rows, self._key))
         return _Index.of(hashes)
 
     def _read_second(self, index: "_Index", needed: Spill) -> None:
         used = 0
         read = 0
-        with closing(prefetch(self._second_blocks())) as blocks:
+        with closing(prefetch(iter(self._second))) as blocks:
             for block in blocks:
                 read += block.rows.height
                 keyed = block.rows.filter(_key(self._other_key).is_not_null())
@@ -132,15 +149,8 @@ class JoinedRows:
                 for shelf in np.unique(places.shelves).tolist():
                     needed.put(shelf, keyed[places.rows[places.shelves == shelf]])
         refused = self._second.height - read
-        self.tally = Tally(read=read + refused, used=used, unused=read - used, refused=refused)
-
-    def _second_blocks(self) -> Iterator[Block]:
-        try:
-            yield from self._second
-            return
-        except EmptyExtractError:
-            pass  # the extract itself has rows
-        raise JoinFileError(name=self._name, problem="the second file has no row")
+        tally = Tally(read=read + refused, used=used, unused=read - used, refused=refused)
+        self.tally = _sum(self._first.tally, tally)
 
     def _prepared(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the second file's rows of a shelf, one of each key, with how many it has."""
@@ -161,30 +171,63 @@ class JoinedRows:
         rows = block.rows.with_columns(_key(self._key).alias(_KEY)).join(
             others, on=_KEY, how="left", maintain_order="left"
         )
-        is_missing = pl.col(_TIMES).is_null()
-        is_ambiguous = pl.col(_TIMES) > 1
-        code = pl.when(is_missing).then(pl.lit(MISSING)).otherwise(pl.lit(AMBIGUOUS))
+        is_missing = pl.col(_TIMES).is_null() & pl.lit(self._joining.needed)
+        is_ambiguous = (pl.col(_TIMES) > 1).fill_null(value=False)
         columns = [*block.rows.columns, *self._names.values()]
-        sound = rows.filter(pl.col(_TIMES) == 1).select(columns)
-        if sound.height == rows.height:
+        sound = rows.filter(~(is_missing | is_ambiguous)).select(columns)
+        if sound.height == rows.height and block.alone is None:
             return Block(sound, block.refused)
+        missing = pl.lit(self._joining.missing)
+        ambiguous = pl.lit(self._joining.ambiguous)
         nothing = [pl.lit(None, pl.String).alias(name) for name in self._names.values()]
         alone = rows.filter(is_missing | is_ambiguous).select(
-            *block.rows.columns, *nothing, code.alias("code"), self._found().alias("found")
+            *block.rows.columns,
+            *nothing,
+            pl.when(is_missing).then(missing).otherwise(ambiguous).alias("code"),
+            self._found().alias("found"),
         )
+        if block.alone is not None:  # another record is lacking, which is said
+            alone = pl.concat([block.alone, alone], how="diagonal")
         return Block(sound, block.refused, alone)
 
     def _found(self) -> pl.Expr:
-        """Return what a row has instead of one row in the second file; names, and no cells."""
+        """Return what a row has instead of one of the others; names, and no cells."""
         names = " and ".join(self._key)
+        other = self._joining.other
         is_empty = pl.col(_KEY).is_null()
-        several = pl.format("{} rows with its {}", pl.col(_TIMES), pl.lit(names))
+        several = pl.format("{} {}s with its {}", pl.col(_TIMES), pl.lit(other), pl.lit(names))
         none = (
             pl.when(is_empty)
             .then(pl.lit(f"no {names}"))
-            .otherwise(pl.lit(f"no row with its {names}"))
+            .otherwise(pl.lit(f"no {other} with its {names}"))
         )
         return pl.when(pl.col(_TIMES).is_null()).then(none).otherwise(several)
+
+
+class Others(Protocol):
+    """What is joined to rows: the rows of a second file, or the records of another type."""
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The columns."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """All of them so far, those included that cannot be read."""
+        ...
+
+    def __iter__(self) -> Iterator[Block]:
+        """Yield the blocks, once."""
+        ...
+
+
+def _sum(before: Tally | None, tally: Tally) -> Tally:
+    """Return two tallies together."""
+    if before is None:
+        return tally
+    both = {name: number + getattr(before, name) for name, number in tally.model_dump().items()}
+    return Tally.model_validate(both)
 
 
 class _Places(NamedTuple):

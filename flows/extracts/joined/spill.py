@@ -7,7 +7,7 @@ is sealed with AES-GCM by a key that only the memory of this process has.
 import secrets
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from io import BytesIO
 from typing import IO, Final, NamedTuple, TypeVar
 
@@ -21,10 +21,13 @@ T = TypeVar("T")
 
 
 class SpillError(TryAgainError):
-    """The temporary folder cannot hold what two files need to be joined."""
+    """The temporary folder cannot hold what is to be joined by key."""
 
-    message = "The rows of two files cannot be kept in the folder for temporary files: {reason}."
-    next_step = "Make room there, or name another folder with TMPDIR; it needs the size of both."
+    message = "What is joined by key cannot be kept in the folder for temporary files: {reason}."
+    next_step = (
+        "Make room there, or name another folder with TMPDIR; it needs the size of all that is "
+        "joined."
+    )
 
 
 class _Piece(NamedTuple):
@@ -41,10 +44,10 @@ class Spill:
         self._cipher = AESGCM(secrets.token_bytes(32))
         self._sealed = 0
         self._end = 0
-        self._shelves = defaultdict[int, list[_Piece]](list)
+        self._shelves = defaultdict[Hashable, list[_Piece]](list)
         self._file = _reported(_unnamed_file)
 
-    def put(self, shelf: int, frame: pl.DataFrame) -> None:
+    def put(self, shelf: Hashable, frame: pl.DataFrame) -> None:
         """Put a frame on a shelf; SpillError."""
         plain = BytesIO()
         frame.write_ipc(plain, compression="lz4")
@@ -55,9 +58,13 @@ class Spill:
         self._shelves[shelf].append(_Piece(self._end, len(data)))
         self._end += len(data)
 
-    def take(self, shelf: int) -> list[pl.DataFrame]:
+    def take(self, shelf: Hashable) -> list[pl.DataFrame]:
         """Return the frames of a shelf, which is empty then; SpillError."""
-        return [self._taken(piece) for piece in self._shelves.pop(shelf, ())]
+        return list(self.each(shelf))
+
+    def each(self, shelf: Hashable) -> Iterator[pl.DataFrame]:
+        """Yield the frames of a shelf, which is empty then; SpillError."""
+        yield from map(self._taken, self._shelves.pop(shelf, ()))
 
     def close(self) -> None:
         """Give the file back."""

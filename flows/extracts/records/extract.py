@@ -16,18 +16,18 @@ import polars as pl
 from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, Readable
 from flows.extracts.errors import EmptyExtractError, TrailerError, TruncatedError
+from flows.extracts.joined.aside import Aside
 from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame
-from flows.extracts.records.segments import Fault, Records, SegmentedRecords
+from flows.extracts.records.segments import Fault, KeyedRecords, Records, SegmentedRecords
 from flows.extracts.records.text import framing, stored_pieces
 from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
 from schemas.code_pages import EBCDIC, decoded
+from schemas.manifest import JoinedRows
 from schemas.record_layout import Layout
 from schemas.source import SourceSettings
-
-REFUSED = {"row": pl.UInt32, "line": pl.UInt32, "code": pl.String, "found": pl.String}
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -43,10 +43,12 @@ class RecordExtract:
         *,
         proven: bool = False,
         block: int = BLOCK,
+        aside: Aside | None = None,
     ) -> None:
         self.kinds: Counter[Kind] = Counter()
         self.trailer_count: int | None = None
         self.before: list[str] = []
+        self.tally: JoinedRows | None = None  # nothing is joined here
         self._settings = settings
         self._name = name
         self._proven = proven
@@ -55,9 +57,10 @@ class RecordExtract:
             self._layout.fields, settings.encoding, short=settings.short_records
         )
         self.header = tuple(column_name(field.name) for field in self._reader.fields)
-        self._segments: SegmentedRecords | None = None
+        self._segments: SegmentedRecords | KeyedRecords | None = None
         if settings.segments:
-            self._segments = SegmentedRecords(settings, self._layout)
+            by_order = SegmentedRecords(settings, self._layout)
+            self._segments = KeyedRecords(settings, self._layout, aside) if aside else by_order
             self.header = self._segments.header
         pieces = stored_pieces(stream, settings, name, block)
         self._frames = framing(settings, name).frames(pieces, block)
@@ -131,7 +134,7 @@ class RecordExtract:
         return Block(rows, refused)
 
     def _read_types(
-        self, segments: SegmentedRecords, frame: Frame, records: Bytes, kinds: Kinds
+        self, segments: SegmentedRecords | KeyedRecords, frame: Frame, records: Bytes, kinds: Kinds
     ) -> Block:
         """Read records of several types."""
         is_record = kinds == Kind.RECORD

@@ -9,14 +9,17 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.extracts import grammar
+from flows.extracts.joined.aside import Aside
 from flows.extracts.line_kinds import Kind
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame, Places
-from flows.extracts.segments import Place, Row, Rows
+from flows.extracts.segments import UNKNOWN, Place, Row, Rows
 from schemas.record_layout import Field, Layout
 from schemas.source import SourceSettings
 
 _KINDS = {Place.ROW: Kind.RECORD, Place.PART: Kind.CONTINUES, Place.REFUSED: Kind.REFUSED}
+
+Verdicts = npt.NDArray[np.uint8]
 
 
 class Fault(NamedTuple):
@@ -50,7 +53,7 @@ class Records(NamedTuple):
 class TypedRows(NamedTuple):
     """What records are: the kind of each, and of each that begins a row its cells and its fault."""
 
-    kinds: npt.NDArray[np.uint8]
+    kinds: Verdicts
     rows: pl.DataFrame
     faults: dict[int, Fault]  # by the index of the row
 
@@ -142,15 +145,94 @@ class SegmentedRecords:
     ) -> pl.DataFrame:
         reader = self._readers[kind]
         cells = reader.read(records.data, records.lengths)
-        for place in np.flatnonzero(records.lengths > self._size).tolist():
-            where = f"at byte {records.places[place] + 1:,}"
-            faults.setdefault(owners[place], Fault(grammar.TOO_LONG, where))
-        for place in np.flatnonzero(cells.wrong != NO_FIELD).tolist():
-            number = int(cells.wrong[place])
-            field = reader.fields[number]
-            where = f"{field.name}, at byte {records.places[place] + field.start + 1:,}"
-            faults.setdefault(owners[place], Fault(reader.fault(number), where))
+        for place, fault in _faults(reader, records, cells.wrong, self._size).items():
+            faults.setdefault(owners[place], fault)
         return cells.rows
+
+
+class KeyedRecords:
+    """Reads records of one type as rows, and puts aside those of the others, as cells."""
+
+    def __init__(self, source: SourceSettings, layout: Layout, aside: Aside) -> None:
+        self._row = source.row_segment
+        self._size = layout.size
+        self._aside = aside
+        self._readers = {
+            kind: _reader(layout.of(str(group).upper()), source)
+            for kind, group in source.segments.items()
+        }
+        self._type = _reader(_type_field(source, layout), source)
+        self.header = part_names(self._row, source)
+
+    def frames(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """Yield the same records in the same frames: a row needs none of the records around it."""
+        return frames
+
+    def read(self, records: Records) -> TypedRows:
+        """Return the rows of records; put aside the others, those that can be read."""
+        types = self._type.read(records.data, records.lengths).rows.to_series().fill_null("")
+        names = types.to_numpy()
+        verdicts = np.full(len(names), Kind.REFUSED, np.uint8)
+        verdicts[names == self._row] = Kind.RECORD
+        for kind in self._readers:
+            if kind == self._row:
+                continue
+            places = np.flatnonzero(names == kind)
+            verdicts[places] = Kind.CONTINUES
+            read = self._of_type(kind, records.at(places.tolist()))
+            self._aside.refused[kind] += len(read.faults)
+            is_sound = pl.Series(range(read.rows.height)).is_in(list(read.faults)).not_()
+            self._aside.put(kind, read.rows.filter(is_sound))
+        begins = np.flatnonzero(verdicts <= Kind.REFUSED)
+        return self._rows(begins, names[begins] == self._row, verdicts, records)
+
+    def _rows(
+        self, begins: Places, is_row: npt.NDArray[np.bool_], verdicts: Verdicts, records: Records
+    ) -> TypedRows:
+        """Return the records that begin a row, of which those of no known type are refused."""
+        read = self._of_type(self._row, records.at(begins[is_row].tolist()))
+        owners = np.flatnonzero(is_row)
+        index = np.full(len(begins), -1)
+        index[owners] = np.arange(len(owners))
+        faults = {int(owners[place]): fault for place, fault in read.faults.items()}
+        faults |= {place: Fault(UNKNOWN, None) for place in np.flatnonzero(~is_row).tolist()}
+        place = pl.Series(index).replace(-1, None).cast(pl.UInt32)
+        return TypedRows(verdicts, read.rows.select(pl.all().gather(place)), faults)
+
+    def _of_type(self, kind: str, records: Records) -> "_Read":
+        reader = self._readers[kind]
+        cells = reader.read(records.data, records.lengths)
+        faults = _faults(reader, records, cells.wrong, self._size)
+        names = [column_name(field.name) for field in reader.fields]
+        return _Read(cells.rows.rename(dict(zip(cells.rows.columns, names, strict=True))), faults)
+
+
+class _Read(NamedTuple):
+    """The cells of records of one type, and of those that cannot be read the fault."""
+
+    rows: pl.DataFrame
+    faults: dict[int, Fault]
+
+
+def _faults(
+    reader: FieldReader, records: Records, wrong: npt.NDArray[np.int64], size: int
+) -> dict[int, Fault]:
+    """Return why records cannot be read, by their place: they are too long, or by a field."""
+    faults: dict[int, Fault] = {}
+    for place in np.flatnonzero(records.lengths > size).tolist():
+        faults[place] = Fault(grammar.TOO_LONG, f"at byte {records.places[place] + 1:,}")
+    for place in np.flatnonzero(wrong != NO_FIELD).tolist():
+        number = int(wrong[place])
+        field = reader.fields[number]
+        where = f"{field.name}, at byte {records.places[place] + field.start + 1:,}"
+        faults.setdefault(place, Fault(reader.fault(number), where))
+    return faults
+
+
+def part_names(kind: str, source: SourceSettings) -> tuple[str, ...]:
+    """Return the names of the fields of a type."""
+    fields = source.layout.of(str(source.segments[kind]).upper())
+    return tuple(column_name(field.name) for field in _reader(fields, source).fields)
 
 
 def _refused(place: int, code: str) -> Row[int]:
