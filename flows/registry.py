@@ -34,7 +34,7 @@ from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
 from flows.partner_api import commands as partner
-from flows.partner_api import link_command, probe
+from flows.partner_api import link_command, probe, record_command
 from flows.steps import (
     COMMAND_LINE,
     CommandName,
@@ -69,6 +69,7 @@ ENTRIES = entries_of(
     purge,
     audit,
     link_command,
+    record_command,
     partner,
     probe,
 )

@@ -245,6 +245,7 @@ class Erasure(Record):
 class SingleAsked(Document):
     """One link that is about to be requested; `row` is None if its fields were typed in."""
 
+    format: int = version(2)
     row: int | None
     cuid: str
     last_4: str
@@ -252,6 +253,10 @@ class SingleAsked(Document):
     at: datetime
     by: str
     override: str = ""  # why, although the card has or awaits a link
+    # the last day that is requested; None: the partner's choice
+    link_until: date | None = Field(None, exclude_if=lambda day: day is None)
+    # by the reference of a card that the partner has, without its number
+    by_reference: bool = Field(default=False, exclude_if=lambda by_reference: not by_reference)
 
 
 class SingleAnswered(Document):

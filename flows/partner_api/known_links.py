@@ -7,11 +7,24 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.errors import OperatorError
 from flows.partner_api.link_ids import LinkIds
 from flows.partner_api.stored_placements import linked_rows
 from flows.runs.placements import read_placements
 from flows.runs.stored_run import StoredRun
+from flows.steps import Sentence, Slot, Step
 from schemas.partner_api.service import ServiceSettings
+
+
+class NothingToProbeError(OperatorError):
+    """There is no link whose record could be asked for."""
+
+    message = "There is no link of {issuer} to ask about: {why}."
+    next_step = Sentence(
+        "Ingest results first; {placements} says what is known of links. Where no id is found, "
+        "correct [service] link_id or link_id_from.",
+        placements=Step("placements", Slot("issuer")),
+    )
 
 
 class KnownLink(NamedTuple):

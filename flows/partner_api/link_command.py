@@ -19,11 +19,13 @@ from flows.steps import FILE, ISSUER, ROW, RUN, Option, Sentence, Step
 
 with on_first_use():
     from flows.partner_api import (
+        card_references,
         connection,
         link_plan,
         many_links,
         row_names,
         single_links,
+        single_request,
         terminal,
     )
     from flows.runs import stored_run
@@ -31,6 +33,7 @@ with on_first_use():
     from schemas import records
 
 if TYPE_CHECKING:
+    from flows.partner_api.single_request import Terms
     from flows.runs.context import IssuerContext
     from flows.runs.single_links import SingleLink
 
@@ -71,6 +74,8 @@ def link(
     rows: Annotated[str, Field(metavar="FILE")] = "",
     prompt: bool = False,
     retry_refused: bool = False,
+    expires: Annotated[str, Field(metavar="DATE|PERIOD")] = "",
+    by_reference: bool = False,
     override: Annotated[Reason, Field(metavar="REASON")] = "",
     dry_run: bool = False,
 ) -> Result:
@@ -89,6 +94,10 @@ def link(
         prompt: Prompt for the fields instead of reading a row of a run.
         retry_refused: With --errors or --rows, request again what the partner refused as a single
             link before.
+        expires: Last day of the links: a date such as 2027-01-31, or a period from today such as
+            60d or 3mo (default: `link_expires` of [service], else the partner's 2 months).
+        by_reference: For rows that have or had a link, name the card by the partner's own
+            reference, which the record of that link has; no card number is sent.
         override: Why links are requested for cards that have a link or await one; recorded.
         dry_run: Show for which rows a link would be requested and why not for the others; request
             nothing.
@@ -97,6 +106,9 @@ def link(
     if sum(ways) != 1:
         raise OneWayError
     issuer_context = context.context_of_target(target, dry_run=dry_run)
+    until = single_request.end_of_links(issuer_context, expires)
+    references = _references(issuer_context, prompt=prompt) if by_reference else None
+    terms = single_request.Terms(override, until, references)
     if prompt and dry_run:
         line = "dry run: the fields are typed in when the link is requested; nothing was requested"
         return Result({"issuer": issuer_context.issuer.issuer, "dry_run": True}, [line])
@@ -104,10 +116,17 @@ def link(
         names = _row_names(context, issuer_context, target, row, rows)
         plan = link_plan.plan_links(issuer_context, names, retry_refused=retry_refused)
         if dry_run:
-            links = many_links.rehearse_links(issuer_context, plan, override=override)
+            links = many_links.rehearse_links(issuer_context, plan, terms=terms)
             return _rehearsed(issuer_context.issuer.issuer, target, links)
-        return _requested(context, issuer_context, target, plan, override)
-    return _single(context, issuer_context, target, row, override)
+        return _requested(context, issuer_context, target, plan, terms)
+    return _single(context, issuer_context, target, row, terms)
+
+
+def _references(context: IssuerContext, *, prompt: bool) -> card_references.CardReferences:
+    """Return what finds the cards that references name; CardReferenceError for typed ones."""
+    if prompt:
+        raise card_references.CardReferenceError(reason="what is typed in is no card of a link")
+    return card_references.CardReferences(single_request.service_of(context))
 
 
 def _row_names(
@@ -130,7 +149,7 @@ def _requested(
     issuer_context: IssuerContext,
     target: str,
     plan: link_plan.LinkPlan,
-    override: str,
+    terms: Terms,
 ) -> Result:
     """Request the links of a plan, and show what came of each row."""
     issuer = issuer_context.issuer.issuer
@@ -143,7 +162,7 @@ def _requested(
             show(build.Progress(done, 0, done / rows))
 
         links = many_links.request_links(
-            issuer_context, client, plan, override=override, on_row=on_row
+            issuer_context, client, plan, terms=terms.reading(client), on_row=on_row
         )
     shown = [*_balance_lines(target, links), *_others(links)]
     facts = _facts(issuer, links, is_rehearsal=False)
@@ -170,6 +189,9 @@ def _balance_lines(title: str, links: many_links.ManyLinks) -> Iterator[str]:
     yield f"{title}: {counted(rows, 'row')} = {terms or 'none that the partner refused'}"
     if before:
         yield f"{before:,} of them were linked before this command"
+    others = sum(outcome.why == many_links.OTHER_DAY for outcome in links.outcomes.values())
+    if others:
+        yield f"{others:,} of them expire on another day than was requested, by the partner's word"
 
 
 def _others(links: many_links.ManyLinks) -> Iterator[Part]:
@@ -194,17 +216,17 @@ def _facts(issuer: str, links: many_links.ManyLinks, *, is_rehearsal: bool) -> d
 
 
 def _single(
-    context: Context, issuer_context: IssuerContext, target: str, row: int | None, override: str
+    context: Context, issuer_context: IssuerContext, target: str, row: int | None, terms: Terms
 ) -> Result:
     """Request one link: for a row of a run, or without one for fields typed in."""
     with connection.service_client(issuer_context.issuer) as client:
         if row is None:
             fields = terminal.typed_fields(context.terminal)
-            single = single_links.link_typed(issuer_context, client, fields, override=override)
+            single = single_links.link_typed(issuer_context, client, fields, terms=terms)
         else:
             supply = partial(terminal.supplied, context.terminal)
             single = single_links.link_row(
-                issuer_context, client, target, row, override=override, supply=supply
+                issuer_context, client, target, row, terms=terms.reading(client), supply=supply
             )
     return _linked(single)
 
@@ -225,9 +247,12 @@ def _linked(single: SingleLink) -> Result:
         lines = [f"{cuid}: no link ({reasons})", recorded]
         return Result(facts, lines, exit_code=NO_LINK_OR_CARD)
     spare(str(answer.url))
+    expires = f"{cuid}: expires on {answer.expires_on}"
+    if single.ends_otherwise:
+        expires += f" by the partner's record; {single.asked.link_until} was requested"
     lines = [
         f"{answer.url}",
-        f"{cuid}: expires on {answer.expires_on}",
+        expires,
         recorded,
         "send the URL to this cardholder and to nobody else",
     ]

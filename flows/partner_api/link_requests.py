@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from datetime import date
+from typing import Any, Final
 
 from pydantic import ValidationError
 
 from flows.partner_api.service import LinkRequestError
 from schemas.partner_api.card_link import CardLinkRequest
+from schemas.partner_api.expiry import expiration_object
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,
@@ -59,15 +61,19 @@ _MISSING: Final = frozenset({"missing", "string_too_short", "none_not_allowed"})
 
 
 def link_request(
-    row: Mapping[str, str | None], expiration: Mapping[str, str] | None = None
+    row: Mapping[str, str | None],
+    until: date | None = None,
+    reference: Mapping[str, Any] | None = None,
 ) -> CardLinkRequest:
-    """Return the request for the link of a refined row (columns of 2.6).
+    """Return the request for the link of a refined row (columns of 2.6), until its last day.
+
+    With the reference of a card that the partner has, nothing of the card itself is in it.
 
     The row's hash of a CVV has no place in it. A nickname, which 2.8 requires and 2.6 does not, is
     made of the last four digits. Raises LinkRequestError, which names entity, property and kind,
     never a value.
     """
-    card = _filled(row, _CARD)
+    card = _filled(row, _CARD) if reference is None else {}
     if "pan" in card:
         card.setdefault("nickname", f"Card ending in {card['pan'][-4:]}")
     address: dict[str, object] = {**_filled(row, _ADDRESS)}
@@ -76,10 +82,10 @@ def link_request(
     request: dict[str, object] = {
         "cardholder": _filled(row, _CARDHOLDER),
         "address": address,
-        "card": {"reference": None, **card},
+        "card": {"reference": reference, **card},
     }
-    if expiration:
-        request["expiration"] = dict(expiration)
+    if until is not None:
+        request["expiration"] = expiration_object(until)
     return checked_request(request)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.partner_api.card_guard import CardGuard, CardTakenError
+from flows.partner_api.card_references import CardReferenceError
 from flows.partner_api.link_plan import (
     LOST,
     NO_ANSWER,
@@ -30,9 +31,11 @@ from flows.partner_api.service import (
 )
 from flows.partner_api.single_links import attempt_key, report
 from flows.partner_api.single_request import (
+    AS_USUAL,
     Prepared,
     SingleRequests,
     SingleUnderWayError,
+    Terms,
     prepared_request,
     service_of,
 )
@@ -41,10 +44,12 @@ from flows.runs.context import IssuerContext
 from flows.runs.single_links import SingleLink
 from flows.runs.threads import concurrently
 from flows.stopping import uninterrupted
+from schemas.portal import CUID
 from schemas.records import LINKED
 
 DUE: Final = "to be requested"  # of a dry run
 NOT_REACHED: Final = "the command stopped before it"
+OTHER_DAY: Final = "it expires on another day than requested"
 SAME_CARD: Final = "another of these rows is for the same card"
 UNDER_WAY: Final = "another command is requesting it"
 MOST_LOST = 3  # answers lost in a row before the command stops: more links may be lost
@@ -75,9 +80,9 @@ class ManyLinks(NamedTuple):
         return {"rows": len(self.outcomes), **counts, "linked before": earlier}
 
 
-def rehearse_links(context: IssuerContext, plan: LinkPlan, *, override: str = "") -> ManyLinks:
+def rehearse_links(context: IssuerContext, plan: LinkPlan, *, terms: Terms = AS_USUAL) -> ManyLinks:
     """Return what `request_links` would do, by what is recorded now; nothing is requested."""
-    desk = _Desk(context, plan, override)
+    desk = _Desk(context, plan, terms)
     for due in desk.due():
         plan.outcomes[due.name] = RowOutcome(DUE)
     return ManyLinks(plan.outcomes)
@@ -88,7 +93,7 @@ def request_links(
     linking: Linking,
     plan: LinkPlan,
     *,
-    override: str = "",
+    terms: Terms = AS_USUAL,
     on_row: OnRow = lambda _done, _all: None,
 ) -> ManyLinks:
     """Request a link for each row that is due, and count them in the reports of their runs.
@@ -96,7 +101,7 @@ def request_links(
     A stop signal is heard between two batches of requests. A service that does not take a request,
     or whose answers are lost, ends it: what is left was not requested.
     """
-    desk = _Desk(context, plan, override)
+    desk = _Desk(context, plan, terms)
     requests = SingleRequests(context, linking)
     at_a_time = service_of(context).requests_at_a_time
     due = desk.due()
@@ -111,6 +116,8 @@ def request_links(
             on_row(len(plan.outcomes), desk.rows)
     except KeyboardInterrupt:
         stopped = LinkingStoppedError()
+    except CardlinkError as error:  # a record that a reference needs could not be read
+        stopped = error
     finally:
         if any(outcome.outcome == LINKED for outcome in plan.outcomes.values()):
             report(context, (run.fresh() for run in plan.runs))
@@ -135,13 +142,13 @@ class Due(NamedTuple):
 class _Desk:
     """The rows of one command on their way: prepared, sent, and noted with what came."""
 
-    def __init__(self, context: IssuerContext, plan: LinkPlan, override: str) -> None:
+    def __init__(self, context: IssuerContext, plan: LinkPlan, terms: Terms) -> None:
         self.guard = CardGuard(context, plan.cuids)
         self.rows = len(plan.outcomes) + sum(part.rows.height for part in plan.due)
         self._context = context
         self._plan = plan
         self._outcomes = plan.outcomes
-        self._override = override
+        self._terms = terms
         self._cards = set[tuple[str, str | None]]()  # those that this command requests a link for
         self._lost = 0  # answers in a row
 
@@ -155,7 +162,7 @@ class _Desk:
                     self._refuse_taken(due)
                 except LinkRequestError as error:
                     self._unrequested(name, error.fields["codes"])
-                except CardTakenError as error:
+                except (CardTakenError, CardReferenceError) as error:
                     self._unrequested(name, error.fields["reason"])
                 else:
                     yield due
@@ -164,7 +171,11 @@ class _Desk:
         keys = part.run.keys
         row = fields["row"]
         key = attempt_key(keys, row, part.requests[row] + 1)
-        return prepared_request(self._context, fields, key, keys, row, override=self._override)
+        references = self._terms.references
+        reference = references.of(part.run, row, fields[CUID]) if references else None
+        return prepared_request(
+            self._context, fields, key, keys, row, terms=self._terms, reference=reference
+        )
 
     def _refuse_taken(self, due: Due) -> None:
         """Raise CardTakenError for a card that needs no link, or gets one by another row."""
@@ -189,6 +200,8 @@ class _Desk:
                 self._lost = 0
                 answer = result.answered
                 why = ", ".join(answer.reasons) if answer else ""
+                if result.ends_otherwise:
+                    why = OTHER_DAY
                 self._outcomes[due.name] = RowOutcome(result.state, why)
                 return None
             case AnswerLostError() | StrangeAnswerError():

@@ -14,8 +14,6 @@ from flows.commands.parameters import Field, Issuer, Number, RunName
 from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table
 from flows.configuration import FileThereError
-from flows.errors import OperatorError
-from flows.steps import Sentence, Slot, Step
 from flows.wiring import wire
 
 with on_first_use():
@@ -29,17 +27,6 @@ if TYPE_CHECKING:
     from schemas.partner_api.profile import Profile
 
 NO_FORM = "it shows the shape of the partner's answers to a person who writes the settings"
-
-
-class NothingToProbeError(OperatorError):
-    """There is no link whose record could be asked for."""
-
-    message = "There is no link of {issuer} to ask about: {why}."
-    next_step = Sentence(
-        "Ingest results first; {placements} says what is known of links. Where no id is found, "
-        "correct [service] link_id or link_id_from.",
-        placements=Step("placements", Slot("issuer")),
-    )
 
 
 @entry("service probe", form=NO_FORM)
@@ -115,7 +102,7 @@ def _link(wired: IssuerContext, run: str, row: int | None) -> KnownLink:
     link = known_links.newest_link(runs, settings, row)
     if link is None or link.link_id is None:
         why = "no row has a link" if link is None else "no id is found in its URL"
-        raise NothingToProbeError(issuer=issuer, why=why)
+        raise known_links.NothingToProbeError(issuer=issuer, why=why)
     return link
 
 

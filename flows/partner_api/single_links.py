@@ -13,8 +13,10 @@ from io import BytesIO, StringIO
 from flows.partner_api.card_guard import CardGuard
 from flows.partner_api.service import Linking
 from flows.partner_api.single_request import (
+    AS_USUAL,
     SingleRequests,
     Supply,
+    Terms,
     nothing_supplied,
     prepared_request,
 )
@@ -28,7 +30,7 @@ from flows.runs.single_links import SingleLink
 from flows.runs.stored_run import StoredRun
 from flows.submissions.row_scope import RowScope
 from schemas.manifest import SourceIdentity
-from schemas.portal import columns
+from schemas.portal import CUID, columns
 from schemas.records import LINKED
 from schemas.source import SourceSettings
 
@@ -39,7 +41,7 @@ def link_row(
     run: str,
     row: int,
     *,
-    override: str = "",
+    terms: Terms = AS_USUAL,
     supply: Supply = nothing_supplied,
 ) -> SingleLink:
     """Request one link for a row (from 1) of a run's source, and count it in the run's report.
@@ -54,8 +56,11 @@ def link_row(
         report(context, [stored])
     key = attempt_key(stored.keys, row, len(earlier) + 1)
     requests = SingleRequests(context, linking)
+    fields = refined.single()
+    references = terms.references
+    reference = references.of(stored, row, fields[CUID]) if references else None
     prepared = prepared_request(
-        context, refined.single(), key, stored.keys, row, override=override, supply=supply
+        context, fields, key, stored.keys, row, terms=terms, supply=supply, reference=reference
     )
     CardGuard(context).refuse_taken(prepared.attempt)
     with hiding(*prepared.secrets):  # a refusal may repeat them
@@ -77,7 +82,7 @@ def report(context: IssuerContext, runs: Iterable[StoredRun]) -> None:
 
 
 def link_typed(
-    context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, override: str = ""
+    context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, terms: Terms = AS_USUAL
 ) -> SingleLink:
     """Request one link for typed-in fields, under the portal's column names.
 
@@ -104,7 +109,7 @@ def link_typed(
     name = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     key = f"{prompted_prefix(context.issuer.issuer)}{name}"
     requests = SingleRequests(context, linking)
-    prepared = prepared_request(context, refined.single(), key, override=override)
+    prepared = prepared_request(context, refined.single(), key, terms=terms)
     CardGuard(context).refuse_taken(prepared.attempt)
     with hiding(*prepared.secrets):
         return requests.send(prepared)

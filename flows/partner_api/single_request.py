@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from flows.errors import CardlinkError, TryAgainError
+from flows.errors import CardlinkError, OperatorError, TryAgainError
+from flows.partner_api.card_references import CardReferences, LinkRecords
 from flows.partner_api.link_requests import link_request
 from flows.partner_api.service import (
     AnswerLostError,
@@ -32,7 +33,9 @@ from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys
 from flows.runs.single_links import SingleLink, answer_key
+from flows.steps import Option
 from schemas import breaks
+from schemas.partner_api import expiry
 from schemas.partner_api.card_link import CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal import CUID, NAME_ON_CARD, PHONE
@@ -48,7 +51,6 @@ NO_LINK_CODES: Final = {
     breaks.LINK_SHOWS_CARD: "link.url.shows_card",
 }
 NO_CVV: Final = "card.cvv.missing"
-DEFAULT_LIFE: Final = "2mo"  # interface.md 8
 
 Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" for nothing
 
@@ -56,6 +58,53 @@ Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" 
 def nothing_supplied(_column: str) -> str:
     """Supply nothing: a field that the extract lacks stays missing."""
     return ""
+
+
+class Terms(NamedTuple):
+    """What a command says of every link that it requests.
+
+    `override`: why one is made for a card that has a link or awaits one; `until`: the last day of
+    the links, None for the partner's own choice; `references`: of cards that are named by
+    reference, None where they are named by their numbers.
+    """
+
+    override: str = ""
+    until: date | None = None
+    references: CardReferences | None = None
+
+    def reading(self, records: LinkRecords) -> Terms:
+        """Return the same terms, where ids of cards are read from these records of links."""
+        if self.references is None:
+            return self
+        return self._replace(references=self.references.reading(records))
+
+
+AS_USUAL: Final = Terms()
+
+
+class LinkExpiryError(OperatorError):
+    """What was named as the end of a link is none."""
+
+    message = "{expires!r} ({where}) is no end of a link: {problem}. Nothing was requested."
+    next_step = "Name a day to come, such as {example}, or a period from today: 60d, 3mo."
+
+
+def end_of_links(context: IssuerContext, expires: str) -> date | None:
+    """Return the last day of links, as a command or else `[service] link_expires` says it; None for
+    the partner's own choice. Raises LinkExpiryError.
+    """
+    service = context.issuer.service
+    where = Option("--expires", of="link") if expires else "[service] link_expires"
+    text = expires or (service.link_expires if service else None)
+    if not text:
+        return None
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    try:
+        return expiry.last_day(text, today)
+    except ValueError as error:
+        problem = str(error)
+    example = expiry.after(expiry.USUAL, today)
+    raise LinkExpiryError(expires=redact(text), where=where, problem=problem, example=example)
 
 
 class SingleUnderWayError(TryAgainError):
@@ -95,7 +144,7 @@ class SingleRequests:
         store = self._context.adapters.store
         if not store.create(prepared.key, canonical(prepared.attempt)):
             raise SingleUnderWayError(key=prepared.key)
-        answered = self._judged(self._request(prepared), prepared.attempt.last_4)
+        answered = self._judged(self._request(prepared), prepared.attempt)
         self._record(prepared, answered)
         return SingleLink(prepared.key, prepared.attempt, answered)
 
@@ -117,7 +166,7 @@ class SingleRequests:
             self._record(prepared, unsent)
             raise
 
-    def _judged(self, response: CardLink | Refusal, last_4: str | None) -> SingleAnswered:
+    def _judged(self, response: CardLink | Refusal, attempt: SingleAsked) -> SingleAnswered:
         """Check the response as a result row is checked."""
         now = self._context.adapters.now()
         if isinstance(response, Refusal):
@@ -130,7 +179,7 @@ class SingleRequests:
             problem = "a link without a URL; see [service] link_url"
             raise StrangeAnswerError(place=place, problem=problem)
         link_id = response.id or self._settings.id_of(url)
-        trouble = judge_link(url, last_4, self._rules)
+        trouble = judge_link(url, attempt.last_4, self._rules)
         if trouble is not None:
             reasons = (NO_LINK_CODES[trouble],)
             kept_id = mask(link_id) if link_id else None
@@ -143,16 +192,15 @@ class SingleRequests:
             at=now,
             link_id=link_id,
             url=url,
-            expires_on=self._expires_on(expires_raw),
+            expires_on=self._expires_on(expires_raw, attempt.link_until),
             expires_raw=redact(expires_raw) if expires_raw else None,
         )
 
-    def _expires_on(self, raw: str | None) -> date:
-        """Return the day a link expires: from its record, else two months from now."""
-        usual = pl.lit(self._today).dt.offset_by(DEFAULT_LIFE)
+    def _expires_on(self, raw: str | None, until: date | None) -> date:
+        """Return the day a link expires: from its record, else as requested, else as is usual."""
         record = pl.DataFrame({"expires": [raw]}, {"expires": pl.String})
-        day: date = record.select(pl.coalesce(day_in("expires"), usual)).item()
-        return day
+        day: date | None = record.select(day_in("expires")).item()
+        return day or until or expiry.after(expiry.USUAL, self._today)
 
     def _record(self, prepared: Prepared, answered: SingleAnswered) -> None:
         adapters = self._context.adapters
@@ -170,16 +218,14 @@ def prepared_request(
     keys: RunKeys | None = None,
     row: int | None = None,
     *,
-    override: str = "",
+    terms: Terms = AS_USUAL,
     supply: Supply = nothing_supplied,
+    reference: Mapping[str, Any] | None = None,
 ) -> Prepared:
-    """Return the request for refined fields, whoever has a link; LinkRequestError if it is none.
-
-    `override` is why it is made for a card that has a link or awaits one.
-    """
+    """Return the request for refined fields, whoever has a link; LinkRequestError if it is none."""
     supplied = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
-    request = link_request({**fields, **supplied})
-    if "CVV" in context.issuer.rules.challenges and not request.card.cvv:
+    request = link_request({**fields, **supplied}, terms.until, reference)
+    if reference is None and "CVV" in context.issuer.rules.challenges and not request.card.cvv:
         raise LinkRequestError(codes=NO_CVV)  # the request has no hash, and the link would not open
     attempt = SingleAsked(
         row=row,
@@ -188,7 +234,9 @@ def prepared_request(
         expiration=fields["expiration"],
         at=context.adapters.now(),
         by=redact(context.adapters.actor),
-        override=redact(override.strip()),
+        override=redact(terms.override.strip()),
+        link_until=terms.until,
+        by_reference=reference is not None,
     )
     return Prepared(request, attempt, key, keys)
 

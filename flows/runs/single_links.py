@@ -50,6 +50,13 @@ class SingleLink(NamedTuple):
         """The outcome: linked, refused, unsent or unknown."""
         return self.answered.outcome if self.answered else UNKNOWN
 
+    @property
+    def ends_otherwise(self) -> bool:
+        """Whether its link expires on another day than was requested."""
+        until = self.asked.link_until
+        ends = self.answered.expires_on if self.answered else None
+        return until is not None and ends is not None and ends != until
+
 
 def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
     """Return the single links requested for rows of a run, by row and in order.

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import StringConstraints, field_validator, model_validator
 
 from schemas.partner_api.access import FieldPath, Name
+from schemas.partner_api.expiry import SHAPE
 from schemas.partner_api.profile import ID, Profile
 from schemas.settings import setting
 
@@ -57,6 +58,9 @@ class ServiceSettings(Profile):
     safe_key_location: Location = setting(
         "body", "where the request has `safe_key`; a header only where it is set"
     )
+    card_reference_property: Name = setting(
+        "id", "property of `card.reference` that holds the id of a card, for `link --by-reference`"
+    )
     idempotency_header: Name | None = setting(
         None,
         "header that lets the service know a request for a link again: with it, one whose response "
@@ -74,6 +78,12 @@ class ServiceSettings(Profile):
     )
     link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = setting(
         None, "URL of a link, made from `{token}`, where link records hold none"
+    )
+    link_expires: Annotated[str, StringConstraints(pattern=SHAPE)] | None = setting(
+        None,
+        "when a single link expires: a period from its request, such as `60d` or `3mo`, or a date "
+        "such as `2027-01-31`; `--expires` of a command goes before it; unset: the partner decides "
+        "(2 months)",
     )
     link_id: str = setting(
         r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -112,6 +113,80 @@ def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(
         f"recorded: bank/runs/{run}/single/000000001-1.json",
         "send the URL to this cardholder and to nobody else",
     ]
+
+
+def test_the_end_of_a_link_is_as_the_command_says_else_as_the_toml_does(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+    toml = tmp_path / "bank.toml"
+    toml.write_text(toml.read_text() + 'link_expires = "30d"\n')
+
+    of_the_toml = cardlink(tmp_path, service, "--json", "link", run, "1")
+    of_the_command = cardlink(
+        tmp_path, service, "--json", "link", run, "1", "--expires", "2031-01-31", "--override", "x"
+    )
+
+    first, _ = bench.stored(run).single_link_attempts
+    assert [f"{first.asked.at.date() + timedelta(days=30)}", "2031-01-31"] == [
+        json.loads(done.stdout)["expires_on"] for done in (of_the_toml, of_the_command)
+    ]
+
+
+def test_a_link_is_renewed_by_the_reference_of_its_card_and_without_the_number(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+    first = cardlink(tmp_path, service, "link", run, "1")
+
+    renewed = cardlink(
+        tmp_path, service, "link", run, "1", "--by-reference", "--override", "it was lost"
+    )
+
+    before, after = (
+        service.books.links.links[done.stdout.splitlines()[0].rpartition("/")[2]]
+        for done in (first, renewed)
+    )
+    assert before.card_id == after.card_id
+    assert before.url != after.url
+    assert [False, True] == [
+        single.asked.by_reference for single in bench.stored(run).single_link_attempts
+    ]
+
+
+def test_a_card_that_the_partner_does_not_have_is_not_named_by_reference(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+
+    unlinked = cardlink(tmp_path, service, "link", run, "1", "--by-reference")
+    typed = cardlink(tmp_path, service, "link", BANK, "--prompt", "--by-reference")
+
+    assert (2, 2) == (unlinked.exit_code, typed.exit_code)
+    assert f"row 1 of {run} has no link" in unlinked.stderr
+    assert "what is typed in is no card of a link" in typed.stderr
+
+
+@pytest.mark.parametrize(
+    ("expires", "problem"),
+    [
+        ("2026-02-30", "no day of the calendar"),
+        ("2020-01-31", "a day gone by"),
+        ("soon", "no date such as 2027-01-31"),
+        ("0d", "no date such as 2027-01-31"),
+    ],
+)
+def test_what_is_no_end_of_a_link_is_told_before_anything_is_requested(
+    tmp_path: Path, bench: Bench, service: RunningService, expires: str, problem: str
+) -> None:
+    run = left_over(bench)
+
+    done = cardlink(tmp_path, service, "link", run, "1", "--expires", expires)
+
+    assert 2 == done.exit_code
+    assert problem in done.stderr
+    assert "60d, 3mo" in done.stderr
+    assert not bench.stored(run).single_link_attempts
 
 
 def test_a_row_that_has_its_link_now_is_refused_and_a_reason_overrides(

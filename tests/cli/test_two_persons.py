@@ -293,6 +293,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "audit witness-key",
         "job follow",
         "service probe",
+        "record",
         "sample",
         "simulate",
         "practice",

@@ -25,6 +25,7 @@ from flows.adapters.s3 import S3Store
 from flows.book import known_runs
 from flows.operations.delivery import Delivered, DeliveredMeanwhileError, confirm, deliver
 from flows.partner_api.single_links import link_row, link_typed
+from flows.partner_api.single_request import Terms
 from flows.reports.rebuild import rebuild
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
@@ -355,7 +356,7 @@ def test_all_confirmed_deliveries_in_order_are_the_links_that_live(
                     Linker(_link(f"single{at}")),
                     run,
                     what,
-                    override="the cardholder called",
+                    terms=Terms("the cardholder called"),
                 )
             else:
                 received = _received(bench, received, confirmed=what, applied=what or more)

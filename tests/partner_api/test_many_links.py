@@ -22,6 +22,7 @@ from flows.partner_api.row_names import (
 )
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
 from flows.partner_api.single_links import link_row
+from flows.partner_api.single_request import Terms
 from flows.reports.across import reconcile_runs
 from flows.runs.store import Entry
 from schemas.partner_api.card_link import CardLink, CardLinkRequest, Refusal
@@ -206,7 +207,7 @@ def test_a_row_that_breaks_a_rule_today_is_not_requested_and_does_not_stop_the_o
     desk = Desk()
 
     links = request_links(
-        bench.context, desk, plan_links(bench.context, names), override="the cardholders called"
+        bench.context, desk, plan_links(bench.context, names), terms=Terms("the cardholders called")
     )
 
     assert ["c-1"] == desk.cuids

@@ -19,6 +19,7 @@ from flows.partner_api.card_guard import CardTakenError
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
 from flows.partner_api.single_links import link_row, link_typed
+from flows.partner_api.single_request import Terms
 from flows.reports.across import reconcile_runs
 from flows.resend.selected_run import SourceGoneError
 from flows.resend.selection import RowSelection
@@ -94,7 +95,7 @@ def test_a_single_link_for_a_row_whose_chunk_has_no_result_leaves_the_others_awa
 ) -> None:
     run = night(bench, {}, {})
 
-    link_row(bench.context, Linker(), run, 2, override="the cardholder called")
+    link_row(bench.context, Linker(), run, 2, terms=Terms("the cardholder called"))
 
     summary = bench.stored(run).summary or {}
     assert (1, 1, "balanced, answers awaited") == (
@@ -124,16 +125,40 @@ def test_no_link_is_requested_without_the_cvv_that_a_challenge_asks_for(tmp_path
     run, linker = night(bench, {CVV: None, CVV_HASH: hashed}), Linker()
 
     with pytest.raises(LinkRequestError) as caught:
-        link_row(bench.context, linker, run, 1, override="lost at the portal")
+        link_row(bench.context, linker, run, 1, terms=Terms("lost at the portal"))
 
     assert "card.cvv.missing" == caught.value.fields["codes"]
     assert [] == linker.asked
 
 
+def test_the_last_day_of_a_link_is_requested_recorded_and_told_where_the_partner_has_another(
+    bench: Bench,
+) -> None:
+    run, linker = left_over(bench), Linker()  # its links expire on 2027-01-02
+
+    single = link_row(bench.context, linker, run, 2, terms=Terms(until=date(2027, 3, 4)))
+
+    assert {"month": "03", "day": "4", "year": "2027"} == linker.asked[0].body()["expiration"]
+    assert date(2027, 3, 4) == bench.stored(run).single_link_attempts[0].asked.link_until
+    assert single.ends_otherwise
+
+
+def test_a_record_without_a_day_expires_as_requested(bench: Bench) -> None:
+    linker = Linker(CardLink.model_validate({"id": "abc", "url": URL}))
+
+    single = link_row(
+        bench.context, linker, left_over(bench), 2, terms=Terms(until=date(2027, 3, 4))
+    )
+
+    assert single.answered is not None
+    assert date(2027, 3, 4) == single.answered.expires_on
+    assert not single.ends_otherwise
+
+
 def test_the_request_is_of_the_row_refined_with_the_raw_cvv(bench: Bench) -> None:
     run, linker = night(bench, {}, {CVV: "007"}), Linker()
 
-    link_row(bench.context, linker, run, 2, override="for a test")
+    link_row(bench.context, linker, run, 2, terms=Terms("for a test"))
 
     (request,) = linker.asked
     assert request.card.pan == "4111111111111111"
@@ -145,7 +170,7 @@ def test_a_source_with_hashes_only_sends_no_cvv(bench: Bench) -> None:
     hashed = "pmWkWSBCL51Bfkhn79xPuKBKHz//H6B+mY6G9/eieuM="
     run, linker = night(bench, {CVV: None, CVV_HASH: hashed}), Linker()
 
-    link_row(bench.context, linker, run, 1, override="for a test")
+    link_row(bench.context, linker, run, 1, terms=Terms("for a test"))
 
     assert linker.asked[0].card.cvv is None
     assert hashed not in repr(linker.asked[0].body())
@@ -159,7 +184,7 @@ def test_a_row_that_was_corrected_is_linked_as_it_was_corrected(bench: Bench) ->
         bench, run, RowSelection(), corrections=correct(bench, template.write_csv().encode())
     ).manifest.run
 
-    link_row(bench.context, linker, later, 2, override="for a test")
+    link_row(bench.context, linker, later, 2, terms=Terms("for a test"))
 
     assert linker.asked[0].address.city == "Salem"
 
@@ -264,7 +289,8 @@ def test_a_single_link_of_no_confirmed_form_is_refused_and_its_number_is_kept_as
     ]
 
     singles = [
-        link_row(bench.context, Linker(answer), run, 2, override="for a test") for answer in answers
+        link_row(bench.context, Linker(answer), run, 2, terms=Terms("for a test"))
+        for answer in answers
     ]
 
     told = [(single.state, single.answered) for single in singles]
@@ -291,16 +317,16 @@ def test_a_card_that_expired_since_the_night_is_told_so(bench: Bench) -> None:
     bench.now = lambda: datetime(2026, 12, 1, 12, tzinfo=UTC)
 
     with pytest.raises(LinkRequestError, match=r"card\.expiration\.expired"):
-        link_row(bench.context, Linker(), run, 1, override="for a test")
+        link_row(bench.context, Linker(), run, 1, terms=Terms("for a test"))
 
 
 def test_what_the_extract_lacks_may_be_supplied(bench: Bench) -> None:
     run, linker = night(bench, {PHONE: None}), Linker()
 
     with pytest.raises(LinkRequestError, match=r"address\.phone_number\.missing"):
-        link_row(bench.context, linker, run, 1, override="for a test")
+        link_row(bench.context, linker, run, 1, terms=Terms("for a test"))
     link_row(
-        bench.context, linker, run, 1, override="for a test", supply=lambda column: "6175550199"
+        bench.context, linker, run, 1, terms=Terms("for a test"), supply=lambda column: "6175550199"
     )
 
     assert [one.address.phone_number for one in linker.asked] == ["6175550199"]

@@ -12,7 +12,7 @@ from flows.errors import CardlinkError
 from flows.partner_api.card_guard import CardTakenError
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
 from flows.partner_api.single_links import link_row, link_typed
-from flows.partner_api.single_request import SingleUnderWayError
+from flows.partner_api.single_request import SingleUnderWayError, Terms
 from flows.runs.keys import keys_of
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CUID, PAN, PHONE
@@ -42,7 +42,7 @@ def test_a_row_that_has_a_link_is_refused_unless_somebody_says_why(bench: Bench)
     with pytest.raises(CardTakenError, match=r"row 1 of .* has a link"):
         link_row(bench.context, linker, run, 1)
     single = link_row(
-        bench.context, linker, run, 1, override="the first one was sent to an old address"
+        bench.context, linker, run, 1, terms=Terms("the first one was sent to an old address")
     )
 
     assert len(linker.asked) == 1
@@ -166,12 +166,17 @@ def test_of_two_who_begin_at_once_one_asks(bench: Bench) -> None:
 
     def meanwhile(_: str) -> str:
         link_row(
-            bench.context, second, run, 1, override="for a test", supply=lambda column: "6175550199"
+            bench.context,
+            second,
+            run,
+            1,
+            terms=Terms("for a test"),
+            supply=lambda column: "6175550199",
         )
         return "6175550199"
 
     with pytest.raises(SingleUnderWayError):
-        link_row(bench.context, first, run, 1, override="for a test", supply=meanwhile)
+        link_row(bench.context, first, run, 1, terms=Terms("for a test"), supply=meanwhile)
 
     assert (len(first.asked), len(second.asked)) == (0, 1)
 

@@ -10,6 +10,7 @@ import pytest
 
 from flows.operations.metrics import write_metrics
 from flows.partner_api.single_links import link_row
+from flows.partner_api.single_request import Terms
 from flows.reports.across import reconcile_runs
 from flows.reports.hours import hours_of
 from flows.reports.rebuild import rebuild
@@ -62,7 +63,7 @@ def test_a_single_link_arrives_when_the_service_gave_it(tmp_path: Path) -> None:
     bench, run = linked(tmp_path, 2)
     bench.now = lambda: NOON + timedelta(hours=5)
 
-    link_row(bench.context, Linker(), run, 2, override="the cardholder called")
+    link_row(bench.context, Linker(), run, 2, terms=Terms("the cardholder called"))
 
     assert {"2.0": 1, "5.0": 1} == rebuild(bench.context, bench.stored(run)).summary["hours"][
         "spread"

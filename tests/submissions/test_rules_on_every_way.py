@@ -23,6 +23,7 @@ from flows.operations.reread import RowsDifferError
 from flows.operations.reseal import reseal
 from flows.partner_api.service import LinkRequestError
 from flows.partner_api.single_links import link_row, link_typed
+from flows.partner_api.single_request import Terms
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.selection import UNCHANGED, RowSelection
@@ -188,7 +189,7 @@ def portfolio_night(bench: Bench, broken: Cells) -> Sent:
 def single_links(bench: Bench, broken: Cells) -> Sent:
     run = first_run(bench)
     return asked_for(
-        lambda linker, row: link_row(bench.context, linker, run, row, override="for a test")
+        lambda linker, row: link_row(bench.context, linker, run, row, terms=Terms("for a test"))
     )
 
 

@@ -1,0 +1,104 @@
+"""The record of a link (interface.md 2.9) in words: what it says, and how it differs from our own.
+
+A URL, a token and names are personal or secret: of them it is only said that they are there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import polars as pl
+
+from flows.partner_api.fields import fields_of
+from flows.partner_api.link_ids import LinkedRow
+from flows.partner_api.service import StrangeAnswerError
+from flows.partner_api.translation import link_in_our_words
+from flows.redaction import redact
+from flows.results.read import day_in
+from schemas.partner_api.card_link import CardLink
+from schemas.partner_api.profile import LinkFields
+from schemas.partner_api.service import ServiceSettings
+
+NOT_SAID: Final = "the record does not say"
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2})?")
+
+
+class RecordInWords(NamedTuple):
+    """What a record says: in words by what it is about; its other fields by their types."""
+
+    facts: dict[str, str]
+    others: dict[str, str]
+    link: CardLink
+    expires_on: date | None
+
+
+def read_record(document: object, settings: ServiceSettings) -> RecordInWords:
+    """Return what the record of a link says; StrangeAnswerError for what is no such record."""
+    values = link_in_our_words(document, settings.link)
+    link = CardLink.model_validate(values)
+    if not (link.id or link.url or link.cardholder_long_token):
+        raise StrangeAnswerError(place=settings.link_place(), problem="no link record")
+    expires_on = _day(link.expires_raw)
+    facts = {
+        "expires": str(expires_on or _unread(link.expires_raw)),
+        "opened": _opened(link.opened, values.get("opened_on")),
+        "url": f"at {urlsplit(link.url).hostname}, not shown" if link.url else NOT_SAID,
+        "token": "there, not shown" if link.cardholder_long_token else NOT_SAID,
+        "cardholder": _named(link.cuid, link.cardholder_id),
+        "card": _named(None, link.card_id),
+    }
+    known = set(_paths(settings.link))
+    others = {path: kind for path, kind in fields_of(document).items() if path not in known}
+    return RecordInWords(facts, others, link, expires_on)
+
+
+def differences(record: RecordInWords, row: LinkedRow) -> Iterator[str]:
+    """Yield where a record is not as the row that has its link."""
+    link = record.link
+    if link.cuid not in (None, row.cuid):
+        yield f"the record is of cardholder {redact(link.cuid or '')}, the row of {row.cuid}"
+    if link.url not in (None, row.url):
+        yield "the record has another URL than the row"
+    if None not in (record.expires_on, row.expires_on) and record.expires_on != row.expires_on:
+        yield (
+            f"the record expires on {record.expires_on}, our own on {row.expires_on}: "
+            "renewals go by our own"
+        )
+
+
+def _day(raw: str | None) -> date | None:
+    frame = pl.DataFrame({"raw": [raw]}, {"raw": pl.String})
+    day: date | None = frame.select(day_in("raw")).item()
+    return day
+
+
+def _unread(raw: str | None) -> str:
+    return f"on a day in a form nobody knows: {redact(raw)}" if raw else NOT_SAID
+
+
+def _opened(opened: bool | None, value: object) -> str:
+    """Return whether a link was opened, and when, where the record says it."""
+    if opened is None:
+        return NOT_SAID
+    if not opened:
+        return "not yet"
+    moment = _MOMENT.match(value) if isinstance(value, str) else None
+    return f"on {moment[0].replace('T', ' ')}" if moment else "yes"
+
+
+def _named(cuid: str | None, record_id: str | None) -> str:
+    names = [redact(cuid)] if cuid else []
+    names += [f"id {redact(record_id)} at the partner"] if record_id else []
+    return ", ".join(names) or NOT_SAID
+
+
+def _paths(fields: LinkFields) -> Iterator[str]:
+    """Yield the paths of the values that are put into words, in the record itself or below it."""
+    for name in LinkFields.model_fields:
+        for path in getattr(fields, name):
+            yield path
+            yield from (f"{selector}.{path}" for selector in fields.data_selector)
