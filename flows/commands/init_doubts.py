@@ -14,6 +14,7 @@ from flows.commands.context import Terminal
 with on_first_use():
     from flows.extracts import draft as drafts
     from flows.extracts import guess as guesses
+    from flows.extracts import status_guess
     from flows.submissions import choices
     from schemas import portal, reference
 
@@ -116,4 +117,4 @@ def _value_by_value(doubt: guesses.Guess, terminal: Terminal) -> str:
             )
             decision = DECISIONS.get(typed.strip().lower())
         lists.setdefault(decision, []).append(value)
-    return reference.toml(lists)
+    return reference.toml(status_guess.placed(doubt.key, lists))

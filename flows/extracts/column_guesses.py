@@ -19,6 +19,7 @@ from flows.extracts.column_signs import (
     fit,
     is_house_number,
     is_of_the_address,
+    may_be_second_line,
     says_only,
     share,
 )
@@ -76,6 +77,7 @@ class ColumnGuesses:
         self._named = sample.named and known > 2
         self._today = today
         self._zip: Column | None = None
+        self._has_unit = False  # something is guessed of the second line of the address
         self.test = False
 
     def guesses(self) -> Iterator[Guess]:
@@ -89,6 +91,9 @@ class ColumnGuesses:
                 guess = self._single(target)
                 if guess is not None:
                     yield guess
+                self._has_unit |= target == portal.ADDRESS2 and guess is not None
+        if not self._has_unit:
+            yield from self._second_line()
 
     # What all guesses need
 
@@ -281,6 +286,14 @@ class ColumnGuesses:
             return guess
         question = f"Is {column.name} the apartment, suite or building?"
         return guess._replace(question=guess.question or question, others=(*guess.others, ""))
+
+    def _second_line(self) -> Iterator[Guess]:
+        """Yield a doubt where a column that is left over may be the second line of the address."""
+        columns = [column for column in self._free if may_be_second_line(column)]
+        if columns:
+            question = "Is one of these columns the apartment, suite or building?"
+            others = tuple(column.spec for column in columns)
+            yield Guess(portal.ADDRESS2, "", "no header says so", question, others)
 
     def _without(self, target: str) -> Guess | None:
         """Return what a portal column is without a source column; None where nothing is needed."""

@@ -25,6 +25,18 @@ _NAMES = (
 _LAST_NAMES = (
     "last name|last|paternal last name|leading last name|maternal last name|second last name"
 )
+_FIRST_LINES = "address|street|street house|address zip|line|address first line"
+_SECOND_LINES = (
+    "address 2|street 2|unit|street unit|line 2|address line 2|address extra|address second line"
+)
+# words of a header that names something of a customer and not the customer
+_NO_CUIDS = frozenset({"address", "line", "name", "date", "billing"})
+# words of a header that may be that of a second line of the address, and values of one
+_OF_SECOND_LINES = frozenset({"address", "street", "line", "unit", "extra"})
+_UNITS = re.compile(
+    r"(?i)(?:(?:apt|apartment|ste|suite|unit|fl|floor|bldg|building|rm|room|lot|app|apto|depto|"
+    r"dept|piso|int|interior|wohnung|whg|etage|bureau|c/o|attn|po box)\b|#).*"
+)
 
 
 class Signs(NamedTuple):
@@ -53,10 +65,10 @@ SIGNS: Final = {
     portal.CUID: Signs("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
     portal.CUSTOMER_KEY: Signs("customer key", ".*"),
     portal.NICKNAME: Signs("nickname", ".*"),
-    portal.ADDRESS2: Signs("address 2|street 2|unit|street unit", ".*"),
+    portal.ADDRESS2: Signs(_SECOND_LINES, ".*"),
     portal.PHONE: Signs("phone", r"[+(]{0,2}\d[\d ().+/-]{5,20}\d( ?x\d+)?"),
     NAME: Signs(_NAMES, _LETTERS),
-    portal.ADDRESS1: Signs("address|street|street house|address zip", r"(?=.*[^\W\d]).{4,}"),
+    portal.ADDRESS1: Signs(_FIRST_LINES, r"(?=.*[^\W\d]).{4,}"),
     portal.CITY: Signs("city", _LETTERS),
     portal.NAME_ON_CARD: Signs("emboss|name on card", _LETTERS),
     portal.IS_PRIMARY: Signs("primary", "(?i)true|false|t|f|y|n|yes|no|1|0"),
@@ -78,13 +90,33 @@ def fit(header: str, target: str) -> float:
 
     In between is how well it says one of the column's phrases (`phrase_fit`).
     """
-    return 2.0 if header == target else phrase_fit(header, SIGNS[target].header)
+    if header == target:
+        return 2.0
+    if target == portal.CUID and not _NO_CUIDS.isdisjoint(words_of(header)):
+        return 0.0
+    return phrase_fit(header, SIGNS[target].header)
 
 
 def is_house_number(header: str) -> bool:
     """Return whether a header that may name a house number names no other number."""
     words = words_of(header)
     return words == {"number"} or not words.isdisjoint({"house", "street"})
+
+
+def may_be_second_line(column: Column) -> bool:
+    """Return whether header or values may be those of an apartment, suite or building."""
+    values = column.present
+    units = sum(bool(_UNITS.fullmatch(value)) for value in values)
+    if units > 0.5 * len(values):
+        return True
+    is_named_so = not _OF_SECOND_LINES.isdisjoint(words_of(column.heading))
+    return is_named_so and _are_texts(values)
+
+
+def _are_texts(values: Sequence[str]) -> bool:
+    """Return whether values are texts of several kinds, as no code or e-mail address is."""
+    texts = [value for value in values if re.search(r"[^\W\d]", value) and "@" not in value]
+    return len(set(texts)) > 2 and len(texts) > 0.5 * len(values)
 
 
 def says_only(column: Column, word: str) -> bool:

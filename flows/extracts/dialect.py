@@ -172,7 +172,7 @@ def _fixed(lines: Lines, name: str) -> Sample:
     Raises HeaderError where no place has card numbers.
     """
     [(width, times)] = Counter(map(len, lines.sampled)).most_common(1) or [(0, 0)]
-    data = [line for line in lines.sampled if len(line) == width and CARD.search(line)]
+    data = _alike([line for line in lines.sampled if len(line) == width and CARD.search(line)])
     is_fixed = width > 30 and times > 0.9 * len(lines.sampled) - 2
     spans = field_spans(data) if is_fixed else []
     if not spans:
@@ -191,6 +191,17 @@ def _fixed(lines: Lines, name: str) -> Sample:
         values = tuple(line[first - 1 : last].strip() for line in data)
         columns.append(Column(f"at = [{first}, {last}]", "", values))
     return Sample(guesses, columns, named=False, last=lines.last)
+
+
+def _alike(lines: list[str]) -> list[str]:
+    """Return lines without a first and a last one that no other begins like: header and trailer."""
+    beginnings = Counter(line[:1] for line in lines)
+    is_alone = [beginnings[line[:1]] == 1 for line in lines]
+    if len(lines) > 3 and is_alone[-1]:
+        lines = lines[:-1]
+    if len(lines) > 3 and is_alone[0]:
+        lines = lines[1:]
+    return lines
 
 
 def _end_guesses(lines: Lines, trailer: Guess | None) -> list[Guess]:

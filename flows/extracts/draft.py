@@ -4,7 +4,7 @@ There is a reason beside each guess, and a question beside each doubt. Header na
 text, cells never. A guess without a question is one that header and values support together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from io import BytesIO
 from itertools import chain
@@ -60,7 +60,7 @@ class Draft(NamedTuple):
             if guess in answered
             else guess
             for guess in self.guesses
-            if not (guess.table and guess is not doubt and toml(guess.key) in value)
+            if not (guess.table and guess is not doubt and _is_made_of(value, guess))
         ]
         return self._replace(guesses=tuple(guesses))
 
@@ -107,6 +107,20 @@ class Draft(NamedTuple):
             for column in self.columns
             if column.name and toml(column.name) not in values and column.name not in statuses
         ]
+
+
+def _is_made_of(value: str, doubt: Guess) -> bool:
+    """Return whether a value is made of the column of a doubt of `[status]`."""
+    return toml(doubt.key) in value or doubt.key.replace("at [", "at = [") in value
+
+
+def _doubts_of_status(columns: Sequence[Column], guesses: Sequence[Guess]) -> Iterator[Guess]:
+    """Yield the doubts of columns that no guess uses, and of those that may be used wrongly."""
+    values = " ".join(guess.value for guess in guesses)
+    sure = " ".join(guess.value for guess in guesses if not guess.question)
+    unused = [column for column in columns if column.mark not in values]
+    doubtful = [column for column in columns if column.mark in values and column.mark not in sure]
+    yield from status_guesses(unused, doubtful)
 
 
 def _sample_of_sheet(stream: BinaryIO, name: str) -> Sample:
@@ -160,9 +174,7 @@ def first_draft(
         sample = take_records(stream, name, copybook.text, copybook.file)
     columns = ColumnGuesses(sample, today)
     guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
-    values = " ".join(guess.value for guess in guesses)
     if is_workbook(head):
         guesses = [_with_doubt_of_days(guess, sample.columns) for guess in guesses]
-    unused = [column for column in sample.columns if column.mark not in values]
-    all_guesses = (*sample.guesses, *guesses, *status_guesses(unused))
+    all_guesses = (*sample.guesses, *guesses, *_doubts_of_status(sample.columns, guesses))
     return Draft(all_guesses, tuple(sample.columns), columns.test, today, sample.last)

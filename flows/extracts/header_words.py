@@ -8,9 +8,11 @@ from flows.extracts.status_words import plain_words
 # A word of ours, and its spellings in headers.
 _SPELLINGS = """
     number no nbr num nr nmbr numb id identifier ident key ref reference nummer numero n nro numer
-        identificador identifiant kennung kennzahl kennzeichen referencia referenz nummern
+        identification identificador identifiant kennung kennzahl kennzeichen referencia referenz
+        nummern
     date dt dte thru through to until datum fecha fec data ate hasta bis jusqu jusqua
     customer cust cus client clnt member memb mbr party cardholder holder crdhldr chd ch person
+        user consumer
         owner cliente clientes kunde kunden kd titular titulaire inhaber karteninhaber mitglied
         mitglieds socio membre adherent miembro portador porteur
     card crd crdt carte tarjeta cartao karte karten credit debit kredit credito debito kreditkarte
@@ -28,6 +30,7 @@ _SPELLINGS = """
     year yr yy yyyy annee ano anio jahr aa aaaa
     first_name firstname fname givenname forename prenom fstnm fnm vorname vornamen pila
     first fst frst given vor
+    extra additional additionnel additionnelle adicional zusaetzlich zusatzlich
     leading primer primero primeiro
     paternal paterno
     maternal materno

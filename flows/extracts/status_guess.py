@@ -5,6 +5,7 @@ where it has few values. Until a person has answered, its setting is "undecided"
 sent. Values are shown by `status_words.label` alone, with their shares.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -44,13 +45,27 @@ _ACTION_WORDS: Final = {
 }
 
 
-def status_guesses(columns: Sequence[Column]) -> Iterator[Guess]:
-    """Yield a doubt for each column that may say which rows count; `columns`: those not used."""
-    for column in columns:
-        if speaks_of_status(column.name) or speak_of_status(set(column.present)):
+def status_guesses(unused: Sequence[Column], doubtful: Sequence[Column]) -> Iterator[Guess]:
+    """Yield a doubt for each column that may say which rows count.
+
+    Of columns whose use is in doubt, only those that have no name of their own, or codes.
+    """
+    for column in unused:
+        if _speaks_of_status(column):
             yield _doubt(column, "speaks of status")
         elif _has_few_values(column):
             yield _doubt(column, "few values, and nothing uses it")
+    for column in doubtful:
+        if _speaks_of_status(column) or (_has_few_values(column) and _may_be_codes(column)):
+            yield _doubt(column, "it may say so, if it is not what it was guessed to be")
+
+
+def _speaks_of_status(column: Column) -> bool:
+    return speaks_of_status(column.name) or speak_of_status(set(column.present))
+
+
+def _may_be_codes(column: Column) -> bool:
+    return not column.name or max(map(len, column.present), default=0) <= 2
 
 
 def _has_few_values(column: Column) -> bool:
@@ -61,18 +76,18 @@ def _has_few_values(column: Column) -> bool:
 def _doubt(column: Column, reason: str) -> Guess:
     question = f"Which rows count? {_shares(column)}"
     name = column.name or column.source.replace("at = ", "at ")
-    proposals = [_placed(column, proposal) for proposal in _proposals(column)]
+    proposals = [placed(name, proposal) for proposal in _proposals(column)]
     others = (*map(toml, proposals), toml(IGNORED))
     values = tuple(_values_to_decide(column))
     return Guess(name, toml(UNDECIDED), reason, question, others, "status", values)
 
 
-def _placed(column: Column, proposal: Mapping[str, object]) -> dict[str, object]:
-    """Return a proposal that says where the column is, if it has no name."""
-    if column.name:
-        return dict(proposal)
-    first, last = column.source.strip("at =[]").split(",")
-    return {"at": [int(first), int(last)], **proposal}
+def placed(name: str, answer: Mapping[str, object]) -> dict[str, object]:
+    """Return an answer that says where a column is, if its name is its place: at [41, 42]."""
+    place = re.fullmatch(r"at \[(\d+), (\d+)\]", name)
+    if place is None:
+        return dict(answer)
+    return {"at": [int(place[1]), int(place[2])], **answer}
 
 
 def _shares(column: Column) -> str:
@@ -103,7 +118,7 @@ def _values_to_decide(column: Column) -> list[str]:
 def _proposals(column: Column) -> Iterator[dict[str, object]]:
     """Yield what the settings may be: of a day, or of values that all have a usual meaning."""
     form = _day_form(column.present)
-    if form and is_mark(column.name):
+    if form:
         yield {"date": form}
     elif not column.present:
         yield {"send": [""]}
