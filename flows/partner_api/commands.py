@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from flows.commands.context import Context
 from flows.commands.entry import entry
@@ -22,6 +22,15 @@ from flows.partner_api.link_command import NO_LINK_OR_CARD
 from flows.steps import Sentence, Slot, Step
 from flows.wiring import wire
 
+if TYPE_CHECKING:
+    import schemas.issuer
+    from flows.partner_api.job_progress import Clock, Followed
+
+POSTED: Final = (
+    "Answers are posted to the messaging endpoint, which the partner does not recommend; without "
+    "--post-answers the job is updated, which does the same."
+)
+
 
 class FollowingStoppedError(TryAgainError):
     """Following was stopped; the job continues."""
@@ -33,6 +42,16 @@ class FollowingStoppedError(TryAgainError):
     next_step = Sentence(
         "To follow it again: {follow:bare}",
         follow=Step("job follow", Slot("issuer"), Slot("job")),
+    )
+
+
+class WatchingStoppedError(TryAgainError):
+    """Watching was stopped; the job continues."""
+
+    message = "Stopped watching job {job} of {issuer}. The job continues."
+    next_step = Sentence(
+        "To watch it again: {watch:bare}",
+        watch=Step("job watch", Slot("issuer"), Slot("job")),
     )
 
 
@@ -53,6 +72,7 @@ def job_follow(
     job: Annotated[str, Field(metavar="JOB")],
     *,
     poll: bool = False,
+    post_answers: bool = False,
 ) -> Result:
     """Follow JOB to its end: show its progress, prompt for what it needs, warn before it times out.
 
@@ -61,28 +81,76 @@ def job_follow(
         job: Its id at the partner.
         poll: Poll the job's record instead of reading its messages, each of which can be read only
             once.
+        post_answers: Post what is typed to the messaging endpoint instead of updating the job. The
+            partner does not recommend it; the update does the same.
     """
     from flows.partner_api.connection import service_client
-    from flows.partner_api.follow_job import EVERY_SECONDS, Clock, follow
+    from flows.partner_api.follow_job import follow
     from flows.partner_api.terminal import Watcher
     from schemas.partner_api.profile import INTERFACE
 
     settings = load_issuer(context.folder, issuer)
-    service = settings.service
-    every = service.follow_every_seconds if service else EVERY_SECONDS
-    profile = service or INTERFACE
-    clock = Clock(time.monotonic, time.sleep, every)
+    profile = settings.service or INTERFACE
+    watcher = Watcher(context.terminal)
     with service_client(settings) as client:
+        answer = client.post_answer if post_answers else client.answer
+        if post_answers:
+            watcher.note(POSTED)
         try:
-            watcher = Watcher(context.terminal)
-            ended = follow(client, job, watcher, clock, polling=poll, profile=profile)
+            clock = _clock(settings)
+            ended = follow(
+                client, job, watcher, clock, polling=poll, profile=profile, answer=answer
+            )
         except KeyboardInterrupt:
             pass
         else:
-            lines = [f"job {ended.job_id}: {ended.status}, {ended.termination_type}", ended.meaning]
-            code = 0 if ended.placed else NO_LINK_OR_CARD
-            return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=code)
+            return _ended(issuer, ended)
     raise FollowingStoppedError(issuer=issuer, job=job)
+
+
+@entry("job watch", form="it shows a person a job as it moves")
+def job_watch(
+    context: Context,
+    issuer: Issuer,
+    job: Annotated[str, Field(metavar="JOB")],
+) -> Result:
+    """Watch JOB to its end by a broadcast channel of its own: show its progress, answer nothing.
+
+    No other client misses a message, so that it can be watched while somebody follows it.
+
+    Args:
+        issuer: Whose job.
+        job: Its id at the partner.
+    """
+    from flows.partner_api.connection import service_client
+    from flows.partner_api.terminal import Watcher
+    from flows.partner_api.watch_job import watch
+
+    settings = load_issuer(context.folder, issuer)
+    with service_client(settings) as client:
+        try:
+            ended = watch(client, job, Watcher(context.terminal), _clock(settings))
+        except KeyboardInterrupt:
+            pass
+        else:
+            return _ended(issuer, ended)
+    raise WatchingStoppedError(issuer=issuer, job=job)
+
+
+def _clock(settings: schemas.issuer.Issuer) -> Clock:
+    """Return the clock of somebody who looks at a job."""
+    from flows.partner_api.job_progress import EVERY_SECONDS, Clock
+
+    service = settings.service
+    every = service.follow_every_seconds if service else EVERY_SECONDS
+    return Clock(time.monotonic, time.sleep, every)
+
+
+def _ended(issuer: str, ended: Followed) -> Result:
+    """Show how a job ended."""
+    lines = [f"job {ended.job_id}: {ended.status}, {ended.termination_type}", ended.meaning]
+    code = 0 if ended.placed else NO_LINK_OR_CARD
+    return Result({"issuer": issuer, **ended._asdict()}, lines, exit_code=code)
 
 
 @entry(

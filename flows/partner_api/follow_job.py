@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from flows.partner_api.job_progress import QUIET_LOOKS, Clock, Followed, JobProgress, Screen
 from flows.partner_api.service import (
     AnswerLostError,
     Jobs,
@@ -20,77 +21,18 @@ from flows.partner_api.service import (
 from schemas.partner_api.jobs import ACK, ACK_KEY, CredentialRequest, Prompt, RunStatus
 from schemas.partner_api.profile import INTERFACE, Profile
 
-WARN_SECONDS: Final = 60  # before a job times out (2.1, rule 3)
-EVERY_SECONDS: Final = 2.0  # between two polls
-ADDED_SECONDS: Final = 5.0  # a deadline that moves by more than rounding: time was added
-# polls without a message before the record is read: another client may have read the messages
-QUIET_LOOKS: Final = 5
-MOST_SILENT: Final = 10  # polls in a row without a response
 MOST_REFUSED: Final = 3  # answers to one request
-# A job has five minutes and is given more where it waits for input (2.1): no job has hours.
-LONGEST_TIMEOUT: Final = 7200  # seconds
-
-PLACED: Final = "BILLABLE"
-MEANINGS: Final[Mapping[str, str]] = {
-    PLACED: "The card is placed with the merchant.",
-    "USER_DATA_FAILURE": (
-        "The cardholder's input was not accepted, or came too late: let them start again."
-    ),
-    "SITE_INTERACTION_FAILURE": "The merchant's site did not work as expected: try again later.",
-    "PROCESS_FAILURE": (
-        "The service failed: try again, and send the partner the job's id if it fails again."
-    ),
-    "NEVER_STARTED": (
-        "The job was never started: let the cardholder open the link and choose the site again."
-    ),
-}
-UNKNOWN_END: Final = "Unknown termination type: ask the partner what it means."
 
 
-class JobDialogue(Protocol):
-    """The person who watches the job and is prompted for what it needs."""
+Answer = Callable[[str, str, Mapping[str, str]], object]  # of a job, an envelope, by key
 
-    def show(self, standing: RunStatus, left: float | None) -> None:
-        """Show the job's state; `left`: seconds until it times out, if known."""
-        ...
 
-    def warn(self, left: float) -> None:
-        """Warn that the job is about to time out."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show a sentence."""
-        ...
+class JobDialogue(Screen, Protocol):
+    """The person who follows the job and is prompted for what it needs."""
 
     def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
         """Return what the user types for each key of a request; warn while they type."""
         ...
-
-
-class Clock(NamedTuple):
-    """Monotonic seconds, sleep, and the seconds between two polls."""
-
-    now: Callable[[], float]
-    sleep: Callable[[float], None]
-    every: float = EVERY_SECONDS
-
-
-class Followed(NamedTuple):
-    """How a job ended: `meaning` is for people; `answered` counts requests.
-
-    Nothing that was typed is kept.
-    """
-
-    job_id: str
-    status: str
-    termination_type: str
-    meaning: str
-    answered: int
-
-    @property
-    def placed(self) -> bool:
-        """Whether the card is placed."""
-        return self.termination_type == PLACED
 
 
 def follow(
@@ -101,12 +43,17 @@ def follow(
     *,
     polling: bool = False,
     profile: Profile = INTERFACE,
+    answer: Answer | None = None,
 ) -> Followed:
     """Follow a job to its end by its messages, or by polling its record, and answer its requests.
 
+    `answer`: sends an answer another way than `jobs` does.
+
     Raises NoSuchRecordError, and ServiceBusyError after ten polls in a row without a response.
     """
-    return _Following(jobs, job_id, talk, clock, polling, profile).to_the_end()
+    return _Following(
+        jobs, job_id, talk, clock, polling, profile, answer or jobs.answer
+    ).to_the_end()
 
 
 class _Poll(NamedTuple):
@@ -125,6 +72,7 @@ class _Following:
         clock: Clock,
         polling: bool,
         profile: Profile,
+        answer: Answer,
     ) -> None:
         self._jobs = jobs
         self._job_id = job_id
@@ -132,40 +80,30 @@ class _Following:
         self._clock = clock
         self._polling = polling
         self._profile = profile
-        self._last = RunStatus()
-        self._deadline: float | None = None
-        self._warned = False
+        self._send_answer = answer
+        self._progress = JobProgress(talk, clock)
         self._seen: set[str] = set()  # envelope ids that need no answer any more
         self._refused: Counter[str] = Counter()  # answers, by envelope id
         self._acknowledged: tuple[Prompt, ...] = ()  # what the last acknowledged request asked
-        self._doubted = False
         self._answered = 0
         self._quiet = 0  # polls in a row without a message
-        self._silent = 0  # polls in a row without a response
 
     def to_the_end(self) -> Followed:
         poll = self._record()
         while not self._take_in(poll):
             self._clock.sleep(self._clock.every)
             poll = self._poll()
-        status = self._last.status or ""
-        end = self._last.termination_type or ""
-        meaning = MEANINGS.get(end, UNKNOWN_END)
-        return Followed(self._job_id, status, end, meaning, self._answered)
+        return self._progress.ending(self._job_id, self._answered)
 
     def _poll(self) -> _Poll:
         """Poll once; tolerate a service that does not respond for a while."""
         try:
             poll = self._messages() or self._record()
-        except ServiceBusyError:
-            self._silent += 1
-            if self._silent >= MOST_SILENT:
-                raise
-        else:
-            self._silent = 0
-            return poll
-        self._talk.note("The service does not respond; the job continues. Trying again.")
-        return _Poll((), ())
+        except ServiceBusyError as error:
+            self._progress.missed(error)
+            return _Poll((), ())
+        self._progress.responded()
+        return poll
 
     def _record(self) -> _Poll:
         self._quiet = 0
@@ -191,43 +129,17 @@ class _Following:
     def _take_in(self, poll: _Poll) -> bool:
         """Show, warn and answer; True at the end."""
         for standing in poll.standings:
-            self._update(standing)
-        if self._last.ended:
+            self._progress.update(standing)
+        if self._progress.last.ended:
             return True
         for request in poll.requests:
             if request.envelope_id not in self._seen and request.job_id in (None, self._job_id):
                 self._respond(request)
-        self._warn()
+        self._progress.warn()
         return False
 
-    def _update(self, standing: RunStatus) -> None:
-        """Take in one state; a heartbeat without news is not shown."""
-        if standing.job_timeout is not None:
-            self._set_deadline(standing.job_timeout)
-        if not self._last.ended and _shown_state(standing) != _shown_state(self._last):
-            self._last = standing
-            self._talk.show(standing, self._left())
-
-    def _set_deadline(self, seconds: int) -> None:
-        """Take in how long the job has; what no job has is doubted instead."""
-        if seconds > LONGEST_TIMEOUT:
-            self._deadline = None
-            self._doubt_timeout(seconds)
-            return
-        deadline = self._clock.now() + seconds
-        self._warned = self._warned and deadline < (self._deadline or 0) + ADDED_SECONDS
-        self._deadline = deadline
-
-    def _doubt_timeout(self, seconds: int) -> None:
-        if not self._doubted:
-            self._doubted = True
-            self._talk.note(
-                f"The service says that {seconds:,} seconds are left, which no job has: these may "
-                "be milliseconds ([service.job] job_timeout_unit). No time is shown."
-            )
-
     def _respond(self, request: CredentialRequest) -> None:
-        self._update(request.message)
+        self._progress.update(request.message)
         if not request.account_link:
             self._seen.add(request.envelope_id)
             self._talk.note("The job is waiting, but requests no input.")
@@ -237,7 +149,7 @@ class _Following:
             answers = {ACK_KEY: ACK}
             self._acknowledged = request.account_link
         else:
-            answers = self._talk.collect(request, self._left())
+            answers = self._talk.collect(request, self._progress.left())
         self._answer(request, answers)
 
     def _is_to_acknowledge(self, request: CredentialRequest) -> bool:
@@ -254,7 +166,7 @@ class _Following:
     def _answer(self, request: CredentialRequest, answers: Mapping[str, str]) -> None:
         """Send an answer once; a request that is still open comes with the next poll."""
         try:
-            self._jobs.answer(self._job_id, request.envelope_id, answers)
+            self._send_answer(self._job_id, request.envelope_id, answers)
         except AnswerLostError:
             self._talk.note("The answer may not have arrived; if so, the job requests it again.")
         except (NoSuchRecordError, ServiceRefusedError):
@@ -275,23 +187,3 @@ class _Following:
                 f"The service refused {MOST_REFUSED} answers to this request; "
                 "no more are sent. Ask the partner what it expects."
             )
-
-    def _warn(self) -> None:
-        left = self._left()
-        if left is not None and left <= WARN_SECONDS and not self._warned:
-            self._warned = True
-            self._talk.warn(left)
-
-    def _left(self) -> float | None:
-        return None if self._deadline is None else max(0.0, self._deadline - self._clock.now())
-
-
-def _shown_state(standing: RunStatus) -> tuple[object, ...]:
-    """Return what is shown again when it changes."""
-    return (
-        standing.status,
-        standing.percent_complete,
-        standing.auth_percent_complete,
-        standing.status_message,
-        standing.termination_type,
-    )

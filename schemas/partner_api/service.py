@@ -112,7 +112,9 @@ class ServiceSettings(Profile):
         "one that left a question unanswered is due at once",
         gt=0,
     )
-    follow_every_seconds: float = setting(2, "polling interval of `cardlink job follow`", gt=0)
+    follow_every_seconds: float = setting(
+        2, "polling interval of `job follow` and `job watch`", gt=0
+    )
     follow_cardholders: bool = setting(
         False, "read cardholders' messages; each is given once, so another client would miss it"
     )

@@ -152,7 +152,12 @@ def test_the_warning_comes_while_somebody_types(folder: Path, service: RunningSe
 
 
 @pytest.mark.parametrize(
-    ("way", "site"), [([], "again.example.com"), (["--poll"], "music.example.com")]
+    ("way", "site"),
+    [
+        ([], "again.example.com"),
+        (["--poll"], "music.example.com"),
+        (["--post-answers"], "shop.example.com"),
+    ],
 )
 def test_one_json_object_tells_the_end(
     folder: Path, service: RunningService, way: list[str], site: str
@@ -176,6 +181,31 @@ def test_one_json_object_tells_the_end(
     )
     assert facts["exit_code"] == done.exit_code == (0 if end.termination_type == "BILLABLE" else 3)
     assert "hush" not in done.stdout + done.stderr
+    assert ("--post-answers" in way) == ("the partner does not recommend" in done.stderr)
+
+
+def test_a_job_that_is_watched_asks_nothing_and_ends_as_it_ends(
+    folder: Path, service: RunningService
+) -> None:
+    job = job_at(service, "shop.example.com")  # and nobody answers it
+
+    with time_passing(service):
+        done = CliRunner(env=who(service)).invoke(
+            main, ["--config", str(folder), "job", "watch", "bank", job]
+        )
+
+    assert 3 == done.exit_code
+    assert done.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\n")
+    assert "whoever follows it is asked" in done.stderr
+
+
+def test_ctrl_c_ends_a_watch_and_says_how_to_go_on(folder: Path, service: RunningService) -> None:
+    job = job_at(service, "idle.example.com")
+
+    seen = on_terminal(folder, who(service), ["job", "watch", "bank", job], [("REQUESTED", CTRL_C)])
+
+    assert 75 == seen.code
+    assert f"To watch it again: cardlink job watch bank {job}" in seen.terminal
 
 
 def test_who_we_are_is_asked_for_by_name_and_a_file_may_say_it(

@@ -292,6 +292,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "audit witness",
         "audit witness-key",
         "job follow",
+        "job watch",
         "service probe",
         "record",
         "sample",

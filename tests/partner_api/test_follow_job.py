@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 from flows.partner_api.client import ServiceClient
-from flows.partner_api.follow_job import MEANINGS, UNKNOWN_END, Clock, Followed, follow
+from flows.partner_api.follow_job import follow
+from flows.partner_api.job_progress import MEANINGS, UNKNOWN_END, Clock, Followed
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
@@ -404,3 +405,20 @@ def test_a_service_that_is_silent_for_a_while_is_waited_for_and_not_for_ever() -
 
     assert ended.placed
     assert len(person.notes) == 2
+
+
+def test_answers_are_posted_where_that_is_the_way_and_the_job_goes_on(
+    service: RunningService, client: ServiceClient
+) -> None:
+    posted: list[str] = []
+
+    def post(job_id: str, envelope_id: str, answers: Mapping[str, str]) -> None:
+        posted.extend(answers)
+        client.post_answer(job_id, envelope_id, answers)
+
+    job_id = started_job(service, client)
+
+    ended = follow(client, job_id, Person(), Passing(service).clock, answer=post)
+
+    assert ended.placed
+    assert ["username", "password"] == posted
