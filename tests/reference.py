@@ -1,5 +1,5 @@
-"""Where three reference pages of `deploy/` come from: settings, commands and reasons, written from
-models and entries.
+"""Where the reference pages of `deploy/` come from: settings, commands and reasons, written from
+models and entries, and the page of the interface, from its table of tests.
 
 `python -m tests.reference` writes anew what is derived: the pages, `sample_data`, and the
 transcript of the demo in `README.md`. Tests compare each with what is there.
@@ -28,6 +28,7 @@ from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
 from tests import sample_bank, transcript
+from tests.interface_table import interface_page
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -348,6 +349,7 @@ PAGES: Final = {
     "SETTINGS.md": settings_page,
     "COMMANDS.md": commands_page,
     "REASONS.md": reasons_page,
+    "INTERFACE.md": interface_page,
 }
 
 
