@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
@@ -29,6 +31,9 @@ from flows.wiring import begin_process, now, private_key, wire
 with on_first_use():
     from flows.extracts import draft as drafts
     from flows.extracts import errors, opening, proofs, trailer
+    from flows.extracts.joined import pair, proposal
+    from flows.runs import context as contexts
+    from flows.runs import store as stores
     from flows.submissions import rehearsal, row_scope, submit
     from schemas import copybook as copybooks
     from schemas import record_layout
@@ -156,7 +161,15 @@ def _draft(extract: Path, copybook: drafts.Copybook | None) -> proofs.Found:
         plain = opening.opened_file(stream, extract.name, private_key)
         draft = drafts.first_draft(plain, extract.name, now().date(), copybook)
         plain.seek(0)
-        return proofs.with_proofs(draft, plain, extract)
+        proven = proofs.with_proofs(draft, plain, extract)
+    return proven._replace(draft=proposal.with_second_file(proven.draft, extract, _opened))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    """Open a file beside an extract, decrypted where it is sealed."""
+    with _open(file) as stream:
+        yield opening.opened_file(stream, file.name, private_key)
 
 
 def _open(extract: Path) -> BinaryIO:
@@ -184,13 +197,22 @@ def _write(folder: Path, issuer: str, root: str, tables: str, *, test: bool) -> 
     write_schema(folder)
 
 
+def _entry(context: contexts.IssuerContext, name: str) -> stores.Entry:
+    """Return a file as the folder has it, with its second file where it has one."""
+    source = context.issuer.source
+    entries = {}
+    for file in filter(None, (name, pair.partner(name, source))):
+        with context.adapters.store.open(file) as stored:
+            entries[file] = stored.entry
+    return pair.with_partner(entries[name], entries, source)
+
+
 def _try(folder: Path, issuer: str, extract: Path) -> _Trial:
     """Check every row of a file with the settings just written."""
     settings = load_issuer(folder, issuer).model_copy(update={"root": str(extract.parent)})
     context = wire(folder, issuer, settings)
     try:
-        with context.adapters.store.open(extract.name) as stored:
-            entry = stored.entry
+        entry = _entry(context, extract.name)
         inspection = row_scope.Inspection()  # it goes on where doubts are left
         checked = rehearsal.rehearse(context, submit.Request(entry.key), inspection, entry)
     except CardlinkError as error:

@@ -135,6 +135,8 @@ def would_send(checked: rehearsal.Checked) -> list[Part]:
         f"Dry run: where the rows of {checked.run} would go",
     )
     shown: list[Part] = [checked.verdict, "", fates._replace(on_terminal=True)]
+    if checked.others:
+        shown += ["", checked.others]
     if checked.found:
         shown.append("")
     shown += [_reasons(checked), _chunks(checked)]

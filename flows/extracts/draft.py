@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from io import BytesIO
 from itertools import chain
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
@@ -32,7 +32,7 @@ class Draft(NamedTuple):
     """What is guessed of an extract, its columns, and whether its cards are test cards.
 
     `last` is its last line, `today` when it was drafted; `proofs`: what proves it whole beside the
-    count of a trailer.
+    count of a trailer. `alone` is the draft without the second file that this one joins.
     """
 
     guesses: tuple[Guess, ...]
@@ -41,17 +41,20 @@ class Draft(NamedTuple):
     today: date
     last: str = ""
     proofs: tuple[Proof, ...] = ()
+    alone: "Draft | None" = None
 
     @property
     def doubts(self) -> list[Guess]:
         """The guesses that have a question."""
         return [guess for guess in self.guesses if guess.question]
 
-    def answered(self, doubt: Guess, value: str) -> Self:
+    def answered(self, doubt: Guess, value: str) -> "Draft":
         """Return the draft with the value that a person chose.
 
         It is also that of what is made of the same column.
         """
+        if doubt.key == "join" and not value and self.alone is not None:
+            return self.alone
         answered = [doubt]
         if doubt.value and not doubt.table:
             answered += [other for other in self.doubts if other[1:] == doubt[1:]]
@@ -172,9 +175,26 @@ def first_draft(
         sample = take_sample(stream, name)
     else:
         sample = take_records(stream, name, copybook.text, copybook.file)
+    draft = draft_of(sample, today)
+    if is_workbook(head):
+        guesses = [_with_doubt_of_days(guess, sample.columns) for guess in draft.guesses]
+        return draft._replace(guesses=tuple(guesses))
+    return draft
+
+
+def columns_of(rows: pl.DataFrame) -> list[Column]:
+    """Return the columns of the first rows, as the reader has them."""
+    columns = []
+    for name in rows.columns[2:]:  # behind row and line
+        values = tuple(text.strip() for text in rows[name].fill_null("").to_list())
+        _, _, plain = name.rpartition(".")
+        columns.append(Column(f"from = {toml(name)}", name, values, plain))
+    return columns
+
+
+def draft_of(sample: Sample, today: date) -> Draft:
+    """Return what is guessed of the columns of a sample."""
     columns = ColumnGuesses(sample, today)
     guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
-    if is_workbook(head):
-        guesses = [_with_doubt_of_days(guess, sample.columns) for guess in guesses]
     all_guesses = (*sample.guesses, *guesses, *_doubts_of_status(sample.columns, guesses))
     return Draft(all_guesses, tuple(sample.columns), columns.test, today, sample.last)

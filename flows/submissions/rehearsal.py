@@ -41,6 +41,7 @@ class Checked(NamedTuple):
     refused: Text
     already: str = ""  # the committed run of the extract, if there is one
     columns: tuple[str, ...] = ()  # which came or went since the last extract
+    others: str = ""  # what became of what is joined by key
 
     @property
     def verdict(self) -> Text:
@@ -133,4 +134,18 @@ def _checked(
         found=tuple(reasons),
         repairs=manifest.repairs,
         refused=first_error.sentence if first_error else "",
+        others=_others(manifest),
+    )
+
+
+def _others(manifest: Manifest) -> str:
+    """Say what became of the rows of a second file, or of records of other types."""
+    joined = manifest.joined
+    if joined is None:
+        return ""
+    files = manifest.source.files
+    others = f"rows of {files[1].key}" if files else "records of other types"
+    return (
+        f"{joined.read:,} {others}: {joined.used:,} joined, {joined.unused:,} that no row needs, "
+        f"{joined.refused:,} that cannot be read"
     )
