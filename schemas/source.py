@@ -24,6 +24,7 @@ from schemas.settings import Settings, setting
 # are written.
 PROOFS = frozenset(
     {
+        "trailer_counts",
         "final_newline",
         "hash_total",
         "hash_total_digits",
@@ -136,6 +137,9 @@ class SourceSettings(Settings):
     trailer: Pattern | None = setting(
         None, "regular expression of the trailer line; its first group is the row count"
     )
+    trailer_counts: Literal["rows", "records"] = setting(
+        "rows", "what the trailer counts, where a file has several types: rows, or all records"
+    )
     final_newline: bool = setting(
         True, "an extract without a final newline was cut off; `false`: it is written so"
     )
@@ -233,6 +237,12 @@ class SourceSettings(Settings):
             fixed = self.format == "fixed"
             _refuse(problem_of_types(self.record_types, self.segment_field or "", fixed=fixed))
         self._describes_keys()
+        return self
+
+    @model_validator(mode="after")
+    def _counts_records_of_types(self) -> Self:
+        if self.trailer_counts == "records" and not (self.segments and self.trailer):
+            raise ValueError("trailer_counts = 'records' needs segments and trailer")
         return self
 
     def _describes_groups(self) -> None:

@@ -25,7 +25,7 @@ from flows.extracts.joined.aside import Aside
 from flows.extracts.line_kinds import Kind, Kinds, LineKinds
 from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
-from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
+from flows.extracts.trailer import ROW_COUNT, HashTotal, rows_in_trailer, trailer_number
 from flows.extracts.workbook import as_text
 from schemas.manifest import JoinedRows
 from schemas.source import SourceSettings
@@ -67,10 +67,11 @@ class Extract:
         self.trailer_count: int | None = None
         self.before: list[str] = []
         self.tally: JoinedRows | None = None  # nothing is joined here
+        self._parts = Counter[str]()  # records that are no rows but parts of them, by type
         self._blocks = text_blocks(stream, settings, name, block)
         settings = as_text(settings)
         if settings.segments:
-            self._blocks = segments.row_lines(self._blocks, settings, aside)
+            self._blocks = segments.row_lines(self._blocks, settings, aside, self._parts)
             settings = segments.as_rows(settings)
         self._settings = settings
         self._encoding = text_encoding(settings)
@@ -291,6 +292,9 @@ class Extract:
             raise TruncatedError(name=self._name, problem=problem)
         if not self.height:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
+        self.trailer_count = rows_in_trailer(
+            self.trailer_count, self.height, self._parts.total(), self._settings, self._name
+        )
         if self._total is not None:
             self._total.check(self.height, self.kinds[Kind.REFUSED])
 

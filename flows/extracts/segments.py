@@ -11,6 +11,7 @@ that every line keeps its number. A line that is refused says why in itself (`gr
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -98,12 +99,15 @@ class Rows(Generic[T]):
 
 
 def row_lines(
-    blocks: Iterator[bytes], source: SourceSettings, aside: Aside | None
+    blocks: Iterator[bytes], source: SourceSettings, aside: Aside | None, parts: Counter[str]
 ) -> Iterator[bytes]:
-    """Yield whole lines, as many as there are, in which each record is a row; see `as_rows`."""
+    """Yield whole lines, as many as there are, in which each record is a row; see `as_rows`.
+
+    `parts` counts the records that are none, by type.
+    """
     if source.segment_key and aside is not None:
-        return KeyedLines(source, aside).rows(blocks)
-    return SegmentLines(source).joined(blocks)
+        return KeyedLines(source, aside, parts).rows(blocks)
+    return SegmentLines(source, parts).joined(blocks)
 
 
 def as_rows(source: SourceSettings) -> SourceSettings:
@@ -160,8 +164,9 @@ class _Types:
 class SegmentLines:
     """Makes lines of several types to lines of one, by their order."""
 
-    def __init__(self, source: SourceSettings) -> None:
+    def __init__(self, source: SourceSettings, parts: Counter[str]) -> None:
         types = source.record_types
+        self._parts = parts
         self._types = _Types(source)
         self._delimiter = b"" if self._types.is_fixed else source.delimiter.encode()
         self._grammars = {kind: _grammar_of(kind, source) for kind in types.columns}
@@ -201,6 +206,8 @@ class SegmentLines:
         done = [] if self._rows.open is before else self._released(before)
         if verdict.place is Place.REFUSED:
             return [*done, grammar.refused(verdict.code)]
+        if verdict.place is Place.PART:
+            self._parts[kind] += 1
         if self._rows.open is None:  # it is above the rows that follow
             return [*done, b""]
         self._held.append(b"")
@@ -265,7 +272,8 @@ def settings_of(kind: str, source: SourceSettings) -> SourceSettings:
 class KeyedLines:
     """Puts aside the lines of other types than that of the rows, and leaves blank ones."""
 
-    def __init__(self, source: SourceSettings, aside: Aside) -> None:
+    def __init__(self, source: SourceSettings, aside: Aside, parts: Counter[str]) -> None:
+        self._parts = parts
         self._types = _Types(source)
         self._row = source.row_segment
         self._others = [kind for kind in source.segments if kind != self._row]
@@ -299,6 +307,7 @@ class KeyedLines:
         return "utf-8" if is_utf8 else "latin-1"
 
     def _put(self, kind: str, lines: pl.Series, encoding: str) -> None:
+        self._parts[kind] += len(lines)
         if len(lines):
             data = "".join(f"{line}\n" for line in lines).encode(encoding)
             self._aside.put(kind, pl.DataFrame({LINES: [data]}, schema={LINES: pl.Binary}))

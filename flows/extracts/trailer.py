@@ -35,6 +35,22 @@ def trailer_number(
     return int(text or "")
 
 
+def rows_in_trailer(
+    stated: int | None, rows: int, parts: int, settings: SourceSettings, name: str
+) -> int | None:
+    """Return the count of a trailer that counts rows.
+
+    One that counts all records is compared here: with the rows, and the parts that belong to them.
+    Raises TrailerError.
+    """
+    if settings.trailer_counts == "rows" or stated is None:
+        return stated
+    if stated != rows + parts:
+        problem = f"it counts {stated:,} records, and {rows + parts:,} were read"
+        raise TrailerError(name=name, problem=problem)
+    return None
+
+
 class HashTotal:
     """The sum of a column's numbers beside the total in the trailer.
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flows.errors import CardlinkError
+from flows.extracts.errors import TrailerError
 from flows.extracts.joined.types import TypedRows, TypeMissingError
 from flows.extracts.rows import open_rows
 from schemas.manifest import JoinedRows as Tally
@@ -207,6 +208,23 @@ def test_what_no_row_needs_is_counted_and_what_a_row_lacks_is_named(layout: str)
 def test_a_file_without_any_record_of_a_type_that_rows_need_is_refused(layout: str) -> None:
     with pytest.raises(TypeMissingError, match="no record of type 02"):
         list(read(layout, [("01", "C1", "4" * 16, "ANN")]))
+
+
+@pytest.mark.parametrize("layout", ["delimited", "fixed"])
+@pytest.mark.parametrize("by_key", [True, False])
+def test_a_trailer_may_count_all_records(layout: str, by_key: bool) -> None:
+    records = sorted(bank(20, random.Random(1)), key=lambda record: record[1::-1])
+    key = {} if by_key else {"segment_key": (), "segment_optional": ()}
+    counts = {"trailer": "^99[|]?([0-9]+)", "trailer_counts": "records"}
+    source = SourceSettings.model_validate(SOURCES[layout] | key | counts)
+    content = WRITERS[layout](records)
+
+    rows = open_rows(BytesIO(content + f"99{len(records):06d}\n".encode()), source, "cards.txt")
+    assert (20, None) == (sum(block.rows.height for block in rows), rows.trailer_count)
+
+    wrong = open_rows(BytesIO(content + b"99000020\n"), source, "cards.txt")
+    with pytest.raises(TrailerError, match=f"counts 20 records, and {len(records)} were read"):
+        list(wrong)
 
 
 def test_fixed_text_in_any_encoding_is_cut_by_characters() -> None:

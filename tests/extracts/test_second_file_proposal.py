@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import tomllib
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,12 @@ NAMES = [
 def drafted(folder: Path, name: str) -> Draft:
     with (folder / name).open("rb") as stream:
         draft = first_draft(stream, name, date(2026, 7, 1))
-    return with_second_file(draft, folder / name, partial(Path.open, mode="rb"))
+    return with_second_file(draft, folder / name, lambda file: file.open("rb"))
 
 
 def source(draft: Draft) -> dict[str, Any]:
-    return tomllib.loads(draft.toml)["source"]
+    settings: dict[str, Any] = tomllib.loads(draft.toml)["source"]
+    return settings
 
 
 def drop(folder: Path, first: str, second: str, *, lacking: int = 0, strange: int = 0) -> None:

@@ -23,7 +23,7 @@ from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, colum
 from flows.extracts.records.framing import Bytes, Frame
 from flows.extracts.records.segments import Fault, KeyedRecords, Records, SegmentedRecords
 from flows.extracts.records.text import framing, stored_pieces
-from flows.extracts.trailer import ROW_COUNT, HashTotal, trailer_number
+from flows.extracts.trailer import ROW_COUNT, HashTotal, rows_in_trailer, trailer_number
 from schemas.code_pages import EBCDIC, decoded
 from schemas.manifest import JoinedRows
 from schemas.record_layout import Layout
@@ -229,5 +229,9 @@ class RecordExtract:
             raise TruncatedError(name=self._name, problem=problem)
         if not self.height:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
+        parts = self.kinds[Kind.CONTINUES]
+        self.trailer_count = rows_in_trailer(
+            self.trailer_count, self.height, parts, self._settings, self._name
+        )
         if self._total is not None:
             self._total.check(self.height, self.kinds[Kind.REFUSED])
