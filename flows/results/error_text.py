@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from flows.harmless import OWN, about, without_own
+from flows.harmless import OWN, about, have_cvv_together, without_own
 from flows.results.error_trees import nested, trees
 from flows.results.masking import printable
 from flows.results.partner_terms import PartnerReason, partner_reason, shape_of
@@ -76,9 +76,14 @@ def _about(cuid: str | None, faults: Iterable[Fault]) -> ErrorObject:
 
 @lru_cache(maxsize=1024)
 def _judged(faults: tuple[Fault, ...]) -> tuple[tuple[PartnerReason, ...], str]:
-    """Return the reasons and the shape of an error object's faults."""
-    reasons = tuple(dict.fromkeys(partner_reason(*fault) for fault in faults))
-    return reasons, shape_of(reasons)
+    """Return the reasons and the shape of an error object's faults.
+
+    Where its messages have the digits of a CVV one by one, no digit of them is kept.
+    """
+    reasons = dict.fromkeys(partner_reason(*fault) for fault in faults)
+    if len(reasons) > 1 and have_cvv_together(reason.message for reason in reasons):
+        reasons = dict.fromkeys(partner_reason(*fault, secret=True) for fault in faults)
+    return tuple(reasons), shape_of(tuple(reasons))
 
 
 @lru_cache(maxsize=1024)  # many rows have the same error

@@ -5,7 +5,8 @@ from functools import lru_cache
 
 import polars as pl
 
-from flows.harmless import harmless, harmless_name
+from flows.harmless import harmless
+from flows.harmless_names import harmless_name
 from flows.redaction import redact
 
 LONGEST = 200  # characters of a message that are stored

@@ -97,8 +97,13 @@ class PartnerReason(NamedTuple):
 
 
 @lru_cache(maxsize=4096)  # one night has few different faults, and the cuids are not in these texts
-def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> PartnerReason:
-    """Classify one fault by the names on its path, its message and the error's own name."""
+def partner_reason(
+    path: tuple[str, ...], message: str, name: str = "", *, secret: bool = False
+) -> PartnerReason:
+    """Classify one fault by the names on its path, its message and the error's own name.
+
+    `secret`: no digit of the message is kept, whatever it is about.
+    """
     text = html.unescape(message)
     if _EMPTY_OBJECT.match(text.strip()):
         return PartnerReason("partner", "error", UNREADABLE, mask(text) or "(no text)")
@@ -106,7 +111,7 @@ def partner_reason(path: tuple[str, ...], message: str, name: str = "") -> Partn
     property_name = _property_of(names, text)
     entity = _ENTITY_OF.get(property_name) or _entity_of(names, text)
     kind = _kind_of(f"{text} {name}")
-    is_secret = property_name in _SECRETS or speaks_of_secret(" ".join(path))
+    is_secret = secret or property_name in _SECRETS or speaks_of_secret(" ".join(path))
     kept = mask(text, secret=is_secret)
     if not entity:
         return PartnerReason("partner", "error", kind, kept)

@@ -19,9 +19,9 @@ from flows.harmless import (
     OWN,
     about,
     harmless,
-    harmless_name,
     with_cuid,
 )
+from flows.harmless_names import harmless_name
 
 # What partners say of a row, and an operator needs whole. OWN: the row's cuid.
 USEFUL = [
@@ -76,7 +76,7 @@ USEFUL = [
 ]
 LINKS = ["https://links.example.com/l/kQwErTzUiO", "www.example.com/a/b", "go.example.com/l/abcdef"]
 SETTLED = re.compile(
-    r"\[[0-9]+ [a-zA-Z0-9]+\]|(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9](?:T[0-9:]{8}Z)?|address[12]"
+    r"\[[0-9]+ [a-zA-Z0-9]+\]|(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9](?:T[0-9:]{8}Z)?|address[12]|Base64"
     r"|(?:[a-z-]+-)?20[0-9]{6}-(?=[0-9]*[a-f])[0-9a-f]{8}(?:-r[0-9]{1,2})?(?:-000[0-9]{2})?"
 )
 
@@ -126,6 +126,10 @@ def test_no_digit_of_a_cvv_is_kept(text: str) -> None:
         "четыре|ноль|ноль|ноль|ноль|ноль|семь|один",
         "a 1234567890; b 1; c 48; d 0; e 44",
         "starts with 123456789012 then 34 then 5 then 6",
+        "got 59 and 2",
+        "value 11:2",
+        "at line 3: $4$9$2",
+        "error 4*3*7",
     ],
 )
 def test_no_piece_of_a_number_is_kept(text: str) -> None:
@@ -147,6 +151,37 @@ def test_no_piece_of_a_number_is_kept(text: str) -> None:
     ],
 )
 def test_numbers_that_stand_alone_or_in_pairs_are_kept(text: str) -> None:
+    assert text == harmless(text)
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "eaaaaajjfbijdbeb",
+        "tqqqqqyrtwwiwerq",
+        "SIB",
+        "甲乙丙丁戊己庚辛",
+        "しろさんご",
+        "영일이삼",
+        "mbili nne sita",
+        "fünfhundertzweiundneunzig",
+        "five hundred ninety-two",
+        "uno dos tres",
+        "#-S$X",
+        "- ||| |||||",
+        "pOsTaL",
+    ],
+)
+def test_what_is_no_known_word_is_kept_by_its_length_alone(spelled: str) -> None:
+    kept = harmless(f"value {spelled} rejected")
+
+    assert not re.search(r"\w{2}", re.sub(r"\[[^]]*\]|value|rejected", "", kept))
+
+
+@pytest.mark.parametrize(
+    "text", ["set to six characters", "one of two", "must not be set to null", "rows 3, 7 and 9"]
+)
+def test_a_few_words_for_digits_and_numbers_that_are_named_are_kept(text: str) -> None:
     assert text == harmless(text)
 
 
