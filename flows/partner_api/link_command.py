@@ -117,7 +117,7 @@ def link(
         plan = link_plan.plan_links(issuer_context, names, retry_refused=retry_refused)
         if dry_run:
             links = many_links.rehearse_links(issuer_context, plan, terms=terms)
-            return _rehearsed(issuer_context.issuer.issuer, target, links)
+            return _rehearsed(issuer_context.issuer.issuer, target, links, terms)
         return _requested(context, issuer_context, target, plan, terms)
     return _single(context, issuer_context, target, row, terms)
 
@@ -164,7 +164,7 @@ def _requested(
         links = many_links.request_links(
             issuer_context, client, plan, terms=terms.reading(client), on_row=on_row
         )
-    shown = [*_balance_lines(target, links), *_others(links)]
+    shown = [*_balance_lines(target, links, terms), *_others(links)]
     facts = _facts(issuer, links, is_rehearsal=False)
     code = 0 if links.balance.get(records.LINKED, 0) == len(links.outcomes) else NO_LINK_OR_CARD
     if links.stopped is not None:
@@ -174,19 +174,22 @@ def _requested(
     return Result(facts, shown, Step("deliver", issuer), code)
 
 
-def _rehearsed(issuer: str, target: str, links: many_links.ManyLinks) -> Result:
+def _rehearsed(issuer: str, target: str, links: many_links.ManyLinks, terms: Terms) -> Result:
     """Show for which rows a link would be requested."""
-    shown = [*_balance_lines(f"dry run, nothing was requested: {target}", links), *_others(links)]
+    title = f"dry run, nothing was requested: {target}"
+    shown = [*_balance_lines(title, links, terms), *_others(links)]
     return Result(_facts(issuer, links, is_rehearsal=True), shown)
 
 
-def _balance_lines(title: str, links: many_links.ManyLinks) -> Iterator[str]:
+def _balance_lines(title: str, links: many_links.ManyLinks, terms: Terms) -> Iterator[str]:
     """Yield the balance: every row is in one of its terms."""
     counts = dict(links.balance)
     rows = counts.pop("rows")
     before = counts.pop("linked before")
-    terms = " + ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
-    yield f"{title}: {counted(rows, 'row')} = {terms or 'none that the partner refused'}"
+    outcomes = " + ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+    yield f"{title}: {counted(rows, 'row')} = {outcomes or 'none that the partner refused'}"
+    if terms.until is not None:
+        yield f"each is requested until {terms.until}"
     if before:
         yield f"{before:,} of them were linked before this command"
     others = sum(outcome.why == many_links.OTHER_DAY for outcome in links.outcomes.values())

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import polars as pl
 
+from flows.commands.result import counted
 from flows.partner_api.fields import fields_of
 from flows.partner_api.link_ids import LinkedRow
 from flows.partner_api.service import StrangeAnswerError
@@ -27,36 +28,72 @@ NOT_SAID: Final = "the record does not say"
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2})?")
 
 
-class RecordInWords(NamedTuple):
-    """What a record says: in words by what it is about; its other fields by their types."""
+class ReadRecord(NamedTuple):
+    """What a record says, and its other fields by their types.
 
-    facts: dict[str, str]
-    others: dict[str, str]
+    `opened_at`: when the link was opened, as far as the record says it.
+    """
+
     link: CardLink
     expires_on: date | None
+    opened_at: str | None
+    others: dict[str, str]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What may be shown, as data; None: the record does not say."""
+        return {
+            "expires_on": self.expires_on.isoformat() if self.expires_on else None,
+            "opened": self.link.opened,
+            "opened_at": self.opened_at,
+            "url_host": urlsplit(self.link.url).hostname if self.link.url else None,
+            "has_token": self.link.cardholder_long_token is not None,
+            "cuid": _harmless(self.link.cuid),
+            "cardholder_id": _harmless(self.link.cardholder_id),
+            "card_id": _harmless(self.link.card_id),
+        }
+
+    def words(self, today: date) -> dict[str, str]:
+        """Return what it says in words, by what it is about."""
+        link = self.link
+        return {
+            "expires": self._expiry(today),
+            "opened": self._opening(),
+            "url": f"at {urlsplit(link.url).hostname}, not shown" if link.url else NOT_SAID,
+            "token": "there, not shown" if link.cardholder_long_token else NOT_SAID,
+            "cardholder": _named(link.cuid, link.cardholder_id),
+            "card": _named(None, link.card_id),
+        }
+
+    def _expiry(self, today: date) -> str:
+        raw = self.link.expires_raw
+        if self.expires_on is None:
+            return f"on a day in a form nobody knows: {redact(raw)}" if raw else NOT_SAID
+        days = (self.expires_on - today).days
+        distance = f"in {counted(days, 'day')}" if days >= 0 else f"{counted(-days, 'day')} ago"
+        return f"on {self.expires_on}, {distance}"
+
+    def _opening(self) -> str:
+        if self.link.opened is None:
+            return NOT_SAID
+        if not self.link.opened:
+            return "not yet"
+        return f"on {self.opened_at}" if self.opened_at else "yes"
 
 
-def read_record(document: object, settings: ServiceSettings) -> RecordInWords:
+def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
     """Return what the record of a link says; StrangeAnswerError for what is no such record."""
     values = link_in_our_words(document, settings.link)
     link = CardLink.model_validate(values)
     if not (link.id or link.url or link.cardholder_long_token):
         raise StrangeAnswerError(place=settings.link_place(), problem="no link record")
-    expires_on = _day(link.expires_raw)
-    facts = {
-        "expires": str(expires_on or _unread(link.expires_raw)),
-        "opened": _opened(link.opened, values.get("opened_on")),
-        "url": f"at {urlsplit(link.url).hostname}, not shown" if link.url else NOT_SAID,
-        "token": "there, not shown" if link.cardholder_long_token else NOT_SAID,
-        "cardholder": _named(link.cuid, link.cardholder_id),
-        "card": _named(None, link.card_id),
-    }
+    opened_at = _moment(values.get("opened_on"))
     known = set(_paths(settings.link))
     others = {path: kind for path, kind in fields_of(document).items() if path not in known}
-    return RecordInWords(facts, others, link, expires_on)
+    return ReadRecord(link, _day(link.expires_raw), opened_at, others)
 
 
-def differences(record: RecordInWords, row: LinkedRow) -> Iterator[str]:
+def differences(record: ReadRecord, row: LinkedRow) -> Iterator[str]:
     """Yield where a record is not as the row that has its link."""
     link = record.link
     if link.cuid not in (None, row.cuid):
@@ -76,18 +113,16 @@ def _day(raw: str | None) -> date | None:
     return day
 
 
-def _unread(raw: str | None) -> str:
-    return f"on a day in a form nobody knows: {redact(raw)}" if raw else NOT_SAID
-
-
-def _opened(opened: bool | None, value: object) -> str:
-    """Return whether a link was opened, and when, where the record says it."""
-    if opened is None:
-        return NOT_SAID
-    if not opened:
-        return "not yet"
+def _moment(value: object) -> str | None:
+    """Return a time of day as a record has it, without fractions and zone; None for any other
+    value.
+    """
     moment = _MOMENT.match(value) if isinstance(value, str) else None
-    return f"on {moment[0].replace('T', ' ')}" if moment else "yes"
+    return moment[0].replace("T", " ") if moment else None
+
+
+def _harmless(text: str | None) -> str | None:
+    return redact(text) if text else None
 
 
 def _named(cuid: str | None, record_id: str | None) -> str:

@@ -14,7 +14,7 @@ from flows.redaction import redact
 
 with on_first_use():
     from flows.partner_api import connection, known_links, link_ids, link_record, single_request
-    from flows.runs import stored_run
+    from flows.runs import business_date, stored_run
 
 if TYPE_CHECKING:
     from flows.partner_api.link_ids import LinkedRow
@@ -33,7 +33,7 @@ class QueriedLink(NamedTuple):
 
 
 @entry("record", form=NO_FORM)
-def record(
+def show_record(
     context: Context,
     target: Annotated[str, Field(metavar="RUN|ISSUER")],
     link: Annotated[str, Field(metavar="ROW|LINK")],
@@ -54,17 +54,18 @@ def record(
     settings = single_request.service_of(wired)
     with connection.service_client(wired.issuer) as client:
         document = client.link_document(query.link_id)
-    in_words = link_record.read_record(document, settings)
-    doubts = list(link_record.differences(in_words, query.row)) if query.row else []
+    record = link_record.read_record(document, settings)
+    doubts = list(link_record.differences(record, query.row)) if query.row else []
     facts: dict[str, Any] = {
         "issuer": wired.issuer.issuer,
         "run": target if query.row else None,
         "row": query.row.row if query.row else None,
-        "record": in_words.facts,
-        "fields": in_words.others,
+        "record": record.facts,
+        "fields": record.others,
         "doubts": doubts,
     }
-    shown = list(_shown(query.title, facts))
+    today = business_date.local_day(wired.adapters.now(), wired.issuer.time_zone)
+    shown = list(_shown(query.title, record.words(today), facts))
     return Result(facts, shown, exit_code=UNLIKE if doubts else 0)
 
 
@@ -94,13 +95,13 @@ def _row(wired: IssuerContext, run: str, number: str) -> LinkedRow:
     return row
 
 
-def _shown(title: str, facts: Mapping[str, Any]) -> Iterator[Part]:
+def _shown(title: str, words: Mapping[str, str], facts: Mapping[str, Any]) -> Iterator[Part]:
     yield title
     yield ""
-    yield Table(("record", "what it says"), list(facts["record"].items()))
+    yield Table(("record", "what it says"), list(words.items()))
     if facts["fields"]:
         yield ""
-        yield Table(("other field", "type"), list(facts["fields"].items()))
+        yield Table(("other field, not shown", "type"), list(facts["fields"].items()))
     if facts["doubts"]:
         yield ""
     yield from (f"doubt: {doubt}" for doubt in facts["doubts"])

@@ -223,7 +223,8 @@ def prepared_request(
     reference: Mapping[str, Any] | None = None,
 ) -> Prepared:
     """Return the request for refined fields, whoever has a link; LinkRequestError if it is none."""
-    supplied = {column: supply(column) for column in SUPPLIED if not fields.get(column)}
+    needed = SUPPLIED if reference is None else (PHONE,)  # of the card nothing is sent
+    supplied = {column: supply(column) for column in needed if not fields.get(column)}
     request = link_request({**fields, **supplied}, terms.until, reference)
     if reference is None and "CVV" in context.issuer.rules.challenges and not request.card.cvv:
         raise LinkRequestError(codes=NO_CVV)  # the request has no hash, and the link would not open

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -383,3 +383,27 @@ def test_a_service_that_lets_nobody_in_ends_the_command_with_every_row_left(
     assert "1 row = 1 not requested" in done.stdout
     assert "rejected our credentials" in done.stdout
     assert ["unsent"] == [single.state for single in bench.stored(run).single_link_attempts]
+
+
+def test_many_links_say_until_when_they_are_requested(
+    tmp_path: Path, bench: Bench, service: RunningService
+) -> None:
+    run = left_over(bench)
+
+    tried = cardlink(
+        tmp_path, service, "link", run, "--errors", "--expires", "2031-01-31", "--dry-run"
+    )
+    done = cardlink(tmp_path, service, "link", run, "--errors", "--expires", "2031-01-31")
+
+    assert "each is requested until 2031-01-31" in tried.stdout
+    assert "each is requested until 2031-01-31" in done.stdout
+    assert (0, 0) == (tried.exit_code, done.exit_code)
+    assert date(2031, 1, 31) == service.books.links.links[_link_id(bench, run)].expires
+
+
+def _link_id(bench: Bench, run: str) -> str:
+    """Return the id of the single link of a run."""
+    (single,) = bench.stored(run).single_link_attempts
+    assert single.answered is not None
+    assert single.answered.link_id is not None
+    return single.answered.link_id

@@ -21,6 +21,7 @@ from tests.service import RunningService, running_service
 SETTINGS = ServiceSettings(base_url="https://service.example.com")
 URL = "https://links.example.com/l/abc"
 PARTS = ("of cardholder c-2", "another URL", "on 2027-02-03, our own on 2027-01-02")
+TODAY = date(2026, 11, 20)
 ROW = LinkedRow(1, "c-1", URL, date(2027, 1, 2), "abc")
 
 
@@ -55,14 +56,17 @@ def test_a_record_is_shown_in_words_by_row_url_or_id_and_nothing_secret_is(
     assert (0, "") == (of_row.exit_code, of_row.stderr)
     assert f"bank: the link of row 1 of {run}" in of_row.stdout
     assert "not yet" in of_row.stdout
+    assert f"c-1, id {link.cardholder_id} at the partner" in of_row.stdout
     assert facts[0] == facts[1]
     assert {
-        "expires": "2027-01-20",
-        "opened": "on 2026-11-20 12:00:00",
-        "url": "at links.example.com, not shown",
-        "token": "there, not shown",
-        "cardholder": f"c-1, id {link.cardholder_id} at the partner",
-        "card": f"id {link.card_id} at the partner",
+        "expires_on": "2027-01-20",
+        "opened": True,
+        "opened_at": "2026-11-20 12:00:00",
+        "url_host": "links.example.com",
+        "has_token": True,
+        "cuid": "c-1",
+        "cardholder_id": str(link.cardholder_id),
+        "card_id": str(link.card_id),
     } == facts[0]["record"]
     assert "text" == facts[0]["fields"]["card.cardholder.first_name"]
     shown = of_row.stdout + json.dumps(facts)
@@ -99,6 +103,20 @@ def test_where_a_record_is_not_as_our_own_it_says_so() -> None:
         assert part in doubt
 
 
+@pytest.mark.parametrize(
+    ("day", "words"),
+    [
+        ("2026-11-20", "on 2026-11-20, in 0 days"),
+        ("2027-01-20", "on 2027-01-20, in 61 days"),
+        ("2026-11-19", "on 2026-11-19, 1 day ago"),
+    ],
+)
+def test_when_a_link_expires_is_told_with_its_distance(day: str, words: str) -> None:
+    record = read_record({"id": "abc", "expiration_date": day, "opened_on": True}, SETTINGS)
+
+    assert (words, "yes") == (record.words(TODAY)["expires"], record.words(TODAY)["opened"])
+
+
 def test_what_a_record_leaves_out_is_not_said_and_no_doubt() -> None:
     told = read_record({"id": "abc", "expiration_date": "soon"}, SETTINGS)
 
@@ -109,7 +127,7 @@ def test_what_a_record_leaves_out_is_not_said_and_no_doubt() -> None:
         "token": NOT_SAID,
         "cardholder": NOT_SAID,
         "card": NOT_SAID,
-    } == told.facts
+    } == told.words(TODAY)
     assert [] == list(differences(told, ROW))
 
 
