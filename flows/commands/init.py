@@ -30,7 +30,7 @@ from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
     from flows.extracts import draft as drafts
-    from flows.extracts import errors, opening, proofs, trailer
+    from flows.extracts import errors, opening, proofs, trailer, type_guess
     from flows.extracts.joined import pair, proposal
     from flows.runs import context as contexts
     from flows.runs import store as stores
@@ -159,7 +159,10 @@ def _draft(extract: Path, copybook: drafts.Copybook | None) -> proofs.Found:
     begin_process()
     with _open(extract) as stream:
         plain = opening.opened_file(stream, extract.name, private_key)
-        draft = drafts.first_draft(plain, extract.name, now().date(), copybook)
+        today = now().date()
+        typed = None if copybook else type_guess.typed_draft(plain, extract.name, today)
+        plain.seek(0)
+        draft = typed or drafts.first_draft(plain, extract.name, today, copybook)
         plain.seek(0)
         proven = proofs.with_proofs(draft, plain, extract)
     return proven._replace(draft=proposal.with_second_file(proven.draft, extract, _opened))

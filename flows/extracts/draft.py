@@ -32,7 +32,7 @@ class Draft(NamedTuple):
     """What is guessed of an extract, its columns, and whether its cards are test cards.
 
     `last` is its last line, `today` when it was drafted; `proofs`: what proves it whole beside the
-    count of a trailer. `alone` is the draft without the second file that this one joins.
+    count of a trailer. `alone` is the draft without the second file, or the key, of this one.
     """
 
     guesses: tuple[Guess, ...]
@@ -53,8 +53,8 @@ class Draft(NamedTuple):
 
         It is also that of what is made of the same column.
         """
-        if doubt.key == "join" and not value and self.alone is not None:
-            return self.alone
+        if doubt.key in ("join", "segment_key") and not value and self.alone is not None:
+            return self.alone._replace(proofs=self.proofs)
         answered = [doubt]
         if doubt.value and not doubt.table:
             answered += [other for other in self.doubts if other[1:] == doubt[1:]]

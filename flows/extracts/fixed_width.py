@@ -34,8 +34,16 @@ def field_spans(lines: Sequence[str]) -> list[Span]:
     """
     positions = _positions(lines)
     card = _card_start(lines, positions)
-    if card is None:
-        return []
+    return [] if card is None else _spans(positions, card)
+
+
+def type_spans(lines: Sequence[str]) -> list[Span]:
+    """Return the fields of lines that are equally long, of which not all have card numbers."""
+    positions = _positions(lines)
+    return _spans(positions, _card_start(lines, positions))
+
+
+def _spans(positions: Sequence[_Position], card: int | None) -> list[Span]:
     spans = []
     for start, end in pairwise(sorted(_field_starts(positions, card))):
         if any(position.filled for position in positions[start:end]):
@@ -66,14 +74,21 @@ def _card_start(lines: Sequence[str], positions: Sequence[_Position]) -> int | N
     return None
 
 
-def _field_starts(positions: Sequence[_Position], card: int) -> set[int]:
+def _field_starts(positions: Sequence[_Position], card: int | None) -> set[int]:
     """Return where fields begin, and the end of the last."""
     width = len(positions)
-    after_card = card + CARD
-    starts = {0, card, after_card, width}
+    starts = {0, width}
     for place in range(1, width):
         if _begins_number_or_text(positions, place) or _follows_gap(positions, place):
             starts.add(place)
+    return starts if card is None else _with_card(starts, positions, card)
+
+
+def _with_card(starts: set[int], positions: Sequence[_Position], card: int) -> set[int]:
+    """Return where fields begin, one of them the card number."""
+    width = len(positions)
+    after_card = card + CARD
+    starts |= {card, after_card}
     digits_end = after_card
     while digits_end < width and positions[digits_end].digits:
         digits_end += 1

@@ -17,7 +17,7 @@ from flows.extracts import sidecar
 from flows.extracts.draft import Draft
 from flows.extracts.grammar import RECORD
 from flows.extracts.guess import Guess, Proof
-from flows.extracts.reader import Extract
+from flows.extracts.rows import open_rows
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
@@ -80,7 +80,7 @@ def _sums(stream: BinaryIO, settings: SourceSettings, name: str, draft: Draft) -
             text = pl.col(RECORD).str.slice(first - 1, int(place[2]) - first + 1)
         cells[column.mark] = text.str.replace_all("[^0-9]", "").str.tail(LONGEST)
     sums = dict.fromkeys(cells, 0)
-    extract = Extract(stream, settings, name)
+    extract = open_rows(stream, settings, name)
     for block in extract:
         for mark, digits in cells.items():
             sums[mark] += _sum(block.rows, digits)
@@ -99,7 +99,7 @@ def _sum(rows: pl.DataFrame, digits: pl.Expr) -> int:
 def _with_hash_total(draft: Draft, settings: SourceSettings, summed: _Summed) -> Draft:
     """Return a draft whose trailer has a group for the hash total, where one is found."""
     trailer = re.search(settings.trailer or "$^", draft.last)
-    if trailer is None or int(trailer[1]) != summed.rows:
+    if trailer is None or int(trailer[1]) != summed.rows or settings.segments:
         return draft
     for total in re.finditer("[0-9]+", draft.last[trailer.end() :]):
         for mark, column_sum in summed.sums.items():
