@@ -285,15 +285,15 @@ def _has_any(root: Path, folder: str) -> bool:
 
 def _look(key: str, file: Path | os.DirEntry[str]) -> Entry | None:
     """Return the entry of a file, None if it is gone by now or not a regular file."""
-    look = partial(file.stat, follow_symlinks=False)
-    with suppress(ObjectMissingError):
+    try:
+        status = file.stat(follow_symlinks=False)
+    except OSError:
+        look_again = partial(file.stat, follow_symlinks=False)
         try:
-            status = look()
-        except OSError:
-            status = _with_our_errors(key, look)
-        if stat.S_ISREG(status.st_mode):
-            return _entry(shown(key), status)
-    return None
+            status = _with_our_errors(key, look_again)
+        except ObjectMissingError:
+            return None
+    return _entry(shown(key), status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _entry(key: str, status: os.stat_result) -> Entry:

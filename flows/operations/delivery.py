@@ -11,6 +11,7 @@ and what it withdrew is delivered again where it does.
 """
 
 import re
+from collections.abc import Collection
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
@@ -48,6 +49,7 @@ from flows.runs.keys import deliveries, link
 from flows.runs.single_links import prompted_links
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
 from flows.steps import Step
@@ -226,8 +228,7 @@ def _living_links(
     surely = surely_delivered(books.delivered, books.unconfirmed)
     settled = known.join(surely, on=LINK, how="semi")
     runs = cards.join(settled, on=["run", "row"], how="anti", nulls_equal=True)["run"].unique()
-    frames = concurrently(lambda run: _links_of(context, run), runs.to_list())
-    urls = pl.concat([pl.DataFrame(schema=_LINK), *frames])
+    urls = _links_of(context, runs.to_list())
     row = ["run", "row", "cuid"]  # those typed in have no row
     read = cards.join(urls, on=row, nulls_equal=True, maintain_order="left")
     read = read.with_columns(link=link_digest(pl.col("url")))
@@ -236,16 +237,15 @@ def _living_links(
     return living.unique(LINK, keep="first", maintain_order=True)
 
 
-def _links_of(context: IssuerContext, run: str) -> pl.DataFrame:
-    """Return the links of a run's report (_LINK); of "" those whose fields were typed in."""
+def _links_of(context: IssuerContext, runs: Collection[str]) -> pl.DataFrame:
+    """Return the links of the reports of runs (_LINK); of "" those whose fields were typed in."""
     store = context.adapters.store
-    if not run:
-        links = prompted_links(store, context.issuer.issuer)
-    else:
-        links = pl.concat(
-            StoredRun.by_id(store, run).rows(list(_LINK)[1:], pl.col("url").is_not_null())
-        )
-    return links.select(pl.lit(run).alias("run"), *list(_LINK)[1:]).cast(_LINK)
+    reported = [StoredRun.by_id(store, run) for run in runs if run]
+    frames = rows_of(reported, list(_LINK), pl.col("url").is_not_null())
+    if "" in runs:
+        prompted = prompted_links(store, context.issuer.issuer)
+        frames.append(prompted.select(pl.lit("").alias("run"), *list(_LINK)[1:]))
+    return pl.concat([pl.DataFrame(schema=_LINK), *(frame.cast(_LINK) for frame in frames)])
 
 
 def _with_urls(context: IssuerContext, changes: pl.DataFrame) -> pl.DataFrame:

@@ -105,10 +105,12 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     stored_runs = StoredRuns(context.adapters.store, context.issuer.issuer)
     known = known_runs(stored_runs.store, stored_runs.issuer)
     begun = {entry.key for entry in stored_runs.store.keys(purged(stored_runs.issuer))}
+    objects = _objects_by_run(context)
 
     def plan(run_id: RunId) -> _RunPlan:
         run = stored_runs.run(run_id)
-        return _plan_run(_Candidate(context, run, known.unread_state(run.id), begun))
+        closed = known.unread_state(run.id)
+        return _plan_run(_Candidate(context, run, objects.get(run.id, []), closed, begun))
 
     plans = concurrently(plan, stored_runs.ids)
     due = [*chain.from_iterable(plan.due for plan in plans), *_links_of_no_run(context)]
@@ -122,6 +124,15 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         temporary=tuple(entry for entry in temporary if entry.modified < oldest),
         hides=cleaner.hides(),
     )
+
+
+def _objects_by_run(context: IssuerContext) -> dict[str, list[Entry]]:
+    """Return the objects of each run, by one listing."""
+    prefix = runs(context.issuer.issuer)
+    by_run = defaultdict[str, list[Entry]](list)
+    for entry in context.adapters.store.keys(prefix):
+        by_run[entry.key.removeprefix(prefix).partition("/")[0]].append(entry)
+    return by_run
 
 
 def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
@@ -266,13 +277,14 @@ class _Candidate:
         self,
         context: IssuerContext,
         run: StoredRun,
+        entries: Sequence[Entry],
         closed: ClosedRun | None,
         begun: Collection[str],
     ) -> None:
         self.context = context
         self.run = run
         self.closed = closed
-        self.entries = list(run.store.keys(run.keys.base))
+        self.entries = entries
         self._begun = begun
 
     def purged(self, part: Part) -> Purged | None:

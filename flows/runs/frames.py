@@ -1,7 +1,8 @@
 """Frames as they are stored: Parquet of every version, CSV that a spreadsheet may open."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
+from typing import IO
 
 import polars as pl
 
@@ -44,6 +45,21 @@ def from_parquet(
     if only is not None:
         rows = rows.filter(only)
     return rows.select(columns or pl.all()).collect()
+
+
+def from_parquets(
+    objects: Sequence[tuple[str, bytes]], columns: list[str], only: pl.Expr
+) -> pl.DataFrame:
+    """Return these columns of several Parquet objects (key, content), one after another.
+
+    As `from_parquet` does; small ones that were written alike take a tenth of its time.
+    """
+    contents: list[IO[bytes]] = [BytesIO(content) for _, content in objects]
+    try:
+        rows = pl.scan_parquet(contents, extra_columns="ignore").filter(only)
+        return rows.select(columns).collect()
+    except pl.exceptions.PolarsError:  # one of them was written by another version
+        return pl.concat(from_parquet(content, key, columns, only) for key, content in objects)
 
 
 def _completed(

@@ -6,18 +6,24 @@ it.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
+from itertools import chain
 from typing import NamedTuple
 
+import polars as pl
+
+from flows.runs.frames import from_parquets
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
-from flows.runs.store import Store
+from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from schemas.manifest import Manifest, Plan, Profile
+from schemas.manifest import LedgerPart, Manifest, Plan, Profile
 
+PARTS_TOGETHER = 32  # parts that are decoded at once
+ROWS_TOGETHER = 20_000
 HABIT = 14  # runs that show the usual pattern
 
 
@@ -137,3 +143,43 @@ class StoredRuns:
 
 def _header(manifest: Manifest) -> tuple[str, ...]:
     return manifest.layout.header if manifest.layout else ()
+
+
+# Rows of many runs
+# --------------------------------------------------------------------------------------------------
+
+
+def rows_of(runs: Sequence[StoredRun], columns: list[str], only: pl.Expr) -> list[pl.DataFrame]:
+    """Return the reconciled rows of committed runs that `only` keeps, in order.
+
+    Those of many small runs are decoded at once. Raises as `StoredRun.rows`.
+    """
+    parts = chain.from_iterable(concurrently(_parts_of, runs))
+
+    def decoded(group: Sequence[tuple[StoredRun, LedgerPart]]) -> pl.DataFrame:
+        keys = [run.rows_key(part) for run, part in group]
+        objects = [(key, read(run.store, key)) for key, (run, _) in zip(keys, group, strict=True)]
+        return from_parquets(objects, columns, only)
+
+    return concurrently(decoded, list(_together(parts)))
+
+
+def _parts_of(run: StoredRun) -> list[tuple[StoredRun, LedgerPart]]:
+    return [(run, part) for part in run.committed().ledger]
+
+
+def _together(
+    parts: Iterable[tuple[StoredRun, LedgerPart]],
+) -> Iterator[list[tuple[StoredRun, LedgerPart]]]:
+    """Yield parts that are decoded at once: so many, of so many rows at most, or a single one."""
+    group: list[tuple[StoredRun, LedgerPart]] = []
+    rows = 0
+    for run, part in parts:
+        if group and (len(group) == PARTS_TOGETHER or rows + part.rows > ROWS_TOGETHER):
+            yield group
+            group = []
+            rows = 0
+        group.append((run, part))
+        rows += part.rows
+    if group:
+        yield group
