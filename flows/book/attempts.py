@@ -373,7 +373,7 @@ def _sort_in(
 def _sent_with_twins(rows: pl.DataFrame) -> pl.DataFrame:
     """Number cards that look the same; several attempts of one row are of one card."""
     once = rows
-    if not rows["row"].is_unique().all():
+    if rows["row"].n_unique() < rows.height:
         once = rows.unique("row", keep="first", maintain_order=True)
     twins = numbered_twins(once).select("row", "twin")
     if not (twins["twin"] > 0).any():

@@ -14,14 +14,15 @@ registration.
 * Nobody leaves whose cuid we generated: their rows cannot be recognised in another extract.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import chain, islice
 from typing import NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from flows.runs.cards import CARD_WITHOUT_TWIN, is_among
+from flows.runs.cards import CARD_WITHOUT_TWIN, is_among, is_among_many
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from schemas.reasons import DELETED, UNREADABLE_DELETION
@@ -35,6 +36,8 @@ DEPARTED = pl.Schema(
         "closed": pl.Boolean(),
     }
 )
+# what is read of attempts
+FOLLOWED = ("turn", "run", "as_of", "origin", "cuid", *CARD_WITHOUT_TWIN)
 NOBODY = pl.DataFrame(schema=DEPARTED)
 NO_CARDS = NOBODY.select(CARD_WITHOUT_TWIN)
 
@@ -87,12 +90,14 @@ def departures(
 ) -> pl.DataFrame:
     """Return the cards that have left, and since when (DEPARTED).
 
-    `extracts`, the newest first, are read as far as needed: one where nobody has left. `before`:
-    who had left before all of these extracts.
+    `attempts` has FOLLOWED. `extracts`, the newest first, are read as far as needed: one where
+    nobody has left. `before`: who had left before all of these extracts.
     """
-    undecided = _known_cards(attempts)
+    newest_first = iter(extracts)
+    newest = list(islice(newest_first, 1))
+    undecided = _known_cards(attempts.filter(_can_have_left(attempts, newest, before)))
     departed = [NOBODY]
-    for extract, named, deleted in extracts:
+    for extract, named, deleted in chain(newest, newest_first):
         is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
         departed.append(undecided.filter(is_decided).select(*DEPARTED))
         undecided = undecided.filter(~is_decided)
@@ -110,6 +115,18 @@ def departures(
     closed = pl.col("closed") | pl.col("was_closed").fill_null(value=False)
     departed.append(undecided.with_columns(since, closed).select(*DEPARTED))
     return pl.concat(departed).drop_nulls("since").sort(CARD_WITHOUT_TWIN)
+
+
+def _can_have_left(
+    attempts: pl.DataFrame, newest: Sequence[Naming], before: pl.DataFrame
+) -> pl.Series:
+    """Return which attempts are of cards that can have left: few, and only theirs are looked at.
+
+    That is those whom the newest extract does not name; without one, those who had left before.
+    """
+    if not newest:
+        return is_among(attempts, before, CARD_WITHOUT_TWIN)
+    return ~is_among_many(attempts, newest[0].named, CARD_WITHOUT_TWIN)
 
 
 def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
@@ -147,11 +164,12 @@ def _is_left_out(cards: pl.DataFrame, extract: WholeExtract, deleted: pl.DataFra
 def _is_named(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
     """Return which cards an extract names."""
     unreadable = named.filter(pl.col("last_4").is_null())["holder"].drop_nulls()
-    corrected = cards.filter("corrected").join(named, on="holder", how="semi")["holder"]
+    of_corrected = pl.col("holder").is_in(cards.filter("corrected")["holder"].implode())
+    corrected = named.filter(of_corrected)["holder"]
     by_holder = pl.col("holder").is_in(unreadable.implode()) | (
         pl.col("corrected") & pl.col("holder").is_in(corrected.implode())
     )
-    return cards.select(by_holder | is_among(cards, named, CARD_WITHOUT_TWIN)).to_series()
+    return cards.select(by_holder | is_among_many(cards, named, CARD_WITHOUT_TWIN)).to_series()
 
 
 def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:

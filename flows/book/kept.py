@@ -403,9 +403,11 @@ class _Keeper:
             self._store.replace(key, [canonical(head.model_dump(mode="json"))])
 
     def _write_page(self, run: str) -> None:
+        """Write the page of a run; who needs its attempts from now on reads them there."""
         content = _page_bytes(self.attempts_on_page(run))
         self._store.replace(keys_of(run).page, [content])
         self._pages[run] = self._pages[run].model_copy(update={"sha256": digest(content)})
+        del self._frames[run]
 
     def _is_ripe(self, run: str, page: Page) -> bool:
         """Return whether a run can be settled: nothing is awaited, and nobody works on it."""

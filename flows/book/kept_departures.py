@@ -4,13 +4,14 @@
 extracts that retention has removed since stays as it was.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 
 import polars as pl
 
 from flows.book.departures import (
     DEPARTED,
+    FOLLOWED,
     NOBODY,
     WholeExtract,
     departures,
@@ -40,7 +41,7 @@ class KeptDepartures:
         self._extracts = extracts
 
     def read(self, attempts: pl.DataFrame) -> pl.DataFrame:
-        """Return the cards among all `attempts` that have left (DEPARTED).
+        """Return the cards among all `attempts` (FOLLOWED) that have left (DEPARTED).
 
         As it is kept, by the extracts that came later; else by all.
         """
@@ -52,12 +53,15 @@ class KeptDepartures:
             return departures(attempts, namings(self._store, self._extracts))
         return departures(attempts, later_namings(self._store, later), before)
 
-    def keep(self, head: Head, attempts: Callable[[], pl.DataFrame]) -> Head:
-        """Write who has left, where an extract came; return the head that names it."""
+    def keep(self, head: Head, attempts: Callable[[Sequence[str]], pl.DataFrame]) -> Head:
+        """Write who has left, where an extract came; return the head that names it.
+
+        `attempts` returns these columns of all.
+        """
         if not self._can_have_left:
             return head
         if not head.left or self._unread:
-            content = parquet(self.read(attempts()))
+            content = parquet(self.read(attempts(FOLLOWED)))
             self._store.replace(_key(self._issuer), [content])
             head = head.model_copy(update={"left": digest(content)})
         return head.model_copy(update={"left_runs": tuple(sorted(self._extracts))})
