@@ -31,7 +31,7 @@ repeat. Once a later extract has what was sent, its row is REVERTED: the book fo
 given up.
 
 The book is read at every submit, and the plan holds a digest of what was read: a run whose plan is
-out of date is planned again, never continued. It takes about 40 bytes a card, so that a portfolio
+out of date is planned again, never continued. It takes about 30 bytes a card, so that a portfolio
 of ten million cards fits in memory during the pass. A portfolio row without a cuid is rejected,
 since nobody could recognise it the next day.
 """
@@ -74,6 +74,8 @@ MOST_ISSUES = 8  # of a card that are looked through
 # link that lasts longest (its last day), then one that ended.
 _AWAITED = 2**31 - 1
 _ENDED = 1
+# of most issuers these are known of no card, and then take no memory
+_SELDOM_KNOWN = ("reissue_check", *(f"{name}_repeated" for name in CONTENT_FINGERPRINTS))
 # what is read of attempts; without the others a million cards take half the memory
 _GUARDED = (
     *("turn", "content", "run", "as_of", "origin", *ISSUE, *CONTENT_FINGERPRINTS),
@@ -205,7 +207,7 @@ class PriorState:
         """
         facts = self._facts.with_columns(card=pl.Series(self._cards))
         running = hashlib.sha256(facts.hash_rows().to_numpy().tobytes())
-        running.update(f"{self._newest} {reissue_column}".encode())
+        running.update(f"{facts.columns} {self._newest} {reissue_column}".encode())
         if not self._given_up.is_empty():
             running.update(
                 self._given_up.select(CARD_WITHOUT_TWIN)
@@ -239,7 +241,7 @@ class PriorState:
         places = self._places(cards)
         known = pl.Series(self._cards[places] == cards["card"].to_numpy())
         joined = pl.concat(
-            [cards.select(pl.all().name.prefix("row_")), self._facts[places]], how="horizontal"
+            [cards.select(pl.all().name.prefix("row_")), self._facts_at(places)], how="horizontal"
         )
         changes = policy.changes
         if policy.whole and as_of < self._newest:
@@ -248,43 +250,58 @@ class PriorState:
         verdict = _verdict(policy, changes, as_of)
         return joined.select(pl.when(known).then(verdict)).to_series()
 
-    def _places(self, rows: pl.DataFrame) -> NDArray[np.intp]:
-        """Return the place in the table of each row's issue, else of its card, else any place.
+    def _facts_at(self, places: NDArray[np.intp]) -> pl.DataFrame:
+        """Return what is known at places of the table, null where it is known of no card."""
+        absent = [name for name in _SELDOM_KNOWN if name not in self._facts.columns]
+        nulls = [pl.lit(None, pl.UInt32).alias(name) for name in absent]
+        return self._facts[places].with_columns(nulls)
+
+    def _places(self, cards: pl.DataFrame) -> NDArray[np.intp]:
+        """Return the place in the table of each row's issue, else of its card, else any place."""
+        keys = cards["card"].to_numpy()
+        order = np.argsort(keys)
+        places = np.empty(len(keys), np.intp)
+        places[order] = np.searchsorted(self._cards, keys[order])  # sorted: takes half the time
+        places = np.minimum(places, len(self) - 1)
+        second = np.minimum(places + 1, len(self) - 1)
+        # few cards have two issues
+        several = np.flatnonzero((self._cards[second] == keys) & (second > places))
+        if several.size:
+            places[several] = self._places_among_issues(cards[several], places[several])
+        return places
+
+    def _places_among_issues(
+        self, cards: pl.DataFrame, first: NDArray[np.intp]
+    ) -> NDArray[np.intp]:
+        """Return the place of each row's issue, from the first place of its card on.
 
         An unknown reissue equals each: of several, that which holds the row back counts.
         """
-        cards = rows["card"].to_numpy()
-        expirations = rows["expiration"].to_numpy()
-        reissues = rows["reissue_check"].fill_null(0).to_numpy()
-        known_expirations = self._facts["expiration"].to_numpy()
-        known_reissues = self._facts["reissue_check"].fill_null(0).to_numpy()
-        order = np.argsort(cards)
-        first = np.empty(len(cards), np.intp)
-        first[order] = np.searchsorted(self._cards, cards[order])  # sorted: takes half the time
-        first = np.minimum(first, len(self) - 1)
-
-        def is_same_issue(
-            places: NDArray[np.intp], selected: NDArray[np.intp] | slice
-        ) -> NDArray[np.bool_]:
-            reissue = reissues[selected]
-            known_reissue = known_reissues[places]
-            is_same: NDArray[np.bool_] = known_expirations[places] == expirations[selected]
-            is_same &= (reissue == known_reissue) | (reissue == 0) | (known_reissue == 0)
-            return is_same
-
         places = first.copy()
-        weights = self._facts["weight"].to_numpy()
-        weight = np.where(is_same_issue(first, slice(None)), weights[first], -1)
-        # few cards have two issues
-        second = np.minimum(first + 1, len(self) - 1)
-        several = np.flatnonzero((self._cards[second] == cards) & (second > first))
+        weights = self._weights(cards, first)
         for step in range(1, MOST_ISSUES):
-            after = np.minimum(first[several] + step, len(self) - 1)
-            fits = (self._cards[after] == cards[several]) & is_same_issue(after, several)
-            fits &= weights[after] > weight[several]
-            places[several[fits]] = after[fits]
-            weight[several[fits]] = weights[after[fits]]
+            after = np.minimum(first + step, len(self) - 1)
+            weights_after = self._weights(cards, after)
+            is_heavier = weights_after > weights
+            places[is_heavier] = after[is_heavier]
+            weights[is_heavier] = weights_after[is_heavier]
         return places
+
+    def _weights(self, cards: pl.DataFrame, places: NDArray[np.intp]) -> NDArray[np.int32]:
+        """Return how far what is known at each place holds its row back.
+
+        -1 where it is of another issue.
+        """
+        facts = self._facts_at(places).with_columns(card=pl.Series(self._cards[places]))
+        rows = cards.select(pl.all().name.prefix("row_"))
+        is_same = pl.col("row_card") == pl.col("card")
+        is_same &= pl.col("row_expiration") == pl.col("expiration")
+        reissue = pl.col("reissue_check").fill_null(0)
+        row_reissue = pl.col("row_reissue_check").fill_null(0)
+        is_same &= (row_reissue == reissue) | (row_reissue == 0) | (reissue == 0)
+        weight = pl.when(is_same).then(_weight()).otherwise(-1).cast(pl.Int32)
+        beside = pl.concat([rows, facts], how="horizontal")
+        return beside.select(weight).to_series().to_numpy(writable=True)
 
 
 def _as_good(folded: Folded, kept: pl.DataFrame) -> pl.DataFrame:
@@ -301,14 +318,27 @@ def _as_good(folded: Folded, kept: pl.DataFrame) -> pl.DataFrame:
 
 
 def _table(entries: pl.DataFrame) -> tuple[NDArray[np.uint64], pl.DataFrame]:
-    """Return the cards of entries in order, and the other columns; of equal looks one."""
-    look = ("card", "expiration", "reissue_check")
-    in_order = entries.sort(*look, "weight")
+    """Return the cards of entries in order, and the other columns; of equal looks one.
+
+    Without those of _SELDOM_KNOWN that are null for every card.
+    """
+    absent = [name for name in _SELDOM_KNOWN if entries[name].null_count() == entries.height]
+    known = entries.drop(absent)
+    look = [name for name in ("card", "expiration", "reissue_check") if name in known.columns]
+    in_order = known.sort(*look, _weight())
     is_last = pl.any_horizontal(
         pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in look
     )  # of those that look the same, which stand side by side
     table = in_order.filter(is_last)
     return table["card"].to_numpy(), table.drop("card")
+
+
+def _weight() -> pl.Expr:
+    """Return how far an entry holds its row back, from `state` and `until`."""
+    is_awaited = pl.col("state") == AWAITING
+    has_ended = (pl.col("state") == LINKED) * _ENDED
+    of_link = pl.coalesce(pl.col("until").to_physical(), has_ended)
+    return pl.when(is_awaited).then(_AWAITED).otherwise(of_link)
 
 
 def _all_entries(folded: Folded, today: date, kept: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -369,11 +399,6 @@ def _entries(folded: Folded, today: date, kept: pl.DataFrame) -> pl.DataFrame:
         not_replaced.alias("not_replaced"),
         as_of.alias("as_of"),
         *(pl.when(is_repeat).then(name).alias(f"{name}_repeated") for name in CONTENT_FINGERPRINTS),
-        pl.when(is_awaited)
-        .then(_AWAITED)
-        .otherwise(pl.coalesce(alive.to_physical(), (pl.col("state") == LINKED) * _ENDED))
-        .cast(pl.Int32)
-        .alias("weight"),
     )
     return entries.hstack(extract.get_columns())
 

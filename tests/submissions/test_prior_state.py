@@ -304,7 +304,7 @@ def test_a_card_costs_a_few_bytes() -> None:
     state = known([shaped(made.with_columns(holder="cuid", twin=0, decided=False), BOOKED)])
 
     assert count == len(state)
-    assert 40 > (state._cards.nbytes + state._facts.estimated_size()) / count
+    assert 30 > (state._cards.nbytes + state._facts.estimated_size()) / count
 
 
 def test_a_row_that_is_as_its_link_again_is_held_back_while_that_lasts_then_sent() -> None:
