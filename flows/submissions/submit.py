@@ -5,6 +5,7 @@ of an extract is refused where an earlier one may have sent its cards.
 """
 
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import date
 from typing import NamedTuple
@@ -99,14 +100,16 @@ def prepare(
     """
     entry = entry or find_extract(context, request.extract)
     guarded = context.issuer.full_portfolio or context.issuer.resend.seen_before != "send"
-    cards = _known_cards(context, guarded=guarded)
+    with ThreadPoolExecutor(1, "identify") as beside:  # the extract is read while the book is
+        identity = beside.submit(identify, context.adapters.store, entry)
+        cards = _known_cards(context, guarded=guarded)
+        source = identity.result()
     inputs = RunInputs(
         business_date(context, entry, request.business_date),
         redact(request.new_run),
         known=erased_people(context.adapters.store, context.issuer.issuer).marked(cards.digest),
         dated=request.business_date is not None,
     )
-    source = identify(context.adapters.store, entry)
     if _may_be_held(context, request):
         changed = changed_extract(context, entry, source, inputs, cards.prior)
         if changed is not None:
