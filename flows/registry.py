@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flows.commands import (
+    acknowledgement,
     agree,
     audit,
     backfill,
@@ -53,6 +54,7 @@ ENTRIES = entries_of(
     submit,
     outbox,
     results,
+    acknowledgement,
     overview,
     programme,
     cardholders,

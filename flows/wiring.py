@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
-from flows.errors import OperatorError
+from flows.errors import BugError, OperatorError
 from flows.hardening import harden_process
 from flows.redaction import redact
 from flows.steps import Option, Sentence, Text
@@ -53,6 +53,7 @@ _ENDINGS: set[Callable[[], None]] = set()  # what is done where a command ends
 _PERSON: ContextVar[str] = ContextVar("person", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
+ISSUERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # that an issuer's own key may use
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
 # a disk responds at once: more threads only wait for each other, and cost a third more CPU
 LOCAL_CONNECTIONS = 4
@@ -211,6 +212,8 @@ def wire(
         funnel=_funnel,
         service_check=_service_check,
         opener_key=_opener_key,
+        issuer_sealer=lambda: _issuer_sealer(issuer, folder),
+        issuer_place=cache(lambda: _issuer_place(issuer, folder)),
     )
     governing = _GOVERNING.get()
     if governing is not None:
@@ -369,6 +372,32 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
     with form(keys, portal.fingerprints, curves=portal.key_curves, today=now().date()) as sealer:
         trial_seal(sealer)
         yield sealer
+
+
+@contextmanager
+def _issuer_sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
+    """Open the sealer to the issuer's own key, for its acknowledgements."""
+    from flows.adapters.gpg_sealer import GpgSealer, trial_seal
+
+    settings = issuer.acknowledgement
+    if settings is None or settings.key_file is None or settings.fingerprint is None:
+        raise BugError(place="acknowledgement", kind="no key")
+    key = read_file(folder / settings.key_file, "[acknowledgement] key_file")
+    form = partial(GpgSealer, armor=False, compression="zip", curves=ISSUERS_CURVES)
+    with form([key], [settings.fingerprint], today=now().date()) as sealer:
+        trial_seal(sealer)
+        yield sealer
+
+
+def _issuer_place(issuer: Issuer, folder: Path) -> Store | None:
+    """Open the place where the issuer takes its acknowledgements; None where that is the store."""
+    from schemas.settings import StoreSettings
+
+    settings = issuer.acknowledgement
+    if settings is None or settings.to is None:
+        return None
+    elsewhere = {"root": settings.to, "store": StoreSettings()}  # what [store] says is of `root`
+    return open_store(issuer.model_copy(update=elsewhere), folder)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "portal.key_curves",
         "portal.sealed",
         "portal.allowed_hosts",
+        "acknowledgement.",
         "service.",
         "store.",
         "limits.",

@@ -201,6 +201,7 @@ class Issuer(Settings):
     resend: Resend = Resend()
     portal: PortalSettings
     links: settings.LinkSettings = settings.LinkSettings()
+    acknowledgement: settings.Acknowledgement | None = None  # where the issuer wants one
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()
     service: ServiceSettings | None = None  # the partner's API, where it is used

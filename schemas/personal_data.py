@@ -70,6 +70,12 @@ PLACES = {
         "[retention] ledger_days; after an erasure, until the withdrawal is confirmed",
         erased=True,
     ),
+    "acknowledgements": Place(
+        "cuid, last 4, where each card stands, why a row was refused",
+        "so that the issuer knows what became of its extract; copies at `to` are the issuer's",
+        "[retention] ledger_days after it was written",
+        erased=True,
+    ),
     "decisions": Place(
         "cuid and last 4, the reason that an operator typed, who decided",
         "decisions bind later runs, and are evidence of who decided",

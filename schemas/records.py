@@ -291,6 +291,25 @@ class Confirmed(Record):
     """The record, once, that the receiving side has a delivery."""
 
 
+class Acknowledgement(Document):
+    """One record of the chain `acknowledgements/`: what the issuer was told of an extract.
+
+    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). `files`: SHA-256 by
+    name, below `folder`. `told`: what was told last of each run that is still open, by digest.
+    """
+
+    run: str
+    extract: str
+    sha256: str
+    status: str
+    rows: dict[str, int]
+    folder: str
+    files: dict[str, str]
+    told: dict[str, str]
+    at: AwareDatetime
+    by: str
+
+
 class Removed(BaseModel):
     """How many cardholders and cards left the book with a ledger, by the state they stood in.
 

@@ -7,6 +7,7 @@ transcript of the demo in `README.md`. Tests compare each with what is there.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import typing
@@ -22,6 +23,7 @@ from flows.cli.main import GROUPS, command_of
 from flows.commands.entry import Entry
 from flows.commands.form import Form
 from schemas import portal, rules
+from schemas.acknowledgement import AcknowledgementFile
 from schemas.challenges import ANSWERS
 from schemas.issuer import Issuer, RuleSettings
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
@@ -345,11 +347,18 @@ def _severity(name: str) -> str:
     return f"`{name}`: {getattr(RuleSettings(), name)}" if name in SEVERITY_SETTINGS else name
 
 
+def acknowledgement_schema() -> str:
+    """Return the JSON Schema of acknowledgement.json."""
+    schema = AcknowledgementFile.model_json_schema()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
 PAGES: Final = {
     "SETTINGS.md": settings_page,
     "COMMANDS.md": commands_page,
     "REASONS.md": reasons_page,
     "INTERFACE.md": interface_page,
+    "acknowledgement.schema.json": acknowledgement_schema,
 }
 
 

@@ -208,7 +208,17 @@ def removed(folder: Path) -> str:
 
 
 FORM = "https://links.example.com/l/{hex:24}"
+
+
 # For each command that changes nothing but what its facts name: where it is run, and with what.
+def acknowledging(folder: Path) -> Facts:
+    """Return the arguments of an acknowledgement that is due."""
+    named = answered(folder)[0].issuer.issuer
+    with (folder / "bank.toml").open("a") as toml:
+        toml.write("[acknowledgement]\n")
+    return {"issuer": named}
+
+
 CASES: dict[str, Callable[[Path], Facts]] = {
     "outbox uploaded": outbox,
     "outbox hold": lambda folder: {**outbox(folder), "chunks": (2,), **WHY},
@@ -238,6 +248,7 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "agree": lambda folder: {"issuer": bank(folder).issuer.issuer, **WHY},
     "audit accept": lambda folder: {"issuer": "bank", "key": removed(folder), **WHY},
     "deliver": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
+    "acknowledge": acknowledging,
 }
 ROWS = {"submit", "resubmit", "renew"}  # held to what is sent, below
 ANSWERED = {"answers"}  # held to it in tests/operations/test_questions.py

@@ -22,7 +22,7 @@ from flows.wiring import effective_settings, kept_from_others, wire
 
 with on_first_use():
     from flows.extracts import errors, status, trailer
-    from flows.operations import settings_in_force
+    from flows.operations import acknowledgement, settings_in_force
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
@@ -104,6 +104,7 @@ def check(
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
         _check_service(wired, findings)
+        _check_acknowledgement(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += status.older_spellings(wired.issuer)
     warnings += trailer.unproven(wired.issuer.source)
@@ -186,6 +187,13 @@ def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> 
     with _part(findings, "service"):
         for line in context.service_check(context):
             findings.append(Finding("service", line))
+
+
+def _check_acknowledgement(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Try the issuer's own key, and the place where it takes what it is told."""
+    with _part(findings, "acknowledgement"):
+        for line in acknowledgement.check_place(context):
+            findings.append(Finding("acknowledgement", line))
 
 
 def _check_keys(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from flows.commands import on_first_use
+from flows.commands import acknowledgement, on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
@@ -56,7 +56,8 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         parts.append(f"{done.open_files:,} files with open breaks")
     if done.unjudged:
         parts.append(f"{done.unjudged:,} files wait for their malware verdict")
-    return ingested(issuer_context, done, "; ".join(parts), done._asdict())
+    result = ingested(issuer_context, done, "; ".join(parts), done._asdict())
+    return acknowledgement.with_acknowledgements(issuer_context, result)
 
 
 def ingested(

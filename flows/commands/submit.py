@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Annotated, TypeVar, get_args
 
-from flows.commands import on_first_use
+from flows.commands import acknowledgement, on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import DRY_OR_SEND, Choice, Form
@@ -85,7 +85,8 @@ def submit(
     if dry_run:
         return _rehearsed(issuer, *_each(requests, partial(rehearsal.rehearse, issuer_context)))
     done, refused = _each(requests, partial(_submit, context, issuer_context))
-    return _submitted(issuer_context, done, refused, waiting)
+    result = _submitted(issuer_context, done, refused, waiting)
+    return acknowledgement.with_acknowledgements(issuer_context, result)
 
 
 def _submit(

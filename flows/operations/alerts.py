@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from flows.book.book import read_book
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
+from flows.operations.acknowledgement import untold
 from flows.reports.ages import duration
 from flows.reports.business_result import result_sentence
 from flows.reports.verdicts import OUT_OF_BALANCE
@@ -20,12 +21,14 @@ from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.runs.told import first_unconfirmed
 from flows.submissions.column_changes import column_changes
 from flows.submissions.drift import departures
 from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_states
 from schemas.manifest import Manifest
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
+TELLING = timedelta(hours=1)  # the time that telling the issuer may take
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")  # in the key of an alert
 
 # A deployment whose last run failed or crashed, and the state that the orchestrator reports.
@@ -86,6 +89,10 @@ KINDS: dict[str, Kind] = {
     "result-overdue": Kind(
         "Result overdue", "Look at the outbox; fetch the results from the portal."
     ),
+    "issuer-not-told": Kind(
+        "The issuer was not told of an extract, or has not confirmed it",
+        "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
+    ),
     "key-ending": Kind(
         "Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."
     ),
@@ -128,6 +135,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *_calendar_causes(context, today, extracts),
         *_extract_causes(extracts),
         *_key_causes(context),
+        *_acknowledgement_causes(context),
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
         *_drift_causes(context, runs, recent),
@@ -238,6 +246,24 @@ def _key_causes(context: IssuerContext) -> Iterator[Cause]:
         return
     except CardlinkError as error:
         yield Cause("key-unusable", "portal", str(error))
+
+
+def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield the extracts of which the issuer was not told, and a receipt that is late."""
+    settings = context.issuer.acknowledgement
+    if settings is None:
+        return
+    now = context.adapters.now()
+    for run in untold(context, now - TELLING):
+        yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
+    if settings.receipt_within_hours is None:
+        return
+    within = timedelta(hours=settings.receipt_within_hours)
+    late = first_unconfirmed(context.adapters.store, context.issuer.issuer, within, now)
+    if late is not None:
+        number, last, record = late
+        text = f"acknowledgements {number} to {last}: no receipt since {record.at:%Y-%m-%d %H:%M}"
+        yield Cause("issuer-not-told", f"receipt-{number}", text)
 
 
 def _run_causes(

@@ -65,6 +65,8 @@ def erase_mentions(
         if mention.place == "single":
             cleaner.delete(answer_key(mention.key))
             cleaner.delete(mention.key)
+        elif mention.place == "acknowledgements":
+            cleaner.delete(mention.key)
         elif is_in_placements(context.issuer.issuer, mention.key):
             _erase_in_report(context, people, mention.key)
     for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):

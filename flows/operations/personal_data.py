@@ -4,7 +4,7 @@ It reads every ledger of the issuer, and looks nothing up in what is derived fro
 report, lists), so what it finds is what an erasure has to remove, and an export has to show.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,7 +16,16 @@ from flows.runs.context import IssuerContext
 from flows.runs.delivered import delivered_links_key
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
-from flows.runs.keys import approvals, deliveries, given_up, kept_links, link, placements, results
+from flows.runs.keys import (
+    acknowledgements,
+    approvals,
+    deliveries,
+    given_up,
+    kept_links,
+    link,
+    placements,
+    results,
+)
 from flows.runs.outcomes import outcome_rows
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
@@ -27,7 +36,7 @@ from flows.runs.threads import concurrently
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
-from schemas.records import Approval, Delivery, GivingUp, LinkKept
+from schemas.records import Acknowledgement, Approval, Delivery, GivingUp, LinkKept
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
 Facts = Mapping[str, Any]
@@ -50,9 +59,11 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     """Yield every object of an issuer that names some of these cardholders, run by run."""
     stored = StoredRuns(context.adapters.store, context.issuer.issuer)
     kept = [stored.run(run) for run in stored.ids if str(run) not in stored.without_ledger]
-    yield from chain.from_iterable(concurrently(lambda run: list(_in_run(run, people)), kept))
+    in_runs = list(chain.from_iterable(concurrently(lambda run: list(_in_run(run, people)), kept)))
+    yield from in_runs
     store = context.adapters.store
     issuer = context.issuer.issuer
+    yield from _in_acknowledgements(store, issuer, {each.run for each in in_runs if each.rows})
     singles = [single for single in prompted_singles(store, issuer) if _is_of(single, people)]
     yield from map(_single, singles)
     for number in _delivery_numbers(store, issuer):
@@ -150,6 +161,16 @@ def is_under_way(single: Mention, since: datetime) -> bool:
 def _single(single: SingleLink) -> Mention:
     answer = single.answered.model_dump(mode="json") if single.answered else {}
     return Mention("single", single.key, [{**single.asked.model_dump(mode="json"), **answer}])
+
+
+def _in_acknowledgements(store: Store, issuer: str, runs: Collection[str]) -> Iterator[Mention]:
+    """Yield the files that told the issuer of these runs."""
+    prefix = acknowledgements(issuer)
+    for record in records(store, prefix, Acknowledgement) if runs else ():
+        keys = [f"{prefix}{record.folder}{name}" for name in record.files]
+        if record.run in runs:
+            stored = (key for key in keys if read_if_stored(store, key, 0) is not None)
+            yield from (Mention("acknowledgements", key, (), record.run) for key in stored)
 
 
 def _delivery_numbers(store: Store, issuer: str) -> list[int]:

@@ -39,7 +39,16 @@ from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
-from flows.runs.keys import DROPPED, RunId, deliveries, probes, prompted_prefix, purged, runs
+from flows.runs.keys import (
+    DROPPED,
+    RunId,
+    acknowledgements,
+    deliveries,
+    probes,
+    prompted_prefix,
+    purged,
+    runs,
+)
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.single_links import answer_key
@@ -51,6 +60,7 @@ from flows.runs.versions import read_document
 from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
+_TOLD_ROWS = re.compile(r"/\d{6}-[0-9a-f]{8}/[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$")
 _DELIVERED_LINKS = re.compile(r"/\d{6}/links(-\d{5}|-erased-\d+)?\.(csv|parquet)$")
 
 
@@ -212,13 +222,15 @@ def _leftovers(context: IssuerContext, cleaner: Cleaner) -> list[Entry]:
 def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
     """Yield the links that belong to no run and are older than a ledger may be.
 
-    They are the single links requested from no run, and the delivered links.
+    They are the single links requested from no run, the delivered links, and the rows that the
+    issuer was told of.
     """
     now = context.adapters.now()
     term = term_of("ledger", context.issuer.retention)
     for kind, entries in (
         ("single", _single_links(context, now - term.length)),
         ("deliveries", _delivered_links(context, now - term.length)),
+        ("acknowledgements", _told_rows(context, now - term.length)),
     ):
         if not entries:
             continue
@@ -264,6 +276,15 @@ def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:
         entry
         for entry in context.adapters.store.keys(deliveries(context.issuer.issuer))
         if _DELIVERED_LINKS.search(entry.key) and entry.modified <= until
+    ]
+
+
+def _told_rows(context: IssuerContext, until: datetime) -> list[Entry]:
+    """Return the files of old acknowledgements that name rows; the records stay."""
+    return [
+        entry
+        for entry in context.adapters.store.keys(acknowledgements(context.issuer.issuer))
+        if _TOLD_ROWS.search(entry.key) and entry.modified <= until
     ]
 
 

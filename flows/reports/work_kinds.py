@@ -637,6 +637,24 @@ UNCONFIRMED = _kind(
         rows="link",
     )
 )
+NOT_RECEIVED = _kind(
+    Kind(
+        "acknowledgements to confirm",
+        ISSUER,
+        "Handed to the issuer, and no receipt has come",
+        Step("acknowledge", Slot("issuer")),  # which takes in a receipt that has come
+        "Ask the issuer whether it takes its acknowledgements.",
+        (
+            Choice(
+                "confirm",
+                "The issuer has it, and those before it.",
+                Step("acknowledge", Slot("issuer"), confirm=Slot("number"), reason=RECEIPT),
+                widest="issuer",
+            ),
+        ),
+        noun="acknowledgement",
+    )
+)
 ERASURES = _kind(
     Kind(
         "forgotten cardholders",

@@ -27,6 +27,7 @@ from flows.runs.keys import deliveries
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.runs.told import first_unconfirmed
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import DECISIONS, EXPIRED, LOST
 from schemas.corrections import is_at_source
@@ -73,6 +74,7 @@ def worklist(
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
     work += _unconfirmed_delivery(store, name)
+    work += _late_receipts(store, issuer, terms)
     work += _unfinished_erasures(store, name)
     work += _link_forms(name, forms, terms)
     return work
@@ -267,6 +269,26 @@ def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:
             since=last.at,
             rows=links,
             fields=named,
+        )
+
+
+def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator[Work]:
+    """Yield the acknowledgements that the issuer has not confirmed in time."""
+    settings = issuer.acknowledgement
+    if settings is None or settings.receipt_within_hours is None:
+        return
+    within = timedelta(hours=settings.receipt_within_hours)
+    late = first_unconfirmed(store, issuer.issuer, within, terms.now)
+    if late is not None:
+        number, last, record = late
+        yield Work(
+            due=record.at + within,
+            kind=kinds.NOT_RECEIVED,
+            issuer=issuer.issuer,
+            run=record.run,
+            rows=sum(record.rows.values()),
+            since=record.at,
+            fields=(("name", f"{number:06d}"), ("number", last)),
         )
 
 

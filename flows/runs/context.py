@@ -3,17 +3,25 @@
 A dry run is given one whose writes stay in memory.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import date
 from typing import Any, NamedTuple
 
+from flows.errors import BugError
 from flows.runs.adapters import Adapters
 from flows.runs.header import Header
 from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
+from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from schemas.issuer import Issuer
+
+
+@contextmanager
+def _no_sealer() -> Iterator[Sealer]:
+    raise BugError(place="sealing", kind="no key of the issuer")
+    yield
 
 
 class IssuerContext(NamedTuple):
@@ -34,6 +42,10 @@ class IssuerContext(NamedTuple):
     service_check: Callable[[Any], Iterable[str]] = lambda _: ()
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
+    # seals what is handed to the issuer to its own key
+    issuer_sealer: Callable[[], AbstractContextManager[Sealer]] = _no_sealer
+    # where the issuer takes it, None where it stays in the store
+    issuer_place: Callable[[], Store | None] = lambda: None
     # digest of the settings in force, as runs and requests name them; "" where nobody asked
     settings_in_force: str = ""
 
@@ -44,5 +56,6 @@ def overlaid(context: IssuerContext) -> IssuerContext:
     if isinstance(adapters.store, Overlay):
         return context
     return context._replace(
-        adapters=adapters._replace(store=Overlay(adapters.store, adapters.now()))
+        adapters=adapters._replace(store=Overlay(adapters.store, adapters.now())),
+        issuer_place=lambda: None,
     )

@@ -25,7 +25,8 @@ FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # Folders that others write to, whose files a scanner may have to judge first; and what no one may
 # ever change.
 DROPPED = re.compile(
-    r"[^/]+/(extracts|results|corrections|transactions)/|[^/]+/deliveries/[^/]+/received$"
+    r"[^/]+/(extracts|results|corrections|transactions)/"
+    r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
 )
 LASTING = re.compile(
     r"[^/]+/(commits/|settings/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
@@ -84,6 +85,8 @@ given_up = _prefix("given-up")  # the chain of decisions that cards need no link
 kept_links = _prefix("kept-links")  # the chain of decisions that links stay as they are
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
+# the chain of what the issuer was told of its extracts, and a folder for each
+acknowledgements = _prefix("acknowledgements")
 # operators' decisions that an extract shall not be sent, a chain for each content
 dismissed = _prefix("dismissed")
 # what was read of extracts that have no plan, so that they are read once

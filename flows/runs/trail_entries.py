@@ -18,8 +18,8 @@ OLD = timedelta(minutes=15)  # no write takes as long: who named it before that 
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals|rewritten)/.+)"
-    r"|(commits|deliveries|link-forms|given-up|kept-links|settings)/\d{6}\.json"
-    r"|deliveries/\d{6}/confirmed\.json"
+    r"|(commits|deliveries|acknowledgements|link-forms|given-up|kept-links|settings)/\d{6}\.json"
+    r"|(deliveries/\d{6}/confirmed|acknowledgements/confirmed/\d{6})\.json"
     r"|(dismissed|attributions|backfills|purged|approvals|erasures)/.+"
     r")"
 )

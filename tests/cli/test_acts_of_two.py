@@ -24,6 +24,7 @@ ALONE = {
     "submit": "of new extracts: the night does it",
     "renew": "the night does it",
     "ingest": "the night does it",
+    "acknowledge": "the night does it; a receipt is recorded",
     "outbox uploaded": "it records what a person did",
     "mend take-over": "it ends a dead claim; nothing is sent by it",
 }

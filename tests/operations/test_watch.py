@@ -19,6 +19,7 @@ from prometheus_client.openmetrics import parser
 from flows.adapters.local import LocalStore
 from flows.adapters.plain_sealer import PlainSealer
 from flows.errors import CardlinkError
+from flows.operations.acknowledgement import acknowledge
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alerts import KINDS, Failure, current_alerts
 from flows.operations.break_decisions import close_break
@@ -224,6 +225,15 @@ def not_eligible(folder: Path) -> Shown:
     yield bench
 
 
+def untold(folder: Path) -> Shown:
+    bench = local_bench(folder, acknowledgement={})
+    bench.submit(bench.drop(5))
+    later = replace(bench, now=lambda: datetime.now(UTC) + timedelta(hours=2))
+    yield later
+    acknowledge(later.context)
+    yield later
+
+
 STORIES: dict[str, Callable[[Path], Shown]] = {
     "extract-missing": missing,
     "extract-waiting": waiting,
@@ -240,6 +250,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
     "ineligible-rows": not_eligible,
     "result-overdue": overdue,
     "key-ending": ending,
+    "issuer-not-told": untold,
     "key-unusable": unusable,
 }
 

@@ -38,6 +38,7 @@ from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.keys import (
     ALL_ISSUERS,
+    acknowledgements,
     commits,
     corrections,
     deliveries,
@@ -248,10 +249,18 @@ def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(
 
 
 @pytest.mark.parametrize(
-    "folder", [extracts(BANK), results(BANK), transactions(BANK), f"{deliveries(BANK)}000001/"]
+    "folder",
+    [
+        extracts(BANK),
+        results(BANK),
+        transactions(BANK),
+        f"{deliveries(BANK)}000001/",
+        f"{acknowledgements(BANK)}000001-0a1b2c3d/",
+    ],
 )
 def test_what_others_drop_cannot_be_written_by_the_pipeline(whole: Whole, folder: str) -> None:
-    name = "received" if folder.startswith(deliveries(BANK)) else "x.csv"
+    is_answered = folder.startswith((deliveries(BANK), acknowledgements(BANK)))
+    name = "received" if is_answered else "x.csv"
 
     with pytest.raises(StoreDeniedError):
         whole.bench.store.create(folder + name, b"x")

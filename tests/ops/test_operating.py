@@ -136,6 +136,7 @@ def deployments_of(*issuers: str) -> set[str]:
         "agree",
         "dismiss",
         "links",
+        "acknowledge",
         "deliver",
         "worklist",
         "programme",

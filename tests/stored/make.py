@@ -49,6 +49,9 @@ rows_per_chunk = 8
 [retention]
 ledger_days = 63
 """
+TOLD = """[acknowledgement]
+receipt_within_hours = 24
+"""
 # The command with its clock at argv[1]; it kills itself where it is about to create a key that fits
 # argv[2].
 CHILD = """
@@ -199,6 +202,8 @@ def write(bank: Bank) -> None:
         bank.type("link-form", FIRST, FORM, "--reason", "says the partner")
     bank.type("deliver", FIRST)
     bank.type("deliver", FIRST, "--confirm", 1, "--reason", "receipt 1")
+    if (bank.code / "flows/operations/acknowledgement.py").exists():
+        bank.type("acknowledge", FIRST, "--confirm", 1, "--reason", "receipt 1")
 
     bank.at("2024-04-02")
     bank.type("resubmit", answered, "--errors", "--reason", "once more")
@@ -259,7 +264,8 @@ def make(archive: Path, code: Path) -> None:
                 shutil.copy(Path(old) / name, bank.folder)
             for extract in (Path(old) / "store" / SECOND / "extracts").iterdir():
                 shutil.copy2(extract, bank.store / SECOND / "extracts")
-        (bank.folder / f"{FIRST}.toml").write_text(TOML)
+        is_acknowledging = (code / "flows/operations/acknowledgement.py").exists()
+        (bank.folder / f"{FIRST}.toml").write_text(TOML + TOLD * is_acknowledging)
         write(bank)
         for probe in bank.store.glob("*/probe"):
             shutil.rmtree(probe)  # it names this folder

@@ -1,0 +1,36 @@
+"""What the store has of acknowledgements: which of them the issuer has confirmed."""
+
+from datetime import datetime, timedelta
+
+from flows.runs.chains import last_record
+from flows.runs.keys import acknowledgements, link
+from flows.runs.store import Store
+from flows.runs.versions import read_document
+from schemas.records import Acknowledgement
+
+
+def confirmations(issuer: str) -> str:
+    """Return the prefix of the records that the issuer has an acknowledgement."""
+    return f"{acknowledgements(issuer)}confirmed/"
+
+
+def last_confirmed(store: Store, issuer: str) -> int:
+    """Return the number of the last acknowledgement that the issuer has confirmed, or 0."""
+    prefix = confirmations(issuer)
+    names = [entry.key.removeprefix(prefix) for entry in store.keys(prefix)]
+    return max((int(name.removesuffix(".json")) for name in names), default=0)
+
+
+def first_unconfirmed(
+    store: Store, issuer: str, within: timedelta, now: datetime
+) -> tuple[int, int, Acknowledgement] | None:
+    """Return the first acknowledgement whose receipt is late: its number, that of the last one, and
+    its record; None where none is late.
+    """
+    prefix = acknowledgements(issuer)
+    number = last_confirmed(store, issuer) + 1
+    first = read_document(store, link(prefix, number), Acknowledgement)
+    if first is None or now < first.at + within:
+        return None
+    last, _ = last_record(store, prefix, Acknowledgement)
+    return number, last, first
