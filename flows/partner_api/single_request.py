@@ -50,7 +50,10 @@ NO_LINK_CODES: Final = {
     breaks.LINK_CUT: "link.url.cut",
     breaks.LINK_SHOWS_CARD: "link.url.shows_card",
 }
-NO_CVV: Final = "card.cvv.missing"
+# of a row that has the hash alone: its link would not open
+NO_CVV: Final = (
+    "card.cvv.missing (the link asks for it by [rules] challenges, and a request has no hash)"
+)
 
 Supply = Callable[[str], str]  # a column's name to what is typed in for it, "" for nothing
 
@@ -227,7 +230,7 @@ def prepared_request(
     supplied = {column: supply(column) for column in needed if not fields.get(column)}
     request = link_request({**fields, **supplied}, terms.until, reference)
     if reference is None and "CVV" in context.issuer.rules.challenges and not request.card.cvv:
-        raise LinkRequestError(codes=NO_CVV)  # the request has no hash, and the link would not open
+        raise LinkRequestError(codes=NO_CVV)
     attempt = SingleAsked(
         row=row,
         cuid=fields[CUID],

@@ -127,7 +127,7 @@ def test_no_link_is_requested_without_the_cvv_that_a_challenge_asks_for(tmp_path
     with pytest.raises(LinkRequestError) as caught:
         link_row(bench.context, linker, run, 1, terms=Terms("lost at the portal"))
 
-    assert "card.cvv.missing" == caught.value.fields["codes"]
+    assert "card.cvv.missing (the link asks for it" in caught.value.fields["codes"]
     assert [] == linker.asked
 
 
