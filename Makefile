@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench pace bench-growth bench-issuers hundred quarter year twenty leaks torture image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench pace bench-growth bench-following bench-issuers hundred quarter year twenty leaks torture image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -57,6 +57,10 @@ pace: .venv/test-ready
 # What each command costs as an issuer's runs become more: make bench-growth GROWTH='100 200' is quick
 bench-growth: .venv/test-ready
 	@$(BIN)/python -m tests.bench.growth $(GROWTH)
+
+# What a check of 20,000 links costs, of which two per cent move a day: FOLLOWING='--links 2000' is quick
+bench-following: .venv/test-ready
+	@$(BIN)/python -m tests.bench.following $(FOLLOWING)
 
 # What scales out: the runs of twenty issuers on a Prefect work pool, by one worker, by two, and by two of which one is
 # killed; Linux. ISSUERS='--issuers 3 --rows 2000' is quick.

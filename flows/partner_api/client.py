@@ -42,6 +42,7 @@ from flows.partner_api.transport import (
     Sender,
     connect,
 )
+from flows.partner_api.validators import UNCHANGED, tag_of, unless_changed
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
@@ -107,15 +108,28 @@ class ServiceClient:
         """Return the record of a link (2.9), by default with its card and cardholder."""
         return self._link(self._link_response(link_id, hydrate), self._settings.link_place())
 
+    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
+        """Return the record of a link with its card and cardholder, and its tag where it has one.
+
+        None where it is still the one that had this tag (RFC 9110 13.1).
+        """
+        response = self._link_response(link_id, HYDRATE_CARDHOLDER, tag)
+        if response.status == UNCHANGED:
+            return None
+        record = self._link(response, self._settings.link_place())
+        return record.model_copy(update={"tag": tag_of(response.headers)})
+
     def link_document(self, link_id: str) -> object:
         """Return the record of a link as the service answers it; None where it is no JSON."""
         return document_of(self._link_response(link_id, HYDRATE_CARDHOLDER).body)
 
-    def _link_response(self, link_id: str, hydrate: tuple[str, ...]) -> Response:
+    def _link_response(
+        self, link_id: str, hydrate: tuple[str, ...], tag: str | None = None
+    ) -> Response:
         settings = self._settings
-        header = {}
+        header = unless_changed(tag)
         if hydrate:
-            header = {settings.hydration_header: settings.link_hydration(*hydrate)}
+            header[settings.hydration_header] = settings.link_hydration(*hydrate)
         place = settings.link_place()
         path = _path(settings.paths.link, link_id, place)
         return self._sender.send(Request("GET", path, place, headers=header))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from flows.book.kept import keep_up_to_date
 from flows.errors import OperatorError
 from flows.partner_api.coverage import coverage
-from flows.partner_api.link_check import LinkCheck, check_links
+from flows.partner_api.due_links import Turn, least_urgency
+from flows.partner_api.link_check import NO_LIMIT, Limit, LinkCheck, check_links
 from flows.partner_api.run_funnel import funnel_of, run_funnel
 from flows.partner_api.service import Placing
 from flows.partner_api.transactions import ingest_transactions
@@ -84,9 +86,14 @@ def _check_runs(
     settings = context.issuer.service
     if service is None or settings is None:
         return
+    turn = Turn(settings, context.adapters.now(), recheck)
+    limit = NO_LIMIT
+    if not recheck:
+        until = time.monotonic() + turn.settings.look_minutes * 60
+        limit = Limit(least_urgency(runs, turn), until)
     # of two links of a cardholder the newer one is more likely to have led to a job
     for run in reversed(runs):
-        check = check_links(context, service, settings, run, recheck=recheck)
+        check = check_links(context, service, settings, run, recheck=recheck, limit=limit)
         yield check
         if check.stopped:
             return
@@ -94,7 +101,7 @@ def _check_runs(
 
 def _counts(check: LinkCheck) -> dict[str, Any]:
     """Return the numbers of a check, apart from its questions."""
-    names = ("run", "links", "asked", "unanswered", "messages")
+    names = ("run", "links", "asked", "unanswered", "messages", "waiting")
     return {name: getattr(check, name) for name in names}
 
 

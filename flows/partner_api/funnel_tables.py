@@ -30,6 +30,9 @@ def queries(service: ServiceSettings | None, facts: Mapping[str, Any]) -> Iterat
     elif not service.follow_cardholders:
         yield "[service] follow_cardholders is off: jobs are not queried"
     yield from map(line_of, facts["coverage"])
+    waiting = sum(check["waiting"] for check in checks)
+    if waiting:
+        yield f"{waiting:,} links that are due wait for the next check ([service] look_minutes)"
     reports = facts["transactions"]
     if reports["files"]:
         yield f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"

@@ -209,6 +209,9 @@ class Placement(NamedTuple):
     trouble: str | None = None
     jobs_trouble: str | None = None
     seen: datetime | None = None
+    moved: datetime | None = None  # the last check at which something had happened
+    messages_seen: datetime | None = None
+    record_tag: str | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Placement:

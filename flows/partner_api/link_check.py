@@ -5,17 +5,19 @@ A stopped check resumes where it was.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.errors import TryAgainError
+from flows.partner_api.due_links import Turn, due_links, followed_rows
 from flows.partner_api.job_records import Placement
 from flows.partner_api.link_ids import LinkIds
 from flows.partner_api.link_queries import (
@@ -27,19 +29,17 @@ from flows.partner_api.link_queries import (
     with_messages,
 )
 from flows.partner_api.service import AnswerLostError, Placing, UnauthorisedError
-from flows.partner_api.stored_placements import linked_rows
 from flows.runs.claim import claimed
 from flows.runs.context import IssuerContext
 from flows.runs.frames import write_parquet
-from flows.runs.placements import mark_check, placements_key, read_placements
+from flows.runs.placements import mark_check, placements_key
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart
 from schemas.partner_api.link_placements import Placements, dtypes
 from schemas.partner_api.service import ServiceSettings
-from schemas.partner_api.unknowns import NO_OPENING
 
-BATCH = 256  # rows queried at a time
+BATCH = 64  # rows queried at a time
 KEEP_EVERY = 60.0  # seconds of queries that a kill may cost: they are repeated
 MOST_SILENT = 20  # links in a row without a response before the check stops
 
@@ -56,6 +56,17 @@ class LinkCheck(NamedTuple):
     messages: int  # stored
     questions: Counter[Question]
     stopped: str
+    waiting: int = 0  # links that are due and are left to the next check
+
+
+class Limit(NamedTuple):
+    """How far a check goes: links of at least this urgency, until this moment (monotonic)."""
+
+    urgency: float = 0.0
+    until: float = math.inf
+
+
+NO_LIMIT = Limit()
 
 
 def check_links(
@@ -65,12 +76,12 @@ def check_links(
     run: StoredRun,
     *,
     recheck: bool = False,
+    limit: Limit = NO_LIMIT,
 ) -> LinkCheck:
-    """Query the service for every link of a run that is due, and store the results.
+    """Query the service for the links of a run that are due (`due_links.py`), store the results.
 
-    A link is due until its card is placed, `look_again_hours` after the last check, while it is
-    active or a job runs. It is due at once where the last check left a question unanswered, and
-    with `recheck`. Links whose URLs have one id are not queried: it is not theirs. Jobs are
+    Within `limit`, the most urgent first. With `recheck` every active link is due.
+    Links whose URLs have one id are not queried: it is not theirs. Jobs are
     reported by cardholder, so of two links of one cardholder the one that is checked first gets the
     job. Raises ClaimedError if another check is running. A service that stops responding, or
     rejects our credentials, ends the check: what was learned is stored.
@@ -81,7 +92,8 @@ def check_links(
         ids = LinkIds(settings, run)
         for part in run.committed().ledger:
             check = _PartCheck(context, service, settings, run, part, ids)
-            checks.append(check.check(recheck=recheck))
+            turn = Turn(settings, context.adapters.now(), recheck)
+            checks.append(check.check(turn, limit))
             if checks[-1].stopped:
                 break
         mark_check(run)
@@ -96,6 +108,7 @@ def check_links(
         messages=sum(check.messages for check in checks),
         questions=questions,
         stopped=checks[-1].stopped if checks else "",
+        waiting=sum(check.waiting for check in checks),
     )
 
 
@@ -114,36 +127,42 @@ class _PartCheck:
         self._now = context.adapters.now
         self._store = context.adapters.store
         self._settings = settings
-        self._run = run.id
+        self._run = run
         self._key = placements_key(run, part)
         self._messages = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
         self._context = QueryContext(service, settings, self._store, self._messages, self._now, ids)
-        self._urls = linked_rows(run, part)
-        self._known = _joined(self._urls, read_placements(run, part))
+        rows = followed_rows(run, part)
+        self._links = rows.select("row", "url", "expires_on")
+        self._known = rows.drop("url", "expires_on")
         self._silent = 0  # links in a row without a response
         self._stopped = ""
 
-    def check(self, *, recheck: bool) -> LinkCheck:
+    def check(self, turn: Turn, limit: Limit) -> LinkCheck:
         """Count in messages that are stored but not counted, then query."""
         self._replace(list(self._uncounted_rows()))
         before = self._reads()
+        due = due_links(self._run, self._known.join(self._links, on="row"), turn)
+        chosen = due.filter(pl.col("urgency") >= limit.urgency)
         answers: Counter[bool] = Counter()  # of links with questions: whether any was answered
         questions: Counter[Question] = Counter()
+        queried = 0
         try:
-            for answer in self._query(self._due(recheck=recheck)):
+            for answer in self._query(chosen, limit.until):
+                queried += 1
                 if answer.questions:
                     answers[answer.has_learned] += 1
                 questions += answer.questions
         finally:
             self._write()
         return LinkCheck(
-            self._run,
+            self._run.id,
             links=self._known.height,
             asked=answers.total(),
             unanswered=answers[False],
             messages=self._reads() - before,
             questions=questions,
             stopped=self._stopped,
+            waiting=due.height - queried,
         )
 
     # The table of placements
@@ -159,28 +178,6 @@ class _PartCheck:
 
     def _write(self) -> None:
         write_parquet(self._store, self._key, Placements.validate(self._known))
-
-    def _due(self, *, recheck: bool) -> pl.DataFrame:
-        """Return the rows to query with their urls, those never queried first."""
-        now = self._now()
-        pause = timedelta(hours=self._settings.look_again_hours)
-        links = self._urls.select("row", "url", "expires_on")
-        rows = self._known.join(links, on="row", how="left").filter(~pl.col("settled"))
-        expires = pl.col("expires_on")
-        running = pl.col("running").fill_null(value=False)
-        active = expires.is_null() | (expires >= now.date()) | running
-        paused = pl.col("seen").is_null() | (pl.col("seen") <= now - pause)
-        due = paused | self._is_unanswered() | recheck
-        return rows.filter(active & due).sort("seen", "row", nulls_last=False)
-
-    def _is_unanswered(self) -> pl.Expr:
-        """Return which rows are due at once: the last check left something that can be asked."""
-        silent_record = pl.col("trouble") == NO_OPENING
-        knows_jobs = pl.col("running").is_not_null()
-        # a record that does not say will not say it later: its jobs do
-        refused = pl.col("trouble").is_not_null() & ~(silent_record & knows_jobs)
-        never_asked = ~knows_jobs & (pl.col("missed") == 0) & self._settings.follow_cardholders
-        return refused | pl.col("jobs_trouble").is_not_null() | never_asked
 
     def _uncounted_rows(self) -> Iterator[Placement]:
         """Yield the rows with stored messages that are not counted in, with all of them.
@@ -202,12 +199,12 @@ class _PartCheck:
                 recounted = with_messages(recounted, read(self._store, key))
             # lost answers left no object
             missed = max(placement.missed, recounted.missed)
-            yield recounted._replace(reads=len(keys), missed=missed)
+            yield recounted._replace(reads=len(keys), missed=missed, moved=self._now())
 
     # The queries
 
-    def _query(self, due: pl.DataFrame) -> Iterator[LinkAnswer]:
-        """Yield the answers, and store them from time to time."""
+    def _query(self, due: pl.DataFrame, until: float) -> Iterator[LinkAnswer]:
+        """Yield the answers, and store them from time to time; none is asked for after `until`."""
         written = time.monotonic()
         with ThreadPoolExecutor(self._settings.requests_at_a_time) as threads:
             for batch in due.iter_slices(BATCH):
@@ -215,7 +212,7 @@ class _PartCheck:
                 answers = [answer for answer in results if answer is not None]
                 self._replace([answer.placement for answer in answers])
                 yield from answers
-                if self._stopped:
+                if self._stopped or time.monotonic() > until:
                     return
                 if time.monotonic() - written > KEEP_EVERY:
                     self._write()
@@ -242,14 +239,3 @@ def _opened_seen(now: datetime) -> pl.Expr:
     """Return when a link was first seen opened: now, where no check before knew that it was."""
     first = pl.when("opened").then(pl.lit(now, dtypes()["opened_seen"]))
     return pl.coalesce("opened_seen", first).alias("opened_seen")
-
-
-def _joined(links: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Return a record for every linked row: what is known of it, or an empty one."""
-    nothing = {"settled": False, "reads": 0, "missed": 0}
-    joined = links.join(known.drop("cuid", "last_4"), on="row", how="left")
-    filled = joined.with_columns(
-        *(pl.col(name).fill_null(value) for name, value in nothing.items()),
-        pl.col("jobs").fill_null([]),
-    )
-    return filled.select(pl.col(name).cast(kind) for name, kind in dtypes().items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
@@ -46,6 +46,7 @@ LINK_RECORDS = "link records"
 MESSAGES = "messages"
 JOB_RECORDS = "job records"
 ANSWERED = ""  # in place of a cause
+READ_ANYWAY_AFTER = timedelta(days=7)  # messages of a cardholder whose link is not opened
 
 T = TypeVar("T")
 
@@ -97,6 +98,7 @@ class _FailedError(Exception):
 class _LinkQueries:
     def __init__(self, context: QueryContext, placement: Placement) -> None:
         self._context = context
+        self._before = placement
         self._placement = placement._replace(trouble=None, jobs_trouble=None)
         self._questions: Counter[Question] = Counter()
         self._follows = context.settings.follow_cardholders
@@ -109,11 +111,19 @@ class _LinkQueries:
             self._read_jobs()
         except _FailedError as failed:
             failure = failed.error
-        placement = self._placement
-        answer = LinkAnswer(placement, self._questions, failure)
+        answer = LinkAnswer(self._placement, self._questions, failure)
+        return answer._replace(placement=self._dated(answer))
+
+    def _dated(self, answer: LinkAnswer) -> Placement:
+        """Return what is known now, and when it was learned, and when something had happened."""
+        placement = answer.placement
+        now = self._context.now()
         if answer.has_learned:
-            placement = placement._replace(seen=self._context.now())
-        return answer._replace(placement=placement)
+            placement = placement._replace(seen=now)
+        was_opened = bool(placement.opened) and not self._before.opened
+        if was_opened or placement.jobs != self._before.jobs:
+            placement = placement._replace(moved=now)
+        return placement
 
     def _read_record(self, url: str) -> None:
         """Read the link's record, unless its cardholder and its opening are known."""
@@ -127,18 +137,36 @@ class _LinkQueries:
             self._in_vain(LINK_RECORDS, SHARED_LINK_ID)
             return
         try:
-            record = self._ask(LINK_RECORDS, lambda: self._context.service.card_link(link_id))
+            tag = self._usable_tag()
+            record = self._ask(
+                LINK_RECORDS, lambda: self._context.service.changed_link(link_id, tag)
+            )
         except NoSuchRecordError:
             self._in_vain(LINK_RECORDS, NO_RECORD)
+            return
+        if record is None:
+            self._note_opening(self._placement.opened)
             return
         if self._is_of_another(record):
             self._in_vain(LINK_RECORDS, OTHER_CARDHOLDER)
             return
         cardholder_id = self._placement.cardholder_id or record.cardholder_id
-        self._placement = self._placement._replace(cardholder_id=cardholder_id)
+        self._placement = self._placement._replace(
+            cardholder_id=cardholder_id, record_tag=record.tag
+        )
         self._note_opening(record.opened)
         if self._follows and not cardholder_id:
             self._in_vain(MESSAGES, NO_CARDHOLDER)
+
+    def _usable_tag(self) -> str | None:
+        """Return the tag of the record that was read last, where all is known that it can say.
+
+        Otherwise it is read again: the settings may be others by now.
+        """
+        placement = self._placement
+        names_cardholder = placement.cardholder_id is not None or not self._follows
+        is_read = names_cardholder and placement.opened is not None
+        return placement.record_tag if is_read else None
 
     def _is_of_another(self, record: CardLink) -> bool:
         """Return whether a record names another cardholder than the row, where both name one."""
@@ -159,7 +187,7 @@ class _LinkQueries:
     def _read_messages(self) -> None:
         """Read the cardholder's messages, and store them before they are interpreted."""
         cardholder_id = self._placement.cardholder_id
-        if not (self._follows and cardholder_id):
+        if not (self._follows and cardholder_id) or self._is_unopened():
             return
         try:
             body = self._ask(
@@ -181,7 +209,17 @@ class _LinkQueries:
                 self._in_vain(MESSAGES, UNREADABLE)
                 return
         self._questions[Question(MESSAGES, ANSWERED)] += 1
-        self._placement = self._placement._replace(jobs_asked=True)
+        now = self._context.now()
+        self._placement = self._placement._replace(jobs_asked=True, messages_seen=now)
+
+    def _is_unopened(self) -> bool:
+        """Return whether a link cannot have led to a job that its messages were not read for.
+
+        They are read from time to time all the same: a record may not know of every opening.
+        """
+        read = self._placement.messages_seen
+        is_recent = read is not None and self._context.now() - read < READ_ANYWAY_AFTER
+        return self._placement.opened is False and is_recent
 
     def _is_stored(self, name: str, content: bytes) -> bool:
         """Store messages, and return whether they are new there."""

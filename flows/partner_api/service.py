@@ -18,8 +18,11 @@ class Placing(Protocol):
     Raises NoSuchRecordError for an unknown id.
     """
 
-    def card_link(self, link_id: str) -> CardLink:
-        """Return a link's record, its card and cardholder with it."""
+    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
+        """Return a link's record, its card and cardholder with it.
+
+        None where it is still the one that had this tag.
+        """
         ...
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:

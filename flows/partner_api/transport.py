@@ -31,6 +31,7 @@ from flows.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
+from flows.partner_api.validators import UNCHANGED
 from flows.runs.retry import Retry
 from schemas.partner_api.service import LOOPBACK, ServiceSettings
 
@@ -206,6 +207,8 @@ class Sender:
         One that is not authorised goes to the flow, which may log in again.
         """
         status = response.status_code
+        if status == UNCHANGED and request.policy is RetryPolicy.READ:
+            return response
         if response.is_success or (status == UNAUTHORISED and not request.is_login):
             return response
         if _may_pass(request, status):

@@ -90,6 +90,12 @@ class Placements(Table):
     jobs_trouble: pl.String = pa.Field(nullable=True)
     # the last check that learned something
     seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
+    # the last check at which something had happened: opened, or a job; null also in older tables
+    moved: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
+    # the last check that read its cardholder's messages; null also in older tables
+    messages_seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
+    # by which the service knows the version of the link's record that was read last
+    record_tag: pl.String = pa.Field(nullable=True)
 
 
 def dtypes() -> dict[str, pl.DataType]:

@@ -101,15 +101,26 @@ class ServiceSettings(Profile):
     tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
     requests_per_second: float = setting(10, "request rate", gt=0)
     requests_at_a_time: int = setting(
-        4,
+        10,
         "concurrent requests when placements are read, or many links are requested",
         ge=1,
         le=64,
     )
     look_again_hours: float = setting(
         6,
-        "time before a link that was answered and is not placed yet is queried again; "
+        "time before a link that was answered and is not placed yet is queried again, at least; "
         "one that left a question unanswered is due at once",
+        gt=0,
+    )
+    look_again_hours_at_most: float = setting(
+        72,
+        "the same at most: it grows to a third of the time in which nothing happened at a link",
+        gt=0,
+    )
+    look_minutes: float = setting(
+        5,
+        "time that a check of links may take; running jobs come first, then links never queried, "
+        "then those that waited longest; the others are for the next check",
         gt=0,
     )
     follow_every_seconds: float = setting(

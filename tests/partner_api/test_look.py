@@ -48,7 +48,7 @@ class Partner:
     before: Callable[[str], None] = lambda _: None
     lock: Lock = field(default_factory=Lock)
 
-    def card_link(self, link_id: str) -> CardLink:
+    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
         self._note("link")
         if link_id not in self.links:
             raise NoSuchRecordError(place="the link")

@@ -3,10 +3,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Response
 
 from flows.simulator.service import wire
 from flows.simulator.service.channels import Message, flat_request
+from flows.simulator.service.conditional import IfNoneMatch, unless_known
 from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.refusals import refused
 from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
@@ -30,8 +31,11 @@ def job_routes(handle: ServiceHandle) -> APIRouter:
 
     @routes.get(JOBS + "/{job_id}", **RECORD, responses=refusals(401, 404))
     async def read_job(
-        job_id: int, hydration: Annotated[str, Header(alias=settings.hydration_header)] = ""
-    ) -> dict[str, Any]:
+        job_id: int,
+        response: Response,
+        hydration: Annotated[str, Header(alias=settings.hydration_header)] = "",
+        if_none_match: IfNoneMatch = "",
+    ) -> Any:
         """Return a job's record, with its credential requests where the hydration header asks for
         them.
         """
@@ -43,7 +47,8 @@ def job_routes(handle: ServiceHandle) -> APIRouter:
                 "asks for something else than credential requests",
                 "hydration",
             )
-        return books.job_record(job_id, hydrate=bool(hydration))
+        record = books.job_record(job_id, hydrate=bool(hydration))
+        return unless_known(record, if_none_match, response)
 
     @routes.put(JOBS + "/{job_id}", **RECORD, responses=refusals(401, 404, 409))
     async def update_job(

@@ -8,9 +8,10 @@ On demand, their records, and the page a cardholder opens.
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Response
 
 from flows.simulator.service import wire
+from flows.simulator.service.conditional import IfNoneMatch, unless_known
 from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.refusals import refused
 from flows.simulator.service.sites import SITES
@@ -45,12 +46,16 @@ def link_routes(handle: ServiceHandle) -> APIRouter:
         responses=refusals(401, 404),
     )
     async def read_link(
-        link_id: str, hydration: Annotated[str, Header(alias=settings.hydration_header)] = "[]"
-    ) -> dict[str, Any]:
+        link_id: str,
+        response: Response,
+        hydration: Annotated[str, Header(alias=settings.hydration_header)] = "[]",
+        if_none_match: IfNoneMatch = "",
+    ) -> Any:
         """Return a link's record; the hydration header is a JSON array of `card`,
         `card.cardholder`.
         """
-        return books.links.record(books.links.find(link_id), _hydrated(hydration))
+        record = books.links.record(books.links.find(link_id), _hydrated(hydration))
+        return unless_known(record, if_none_match, response)
 
     return routes
 

@@ -1,0 +1,159 @@
+"""Which links a check queries: those that move first, those at which nothing happens seldom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.partner_api.due_links import Turn, due_links, followed_rows
+from flows.partner_api.follow_links import follow_links
+from flows.partner_api.funnel_tables import queries
+from flows.partner_api.link_check import Limit, check_links
+from flows.runs.stored_run import StoredRun
+from schemas.partner_api.service import ServiceSettings
+from tests.night import NOON, Bench
+from tests.partner_api.test_look import Partner, know_all, night, settings, status
+
+HOUR = timedelta(hours=1)
+NOBODY_ELSE: dict[str, Any] = {"opened": False, "running": False, "settled": False}
+
+
+def stored(bench: Bench, run: str) -> tuple[StoredRun, pl.DataFrame]:
+    """Return a run and its links, as a check reads them."""
+    followed = bench.stored(run)
+    [part] = followed.committed().ledger
+    return followed, followed_rows(followed, part)
+
+
+def due_rows(
+    bench: Bench, run: str, known: dict[int, dict[str, Any]], now: datetime, **service: Any
+) -> list[int]:
+    """Return the rows that are due, most urgent first, of those that something is known of."""
+    followed, links = stored(bench, run)
+    records = [
+        {**record, **NOBODY_ELSE, **known[record["row"]]}
+        for record in links.to_dicts()
+        if record["row"] in known
+    ]
+    frame = pl.DataFrame(records, schema=links.schema)
+    turn = Turn(ServiceSettings(base_url="http://127.0.0.1:1", **service), now)
+    return due_links(followed, frame, turn)["row"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("quiet_days", "waited_hours", "is_due"),
+    [
+        (0.1, 5, False),
+        (0.1, 6, True),
+        (3, 20, False),
+        (3, 24, True),
+        (9, 71, False),
+        (40, 72, True),
+    ],
+)
+def test_a_link_is_queried_the_less_often_the_longer_nothing_happens_at_it(
+    tmp_path: Path, quiet_days: float, waited_hours: float, is_due: bool
+) -> None:
+    bench, run, _ = night(tmp_path)
+    now = NOON + timedelta(days=45)
+    known = {1: {"moved": now - timedelta(days=quiet_days), "seen": now - waited_hours * HOUR}}
+
+    assert is_due == bool(due_rows(bench, run, known, now))
+
+
+def test_running_jobs_come_first_then_links_never_queried_then_those_that_waited_longest(
+    tmp_path: Path,
+) -> None:
+    bench, run, _ = night(tmp_path)
+    now = NOON + timedelta(days=30)
+    quiet = {"moved": now - timedelta(days=20)}
+    known: dict[int, dict[str, Any]] = {
+        1: {**quiet, "seen": now - 80 * HOUR},
+        2: {**quiet, "seen": now - 400 * HOUR},
+        3: {"seen": None, "running": None, "opened": None},
+        4: {"seen": now - 7 * HOUR, "moved": now - 7 * HOUR, "running": True},
+        5: {"seen": now - 7 * HOUR, "moved": now - 7 * HOUR},
+    }
+
+    assert [4, 3, 2, 5, 1] == due_rows(bench, run, known, now)
+
+
+def test_a_check_queries_what_its_time_allows_and_the_next_one_the_others(tmp_path: Path) -> None:
+    bench, _, linked = night(tmp_path, requests_per_second=2, look_minutes=0.1)
+    partner = Partner()
+    know_all(partner, linked)
+
+    first = follow_links(bench.context, partner)
+    second = follow_links(bench.context, partner)
+
+    asked = [[check["asked"] for check in facts["looked"]] for facts in (first, second)]
+    assert [[6], [6]] == asked
+    assert ["6 links that are due wait for the next check ([service] look_minutes)"] == [
+        line for line in queries(bench.issuer.service, first) if "wait" in line
+    ]
+    assert 0 == second["funnel"]["unasked"]
+
+
+def test_a_check_that_somebody_asks_for_has_no_limit(tmp_path: Path) -> None:
+    bench, _, linked = night(tmp_path, requests_per_second=1, look_minutes=0.1)
+    partner = Partner()
+    know_all(partner, linked)
+
+    facts = follow_links(bench.context, partner, recheck=True)
+
+    assert [12] == [check["asked"] for check in facts["looked"]]
+
+
+def test_a_check_whose_time_is_over_begins_with_no_more_links(tmp_path: Path) -> None:
+    bench, run, linked = night(tmp_path, rows=70)
+    partner = Partner()
+    know_all(partner, linked)
+
+    check = check_links(
+        bench.context, partner, settings(bench), bench.stored(run), limit=Limit(until=0)
+    )
+
+    assert (64, 6) == (check.asked, check.waiting)
+
+
+def test_of_a_link_that_is_not_opened_only_the_record_is_read_and_once_a_week_the_messages(
+    tmp_path: Path,
+) -> None:
+    bench, run, linked = night(tmp_path)
+    partner = Partner()
+    know_all(partner, linked)
+    asked = []
+    for days in (0, 4, 8):
+        partner.asked.clear()
+        later = replace(bench, now=lambda: NOON + timedelta(days=days))  # noqa: B023 - used at once
+        check_links(later.context, partner, settings(bench), bench.stored(run))
+        asked.append(Counter(partner.asked))
+
+    both = Counter(link=12, messages=12)
+    assert [both, Counter(link=12), both] == asked
+
+
+def test_a_link_that_moved_is_queried_soon_again(tmp_path: Path) -> None:
+    bench, run, linked = night(tmp_path)
+    partner = Partner()
+    know_all(partner, linked)
+    row, link_id = linked.select("row", "link_id").row(0)
+    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    partner.links[link_id]["opened_on"] = "2026-12-10"
+    partner.messages[f"h-{row}"] = [status("7", "TIMEOUT_TFA", termination_type="PROCESS_FAILURE")]
+    partner.jobs["7"] = {"id": 7, "status": "TIMEOUT_TFA", "termination_type": "PROCESS_FAILURE"}
+    asked = []
+    for hours in (480, 487):
+        partner.asked.clear()
+        later = replace(bench, now=lambda: NOON + hours * HOUR)  # noqa: B023 - used at once
+        check_links(later.context, partner, settings(bench), bench.stored(run))
+        asked.append((partner.asked["link"], partner.asked["messages"], partner.asked["job"]))
+
+    # opened, so its record says nothing new any more
+    assert [(12, 12, 1), (0, 1, 0)] == asked
