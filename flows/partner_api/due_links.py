@@ -7,8 +7,9 @@ links that were never queried, then those that have waited longest for their tur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, time
+from itertools import chain
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -77,14 +78,16 @@ def least_urgency(runs: Sequence[StoredRun], turn: Turn) -> float:
     """Return the urgency of the last link that a check has the time for, 0 where it has for all."""
     if turn.recheck or sum(map(_linked, runs)) * REQUESTS <= turn.most_requests:
         return 0.0
-    due = [
-        due_links(run, followed_rows(run, part), turn).select("urgency", "requests")
-        for run in runs
-        for part in run.committed().ledger
-    ]
+    due = chain.from_iterable(_due_of_run(run, turn) for run in runs)
     ordered = pl.concat(due).sort("urgency", descending=True)
     within = ordered.filter(pl.col("requests").cum_sum() <= max(REQUESTS, turn.most_requests))
     return 0.0 if within.height == ordered.height else float(within["urgency"][-1])
+
+
+def _due_of_run(run: StoredRun, turn: Turn) -> Iterator[pl.DataFrame]:
+    for part in run.committed().ledger:
+        due = due_links(run, followed_rows(run, part), turn)
+        yield due.select("urgency", "requests")
 
 
 def followed_rows(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
