@@ -26,6 +26,7 @@ PROOFS = frozenset(
     {
         "trailer_counts",
         "final_newline",
+        "header_record",
         "hash_total",
         "hash_total_digits",
         "sidecar",
@@ -135,7 +136,14 @@ class SourceSettings(Settings):
         None, "lines that begin with this text are not rows", min_length=1
     )
     trailer: Pattern | None = setting(
-        None, "regular expression of the trailer line; its first group is the row count"
+        None,
+        "regular expression of the trailer line; its first group, or the one named `count`, is the "
+        "row count",
+    )
+    header_record: Pattern | None = setting(
+        None,
+        "regular expression of a line above the data that states the row count, its first group or "
+        "the one named `count`; `header_rows` or `comment` keep that line from the rows",
     )
     trailer_counts: Literal["rows", "records"] = setting(
         "rows", "what the trailer counts, where a file has several types: rows, or all records"
@@ -146,7 +154,8 @@ class SourceSettings(Settings):
     hash_total: Header | tuple[int, int] | None = setting(
         None,
         "column whose numbers, digits only, add up to the hash total, the second group of "
-        "`trailer`; fixed format: first and last character of the field, from 1",
+        "`trailer` or `header_record`, or the one named `total`; fixed format: first and last "
+        "character of the field, from 1",
     )
     hash_total_digits: int = setting(
         12, "low-order digits of the sum that are compared", ge=1, le=18
@@ -179,6 +188,13 @@ class SourceSettings(Settings):
     )
     strict: bool = setting(False, "`true`: a source column that nothing uses refuses the extract")
     join: JoinSettings | None = None  # a second file, where there is one
+
+    @property
+    def total_in(self) -> Literal["trailer", "header_record"] | None:
+        """Which of the two states the hash total, in a second group or one named `total`."""
+        if re.compile(self.trailer or "").groups > 1:
+            return "trailer"
+        return "header_record" if re.compile(self.header_record or "").groups > 1 else None
 
     @property
     def row_segment(self) -> str:
@@ -318,13 +334,13 @@ class SourceSettings(Settings):
 
     @model_validator(mode="after")
     def _groups_hold_what_is_read(self) -> Self:
-        groups = re.compile(self.trailer or "").groups
-        if self.trailer is not None and groups < 1:
-            raise ValueError("trailer needs a group around the count")
+        for key, pattern in (("trailer", self.trailer), ("header_record", self.header_record)):
+            if pattern is not None and re.compile(pattern).groups < 1:
+                raise ValueError(f"{key} needs a group around the count")
         if self.sequence is not None and re.compile(self.sequence).groups != 1:
             raise ValueError("sequence needs exactly one group, around the number")
-        if self.hash_total is not None and groups < 2:
-            raise ValueError("hash_total needs a trailer with a second group")
+        if self.hash_total is not None and self.total_in is None:
+            raise ValueError("hash_total needs a trailer or header_record with a second group")
         return self
 
     @model_validator(mode="after")

@@ -164,7 +164,7 @@ def _draft(extract: Path, copybook: drafts.Copybook | None) -> proofs.Found:
         plain.seek(0)
         draft = typed or drafts.first_draft(plain, extract.name, today, copybook)
         plain.seek(0)
-        proven = proofs.with_proofs(draft, plain, extract)
+        proven = proofs.with_proofs(draft, plain, extract, copybook)
     return proven._replace(draft=proposal.with_second_file(proven.draft, extract, _opened))
 
 

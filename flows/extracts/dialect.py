@@ -78,7 +78,8 @@ def _delimited(lines: Lines, name: str) -> Sample | None:
         *_header_guesses(header, names, above, comment),
         *_end_guesses(lines, trailer),
     ]
-    return Sample(guesses, _columns(names, rows), bool(header.names), lines.last)
+    named = bool(header.names)
+    return Sample(guesses, _columns(names, rows), named, lines.last, lines.sampled[: header.above])
 
 
 def _quoting(text: str) -> str:
@@ -190,7 +191,7 @@ def _fixed(lines: Lines, name: str) -> Sample:
     for first, last in spans:
         values = tuple(line[first - 1 : last].strip() for line in data)
         columns.append(Column(f"at = [{first}, {last}]", "", values))
-    return Sample(guesses, columns, named=False, last=lines.last)
+    return Sample(guesses, columns, False, lines.last, lines.sampled[:above])
 
 
 def _alike(lines: list[str]) -> list[str]:

@@ -31,8 +31,9 @@ STATUS = 'which rows count: "undecided" has to be answered before anything is se
 class Draft(NamedTuple):
     """What is guessed of an extract, its columns, and whether its cards are test cards.
 
-    `last` is its last line, `today` when it was drafted; `proofs`: what proves it whole beside the
-    count of a trailer. `alone` is the draft without the second file, or the key, of this one.
+    `last` is its last line, `above` those above header and rows, `today` when it was drafted;
+    `proofs`: what proves it whole beside the count of a trailer. `alone` is the draft without the
+    second file, or the key, of this one.
     """
 
     guesses: tuple[Guess, ...]
@@ -40,6 +41,7 @@ class Draft(NamedTuple):
     test: bool
     today: date
     last: str = ""
+    above: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     alone: "Draft | None" = None
 
@@ -197,4 +199,5 @@ def draft_of(sample: Sample, today: date) -> Draft:
     columns = ColumnGuesses(sample, today)
     guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
     all_guesses = (*sample.guesses, *guesses, *_doubts_of_status(sample.columns, guesses))
-    return Draft(all_guesses, tuple(sample.columns), columns.test, today, sample.last)
+    above = tuple(sample.above)
+    return Draft(all_guesses, tuple(sample.columns), columns.test, today, sample.last, above)

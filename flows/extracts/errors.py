@@ -59,6 +59,15 @@ class TrailerError(ExtractError):
     next_step = "Compare `trailer` in [source] with the file, or ask the issuer to send it again."
 
 
+class HeaderRecordError(TrailerError):
+    """The header record does not match the settings or the rows."""
+
+    message = "The header record of {name} is wrong: {problem}."
+    next_step = (
+        "Compare `header_record` in [source] with the file, or ask the issuer to send it again."
+    )
+
+
 class CopybookUnfitError(ExtractError):
     """The bytes are no records that a copybook describes, in any format."""
 

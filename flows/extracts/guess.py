@@ -83,9 +83,13 @@ class Proof(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Guesses for `[source]`, the columns, whether a header names them, and the last line."""
+    """Guesses for `[source]`, the columns, whether a header names them, and the last line.
+
+    `above`: the lines above header and rows.
+    """
 
     guesses: Sequence[Guess]
     columns: Sequence[Column]
     named: bool
     last: str = ""
+    above: Sequence[str] = ()

@@ -6,7 +6,6 @@ The hash total of a trailer is never shown: of one row it is a card number.
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -14,15 +13,14 @@ import polars as pl
 
 from flows.errors import CardlinkError
 from flows.extracts import sidecar
-from flows.extracts.draft import Draft
+from flows.extracts.control_records import LONGEST, Stated, stated_in
+from flows.extracts.draft import Copybook, Draft
 from flows.extracts.grammar import RECORD
 from flows.extracts.guess import Guess, Proof
 from flows.extracts.rows import open_rows
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
-SHORTEST: Final = 5  # digits of a hash total: fewer may be equal by chance
-LONGEST: Final = 18  # low-order digits that a run compares
 REMARK: Final = "{file} is beside the extract and does not prove it: {problem}"
 
 
@@ -40,18 +38,19 @@ class _Summed(NamedTuple):
     sums: dict[str, int]
 
 
-def with_proofs(draft: Draft, stream: BinaryIO, file: Path) -> Found:
+def with_proofs(
+    draft: Draft, stream: BinaryIO, file: Path, copybook: Copybook | None = None
+) -> Found:
     """Return a draft with the proofs that hold for the extract: `stream` is it, opened."""
-    settings = SourceSettings.model_validate(tomllib.loads(draft.toml)["source"])
+    settings = _settings(draft, copybook)
     sidecars = [kind for kind in ("sha256", "ctl") if _beside(file, kind).is_file()]
-    is_text = settings.copybook is None and settings.format in ("csv", "fixed")
-    if not is_text or not (settings.trailer or sidecars):
+    if not (settings.trailer or draft.above or sidecars):
         return Found(draft, [])
     try:
         summed = _sums(stream, settings, file.name, draft)
     except CardlinkError:  # the check of every row says why
         return Found(draft, [])
-    draft = _with_hash_total(draft, settings, summed)
+    draft = _with_stated(draft, settings, summed)
     proofs = list(draft.proofs)
     remarks = []
     for kind in sidecars:
@@ -63,6 +62,14 @@ def with_proofs(draft: Draft, stream: BinaryIO, file: Path) -> Found:
             guess = Guess("sidecar", toml(kind), f"{beside.name} proves it")
             proofs.append(Proof(f"the file {beside.name}", (guess,)))
     return Found(draft._replace(proofs=tuple(proofs)), remarks)
+
+
+def _settings(draft: Draft, copybook: Copybook | None) -> SourceSettings:
+    """Return the drafted settings, with the text of the copybook in place of its file's name."""
+    source = tomllib.loads(draft.toml)["source"]
+    if copybook is not None:
+        source["copybook"] = copybook.text
+    return SourceSettings.model_validate(source)
 
 
 def _beside(file: Path, kind: str) -> Path:
@@ -96,57 +103,49 @@ def _sum(rows: pl.DataFrame, digits: pl.Expr) -> int:
     return int(sums["high"].item()) * 10**9 + int(sums["low"].item())
 
 
-def _with_hash_total(draft: Draft, settings: SourceSettings, summed: _Summed) -> Draft:
-    """Return a draft whose trailer has a group for the hash total, where one is found."""
-    trailer = re.search(settings.trailer or "$^", draft.last)
-    if trailer is None or int(trailer[1]) != summed.rows or settings.segments:
+def _with_stated(draft: Draft, settings: SourceSettings, summed: _Summed) -> Draft:
+    """Return a draft with what trailer and header record state, where it is so."""
+    if settings.segments or not summed.rows:
         return draft
-    for total in re.finditer("[0-9]+", draft.last[trailer.end() :]):
-        for mark, column_sum in summed.sums.items():
-            if _is_total(total[0], column_sum):
-                return _told(draft, settings, trailer.end(), total, mark)
-    return draft
+    fixed = settings.format == "fixed" or settings.copybook is not None
+    proofs: list[Proof] = []
+    if settings.trailer and re.search(settings.trailer, draft.last):
+        stated = stated_in(draft.last, summed.rows, summed.sums)
+        if stated is not None and stated.total is not None:
+            draft = _with_trailer(draft, stated.pattern(fixed=fixed))
+            proofs.append(_proof_of_total(stated, "trailer"))
+    for line in draft.above:
+        stated = stated_in(line, summed.rows, {} if proofs else summed.sums)
+        if stated is not None:
+            pattern = toml(stated.pattern(fixed=fixed))
+            guess = Guess("header_record", pattern, "the group is the number of rows")
+            proofs.append(Proof("the header record's row count", (guess,)))
+            if stated.total is not None:
+                proofs[-1] = _proof_of_total(stated, "header record", guess)
+            break
+    return draft._replace(proofs=tuple(proofs))
 
 
-def _is_total(stated: str, column_sum: int) -> bool:
-    digits = min(len(stated), LONGEST)
-    is_long = len(stated.lstrip("0")) >= SHORTEST
-    return is_long and (column_sum - int(stated)) % 10**digits == 0
-
-
-def _told(
-    draft: Draft, settings: SourceSettings, end: int, total: re.Match[str], mark: str
-) -> Draft:
-    """Return the draft with the hash total of a column; `end`: that of the count in the trailer."""
-    between = draft.last[end : end + total.start()]
-    pattern = f"{settings.trailer}{''.join(_escaped(between))}"
-    exact = "+" if settings.format == "csv" else f"{{{len(total[0])}}}"
-    trailer = toml(f"{pattern}([0-9]{exact})")
+def _with_trailer(draft: Draft, pattern: str) -> Draft:
     guesses = tuple(
-        guess._replace(value=trailer, reason="row count, and hash total")
+        guess._replace(value=toml(pattern), reason="row count, and hash total")
         if guess.key == "trailer"
         else guess
         for guess in draft.guesses
     )
+    return draft._replace(guesses=guesses)
+
+
+def _proof_of_total(stated: Stated, record: str, *before: Guess) -> Proof:
+    """Return what says that a column adds up to the hash total of a record."""
+    start, end, mark = stated.total or (0, 0, "")
     place = mark.removeprefix("at = ")
-    digits = min(len(total[0]), LONGEST)
     added = (
-        Guess("hash_total", place, "its digits add up to the trailer's second group"),
-        Guess("hash_total_digits", str(digits), "low-order digits that are compared"),
+        Guess("hash_total", place, f"its digits add up to the other group of the {record}"),
+        Guess("hash_total_digits", str(min(end - start, LONGEST)), "low-order digits compared"),
     )
-    label = f"the trailer's hash total of {place}"
-    return draft._replace(guesses=guesses, proofs=(Proof(label, added),))
-
-
-def _escaped(text: str) -> Iterator[str]:
-    """Yield a pattern of the text between two numbers."""
-    for part in re.findall("[0-9]+|[A-Za-z]+|.", text):
-        if part.isdigit():
-            yield "[0-9]+"
-        elif part.isalpha():
-            yield "[A-Za-z]+"
-        else:
-            yield re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
+    count = "row count and " if before else ""
+    return Proof(f"the {record}'s {count}hash total of {place}", (*before, *added))
 
 
 def _problem_of_sidecar(kind: str, beside: Path, file: Path, rows: int) -> str:

@@ -25,7 +25,7 @@ from flows.extracts.joined.aside import Aside
 from flows.extracts.line_kinds import Kind, Kinds, LineKinds
 from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
-from flows.extracts.trailer import ROW_COUNT, HashTotal, rows_in_trailer, trailer_number
+from flows.extracts.trailer import ControlRecords, HashTotal
 from flows.extracts.workbook import as_text
 from schemas.manifest import JoinedRows
 from schemas.source import SourceSettings
@@ -64,7 +64,6 @@ class Extract:
         aside: Aside | None = None,
     ) -> None:
         self.kinds: Counter[Kind] = Counter()
-        self.trailer_count: int | None = None
         self.before: list[str] = []
         self.tally: JoinedRows | None = None  # nothing is joined here
         self._parts = Counter[str]()  # records that are no rows but parts of them, by type
@@ -84,12 +83,17 @@ class Extract:
         self.header = self._read_header()
         if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not proven:
             raise TruncatedError(name=name, problem="it ends within its header")
-        self._total: HashTotal | None = None
-        if settings.hash_total is not None and not proven:
-            self._total = HashTotal(settings, self.header, name)
+        self._controls = ControlRecords(settings, name)
+        self._total: HashTotal | None = None if proven else self._controls.sum_up(self.header)
+        self._controls.take_header(self.before)
         self._line_kinds = LineKinds(settings, self._header_line, len(self.header))
         self._parser = Parser(settings, self.header)
         self._check_header_fits()
+
+    @property
+    def trailer_count(self) -> int | None:
+        """The row count that header or trailer record state, once they were read."""
+        return self._controls.count
 
     @property
     def record_size(self) -> int:
@@ -276,12 +280,7 @@ class Extract:
             problem = f"a second one is on line {before + trailers[-1]}"
             raise TrailerError(name=self._name, problem=problem)
         if trailers:
-            self._take_trailer(lines[first], before + first)
-
-    def _take_trailer(self, line: str, number: int) -> None:
-        self.trailer_count = trailer_number(line, number, ROW_COUNT, self._settings, self._name)
-        if self._total is not None:
-            self._total.take(line, number)
+            self._controls.take_trailer(lines[first], before + first)
 
     def _check_whole(self) -> None:
         """Raise an ExtractError unless the extract was read to its end, and has rows."""
@@ -292,9 +291,7 @@ class Extract:
             raise TruncatedError(name=self._name, problem=problem)
         if not self.height:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
-        self.trailer_count = rows_in_trailer(
-            self.trailer_count, self.height, self._parts.total(), self._settings, self._name
-        )
+        self._controls.check_parts(self.height, self._parts.total())
         if self._total is not None:
             self._total.check(self.height, self.kinds[Kind.REFUSED])
 

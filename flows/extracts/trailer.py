@@ -1,4 +1,4 @@
-"""The trailer of an extract: its row count, and its hash total beside the sum of a column."""
+"""What header and trailer records state: row count, and hash total beside the sum of a column."""
 
 import re
 from collections.abc import Sequence
@@ -6,32 +6,40 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.extracts.errors import MappingError, TrailerError
+from flows.extracts.errors import HeaderRecordError, MappingError, TrailerError
 from flows.extracts.grammar import RECORD
 from schemas.source import SourceSettings
 
 
 class Figure(NamedTuple):
-    """A number that a trailer states: its group, its most digits, and what it is."""
+    """A number that such a record states: its group's name and number, its most digits, and what
+    it is.
+    """
 
+    name: str
     group: int
     digits: int
     meaning: str
 
 
-ROW_COUNT = Figure(1, 12, "count")
-HASH_TOTAL = Figure(2, 40, "hash total")
+ROW_COUNT = Figure("count", 1, 12, "count")
+HASH_TOTAL = Figure("total", 2, 40, "hash total")
 
 
-def trailer_number(
-    line: str, number: int, figure: Figure, settings: SourceSettings, name: str
+def stated_number(
+    line: str,
+    number: int,
+    figure: Figure,
+    pattern: str,
+    name: str,
+    error: type[TrailerError] = TrailerError,
 ) -> int:
-    """Return a figure of the trailer on line `number`; TrailerError, which quotes nothing of it."""
-    trailer = re.search(settings.trailer or "", line)
-    text = trailer[figure.group] if trailer else None
+    """Return a figure of the record on line `number`; an error, which quotes nothing of it."""
+    record = re.search(pattern, line)
+    text = record[_group(record.re, figure)] if record else None
     if not re.fullmatch(rf"\s*[0-9]{{1,{figure.digits}}}\s*", text or ""):
         problem = f"line {number} has no {figure.meaning} where the settings expect it"
-        raise TrailerError(name=name, problem=problem)
+        raise error(name=name, problem=problem)
     return int(text or "")
 
 
@@ -49,6 +57,65 @@ def rows_in_trailer(
         problem = f"it counts {stated:,} records, and {rows + parts:,} were read"
         raise TrailerError(name=name, problem=problem)
     return None
+
+
+def _group(pattern: re.Pattern[str], figure: Figure) -> str | int:
+    return figure.name if figure.name in pattern.groupindex else figure.group
+
+
+class ControlRecords:
+    """The row count of an extract, as its header record and its trailer state it."""
+
+    def __init__(self, settings: SourceSettings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._total: HashTotal | None = None
+        self._in_header: int | None = None
+        self._in_trailer: int | None = None
+
+    @property
+    def count(self) -> int | None:
+        """How many rows the trailer states, or else the header record."""
+        return self._in_header if self._in_trailer is None else self._in_trailer
+
+    def sum_up(self, header: Sequence[str]) -> "HashTotal | None":
+        """Return what adds up the hash total, where the settings ask for one."""
+        if self._settings.hash_total is not None:
+            self._total = HashTotal(self._settings, header, self._name)
+        return self._total
+
+    def take_header(self, before: Sequence[str]) -> None:
+        """Take what the header record among the lines above the data states; TrailerError."""
+        pattern = self._settings.header_record
+        if pattern is None:
+            return
+        for number, line in enumerate(before, 1):
+            if re.search(pattern, line):
+                self._in_header = self._taken(line, number, pattern, "header_record")
+                return
+        problem = "no line above the data is the one that the settings require"
+        raise HeaderRecordError(name=self._name, problem=problem)
+
+    def take_trailer(self, line: str, number: int) -> None:
+        """Take what the trailer states; TrailerError where the header record counts otherwise."""
+        stated = self._taken(line, number, self._settings.trailer or "", "trailer")
+        self._in_trailer = stated
+        counts_rows = self._settings.trailer_counts == "rows"
+        if counts_rows and self._in_header not in (None, stated):
+            problem = f"it counts {stated} rows, and the header record {self._in_header}"
+            raise TrailerError(name=self._name, problem=problem)
+
+    def check_parts(self, rows: int, parts: int) -> None:
+        """Compare a trailer that counts all records with the rows and parts read; TrailerError."""
+        settings = self._settings
+        self._in_trailer = rows_in_trailer(self._in_trailer, rows, parts, settings, self._name)
+
+    def _taken(self, line: str, number: int, pattern: str, record: str) -> int:
+        error = TrailerError if record == "trailer" else HeaderRecordError
+        count = stated_number(line, number, ROW_COUNT, pattern, self._name, error)
+        if self._total is not None and self._settings.total_in == record:
+            self._total.take(stated_number(line, number, HASH_TOTAL, pattern, self._name, error))
+        return count
 
 
 class HashTotal:
@@ -81,9 +148,9 @@ class HashTotal:
         )
         self._sum += sums["high"].item() * 10**9 + sums["low"].item()
 
-    def take(self, line: str, number: int) -> None:
-        """Take the total of the trailer; TrailerError where it has none."""
-        self._stated = trailer_number(line, number, HASH_TOTAL, self._settings, self._name)
+    def take(self, stated: int) -> None:
+        """Take the total that a record states."""
+        self._stated = stated
 
     def check(self, rows: int, unreadable: int) -> None:
         """Raise TrailerError unless sum and total are equal in their low-order digits.
@@ -100,9 +167,10 @@ class HashTotal:
 
 def unproven(source: SourceSettings) -> list[str]:
     """Return the remark on settings by which a file that was cut behind a record would pass."""
-    if source.trailer is not None or source.sidecar is not None or source.format == "xlsx":
+    proofs = (source.trailer, source.header_record, source.sidecar)
+    if any(proof is not None for proof in proofs) or source.format == "xlsx":
         return []
     return [
         "nothing proves an extract whole: one that was cut off behind a record would pass; "
-        "set `trailer` or `sidecar` in [source]"
+        "set `trailer`, `header_record` or `sidecar` in [source]"
     ]

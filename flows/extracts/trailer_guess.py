@@ -7,7 +7,10 @@ from flows.extracts.sample import CARD, Lines
 from schemas.reference import toml
 
 _WORDS = "TRA?I?LE?R?|TL?R|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+"
-_TAG = re.compile(rf'["(*#=-]*(?:{_WORDS})(?=[^A-Za-z-]|$)|[(*#=-]+')
+_OTHERS = "summe|gesamt|anzahl|somme|suma|soma|registros|fin|fim|ende"
+_TAG = re.compile(
+    rf'["(*#=-]*(?:{_WORDS}|(?i:totals?|trailer|eof|{_OTHERS}))(?=[^A-Za-z-]|$)|[(*#=-]+'
+)
 
 
 def guess_trailer(lines: Lines, rows: int, delimiter: str) -> Guess | None:

@@ -28,10 +28,10 @@ def opening(gate: Gate) -> Option:
 
 
 class TrailerMismatchError(BalanceError):
-    """The extract's trailer has another row count than the extract."""
+    """The extract's trailer or header record has another row count than the extract."""
 
     message = (
-        "{extract}: the trailer counts {trailer} rows, the extract has {read}. "
+        "{extract}: its trailer or header record counts {trailer} rows, the extract has {read}. "
         "Nothing was committed."
     )
     next_step = "The extract is incomplete: ask the issuer to send it again."

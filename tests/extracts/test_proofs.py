@@ -48,6 +48,8 @@ def source(draft: Draft) -> dict[str, Any]:
         (f"T;3;20260701;{TOTAL % 10**12:012d}", "card number"),
         (f"9;3;{3 * 90210:010d}", "zip"),
         (f"TRL;3;{TOTAL + 1}", None),
+        (f"TRL;{TOTAL};3", "card number"),
+        (f"TRL;20260701;{TOTAL:020d};000003;x", "card number"),
         ("TRL;3;999", None),
         ("TRL;3", None),
     ],
@@ -61,6 +63,26 @@ def test_a_hash_total_is_found_where_it_is_the_sum_of_a_column(
     assert column == settings.get("hash_total")
     assert "the trailer's row count" == found.draft.proven_by[0]
     assert str(TOTAL)[-12:] not in found.draft.toml
+
+
+@pytest.mark.parametrize(
+    ("above", "pattern", "column"),
+    [
+        ("H;20260701;3", "^H;[0-9]+;([0-9]+)", None),
+        (f"HDR;3;{TOTAL}", "^HDR;([0-9]+);([0-9]+)", "card number"),
+        (f"HDR;{TOTAL};3", "^HDR;(?P<total>[0-9]+);(?P<count>[0-9]+)", "card number"),
+        ("H;20260701;4", None, None),
+        ("First Bank", None, None),
+    ],
+)
+def test_a_count_that_stands_in_a_header_record_is_found_where_it_is_that_of_the_rows(
+    tmp_path: Path, above: str, pattern: str | None, column: str | None
+) -> None:
+    found = drafted(tmp_path, f"{above}\n{BODY}")
+
+    settings = source(found.draft)
+    assert (pattern, column) == (settings.get("header_record"), settings.get("hash_total"))
+    assert bool(pattern) == bool(found.draft.proven_by)
 
 
 def test_a_trailer_with_another_count_is_a_doubt_and_its_total_no_proof(tmp_path: Path) -> None:

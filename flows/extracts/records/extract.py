@@ -22,9 +22,8 @@ from flows.extracts.reader import Block
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame
 from flows.extracts.records.segments import Fault, KeyedRecords, Records, SegmentedRecords
-from flows.extracts.records.text import framing, stored_pieces
-from flows.extracts.trailer import ROW_COUNT, HashTotal, rows_in_trailer, trailer_number
-from schemas.code_pages import EBCDIC, decoded
+from flows.extracts.records.text import framing, record_texts, stored_pieces
+from flows.extracts.trailer import ControlRecords, HashTotal
 from schemas.manifest import JoinedRows
 from schemas.record_layout import Layout
 from schemas.source import SourceSettings
@@ -46,7 +45,6 @@ class RecordExtract:
         aside: Aside | None = None,
     ) -> None:
         self.kinds: Counter[Kind] = Counter()
-        self.trailer_count: int | None = None
         self.before: list[str] = []
         self.tally: JoinedRows | None = None  # nothing is joined here
         self._settings = settings
@@ -64,14 +62,19 @@ class RecordExtract:
             self.header = self._segments.header
         pieces = stored_pieces(stream, settings, name, block)
         self._frames = framing(settings, name).frames(pieces, block)
-        self._total: HashTotal | None = None
-        if settings.hash_total is not None and not proven:
-            self._total = HashTotal(settings, self.header, name)
+        self._controls = ControlRecords(settings, name)
+        self._total: HashTotal | None = None if proven else self._controls.sum_up(self.header)
         first = next(self._frames)
         self._frames = chain([first], self._frames)
         self.before = list(self._leading_comments(first))
+        self._controls.take_header(self.before)
         if self._segments is not None:
             self._frames = self._segments.frames(self._frames)
+
+    @property
+    def trailer_count(self) -> int | None:
+        """The row count that header or trailer record state, once they were read."""
+        return self._controls.count
 
     @property
     def record_size(self) -> int:
@@ -187,12 +190,7 @@ class RecordExtract:
     # Header and trailer
 
     def _texts(self, records: Bytes) -> list[str]:
-        """Return records as text, whatever their fields are."""
-        encoding = self._settings.encoding
-        width = records.shape[1]
-        text = records.tobytes()
-        whole = decoded(text, encoding) if encoding in EBCDIC else text.decode("latin-1")
-        return [whole[start : start + width] for start in range(0, len(whole), width)]
+        return record_texts(records, self._settings.encoding)
 
     def _kinds_of(self, records: Bytes) -> Kinds:
         settings = self._settings
@@ -218,10 +216,7 @@ class RecordExtract:
             problem = f"record {self.lines + trailers[0] + 2:,} follows it"
             raise TrailerError(name=self._name, problem=problem)
         [line] = self._texts(records[trailers])
-        number = self.lines + len(kinds)
-        self.trailer_count = trailer_number(line, number, ROW_COUNT, self._settings, self._name)
-        if self._total is not None:
-            self._total.take(line, number)
+        self._controls.take_trailer(line, self.lines + len(kinds))
 
     def _check_whole(self) -> None:
         if self._settings.trailer is not None and not self.kinds[Kind.TRAILER]:
@@ -229,9 +224,6 @@ class RecordExtract:
             raise TruncatedError(name=self._name, problem=problem)
         if not self.height:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
-        parts = self.kinds[Kind.CONTINUES]
-        self.trailer_count = rows_in_trailer(
-            self.trailer_count, self.height, parts, self._settings, self._name
-        )
+        self._controls.check_parts(self.height, self.kinds[Kind.CONTINUES])
         if self._total is not None:
             self._total.check(self.height, self.kinds[Kind.REFUSED])

@@ -12,11 +12,14 @@ from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 
+from flows.extracts.control_records import stated_in
 from flows.extracts.decode import inflated
 from flows.extracts.errors import CopybookUnfitError, TruncatedError
 from flows.extracts.guess import Column, Guess, Sample
+from flows.extracts.records.around import around
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet
 from flows.extracts.records.framing import Frame, Framing, RecordFormatError
+from flows.extracts.records.text import record_texts
 from flows.extracts.sample import FIRST
 from schemas.code_pages import characters, looks_ebcdic
 from schemas.expressions import UNREADABLE
@@ -34,6 +37,7 @@ class _Records(NamedTuple):
 
     record_format: str
     first: Frame
+    last: Frame
     total: int
     lengths: frozenset[int]
 
@@ -63,7 +67,46 @@ def take_records(stream: BinaryIO, name: str, copybook: str, file: str) -> Sampl
         short = Guess("short_records", "true", "some records lack the blanks at their end")
         guesses.insert(2, short)
     page = encoding.value.strip('"')
-    return Sample(guesses, _columns(records.first, layout, page, short=is_short), named=True)
+    edges = _edges(records, layout, page)
+    guesses += _guesses_of_edges(edges, records.total)
+    rows = slice(bool(edges.header), -1 if edges.trailer and records.total <= FIRST else None)
+    columns = _columns(records.first, layout, page, rows, short=is_short)
+    return Sample(guesses, columns, True, edges.last, edges.above)
+
+
+class _Edges(NamedTuple):
+    """How header and trailer records begin, "" for none; and their text."""
+
+    header: str
+    trailer: str
+    above: tuple[str, ...]
+    last: str
+
+
+def _edges(records: _Records, layout: Layout, encoding: str) -> _Edges:
+    blank = alphabet(encoding).blank
+    texts = record_texts(records.first.matrix(layout.size, blank)[:FIRST], encoding)
+    if records.total > FIRST:
+        texts += record_texts(records.last.matrix(layout.size, blank)[-1:], encoding)
+    beginnings = around(texts)
+    above = (texts[0],) if beginnings.header else ()
+    last = texts[-1] if beginnings.trailer else ""
+    return _Edges(*beginnings, above, last)
+
+
+def _guesses_of_edges(edges: _Edges, total: int) -> Iterator[Guess]:
+    """Yield the settings that keep header and trailer records from the rows."""
+    if edges.header:
+        yield Guess("comment", toml(edges.header), "a first record that is not a row")
+    if not edges.trailer:
+        return
+    rows = total - bool(edges.header) - 1
+    stated = stated_in(edges.last, rows, {})
+    if stated is not None:
+        reason = "the last record; the group is the number of rows"
+        yield Guess("trailer", toml(stated.pattern(fixed=True)), reason)
+    elif not edges.header:
+        yield Guess("comment", toml(edges.trailer), "a last record that is not a row")
 
 
 def _content(stream: BinaryIO, name: str) -> bytes:
@@ -85,7 +128,7 @@ def _framed(data: bytes, layout: Layout, name: str) -> _Records:
                 lengths.update(frame.lengths.tolist())
             if max(lengths) <= layout.size:
                 total = sum(frame.height for frame in frames)
-                return _Records(record_format, frames[0], total, frozenset(lengths))
+                return _Records(record_format, frames[0], frames[-1], total, frozenset(lengths))
     raise CopybookUnfitError(name=name, size=layout.size, problem=_misfit(data, layout.size))
 
 
@@ -129,11 +172,13 @@ def _different_letters() -> frozenset[int]:
     return frozenset(byte for byte, texts in enumerate(meanings) if len(set(texts)) > 1)
 
 
-def _columns(frame: Frame, layout: Layout, encoding: str, *, short: bool) -> list[Column]:
-    """Return the fields of the first records that can be read."""
+def _columns(
+    frame: Frame, layout: Layout, encoding: str, places: slice, *, short: bool
+) -> list[Column]:
+    """Return the fields of the first records that can be read; `places`: of those that are rows."""
     reader = FieldReader(layout.fields, encoding, short=short)
-    records = frame.matrix(layout.size, alphabet(encoding).blank)[:FIRST]
-    cells = reader.read(records, frame.lengths[:FIRST])
+    records = frame.matrix(layout.size, alphabet(encoding).blank)[:FIRST][places]
+    cells = reader.read(records, frame.lengths[:FIRST][places])
     rows = cells.rows.filter(np.asarray(cells.wrong == NO_FIELD))
     shared = _shared_words([field.name for field in reader.fields])
     columns = []

@@ -9,7 +9,7 @@ from functools import partial
 
 from flows.extracts.decode import Readable, inflated, line_blocks, recognised
 from flows.extracts.errors import EncodingError
-from flows.extracts.records.framing import Frame, Framing
+from flows.extracts.records.framing import Bytes, Frame, Framing
 from flows.extracts.workbook import sheet_lines
 from schemas.code_pages import EBCDIC, LINE_END, controls, decoded, looks_ebcdic
 from schemas.source import SourceSettings
@@ -83,3 +83,11 @@ def _lines(frame: Frame, source: SourceSettings) -> bytes:
     end = bytes([LINE_END]) if is_ebcdic else b"\n"
     lines = end.join(records) + end
     return decoded(lines, source.encoding).encode() if is_ebcdic else lines
+
+
+def record_texts(records: Bytes, encoding: str) -> list[str]:
+    """Return records of a width as text, whatever their fields are."""
+    width = records.shape[1]
+    text = records.tobytes()
+    whole = decoded(text, encoding) if encoding in EBCDIC else text.decode("latin-1")
+    return [whole[start : start + width] for start in range(0, len(whole), width)]

@@ -1,0 +1,117 @@
+"""What a header or trailer record states: its row count and hash total, found where they hold.
+
+A pattern is made of such a record that reads them in the records of other nights, too.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+SHORTEST: Final = 5  # digits of a hash total: fewer may be equal by chance
+LONGEST: Final = 18  # low-order digits that a run compares
+_PARTS: Final = re.compile("[0-9]+|[A-Za-z]+|.")
+
+
+class Total(NamedTuple):
+    """A hash total: where it is in its record, and the mark of the column that adds up to it."""
+
+    start: int
+    end: int
+    mark: str
+
+
+class Stated(NamedTuple):
+    """What a record states: where its row count is, and its hash total, if it has one."""
+
+    record: str
+    start: int
+    end: int
+    total: Total | None = None
+
+    def pattern(self, *, fixed: bool) -> str:
+        """Return a regular expression of such records; `fixed`: numbers keep their size.
+
+        The groups are the count and the total, by their names where the total comes first.
+        """
+        places = {self.start: (self.end, "")}
+        if self.total is not None:
+            is_before = self.total.start < self.start
+            places = {
+                self.start: (self.end, "?P<count>" if is_before else ""),
+                self.total.start: (self.total.end, "?P<total>" if is_before else ""),
+            }
+        return "^" + "".join(_parts(self.record, places, fixed=fixed))
+
+
+def stated_in(record: str, rows: int, sums: Mapping[str, int]) -> Stated | None:
+    """Return what a record states of so many rows, and of these sums of columns; None for nothing.
+
+    A count is a number by itself, or within a longer run of digits with at least five digits.
+    """
+    count = _count(record, rows)
+    if count is None:
+        return None
+    start, end = count
+    return Stated(record, start, end, next(_totals(record, start, end, sums), None))
+
+
+def _totals(record: str, start: int, end: int, sums: Mapping[str, int]) -> Iterator[Total]:
+    """Yield the hash totals beside the count at a place."""
+    for number in re.finditer("[0-9]+", record):
+        for run in _around(*number.span(), start, end):
+            stated = record[slice(*run)]
+            marks = (mark for mark, column_sum in sums.items() if _is_total(stated, column_sum))
+            yield from (Total(*run, mark) for mark in marks)
+
+
+def _count(record: str, rows: int) -> tuple[int, int] | None:
+    for number in re.finditer("[0-9]+", record):
+        if int(number[0]) == rows:
+            return number.span()
+    for width in range(12, 4, -1):
+        within = re.search(f"{rows:0{width}}", record)
+        if within:
+            return within.span()
+    return None
+
+
+def _around(first: int, last: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a run of digits beside the count."""
+    if end <= first or start >= last:
+        yield first, last
+        return
+    if first < start:
+        yield first, start
+    if end < last:
+        yield end, last
+
+
+def _is_total(stated: str, column_sum: int) -> bool:
+    digits = min(len(stated), LONGEST)
+    is_long = len(stated.lstrip("0")) >= SHORTEST
+    return is_long and (column_sum - int(stated)) % 10**digits == 0
+
+
+def _parts(record: str, places: Mapping[int, tuple[int, str]], *, fixed: bool) -> Iterator[str]:
+    """Yield the parts of a pattern, up to the last group."""
+    position = 0
+    for start in sorted(places):
+        end, name = places[start]
+        yield from _between(record[position:start], at_start=position == 0, fixed=fixed)
+        yield f"({name}{_digits(end - start, fixed=fixed)})"
+        position = end
+
+
+def _between(text: str, *, at_start: bool, fixed: bool) -> Iterator[str]:
+    """Yield a pattern of the text before a group; the beginning of a record stays as it is."""
+    for number, part in enumerate(_PARTS.findall(text)):
+        if part.isdigit() and not (at_start and number == 0):
+            yield _digits(len(part), fixed=fixed)
+        elif part.isalpha() and not (at_start and number == 0):
+            yield "[A-Za-z]+"
+        else:
+            yield re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
+
+
+def _digits(size: int, *, fixed: bool) -> str:
+    return f"[0-9]{{{size}}}" if fixed else "[0-9]+"
