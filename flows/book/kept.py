@@ -374,9 +374,10 @@ class _Keeper:
         return self.attempts_on_page(run).select(columns)
 
     def attempts(self, columns: Sequence[str] = _ALL) -> pl.DataFrame:
-        """Return all attempts, in order."""
+        """Return all attempts, in order, but for those of a run whose page is put off."""
         unsettled = [run for run, page in self._pages.items() if not page.settled]
-        return in_order([self._settled(columns), *self._frames_of(unsettled, columns)])
+        read = [run for run in unsettled if run != self._put_off]
+        return in_order([self._settled(columns), *self._frames_of(read, columns)])
 
     def keep(self, today: date, reported: Collection[str] = ()) -> None:
         """Write the pages that were made anew, the settled attempts, and the head, in this order.

@@ -56,7 +56,7 @@ class KeptDepartures:
     def keep(self, head: Head, attempts: Callable[[Sequence[str]], pl.DataFrame]) -> Head:
         """Write who has left, where an extract came; return the head that names it.
 
-        `attempts` returns these columns of all.
+        `attempts` returns these columns of the attempts of all runs whose extracts count.
         """
         if not self._can_have_left:
             return head
