@@ -43,6 +43,11 @@ def type_spans(lines: Sequence[str]) -> list[Span]:
     return _spans(positions, _card_start(lines, positions))
 
 
+def have_cards(lines: Sequence[str]) -> bool:
+    """Return whether lines that are equally long have card numbers at one place."""
+    return _card_start(lines, _positions(lines)) is not None
+
+
 def _spans(positions: Sequence[_Position], card: int | None) -> list[Span]:
     spans = []
     for start, end in pairwise(sorted(_field_starts(positions, card))):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import polars as pl
@@ -18,11 +18,12 @@ import polars as pl
 from flows.errors import CardlinkError
 from flows.extracts.decode import line_blocks
 from flows.extracts.draft import Draft, columns_of, draft_of
-from flows.extracts.fixed_width import Span, type_spans
+from flows.extracts.fixed_width import Span, have_cards, type_spans
 from flows.extracts.guess import Guess, Sample
 from flows.extracts.rows import open_rows
-from flows.extracts.sample import CARD, FIRST, Lines, read_lines, records
+from flows.extracts.sample import FIRST, Lines, read_lines, records
 from flows.extracts.trailer_guess import guess_trailer
+from schemas.expressions import luhn_holds
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
@@ -30,11 +31,14 @@ FIELD: Final = "TYPE"
 MOST: Final = 8  # types
 MOST_LINES: Final = 200_000  # in whose fields a key is looked for
 BLOCK: Final = 1 << 22
-ALIKE: Final = 0.95  # share of the records of a type with its size, with a card, with a key
+ALIKE: Final = 0.95  # share of the records of a type with its size, with a key of their own
+CARDS: Final = 0.9  # share of the records whose check digit is right
 OVERLAP: Final = 0.5  # share of the rows whose key is in records of another type
 NEEDED: Final = 0.9
 MOST_KEYS: Final = 3
 _CODE: Final = re.compile("[A-Za-z0-9]{1,4}")
+
+_EXPIRY: Final = re.compile(r"(0[1-9]|1[0-2])[/-]?(20)?\d\d|(20)?\d\d[/-]?(0[1-9]|1[0-2])")
 
 Fields = Sequence[str]
 
@@ -121,18 +125,37 @@ def _types_of(division: _Division) -> _Types | None:
     if not 2 <= len(kinds) <= MOST or not all(map(_CODE.fullmatch, kinds)):
         return None
     fields = {kind: [each for each in rows if each[0] == kind] for kind in kinds}
-    with_cards = [kind for kind in kinds if _share_of_cards(fields[kind]) >= ALIKE]
-    others = [kind for kind in kinds if _share_of_cards(fields[kind]) <= 1 - ALIKE]
-    is_sized = all(_is_sized(each, division.delimiter) for each in fields.values())
-    if len(with_cards) != 1 or len(others) != len(kinds) - 1 or not is_sized:
+    if not all(_is_sized(each, division.delimiter) for each in fields.values()):
+        return None
+    with_cards = [kind for kind in kinds if _have_cards(fields[kind], division.delimiter)]
+    sizes = {_size(each[0], division.delimiter) for each in fields.values()}
+    if not with_cards or (len(with_cards) > 1 and len(sizes) < len(kinds)):
         return None
     first = rows[0][0] if rows[0][0] in edges else ""
+    with_cards.sort(key=lambda kind: not _have_dates(fields[kind]))
     return _Types(fields, with_cards[0], first, division.delimiter)
 
 
-def _share_of_cards(rows: Sequence[Fields]) -> float:
-    has_card = (any(map(CARD.search, fields[1:])) for fields in rows)
-    return sum(has_card) / len(rows)
+def _have_cards(rows: Sequence[Fields], delimiter: str) -> bool:
+    """Return whether the records of a type have card numbers at one place."""
+    [(size, _)] = Counter(_size(fields, delimiter) for fields in rows).most_common(1)
+    sized = [fields for fields in rows if _size(fields, delimiter) == size]
+    if not delimiter:
+        return have_cards([fields[-1] for fields in sized])
+    return any(_are_cards([fields[place] for fields in sized]) for place in range(1, size))
+
+
+def _have_dates(rows: Sequence[Fields]) -> bool:
+    """Return whether the records of a type have an expiry, where card numbers are a key, too."""
+    columns = zip_longest(*rows, fillvalue="")
+    return any(sum(map(bool, map(_EXPIRY.fullmatch, each))) > CARDS * len(rows) for each in columns)
+
+
+def _are_cards(values: Sequence[str]) -> bool:
+    texts = pl.Series([re.sub("[ -]", "", value) for value in values], dtype=pl.String)
+    numbers = texts.filter(texts.str.contains("^[0-9]{16}$"))
+    right = int(pl.select(luhn_holds(pl.lit(numbers)).sum()).item() or 0)
+    return right > CARDS * len(values)
 
 
 def _is_sized(rows: Sequence[Fields], delimiter: str) -> bool:

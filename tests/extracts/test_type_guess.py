@@ -16,6 +16,7 @@ from flows.extracts.rows import open_rows
 from flows.extracts.type_guess import typed_draft
 from schemas.source import SourceSettings
 from tests.extracts.hard_exports import thirty
+from tests.extracts.mainframe import card_number
 from tests.extracts.test_keyed_types import Record, bank, delimited, fixed
 from tests.extracts.usual_exports import seven
 
@@ -102,6 +103,31 @@ def test_header_and_trailer_are_told_from_the_records(counts: str) -> None:
     settings = source(drafted(content))
 
     assert ("00|", counts) == (settings["comment"], settings["trailer_counts"])
+    assert 60 == whole_rows(content, settings)
+
+
+def test_parts_may_be_keyed_by_the_card_number_itself() -> None:
+    chance = random.Random(1)
+    records: list[Record] = [("C", card_number(n), "1236", "ANN") for n in range(60)]
+    records += [("A", card_number(n), f"{n} ELM STREET") for n in range(60)]
+    chance.shuffle(records)
+    content = delimited(records)
+
+    settings = source(drafted(content))
+
+    assert ("C", "column_2") == (settings["segment_row"], settings["segment_key"])
+    assert 60 == whole_rows(content, settings)
+
+
+def test_numbers_that_adjoin_in_fixed_columns_are_no_cards() -> None:
+    cards = [f"10{n:09d}{card_number(n)}1236ANN    ".ljust(60) for n in range(60)]
+    places = [f"20{n:09d}{1000 + n} ELM STREET".ljust(60) for n in range(60)]
+    random.Random(1).shuffle(places)
+    content = "".join(f"{line}\n" for line in [*cards, *places]).encode()
+
+    settings = source(drafted(content))
+
+    assert ("10", "at_3_11") == (settings["segment_row"], settings["segment_key"])
     assert 60 == whole_rows(content, settings)
 
 
