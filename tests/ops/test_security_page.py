@@ -20,6 +20,7 @@ CLAIMING = (
     "Personal data beside card data",
 )
 NOT_PROTECTED = ("What the issuer must provide", "What remains")
+LONGEST_CLAIM = 420  # characters of a row beside its tests
 ADDRESSES = ("Reporting a vulnerability",)  # of people
 
 
@@ -52,6 +53,12 @@ def shown_by(statement: str) -> str:
 
 def test_every_statement_of_the_page_names_the_test_that_shows_it() -> None:
     assert [] == unshown(PAGE)
+
+
+def test_a_row_has_no_more_claims_than_its_tests_show_at_a_glance() -> None:
+    rows = [row for row in statements(sections(PAGE)["How each rule is met"]) if row.startswith("|")]
+
+    assert [] == [row[:60] for row in rows if len(row.split(" | ")[2]) > LONGEST_CLAIM]
 
 
 def test_every_section_claims_something_or_says_what_is_not_protected() -> None:

@@ -170,6 +170,8 @@ def test_numbers_that_stand_alone_or_in_pairs_are_kept(text: str) -> None:
         "#-S$X",
         "- ||| |||||",
         "pOsTaL",
+        "xxxx,xxxxxx,xxx",
+        "2D@,",
     ],
 )
 def test_what_is_no_known_word_is_kept_by_its_length_alone(spelled: str) -> None:
