@@ -323,7 +323,7 @@ _MOST_POINTS = 3  # between two words; more may be a code
 _LETTERS = r"[^\W\d_]"
 # v2, line4
 _NUMBERED = re.compile(rf"({_LETTERS}+)[0-9]{{1,2}}")
-_MEASURED = re.compile("[0-9]{1,2}(?:s|ms|h|m|d|[kM]B|GB|px)")
+_MEASURED = re.compile("(?:0|[1-9][0-9]?)(?:s|ms|h|m|d|[kM]B|GB|px)")
 _ORDINAL = re.compile("[0-9]{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
 _NAMES = frozenset(("address1", "address2", "last_4", "last4", "cvv2", "cvc2", "base64"))
 # parts of one script, as Latin letters beside Japanese ones

@@ -48,6 +48,18 @@ class ApprovalError(OperatorError):
     )
 
 
+class RequestChangedError(ApprovalError):
+    """The records of a request are not those that were stored: somebody changed them."""
+
+    message = "Request {number} was not carried out: {why}. Nothing was done."
+    next_step = Sentence(
+        "Tell security, and see what else was changed: `{verify}`. Then run the command without "
+        "{approve} to make a new request.",
+        verify=Step("audit verify", "ISSUER"),
+        approve=Option("--approve"),
+    )
+
+
 class NobodyError(GateError):
     """An act that needs two persons was begun by none: by a schedule, or without a name."""
 
@@ -156,9 +168,7 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
     adapters = context.adapters
     place = _place(context, number)
     history = list(records(adapters.store, place, Approval))
-    objection = next(_objections(context, number, _Request(place, history), command), None)
-    if objection:
-        raise ApprovalError(number=redact(number), why=objection)
+    _refuse_unfit(context, number, _Request(place, history), command)
     used = history[0].model_copy(
         update={
             "at": adapters.now(),
@@ -230,20 +240,24 @@ def _signature(command: Command, statement: bytes) -> str | None:
     return signature
 
 
-def _objections(
-    context: IssuerContext, number: str, stored: _Request, command: Command
-) -> Iterator[str]:
-    """Yield why a request cannot be carried out: the first reasons cost least to find."""
-    if not stored.history:
-        yield "there is no such request"
-        return
-    yield from _spent(context, stored, command)
-    yield from _tampered(context, number, stored, command.signatures)
-    yield from _out_of_date(context, stored.first, command)
+def _refuse_unfit(context: IssuerContext, number: str, stored: _Request, command: Command) -> None:
+    """Refuse a request that cannot be carried out, for the reason that costs least to find."""
+    reasons = (
+        (ApprovalError, _spent(context, stored, command)),
+        (RequestChangedError, _tampered(context, number, stored, command.signatures)),
+        (ApprovalError, _out_of_date(context, stored, command)),
+    )
+    for error, objections in reasons:
+        objection = next(objections, None)
+        if objection:
+            raise error(number=redact(number), why=objection)
 
 
 def _spent(context: IssuerContext, stored: _Request, command: Command) -> Iterator[str]:
     """Yield why nobody, or not this person, may carry out a request."""
+    if not stored.history:
+        yield "there is no such request"
+        return
     last = stored.history[-1]
     if last.what == "carried out":
         yield f"{last.actor} used it on {last.at:%Y-%m-%d %H:%M}"
@@ -274,15 +288,16 @@ def _tampered(
         content = read_if_stored(store, key)
         sha256 = digest(content) if content else ""
         if sha256 not in named.get(key, set()):
-            yield f"{key} is not as the audit trail has it: find out who changed it"
+            yield f"{key} is not as the audit trail has it"
     if _number(stored.first) != number:
         yield f"its record is not that of request {number}"
     if signatures is not None and not _is_signed(stored.first, signatures):
         yield f"{stored.first.actor} did not sign it"
 
 
-def _out_of_date(context: IssuerContext, first: Approval, command: Command) -> Iterator[str]:
+def _out_of_date(context: IssuerContext, stored: _Request, command: Command) -> Iterator[str]:
     """Yield what is different from what was requested: command, files, settings, what it does."""
+    first = stored.first
     if first.parameters is None or first.files is None or first.would is None:
         yield "an earlier version of cardlink stored it, without what was shown then"
         return

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.operations.four_eyes import ApprovalError
+from flows.operations.four_eyes import ApprovalError, RequestChangedError
 from flows.operations.settings_in_force import SettingsLostError, SettingsNotAgreedError
 from flows.registry import ENTRIES
 from flows.runs.identity import canonical, digest
@@ -317,7 +317,7 @@ def test_a_request_that_was_edited_in_the_store_is_refused(
 
     done = typed(tmp_path, *GATE, who="anna" if field == "actor" else "bert", approve=number)
 
-    assert (2, ApprovalError.__name__) == refused(done)
+    assert (2, RequestChangedError.__name__) == refused(done)
     assert not list(bank.store.keys("bank/commits/"))
 
 

@@ -13,7 +13,7 @@ from flows.adapters.gpg_signer import is_signed_by, signature_by
 from flows.cli.main import main
 from flows.commands.context import Context
 from flows.commands.outbox import cancel
-from flows.operations.four_eyes import ApprovalError, NotProvedError
+from flows.operations.four_eyes import NotProvedError, RequestChangedError
 from flows.runs.identity import canonical, digest
 from flows.runs.sealing import SecretKeyUnreadableError, SignatureRefusedError
 from flows.simulator.portal_key import PortalKey
@@ -126,7 +126,7 @@ def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
 
     done = typed(tmp_path, run, "anna", "anna", place.name)
 
-    assert (2, ApprovalError.__name__) == (done.exit_code, facts(done)["error"])
+    assert (2, RequestChangedError.__name__) == (done.exit_code, facts(done)["error"])
     assert "bert did not sign it" in facts(done)["message"]
 
 

@@ -56,7 +56,9 @@ def test_every_statement_of_the_page_names_the_test_that_shows_it() -> None:
 
 
 def test_a_row_has_no_more_claims_than_its_tests_show_at_a_glance() -> None:
-    rows = [row for row in statements(sections(PAGE)["How each rule is met"]) if row.startswith("|")]
+    rows = [
+        row for row in statements(sections(PAGE)["How each rule is met"]) if row.startswith("|")
+    ]
 
     assert [] == [row[:60] for row in rows if len(row.split(" | ")[2]) > LONGEST_CLAIM]
 
