@@ -322,7 +322,7 @@ _SCANNER = re.compile(
 _MOST_POINTS = 3  # between two words; more may be a code
 _LETTERS = r"[^\W\d_]"
 # v2, line4
-_NUMBERED = re.compile(rf"({_LETTERS}+)[0-9]{{1,2}}")
+_NUMBERED = re.compile(rf"({_LETTERS}{{2,}}|v)[0-9]{{1,2}}")
 _MEASURED = re.compile("(?:0|[1-9][0-9]?)(?:s|ms|h|m|d|[kM]B|GB|px)")
 _ORDINAL = re.compile("[0-9]{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
 _NAMES = frozenset(("address1", "address2", "last_4", "last4", "cvv2", "cvc2", "base64"))
@@ -398,7 +398,7 @@ def _word(text: str) -> Token:
     if _MEASURED.fullmatch(text):
         return Token(text, digits, is_named=True)
     numbered = _NUMBERED.fullmatch(text)
-    if _ORDINAL.fullmatch(text) or (numbered and is_known(numbered[1])):
+    if _ORDINAL.fullmatch(text) or (numbered and (numbered[1] == "v" or is_known(numbered[1]))):
         return Token(text, digits)
     if all(map(is_known, _PARTS.findall(text))):
         return Token(text)

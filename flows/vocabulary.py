@@ -51,7 +51,7 @@ def is_known(text: str) -> bool:
     if _UNSPACED.fullmatch(text):
         return all(pair in words() for pair in _neighbours(text))
     if _is_one_word(text):
-        return text in words() or text.lower() in words()
+        return text in words() or (len(text) > 1 and text.lower() in words())
     humps = _HUMPS.findall(text)
     return "".join(humps) == text and all(map(_is_hump, humps))
 

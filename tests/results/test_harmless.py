@@ -172,6 +172,8 @@ def test_numbers_that_stand_alone_or_in_pairs_are_kept(text: str) -> None:
         "pOsTaL",
         "xxxx,xxxxxx,xxx",
         "2D@,",
+        "2)I,",
+        "a00",
     ],
 )
 def test_what_is_no_known_word_is_kept_by_its_length_alone(spelled: str) -> None:
