@@ -13,7 +13,7 @@ Each is known where it was asked, and null where nobody knows: a link that was n
   with links, nor of an issue that is newer than what it reports.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -23,6 +23,7 @@ from flows.runs.cards import ISSUE, is_single
 from flows.runs.single_links import ARRIVED
 from schemas.ledger import AWAITING
 from schemas.partner_api.link_placements import BILLABLE
+from schemas.partner_api.unknowns import REPORTS, SERVICE
 
 FOLLOWED = pl.Schema(  # what the service says of a link; null: it does not say
     {
@@ -118,6 +119,24 @@ def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     return staged.with_columns(known["opened"], known["placed"], placed_on)
 
 
+def coverage(cards: pl.DataFrame, stages: Stages) -> dict[str, Any]:
+    """Return of how many cards with a link it is known how far they came, and by whom.
+
+    `links`: how many have one; `opened` and `placed`: the `cards` that came so far, and `known_by`,
+    of how many it is known by each source.
+    """
+    linked = _known(cards, stages).filter(pl.col("has_link"))
+    facts: dict[str, Any] = {"links": linked.height}
+    for stage in ("opened", "placed"):
+        sources = linked[f"{stage}_by"].drop_nulls()
+        known_by = {name: int((sources == name).sum()) for name in (SERVICE, REPORTS)}
+        facts[stage] = {
+            "cards": int(_is_true(linked[stage]).sum()),
+            "known_by": {name: number for name, number in known_by.items() if number},
+        }
+    return facts
+
+
 def _in_state(
     cards: pl.DataFrame, applies: pl.Series, state: State, since: pl.Series
 ) -> pl.DataFrame:
@@ -155,9 +174,15 @@ def _known(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     rows = rows.with_columns(counts=_is_reported(), delivered=_delivered(rows, stages.delivered))
     by_report = pl.when("counts").then("reported_placed")
     placed = pl.when(has_link).then(_either("issue_placed", by_report))
+    placed_by_service = pl.coalesce("issue_placed", "link_placed")
+    opened_by = _by(["link_opened", placed_by_service], ["reported_opened", "reported_placed"])
+    placed_by = _by([placed_by_service], ["reported_placed"])
     return rows.select(
         "delivered",
         "opened_at",
+        has_link=has_link & pl.col("current"),
+        opened_by=opened_by,
+        placed_by=placed_by,
         opened=_either("link_opened", pl.when("counts").then("reported_opened"), placed),
         placed=_either(placed, "link_placed"),
         placed_at=pl.when(placed).then(
@@ -198,6 +223,13 @@ def _is_reported() -> pl.Expr:
     is_only_card = has_link.sum().over("holder") == 1
     is_of_issue = pl.col("completed_on").is_null() | (pl.col("completed_on") >= pl.col("first"))
     return has_link & is_only_card & is_of_issue
+
+
+def _by(of_service: list[pl.Expr | str], of_reports: list[str]) -> pl.Expr:
+    """Return who says anything: the service, else transaction reports where they count; null."""
+    service = pl.coalesce(of_service).is_not_null()
+    reports = pl.coalesce(of_reports).is_not_null() & pl.col("counts")
+    return pl.when(service).then(pl.lit(SERVICE)).when(reports).then(pl.lit(REPORTS))
 
 
 def _either(*sources: pl.Expr | str) -> pl.Expr:

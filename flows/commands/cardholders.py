@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from flows.steps import Step
 from flows.wiring import wire
 
 with on_first_use():
-    from flows.book import book, head, kept, people
+    from flows.book import book, head, kept, people, stages
     from flows.runs import business_date
     from flows.runs import context as contexts
 
@@ -75,10 +75,15 @@ def _rebuilt(context: contexts.IssuerContext) -> str:
 def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
     name = context.issuer.issuer
     current = book.read_book(context.adapters.store, name)
-    counted = people.balance(current.cards(_today(context)), current.opening)
-    facts = {"issuer": name, **counted.facts}
+    cards = current.cards(_today(context))
+    counted = people.balance(cards, current.opening)
+    came_to = stages.coverage(cards, current.stages)
+    facts = {"issuer": name, **counted.facts, "links": came_to}
     remarks = [remark] if remark else []
     shown: list[Part] = [*remarks, f"{name}: {facts['sentence']}", "", standing_table(facts), ""]
+    came = list(coverage_lines(came_to))
+    if came:
+        shown += [*came, ""]
     if current.opening.sentence:
         shown += [current.opening.sentence, ""]
     return _Standing(facts, shown)
@@ -86,6 +91,21 @@ def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
 
 def _today(context: contexts.IssuerContext) -> date:
     return business_date.local_day(context.adapters.now(), context.issuer.time_zone)
+
+
+def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how many cards with a link came to each stage, of how many that is known, and by whom.
+
+    Nothing where it is known of none.
+    """
+    links = coverage["links"]
+    for stage in ("opened", "placed"):
+        known_by = coverage[stage]["known_by"]
+        known = sum(known_by.values())
+        sources = ", ".join(f"{source} {number:,}" for source, number in known_by.items())
+        if known:
+            cards = coverage[stage]["cards"]
+            yield f"{stage}: {cards:,} of {known:,} known ({sources}), of {links:,} with a link"
 
 
 def standing_table(counted: Mapping[str, Any]) -> Table:

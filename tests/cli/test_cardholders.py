@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from flows.book.kept import keep_book
-from flows.commands.cardholders import cardholders
+from flows.commands.cardholders import cardholders, coverage_lines
 from flows.commands.context import Context
 from flows.runs.identity import digest
 from flows.runs.keys import book
@@ -67,3 +67,15 @@ def test_a_book_that_was_wrong_is_right_after_a_rebuild_which_says_so(tmp_path: 
         before["people"]["expired"] + before["people"]["linked"],
         after["people"]["linked"],
     )
+
+
+def test_how_far_links_came_is_said_with_who_knows_it_and_of_how_many() -> None:
+    coverage = {
+        "links": 70,
+        "opened": {"cards": 50, "known_by": {"service": 60, "transaction reports": 4}},
+        "placed": {"cards": 0, "known_by": {}},
+    }
+
+    assert [
+        "opened: 50 of 64 known (service 60, transaction reports 4), of 70 with a link"
+    ] == list(coverage_lines(coverage))

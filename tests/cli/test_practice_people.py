@@ -40,6 +40,7 @@ def test_a_link_of_a_result_file_is_followed_to_the_card_that_a_cardholder_place
             "practice people", "bank", *ALL_OPEN, "--sites", "shop.example.com,again.example.com"
         )
         funnel = done("placements", "bank")["funnel"]
+        [standing] = done("cardholders", "bank")["issuers"]
 
     stages = {stage["stage"]: stage["cardholders"] for stage in funnel["stages"]}
     placed = people["ends"]["BILLABLE"]
@@ -54,6 +55,11 @@ def test_a_link_of_a_result_file_is_followed_to_the_card_that_a_cardholder_place
     assert [
         {"kind": "USER_DATA_FAILURE", "cardholders": 9 - placed, "share": (9 - placed) / 9}
     ] == (funnel["failed"])
+    assert {
+        "links": 9,
+        "opened": {"cards": 9, "known_by": {"service": 9}},
+        "placed": {"cards": placed, "known_by": {"service": 9}},
+    } == standing["links"]
 
 
 def test_cardholders_are_played_only_where_service_leads_to_practice(tmp_path: Path) -> None:
