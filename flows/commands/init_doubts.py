@@ -14,7 +14,7 @@ from flows.commands.context import Terminal
 with on_first_use():
     from flows.extracts import draft as drafts
     from flows.extracts import guess as guesses
-    from flows.extracts import status_guess
+    from flows.extracts import status_guess, status_words
     from flows.submissions import choices
     from schemas import portal, reference
 
@@ -28,6 +28,7 @@ DECISIONS = {
     **dict.fromkeys(("d", "delete"), "delete"),
 }
 OTHER = "another column"
+BY_VALUE = "value by value"
 
 
 def answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
@@ -35,7 +36,10 @@ def answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
     while draft.doubts:
         doubt = draft.doubts[0]
         terminal.say(f"{doubt.name}: {doubt.question}")
-        answer = _status(doubt, terminal) if doubt.table else _setting(doubt, draft, terminal)
+        if doubt.table:
+            draft = _status(doubt, draft, terminal)
+            continue
+        answer = _setting(doubt, draft, terminal)
         if answer is not None:
             draft = draft.answered(doubt, answer)
     return _proven(draft, terminal)
@@ -86,16 +90,33 @@ def _with_shapes(value: str, doubt: guesses.Guess, draft: drafts.Draft) -> str:
     return f"{value}    {' | '.join(shapes)}" if shapes else value
 
 
-def _status(doubt: guesses.Guess, terminal: Terminal) -> str | None:
-    """Return what a person says of a column that may tell which rows count; none is preselected."""
+def _status(doubt: guesses.Guess, draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
+    """Return the draft with what a person says of a column that may tell which rows count.
+
+    Nothing is preselected; another column that they name is a doubt, too.
+    """
     values = [*doubt.others, doubt.value]
     shown = [f"{value}{STATUS_ANSWERS.get(value, '')}" for value in values]
     if doubt.values:
-        shown.append("value by value")
+        shown.append(BY_VALUE)
+    others = draft.without_status
+    if others:
+        shown.append(OTHER)
     number = _number(shown, terminal)
     if number is None:
-        return None
-    return values[number] if number < len(values) else _value_by_value(doubt, terminal)
+        return draft
+    if number < len(values):
+        return draft.answered(doubt, values[number])
+    if shown[number] == BY_VALUE:
+        return draft.answered(doubt, _value_by_value(doubt, terminal))
+    number = _number([_with_labels(column) for column in others], terminal)
+    return draft if number is None else draft.doubting(others[number])
+
+
+def _with_labels(column: guesses.Column) -> str:
+    """Return a column with what three rows have there: codes and known words, else shapes."""
+    labels = map(status_words.label, column.values[: choices.ROWS])
+    return f"{column.name or column.source}    {' | '.join(labels)}"
 
 
 def _number(values: Sequence[str], terminal: Terminal, default: str = "") -> int | None:

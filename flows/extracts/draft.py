@@ -16,7 +16,7 @@ from flows.extracts.column_guesses import ColumnGuesses
 from flows.extracts.dialect import take_sample
 from flows.extracts.guess import Column, Guess, Proof, Sample
 from flows.extracts.records.sample import take_records
-from flows.extracts.status_guess import status_guesses
+from flows.extracts.status_guess import status_doubt, status_guesses, status_name
 from flows.extracts.workbook import is_workbook, sheet_lines
 from schemas import portal
 from schemas.cell_formats import date_cells_as
@@ -68,6 +68,16 @@ class Draft(NamedTuple):
             if not (guess.table and guess is not doubt and _is_made_of(value, guess))
         ]
         return self._replace(guesses=tuple(guesses))
+
+    @property
+    def without_status(self) -> list[Column]:
+        """The columns of which nobody asks whether they say which rows count."""
+        asked_of = {guess.key for guess in self.guesses if guess.table}
+        return [column for column in self.columns if status_name(column) not in asked_of]
+
+    def doubting(self, column: Column) -> "Draft":
+        """Return the draft with a doubt whether a column says which rows count."""
+        return self._replace(guesses=(*self.guesses, status_doubt(column)))
 
     @property
     def toml(self) -> str:

@@ -60,6 +60,11 @@ def status_guesses(unused: Sequence[Column], doubtful: Sequence[Column]) -> Iter
             yield _doubt(column, "it may say so, if it is not what it was guessed to be")
 
 
+def status_doubt(column: Column) -> Guess:
+    """Return the doubt of a column that a person names."""
+    return _doubt(column, "as named")
+
+
 def _speaks_of_status(column: Column) -> bool:
     return speaks_of_status(column.name) or speak_of_status(set(column.present))
 
@@ -75,11 +80,16 @@ def _has_few_values(column: Column) -> bool:
 
 def _doubt(column: Column, reason: str) -> Guess:
     question = f"Which rows count? {_shares(column)}"
-    name = column.name or column.source.replace("at = ", "at ")
+    name = status_name(column)
     proposals = [placed(name, proposal) for proposal in _proposals(column)]
     others = (*map(toml, proposals), toml(IGNORED))
     values = tuple(_values_to_decide(column))
     return Guess(name, toml(UNDECIDED), reason, question, others, "status", values)
+
+
+def status_name(column: Column) -> str:
+    """Return what `[status]` calls a column."""
+    return column.name or column.source.replace("at = ", "at ")
 
 
 def placed(name: str, answer: Mapping[str, object]) -> dict[str, object]:

@@ -155,3 +155,26 @@ def test_a_doubt_takes_any_other_column_and_shows_what_it_makes_of_rows_in_shape
     assert '"abc"' == values[portal.LAST_NAME]
     assert not any(cell in line for line in lines for cell in ("Smith", "Beverly", *CARDS))
     assert any('"card number"    9(16) | 9(16) | 9(16)' in line for line in lines)
+
+
+def test_a_doubt_of_status_takes_any_other_column_which_is_then_asked_about(
+    tmp_path: Path,
+) -> None:
+    marked = BODY.replace("customer;", "customer;STATUS;").replace("K7;", "K7;A;")
+    marked = marked.replace("K8;", "K8;C;").replace("K9;", "K9;A;")
+    draft = drafted(tmp_path, marked).draft
+    lines: list[str] = []
+    wanted = iter(["another column", "city", '"ignored"', '"undecided"'])
+
+    def say(line: object) -> None:
+        lines.append(str(line))
+
+    def ask(*_: Any, **__: Any) -> str:
+        label = next(wanted)
+        return next(line.split()[0] for line in reversed(lines) if label in line)
+
+    chosen = init_doubts.answered(draft, Terminal(attended=True, say=say, ask=ask))
+
+    statuses = tomllib.loads(chosen.toml)["status"]
+    assert {"STATUS": "ignored", "city": "undecided"} == statuses
+    assert not any(cell in line for line in lines for cell in ("Smith", "Beverly", *CARDS))
