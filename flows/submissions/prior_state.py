@@ -433,6 +433,7 @@ def _verdict(policy: ResendPolicy, changes: Collection[Change], as_of: date) -> 
         .when(standing & other_content).then(pl.lit(CHANGED))
         .when(standing & reverted).then(pl.lit(REVERTED))
         .when(standing).then(pl.lit(STANDING))
+        .when(refused & is_last & pl.col("refused")).then(pl.lit(REVERTED))
         .when(refused).then(pl.lit(REFUSED))
     )  # fmt: skip
 

@@ -21,9 +21,10 @@ from flows.resend.template import correction_template
 from flows.runs.outbox import move
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
-from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, YEAR
-from schemas.reasons import AWAITED, REFUSED, STANDING
+from schemas.portal import ADDRESS1, CITY, CUID, FIRST_NAME, MONTH, YEAR
+from schemas.reasons import AWAITED, REFUSED, REVERTED, STANDING
 from tests.partner_api.town import Population, committed, town
+from tests.resend.test_changed import stand
 
 
 def test_the_first_night_sends_everybody_and_the_second_only_the_newcomer(tmp_path: Path) -> None:
@@ -99,6 +100,24 @@ def test_who_was_refused_goes_again_only_where_the_setting_says_so(
     assert {"a": STANDING, "b": REFUSED} | dict.fromkeys(sent, "") == place.held_back(
         done
     ) | dict.fromkeys(sent, "")
+
+
+def test_a_row_as_the_partner_refused_it_ends_a_later_refusal_of_ours(tmp_path: Path) -> None:
+    place = town(tmp_path, resend_errors=False)
+    place.settle("a", "b")
+    place.bench.submit(place.drop())
+    place.answer(errors="b")
+    good = dict(place.people["b"])
+    place.people["b"] |= {CITY: None}
+    place.night()
+    spoiled = stand(place)["b"]
+    place.people["b"] = good
+
+    done = place.night()
+    once_more = place.night()
+
+    assert [REVERTED, REFUSED] == [place.held_back(night)["b"] for night in (done, once_more)]
+    assert ("not sent", "refused") == (spoiled, stand(place)["b"])
 
 
 def test_who_was_refused_goes_again_once_mended(tmp_path: Path) -> None:
