@@ -197,6 +197,13 @@ class SourceSettings(Settings):
         return "header_record" if re.compile(self.header_record or "").groups > 1 else None
 
     @property
+    def counted_in(self) -> Literal["trailer", "total row", "header record"]:
+        """What states the number of rows, in words; only where something does."""
+        if self.trailer is None or (self.header_record and self.trailer_counts == "records"):
+            return "header record"
+        return "total row" if self.format == "xlsx" else "trailer"
+
+    @property
     def row_segment(self) -> str:
         """The type whose records are rows; only where a file has several."""
         return self.segment_row or next(iter(self.segments))

@@ -37,7 +37,7 @@ _SPELLINGS = """
     second segundo segunda deuxieme zweiter
     last_name lastname lname surname familyname lstnm lnm apellido apellidos sobrenome apelido
         nachname familienname zuname
-    last lst family famille nach
+    last lst family famille nach ultimo ultima
     name nm nme names nom nombre nombres nome nomes noms
     full complete completo completa complet vollstaendiger vollstandiger voller
     emboss emb embossed embossing embossname printed impreso impresso gepraegt gepragt praegename

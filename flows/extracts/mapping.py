@@ -186,9 +186,9 @@ class MappedRows(NamedTuple):
     """A block's rows, each in one of these.
 
     `sent` has row, line, the portal's columns, and what is mapped beside them; `deleted` those,
-    with only cuid and card number filled. `left_out` and `unknown`, whose status no list names,
-    have row and line. `values` counts the unknown values that refuse the extract, by column and
-    label.
+    with only cuid and card number filled. `left_out` has row and line; `unknown`, whose status no
+    list names, also `found`: column and label. `values` counts the unknown values that refuse the
+    extract, by column and label.
     """
 
     sent: pl.DataFrame
@@ -212,7 +212,7 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> MappedRows:
         sent.select("row", "line", *mapping.columns),
         places.filter(decision == LEAVE_OUT),
         deleted.select("row", "line", *mapping.only((portal.CUID, portal.PAN)).columns),
-        places.filter(is_unknown),
+        mapping.decisions.with_found(others.filter(is_unknown)),
         mapping.decisions.unknown_values(others.filter(is_unknown)),
     )
     _refuse_other_dates(sent, mapped.sent, mapping)

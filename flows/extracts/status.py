@@ -13,6 +13,7 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.extracts.grammar import RECORD
 from flows.extracts.status_words import label
+from flows.redaction import redact
 from flows.steps import Sentence, Step
 from schemas import mapping as cells
 from schemas.cell_formats import day_number
@@ -24,6 +25,7 @@ from schemas.status import (
     LEAVE_OUT,
     NO_DATES,
     REFUSE,
+    REJECT,
     SEND,
     StatusColumn,
     undecided,
@@ -96,6 +98,23 @@ class Decisions(NamedTuple):
             for value, times in values["value"].value_counts().iter_rows():
                 counts[name, label(value)] += times
         return counts
+
+    def with_found(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return row and line of rows with an unknown value, and `found`: its column and label."""
+        places = rows.select("row", "line")
+        if rows.is_empty():
+            return places.with_columns(found=pl.lit(None, pl.String))
+        labels = [
+            pl.when(decision.is_in([REJECT, REFUSE])).then(self._labelled(name))
+            for name, decision in self.by_column.items()
+        ]
+        joined = pl.concat_str(*labels, separator=" | ", ignore_nulls=True)
+        return places.with_columns(rows.select(found=joined))
+
+    def _labelled(self, name: str) -> pl.Expr:
+        """Return a column's name with the label of its value."""
+        values = self.values[name].map_elements(label, pl.String)
+        return pl.concat_str(pl.lit(f"{redact(name)}: "), values)
 
 
 def undecided_columns(issuer: Issuer) -> UndecidedStatusError | None:

@@ -29,21 +29,28 @@ class Line(NamedTuple):
         return self.left == self.right
 
 
-def balance(manifest: Manifest, chunks: pl.DataFrame, still: int, closed: int = 0) -> list[Line]:
+def balance(
+    manifest: Manifest,
+    chunks: pl.DataFrame,
+    still: int,
+    closed: int = 0,
+    counted_in: str = "trailer",
+) -> list[Line]:
     """Return the equations of a run (README.md, "The balance").
 
     `still` breaks are open, operators `closed` others. Each difference in the results has a break,
-    so where none is open all are closed: shown, but in balance.
+    so where none is open all are closed: shown, but in balance. `counted_in`: the record that
+    states the number of rows.
     """
     closed_breaks = 0 if still else closed
     return [
-        *_sent_lines(manifest),
+        *_sent_lines(manifest, counted_in),
         *_answer_lines(manifest.counts.submitted, chunks, closed_breaks),
         Line("open breaks = 0", still, 0, closed_breaks),
     ]
 
 
-def _sent_lines(manifest: Manifest) -> list[Line]:
+def _sent_lines(manifest: Manifest, counted_in: str) -> list[Line]:
     """Return the equations of what was read and sent."""
     counts = manifest.counts
     fates = sum(getattr(counts, fate) for fate in FATES)
@@ -59,7 +66,7 @@ def _sent_lines(manifest: Manifest) -> list[Line]:
         lines.append(Line(f"{others} = used + unused + refused", joined.read, parts))
     if counts.trailer is None:
         return lines
-    return [Line("trailer count = rows read", counts.trailer, counts.read), *lines]
+    return [Line(f"{counted_in} count = rows read", counts.trailer, counts.read), *lines]
 
 
 def _answer_lines(submitted: int, chunks: pl.DataFrame, closed: int) -> list[Line]:

@@ -19,7 +19,7 @@ from schemas.corrections import UNNAMED, WRONG, column_of
 from schemas.ledger import EMPTY
 from schemas.manifest import Layout, SourceColumn
 from schemas.portal import CVV, MONTH, POSTAL_CODE, YEAR
-from schemas.reasons import reason
+from schemas.reasons import UNKNOWN_STATUS, reason
 from schemas.rule import SEVERITY_SETTINGS
 from schemas.rules import RULES
 
@@ -79,6 +79,8 @@ class BankWords:
 
         `column`: the portal's; `shape`: that of the cell, or the size of the line.
         """
+        if code == UNKNOWN_STATUS:
+            return _cause_of_status(shape or "")
         column = column or column_of(code) or ""
         source = self._layout.columns.get(column)
         return Cause(
@@ -147,6 +149,18 @@ class BankWords:
 def words_of(run: StoredRun) -> BankWords:
     """Return the words for the file of a run; the portal's before its commit."""
     return BankWords(run.manifest.layout if run.manifest else None)
+
+
+def _cause_of_status(labels: str) -> Cause:
+    """Return the cause of a status that no list names; `labels`: each column with its value."""
+    columns = [part.rpartition(": ")[0] for part in labels.split(" | ") if part]
+    source = " + ".join(map(redact, columns)) or None
+    return Cause(
+        source=source,
+        wrong=f"{source or 'the line'} has a value that [status] does not name",
+        expected=str(reason(UNKNOWN_STATUS).hint),
+        setting="`send`, `leave_out` or `delete` in [status]",
+    )
 
 
 def _step(column: str, shape: str | None) -> str:

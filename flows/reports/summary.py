@@ -61,7 +61,7 @@ def summarise(
     breaks = _break_facts(manifest.run, total, committed)
     terms = ReportTerms(now, issuer.portal.answer_within_hours)
     still_open = sum(not run_break.notice for run_break in total.breaks)
-    lines = balance(manifest, total.chunks, still_open, len(closed))
+    lines = balance(manifest, total.chunks, still_open, len(closed), issuer.source.counted_in)
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
     rows_by_match = dict(total.how.iter_rows())
     decided = rows_by_match.get(DECISION, 0)

@@ -28,10 +28,10 @@ def opening(gate: Gate) -> Option:
 
 
 class TrailerMismatchError(BalanceError):
-    """The extract's trailer or header record has another row count than the extract."""
+    """The extract's trailer, total row or header record has another row count than the extract."""
 
     message = (
-        "{extract}: its trailer or header record counts {trailer} rows, the extract has {read}. "
+        "{extract}: its {record} counts {trailer} rows, the extract has {read}. "
         "Nothing was committed."
     )
     next_step = "The extract is incomplete: ask the issuer to send it again."
@@ -206,7 +206,12 @@ def _trailer(case: _Case) -> CardlinkError | None:
     counts = case.counts
     if counts.trailer in (None, counts.read):
         return None
-    return TrailerMismatchError(extract=case.extract, read=counts.read, trailer=counts.trailer)
+    return TrailerMismatchError(
+        extract=case.extract,
+        record=case.issuer.source.counted_in,
+        read=counts.read,
+        trailer=counts.trailer,
+    )
 
 
 def _cards(case: _Case) -> CardlinkError | None:

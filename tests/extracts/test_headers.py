@@ -44,6 +44,8 @@ HEADERS = {
     "DOMICILIO;PISO;LOCALIDAD;PROVINCIA;CP;PAIS;CELULAR;MAIL",
     "Portuguese": "Código do cliente;Número do cartão;Data de validade;Código de segurança;Nome;"
     "Sobrenome;Endereço;Complemento;Cidade;UF;CEP;País;Telefone;Endereço eletrônico",
+    "Portuguese names": "Nº do cliente;Número do cartão;Validade;Código de segurança;Primeiro nome;"
+    "Último nome;Logradouro;Complemento;Município;Estado;Código postal;País;Celular;E-mail",
     "German": "Kundennummer;Kartennummer;Gültig bis;Prüfziffer;Vorname;Nachname;"
     "Straße und Hausnummer;Adresszusatz;Ort;Bundesstaat;PLZ;Land;Telefonnummer;E-Mail-Adresse",
     "German in short": "Kd-Nr;KARTEN_NR;ABLAUFDATUM;Sicherheitscode;Vorname;Name;STRASSE;Wohnung;"

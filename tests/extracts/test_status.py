@@ -47,6 +47,16 @@ def test_values_send_leave_out_or_delete_and_others_are_unknown() -> None:
 
     assert "SSSLDDUU" == fates(cells, status={"CARD_STATUS": column})
     assert Counter({("CARD_STATUS", "c"): 1, ("CARD_STATUS", "X"): 1}) == mapped.values
+    assert ["CARD_STATUS: c", "CARD_STATUS: X"] == mapped.unknown["found"].to_list()
+
+
+def test_a_row_with_an_unknown_status_says_in_which_columns_without_a_cell() -> None:
+    status = {name: {"send": "A", "unknown": "reject"} for name in ("BLOCK", "STATE")}
+
+    mapped = told_apart({"BLOCK": ["Z", "A", "Z"], "STATE": ["A", "Smith", "Lost"]}, status=status)
+
+    expected = ["BLOCK: Z", "STATE: AAAAA (not shown)", "BLOCK: Z | STATE: Lost"]
+    assert expected == mapped.unknown["found"].to_list()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from schemas.portal import (
     YEAR,
     columns,
 )
-from schemas.reasons import LETTERS, LINES
+from schemas.reasons import LETTERS, LINES, UNKNOWN_STATUS
 from schemas.rules import RULES
 from schemas.tables import Rejects
 from tests.builders import portal_rows
@@ -186,6 +186,19 @@ def test_every_reason_of_ours_has_words_without_any_layout() -> None:
 )
 def test_a_row_in_several_records_or_files_is_spoken_of_as_such(code: str, wrong: str) -> None:
     assert wrong == BankWords(None).cause(None, code, None).wrong
+
+
+@pytest.mark.parametrize(
+    ("found", "source"), [("BLK_CD: S", "BLK_CD"), ("A: Z | B: Lost", "A + B"), (None, None)]
+)
+def test_an_unknown_status_is_told_by_its_columns_and_the_setting(
+    found: str | None, source: str | None
+) -> None:
+    cause = BankWords(None).cause(None, UNKNOWN_STATUS, found)
+
+    assert source == cause.source
+    assert f"{source or 'the line'} has a value that [status] does not name" == cause.wrong
+    assert "`send`, `leave_out` or `delete` in [status]" == cause.setting
 
 
 def test_what_is_expected_is_what_the_source_can_hold() -> None:

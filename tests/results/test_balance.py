@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import date
 
+import pytest
+
 from flows.reports.balance import Line, balance
 from flows.results.read import ResultRows
 from flows.results.reconcile import reconcile
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
+from schemas.source import SourceSettings
 from tests.results.outcomes import RUN, attribute_all, link, refusal, result, sent_rows
 
 TODAY = date(2026, 11, 21)
@@ -62,6 +65,25 @@ def test_a_committed_run_balances_before_any_result() -> None:
 
 def test_a_trailer_that_counts_otherwise_does_not_balance() -> None:
     assert ["trailer count = rows read"] == differing(balanced(trailer=13))
+
+
+@pytest.mark.parametrize(
+    ("source", "record"),
+    [
+        ({"trailer": "^T([0-9]+)"}, "trailer"),
+        ({"format": "xlsx", "trailer": "^T;([0-9]+)"}, "total row"),
+        ({"header_record": "^H([0-9]+)"}, "header record"),
+        ({"header_record": "^H([0-9]+)", "trailer": "^T([0-9]+)"}, "trailer"),
+    ],
+)
+def test_the_count_is_called_by_the_record_that_states_it(
+    source: dict[str, str], record: str
+) -> None:
+    counted_in = SourceSettings.model_validate(source).counted_in
+
+    lines = balance(manifest(), reconcile(sent_rows(), [], TODAY).chunks, 0, 0, counted_in)
+
+    assert f"{record} count = rows read" == lines[0].name
 
 
 def test_a_lost_row_does_not_balance() -> None:
