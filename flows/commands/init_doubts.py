@@ -86,6 +86,8 @@ def _with_shapes(value: str, doubt: guesses.Guess, draft: drafts.Draft) -> str:
     """Return a value with what it would make of three rows, in shape."""
     if not value:
         return "(none)"
+    if doubt.shown:
+        return f"{value}    {doubt.shown[(doubt.value, *doubt.others).index(value)]}"
     shapes = choices.shapes(value, doubt.key, draft.columns)
     return f"{value}    {' | '.join(shapes)}" if shapes else value
 

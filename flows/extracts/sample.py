@@ -9,10 +9,13 @@ from typing import BinaryIO, NamedTuple
 from flows.extracts.decode import decodes, line_blocks
 from flows.extracts.errors import TruncatedError
 from flows.extracts.guess import Guess
+from flows.extracts.status_words import shape
 from schemas.reference import toml
 
 FIRST = 2000  # lines looked at in the beginning
 BLOCK = 1 << 14  # bytes; of each later block, one line is looked at
+SHOWN = 3  # lines of which a choice shows what it makes
+_BEYOND_ASCII = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
 CARD = re.compile("[0-9]{12}|[0-9]{4}[ -][0-9]{4}[ -][0-9]{4}")
 _ODD = re.compile("[a-z][À-ÞŽŠŒŸ]|[^\x00-\x7fÀ-ɏªº°½¼·’‘´–-]")  # hardly ever in cp1252 text
 
@@ -86,11 +89,29 @@ def _encoding(encoding: str, reading: _Reading, sampled: Sequence[str]) -> Guess
     if reading.valid and reading.invalid:
         counts = f"{reading.valid:,} lines are UTF-8 and {reading.invalid:,} are not"
         other = "utf-8" if encoding == "cp1252" else "cp1252"
-        return guess._replace(question=f"{counts}: which are right?", others=(toml(other),))
+        shown = tuple(_in_shape(reading.sampled, choice) for choice in (encoding, other))
+        question = f"{counts}: which are right?"
+        return guess._replace(question=question, others=(toml(other),), shown=shown)
     if encoding == "cp1252" and _ODD.search("\n".join(sampled)):
         question = "Some characters are unusual in cp1252: are names with accents right?"
-        return guess._replace(question=question)
+        shown = (_in_shape(reading.sampled, encoding),)
+        return guess._replace(question=question, shown=shown)
     return guess
+
+
+def _in_shape(lines: Sequence[bytes], encoding: str) -> str:
+    """Return what an encoding makes of the first words beyond ASCII of three lines, in shape.
+
+    What is no letter in it is a question mark. Where lines are UTF-8 and others are not, both are
+    among them.
+    """
+    by_kind: dict[bool, list[bytes]] = {True: [], False: []}
+    for line in lines:
+        word = _BEYOND_ASCII.search(line)
+        if word:
+            by_kind[decodes(line, "utf-8")].append(word[0])
+    words = [*by_kind[False][:2], *by_kind[True][:2]][:SHOWN]
+    return " | ".join(shape(word.decode(encoding, "replace")) for word in words)
 
 
 def records(lines: Sequence[str], delimiter: str, quoting: str) -> Iterator[list[str]]:

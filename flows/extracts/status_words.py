@@ -132,6 +132,11 @@ def label(value: str) -> str:
         return "empty"
     if may_be_shown(value):
         return value
-    shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", value))
-    shape = re.sub(r"[^A9 ./:-]", "?", shape)
-    return f"{shape[:12]}... (not shown)" if len(shape) > 12 else f"{shape} (not shown)"
+    return f"{shape(value)} (not shown)"
+
+
+def shape(text: str) -> str:
+    """Return the shape of a text, cut where it is long: A for a letter, 9 for a digit."""
+    masked = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))
+    masked = re.sub(r"[^A9 ./:-]", "?", masked)
+    return f"{masked[:12]}..." if len(masked) > 12 else masked

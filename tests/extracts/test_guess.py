@@ -3,6 +3,7 @@ import io
 import tomllib
 from collections.abc import Callable
 from datetime import date
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from flows.extracts.draft import first_draft
 from flows.extracts.errors import HeaderError, NotCsvError
 from flows.extracts.mapping import plan_mapping
+from flows.extracts.sample import read_lines
 from schemas import portal
 from schemas.issuer import Issuer
 from schemas.portal import REQUIRED
@@ -194,3 +196,12 @@ def test_a_compressed_beginning_is_enough() -> None:
 def test_a_web_page_is_no_extract() -> None:
     with pytest.raises(NotCsvError):
         guess(b"<html>")
+
+
+def test_a_doubt_about_the_encoding_shows_in_shape_what_each_makes_of_both_kinds_of_lines() -> None:
+    rows = ["1,José,A".encode("cp1252"), "2,Muñoz,B".encode(), b"3,Carl,C", "4,Zoë,D".encode()]
+
+    guess = read_lines(BytesIO(b"\n".join([*rows, b""])), "utf-8", "a.csv").encoding
+
+    assert ('"utf-8"', ('"cp1252"',)) == (guess.value, guess.others)
+    assert ("AAA? | AAAAA | AAA", "AAAA | AAA?AA | AAA?") == guess.shown
