@@ -16,7 +16,7 @@ class Guess(NamedTuple):
     Where there is a doubt, it has a question and other values. `table`: "status" for a column that
     may say which rows count, and `values` are those that it has, where a person may see them all;
     "" for the settings of `[source]` and `[columns]`, whose keys differ. `shown`: of the value and
-    each other one, what it makes of three rows, in shape.
+    each other one, what it makes of three rows, or of the last line, in shape.
     """
 
     key: str

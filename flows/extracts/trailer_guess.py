@@ -4,6 +4,7 @@ import re
 
 from flows.extracts.guess import Guess
 from flows.extracts.sample import CARD, Lines
+from flows.extracts.status_words import shape
 from schemas.reference import toml
 
 _WORDS = "TRA?I?LE?R?|TL?R|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+"
@@ -33,7 +34,8 @@ def guess_trailer(lines: Lines, rows: int, delimiter: str) -> Guess | None:
     if stated != rows:
         question = f"It says {stated:,}, with {rows:,} lines above: is it the count?"
     pattern = toml(_pattern(lines.last, tag, count, delimiter))
-    return Guess("trailer", pattern, "the last line; the group is the number of rows", question)
+    reason = "the last line; the group is the number of rows"
+    return Guess("trailer", pattern, reason, question, shown=(shape(lines.last),))
 
 
 def _is_apart(lines: Lines, rows: int, tag: re.Match[str], count: re.Match[str] | None) -> bool:
@@ -71,7 +73,8 @@ def _guess_comment(lines: Lines, rows: int, tag: re.Match[str]) -> Guess | None:
     question = ""
     if re.search("[0-9]", lines.last):
         question = f"The last line does not have the number of rows, {rows:,}: what is it?"
-    return Guess("comment", toml(beginning), "the last line is not a row", question)
+    reason = "the last line is not a row"
+    return Guess("comment", toml(beginning), reason, question, shown=(shape(lines.last),))
 
 
 def _pattern(last: str, tag: re.Match[str], count: re.Match[str], delimiter: str) -> str:

@@ -151,10 +151,11 @@ class Evidence:
 
 def refuse_scientific(rows: pl.DataFrame, repairs: Repairs, name: str) -> None:
     """Raise ExcelDamageError where a card number is written like 4.11E+15."""
-    with_exponent = rows.filter(_PAN.str.contains("[eE]"))[PAN]
-    damaged = with_exponent.str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$").any()
-    if repairs.refuse_excel and damaged:
-        raise ExcelDamageError(name=name, sign="scientific notation")
+    with_exponent = rows.filter(_PAN.str.contains("[eE]"))
+    damaged = with_exponent.filter(_PAN.str.contains("^[0-9][.,]?[0-9]*[eE][+]?[0-9]+$"))
+    if repairs.refuse_excel and not damaged.is_empty():
+        line = damaged["line"][0]
+        raise ExcelDamageError(name=name, sign=f"scientific notation, first on line {line}")
 
 
 class _Repair(NamedTuple):

@@ -205,3 +205,13 @@ def test_a_doubt_about_the_encoding_shows_in_shape_what_each_makes_of_both_kinds
 
     assert ('"utf-8"', ('"cp1252"',)) == (guess.value, guess.others)
     assert ("AAA? | AAAAA | AAA", "AAAA | AAA?AA | AAA?") == guess.shown
+
+
+def test_a_doubt_about_the_last_line_shows_it_in_shape() -> None:
+    data = b"ID;CARD;EXP\n" + b"7;4242424242424242;1228\n" * 20 + b"TRL;19;x\n"
+
+    doubts = {
+        doubt.key: doubt for doubt in first_draft(BytesIO(data), "a.csv", date(2026, 7, 1)).doubts
+    }
+
+    assert ("AAA?99?A",) == doubts["trailer"].shown

@@ -174,6 +174,13 @@ def test_damage_by_a_spreadsheet_refuses_the_extract_and_shows_no_number(pans: l
     assert "cvv_zeros" not in decide(rows, Repairs(refuse_excel=False))
 
 
+def test_a_number_in_scientific_notation_is_named_by_its_line() -> None:
+    rows = portal_rows({PAN: "4242424242424242"}, {PAN: "4.24E+15"})
+
+    with pytest.raises(ExcelDamageError, match=rf"first on line {rows['line'][1]}\)"):
+        decide(rows)
+
+
 def test_a_repair_that_is_switched_off_is_not_made_and_its_rows_are_refused() -> None:
     rows = portal_rows({POSTAL_CODE: "2108"})
 
