@@ -26,6 +26,7 @@ from flows.runs.store import Store
 from flows.runs.trail_entries import RECORDS, entry_key, is_named
 from schemas.manifest import Manifest
 from tests import servers
+from tests.builders import quick
 from tests.memory import KilledError, MemoryStore
 from tests.night import BANK, NOON, Bench, issuer
 from tests.operations.retention import later
@@ -120,15 +121,16 @@ def mutate(objects: dict[str, bytes], chance: random.Random) -> set[str]:
             return {put}
 
 
+@pytest.mark.parametrize("seeds", quick(1, [range(100), range(100, MUTATIONS)]), ids=str)
 def test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named(
-    lived: dict[str, bytes],
+    lived: dict[str, bytes], seeds: range
 ) -> None:
     missed, unnamed = [], []
     # once it is gone, only the trail can be named
     last = max(key for key in lived if key.startswith(trail(BANK)))
     head = verify(stored(lived), BANK).head
 
-    for seed in range(MUTATIONS):
+    for seed in seeds:
         objects = dict(lived)
         touched = mutate(objects, random.Random(seed))
         found = verify(stored(objects), BANK, head).findings

@@ -20,6 +20,7 @@ from flows.runs.identity import digest
 from flows.runs.store import Entry
 from flows.runs.trail_proof import NOT_PROVED, HmacProver, Prover
 from tests import servers
+from tests.builders import quick
 from tests.memory import MemorySource, MemoryStore
 from tests.night import BANK, NOON, Bench, issuer
 from tests.operations.test_audit import mutate
@@ -143,10 +144,13 @@ def test_what_is_changed_or_removed_after_a_proof_is_found_as_without_it(
     assert bool(expected) or part == "/report/rows/"  # a report without rows hands out no link
 
 
-def test_random_mutations_after_a_proof_are_found_as_without_it(lived: Objects) -> None:
+@pytest.mark.parametrize("seeds", quick(1, [range(40), range(40, MUTATIONS)]), ids=str)
+def test_random_mutations_after_a_proof_are_found_as_without_it(
+    lived: Objects, seeds: range
+) -> None:
     different = []
 
-    for seed in range(MUTATIONS):
+    for seed in seeds:
         objects = dict(lived)
         touched = mutate(objects, random.Random(seed))
         without = {key: data for key, data in objects.items() if key != PLACE}
