@@ -63,6 +63,8 @@ UNFIT = "card.extract.refused"  # its card's newest row was refused by us
 INELIGIBLE = "card.extract.not_eligible"  # its card's newest row is not eligible
 GONE = "card.extract.gone"  # the extract with its card's newest row is not stored any more
 TYPED_IN = "card.extract.none"  # its card was in no extract: its fields were typed in
+# `[status]` leaves it out of a later extract, which is no portfolio
+EXCLUDED_SINCE = "card.extract.excluded"
 DYING = "card.expiration.before_link"  # the card expires first: a new link would be of no use
 _QUOTED = "a field in double quotes, with quotes inside it"
 _FIELDS = "as many fields as the header has"
@@ -211,6 +213,12 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         "not renewed",
         NOT_ELIGIBLE,
         "the card in a later extract, in a row that is eligible",
+    ),
+    Reason(
+        EXCLUDED_SINCE,
+        "not renewed, nor sent again",
+        NOTHING,
+        "the card in a later extract, in a row that [status] sends",
     ),
     Reason(GONE, "not renewed", FIX, _NAMED_AGAIN),
     Reason(

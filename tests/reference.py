@@ -91,13 +91,16 @@ several columns decide, a card is sent only if all of them send its row; if one 
 deleted. In fixed format the key is any name, with `at`.
 
 Rows that are left out are suppressed as `row.filter.excluded`; where the extract is a full
-portfolio, their cards have left. Deleted rows are suppressed as `card.row.deleted` and close the
-card of this cuid and last four digits: nobody waits for it, and the next delivery withdraws its
-link. It is back when a later extract sends it; in an extract that has it both ways it stays. A row
-whose cuid or card number cannot be read closes nothing (`card.row.deleted_unreadable`). A value
-that no list names refuses the extract, which says how often each was there; only codes of one or
-two characters and words of status are shown. With `--open unknown-status` these rows are rejected
-(`row.status.unknown`) and the others sent.
+portfolio, their cards have left. In any other, a card with a link keeps it, but no older row of the
+card is sent by `renew` or `resubmit` until a later extract has it again (`card.extract.excluded`).
+
+Deleted rows are suppressed as `card.row.deleted` and close the card of this cuid and last four
+digits: nobody waits for it, and the next delivery withdraws its link. It is back when a later
+extract sends it; in an extract that has it both ways it stays. A row whose cuid or card number
+cannot be read closes nothing (`card.row.deleted_unreadable`). A value that no list names refuses
+the extract, which says how often each was there; only codes of one or two characters and words of
+status are shown. With `--open unknown-status` these rows are rejected (`row.status.unknown`) and
+the others sent.
 
 ```toml
 [status]

@@ -34,6 +34,7 @@ from flows.book.standing import (
     NOT_UPDATED,
     State,
     standing,
+    with_excluded,
     with_state,
 )
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE
@@ -58,9 +59,22 @@ class Book:
     read_runs: Callable[[], KnownRuns] = lambda: NO_RUNS
 
     @cached_property
-    def departed(self) -> pl.DataFrame:
-        """The cards that have left (`flows.book.departures.DEPARTED`), read when asked for."""
+    def _not_named(self) -> pl.DataFrame:
+        """The cards that have left or are left out, read when asked for."""
         return self.read_departed()
+
+    @property
+    def departed(self) -> pl.DataFrame:
+        """The cards that have left (`flows.book.departures.DEPARTED`, without `excluded`)."""
+        return self._not_named.drop("excluded").drop_nulls("since")
+
+    @property
+    def excluded(self) -> pl.DataFrame:
+        """The cards that `[status]` leaves out of the newest extract that has them: holder, last_4,
+        `excluded`, since when.
+        """
+        left_out = self._not_named.filter(pl.col("since").is_null())
+        return left_out.select("holder", "last_4", "excluded")
 
     @cached_property
     def stages(self) -> Stages:
@@ -182,7 +196,7 @@ class Book:
     def cards_undecided(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card would stand if none were given up (`cards`)."""
         cards = with_stages(standing(self.folded, today, self.kept), self.stages)
-        return with_state(cards, LEFT, self.departed)
+        return with_state(with_excluded(cards, self.excluded), LEFT, self.departed)
 
 
 def read_book(store: Store, issuer: str, columns: Sequence[str] = ATTEMPT.names()) -> Book:

@@ -11,6 +11,8 @@ registration.
   as deleted. A row whose card number cannot be read names all cards of its cardholder; one that is
   also marked as deleted closes none and brings none back, but a portfolio has not left them out.
 * A card that only a correction ever had, which no extract names, leaves with its cardholder.
+* A row that `[status]` leaves out of any other extract than a portfolio neither names its card nor
+  closes it: until a later extract names it, the card is `excluded`, and is not sent again.
 * Nobody leaves whose cuid we generated: their rows cannot be recognised in another extract.
 """
 
@@ -25,15 +27,17 @@ from pydantic import BaseModel, ConfigDict
 from flows.runs.cards import CARD_WITHOUT_TWIN, is_among, is_among_many
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
-from schemas.reasons import DELETED, UNREADABLE_DELETION
+from schemas.reasons import DELETED, EXCLUDED, UNREADABLE_DELETION
 
-# `closed`: an extract since then marks it as deleted
+# `closed`: an extract since then marks it as deleted; `excluded`: since when `[status]` leaves it
+# out; `since` is null where it has not left
 DEPARTED = pl.Schema(
     {
         "holder": pl.String(),
         "last_4": pl.String(),
         "since": pl.Date(),
         "closed": pl.Boolean(),
+        "excluded": pl.Date(),
     }
 )
 # what is read of attempts
@@ -46,7 +50,7 @@ class WholeExtract(BaseModel):
     """A committed whole extract: its business date, the number of its commit, and what it is.
 
     `full`: a full portfolio, so that whom it does not name has left. `closes`: some of its rows
-    are marked as deleted.
+    are marked as deleted. `excludes`: it is no portfolio, and `[status]` leaves some rows out.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,15 +58,16 @@ class WholeExtract(BaseModel):
     turn: int
     full: bool
     closes: bool = False
+    excludes: bool = False
 
     @property
     def decides(self) -> bool:
-        """Whether somebody can have left by it."""
-        return self.full or self.closes
+        """Whether somebody can have left by it, or be left out."""
+        return self.full or self.closes or self.excludes
 
 
 class Naming(NamedTuple):
-    """The cards that a whole extract `named`, and those that it marked as deleted.
+    """The cards that a whole extract `named`, those that it marked as deleted, and left out.
 
     All have holder and last_4, null where it is unreadable.
     """
@@ -70,6 +75,7 @@ class Naming(NamedTuple):
     extract: WholeExtract
     named: pl.DataFrame
     deleted: pl.DataFrame = NO_CARDS
+    excluded: pl.DataFrame = NO_CARDS
 
 
 def whole_extract(run: StoredRun, turn: int) -> WholeExtract | None:
@@ -82,13 +88,14 @@ def whole_extract(run: StoredRun, turn: int) -> WholeExtract | None:
         return None
     full = "portfolio" in run.plan.settings
     closes = not manifest.reasons.keys().isdisjoint((DELETED, UNREADABLE_DELETION))
-    return WholeExtract(day=manifest.as_of, turn=turn, full=full, closes=closes)
+    excludes = not full and EXCLUDED in manifest.reasons
+    return WholeExtract(day=manifest.as_of, turn=turn, full=full, closes=closes, excludes=excludes)
 
 
 def departures(
     attempts: pl.DataFrame, extracts: Iterable[Naming], before: pl.DataFrame = NOBODY
 ) -> pl.DataFrame:
-    """Return the cards that have left, and since when (DEPARTED).
+    """Return the cards that have left or are left out, and since when (DEPARTED).
 
     `attempts` has FOLLOWED. `extracts`, the newest first, are read as far as needed: one where
     nobody has left. `before`: who had left before all of these extracts.
@@ -97,24 +104,36 @@ def departures(
     newest = list(islice(newest_first, 1))
     undecided = _known_cards(attempts.filter(_can_have_left(attempts, newest, before)))
     departed = [NOBODY]
-    for extract, named, deleted in chain(newest, newest_first):
+    for extract, named, deleted, excluded in chain(newest, newest_first):
         is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
         departed.append(undecided.filter(is_decided).select(*DEPARTED))
         undecided = undecided.filter(~is_decided)
         is_closed = is_among(undecided, deleted.drop_nulls(), CARD_WITHOUT_TWIN)
         is_gone = is_closed | _is_left_out(undecided, extract, deleted)
+        is_excluded = is_among(undecided, excluded.drop_nulls(), CARD_WITHOUT_TWIN)
         undecided = undecided.with_columns(
             pl.col("closed") | is_closed,
             since=pl.when(is_gone).then(pl.lit(extract.day)).otherwise("since"),
+            excluded=pl.when(is_excluded).then(pl.lit(extract.day)).otherwise("excluded"),
         )
         if undecided.is_empty():
             break
-    earlier = before.rename({"since": "earlier", "closed": "was_closed"})
-    undecided = undecided.join(earlier, on=CARD_WITHOUT_TWIN, how="left", nulls_equal=True)
-    since = pl.coalesce("earlier", "since").alias("since")
-    closed = pl.col("closed") | pl.col("was_closed").fill_null(value=False)
-    departed.append(undecided.with_columns(since, closed).select(*DEPARTED))
-    return pl.concat(departed).drop_nulls("since").sort(CARD_WITHOUT_TWIN)
+    departed.append(_with_earlier(undecided, before).select(*DEPARTED))
+    is_told = pl.any_horizontal(pl.col("since", "excluded").is_not_null())
+    return pl.concat(departed).filter(is_told).sort(CARD_WITHOUT_TWIN)
+
+
+def _with_earlier(undecided: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+    """Return cards that no later extract decides with what was decided of them `before`."""
+    suffix = "_before"
+    joined = undecided.join(
+        before, on=CARD_WITHOUT_TWIN, how="left", nulls_equal=True, suffix=suffix
+    )
+    return joined.with_columns(
+        pl.col("closed") | pl.col(f"closed{suffix}").fill_null(value=False),
+        since=pl.coalesce(f"since{suffix}", "since"),
+        excluded=pl.coalesce(f"excluded{suffix}", "excluded"),
+    )
 
 
 def _can_have_left(
@@ -141,6 +160,7 @@ def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
         pl.col("as_of", "turn").first(),
         since=pl.lit(None, pl.Date),
         closed=pl.lit(value=False),
+        excluded=pl.lit(None, pl.Date),
         corrected=pl.col("origin").is_not_null().all(),
     )
 
@@ -194,15 +214,23 @@ def later_namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterato
 
 
 def _naming(store: Store, run: str, extract: WholeExtract) -> Naming:
-    columns = ["cuid", "last_4", "reasons"] if extract.closes else ["cuid", "last_4"]
+    is_marking = extract.closes or extract.excludes
+    columns = ["cuid", "last_4", "reasons"] if is_marking else ["cuid", "last_4"]
     records = pl.concat(StoredRun.by_id(store, run).ledger(columns))
     cards = records.select(pl.col("cuid").alias("holder"), "last_4")
-    if not extract.closes:
+    if not is_marking:
         return Naming(extract, cards)
-    codes = [f"|{DELETED}", f"|{UNREADABLE_DELETION}"]
-    is_deleted = pl.col("reasons").list.eval(pl.element().is_in(codes)).list.any()
-    marked = records.select(is_deleted).to_series()
-    return Naming(extract, cards.filter(~marked), cards.filter(marked))
+    is_deleted = _has_reason(records, DELETED, UNREADABLE_DELETION)
+    is_excluded = _has_reason(records, EXCLUDED)
+    named = cards.filter(~is_deleted & ~is_excluded)
+    return Naming(extract, named, cards.filter(is_deleted), cards.filter(is_excluded))
+
+
+def _has_reason(records: pl.DataFrame, *codes: str) -> pl.Series:
+    """Return which records have one of these reasons."""
+    reasons = [f"|{code}" for code in codes]
+    has_one = pl.col("reasons").list.eval(pl.element().is_in(reasons)).list.any()
+    return records.select(has_one).to_series()
 
 
 def order(extract: WholeExtract) -> tuple[date, int]:

@@ -19,7 +19,7 @@ from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.actions import NOT_ELIGIBLE as NOT_WORK
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
-from schemas.reasons import NOT_ELIGIBLES, reason
+from schemas.reasons import EXCLUDED_SINCE, NOT_ELIGIBLES, reason
 
 Who = Literal["operator", "partner", "issuer", ""]
 
@@ -164,6 +164,22 @@ def with_state(cards: pl.DataFrame, state: State, of: pl.DataFrame) -> pl.DataFr
         standing=pl.when(is_of).then(pl.lit(state.name, NAMES)).otherwise("standing"),
         who=pl.when(is_of).then(pl.lit(state.who)).otherwise("who"),
         action=pl.when(~is_of).then("action"),
+    )
+
+
+def with_excluded(cards: pl.DataFrame, of: pl.DataFrame) -> pl.DataFrame:
+    """Return cards (`standing`), where nobody acts about those in `of` (holder, last_4) with which
+    only another row or sending could do something: `[status]` leaves them out.
+    """
+    if of.is_empty():
+        return cards
+    to_send = [state.name for state in (*_TO_SEND, NOT_SENT)]
+    is_over = pl.col("standing").cast(pl.String).is_in(to_send)
+    is_over &= pl.lit(is_among(cards, of, CARD_WITHOUT_TWIN))
+    return cards.with_columns(
+        who=pl.when(is_over).then(pl.lit("")).otherwise("who"),
+        reason=pl.when(is_over).then(pl.lit(EXCLUDED_SINCE)).otherwise("reason"),
+        action=pl.when(is_over).then(pl.lit(NOTHING)).otherwise("action"),
     )
 
 

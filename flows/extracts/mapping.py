@@ -185,10 +185,10 @@ def _dates(specs: cells.Columns, finder: "_Finder") -> dict[str, Dates]:
 class MappedRows(NamedTuple):
     """A block's rows, each in one of these.
 
-    `sent` has row, line, the portal's columns, and what is mapped beside them; `deleted` those,
-    with only cuid and card number filled. `left_out` has row and line; `unknown`, whose status no
-    list names, also `found`: column and label. `values` counts the unknown values that refuse the
-    extract, by column and label.
+    `sent` has row, line, the portal's columns, and what is mapped beside them; `left_out` and
+    `deleted` have those, with only cuid and card number filled. `unknown`, whose status no list
+    names, has row, line and `found`: column and label. `values` counts the unknown values that
+    refuse the extract, by column and label.
     """
 
     sent: pl.DataFrame
@@ -205,13 +205,12 @@ def map_rows(rows: pl.DataFrame, mapping: Mapping) -> MappedRows:
     rows.
     """
     sent, others, decision = mapping.decisions.split(rows)
-    places = others.select("row", "line")
-    deleted = others.filter(decision == DELETE)
     is_unknown = decision.is_in([REJECT, REFUSE])
+    card = mapping.only((portal.CUID, portal.PAN)).columns
     mapped = MappedRows(
         sent.select("row", "line", *mapping.columns),
-        places.filter(decision == LEAVE_OUT),
-        deleted.select("row", "line", *mapping.only((portal.CUID, portal.PAN)).columns),
+        others.filter(decision == LEAVE_OUT).select("row", "line", *card),
+        others.filter(decision == DELETE).select("row", "line", *card),
         mapping.decisions.with_found(others.filter(is_unknown)),
         mapping.decisions.unknown_values(others.filter(is_unknown)),
     )

@@ -30,6 +30,7 @@ from schemas.reasons import (
     AWAITED,
     DELETED,
     DYING,
+    EXCLUDED_SINCE,
     INELIGIBLE,
     NOT_ELIGIBLES,
     REFUSED,
@@ -56,9 +57,9 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
     """Return the cards whose last link has ended or ends by `until`, each in its newest issue.
 
     Columns: those of CARD, cuid, expiration, `ends`, `why` it is left out, as far as the book says
-    so (DELETED, ABSENT, AWAITED, REFUSED), where it stands (`standing`), and its newest row in a
-    run: `run`, `row`, `fit`, whether we sent it, and `eligible`, whether it is eligible. A card
-    that has left is no news once its link has ended.
+    so (DELETED, ABSENT, AWAITED, EXCLUDED_SINCE, REFUSED), where it stands (`standing`), and its
+    newest row in a run: `run`, `row`, `fit`, whether we sent it, and `eligible`, whether it is
+    eligible. A card that has left is no news once its link has ended.
     """
     cards = book.cards(today)
     newest = book.folded.attempt("row")
@@ -77,6 +78,8 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
         .then(pl.lit(ABSENT))
         .when(sent_as == AWAITING)
         .then(pl.lit(AWAITED))
+        .when(is_among(cards, book.excluded, CARD_WITHOUT_TWIN))
+        .then(pl.lit(EXCLUDED_SINCE))
         .when(sent_as == ERROR)
         .then(pl.lit(REFUSED)),
     )

@@ -49,6 +49,7 @@ from schemas import ledger
 from schemas.ledger import AWAITING
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
+from schemas.reasons import EXCLUDED
 
 
 class NothingAskedError(OperatorError):
@@ -62,11 +63,11 @@ class NothingAskedError(OperatorError):
 
 
 class StandingRowsError(OperatorError):
-    """Rows selected by number are linked or awaiting, or their card is given up or has left."""
+    """Rows selected by number are linked or awaiting, or their card needs no link."""
 
     message = (
-        "{run}: {count} of the selected rows are linked, awaiting their result, given up, or have "
-        "left (rows {rows}; in {where}). Nothing was sent."
+        "{run}: {count} of the selected rows are linked, awaiting their result, given up, left out "
+        "by [status] since, or have left (rows {rows}; in {where}). Nothing was sent."
     )
     next_step = Sentence(
         "Select the others; to send these cards on purpose: {override}, which is recorded; to take "
@@ -321,10 +322,21 @@ def _blocked(
     to_send = identified(would_be["origin"], would_be)
     newer = superseded(to_send, standing).join(blocked, on="origin", how="anti")
     blocked = pl.concat([blocked, newer])
+    is_excluded = pl.col("origin").is_in(_left_out_itself(chosen).implode())
+    excluded = to_send.filter(~is_excluded).join(
+        book.excluded, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True
+    )
+    blocked = _with_ended(blocked, excluded, choice.EXCLUDED_SINCE, first)
     has_left = to_send.join(book.departed, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
     blocked = _with_ended(blocked, has_left, choice.LEFT, first)
     given_up = issues.filter(is_given_up(book.given_up))
     return _with_ended(blocked, given_up, choice.GIVEN_UP, first)
+
+
+def _left_out_itself(chosen: _Chosen) -> pl.Series:
+    """Return the selected rows that `[status]` left out: other settings may send them."""
+    is_left_out = pl.col("reasons").list.contains(f"|{EXCLUDED}")
+    return chosen.rows.filter(is_left_out.fill_null(value=False))["row"]
 
 
 def _with_ended(
@@ -361,7 +373,8 @@ def _refuse_standing(request: Request, rows: pl.DataFrame, repeats: Sequence[Man
 
     Not where all that stands was sent by the same request before.
     """
-    needs_none = pl.col("why").is_in([choice.GIVEN_UP, choice.LEFT]) & pl.col("named")
+    without_need = [choice.GIVEN_UP, choice.LEFT, choice.EXCLUDED_SINCE]
+    needs_none = pl.col("why").is_in(without_need) & pl.col("named")
     standing = rows.filter(pl.col("why").is_in(choice.STANDS) | needs_none)
     named = standing.filter("named")
     sent_before = set(standing["where"]) <= {repeat.run for repeat in repeats}

@@ -40,6 +40,7 @@ UNCHANGED = "would be refused as before"
 REPEATED = "repeats another of these rows"
 INELIGIBLE = "is not eligible for a link"
 EXCLUDED = "[status] leaves it out"
+EXCLUDED_SINCE = "[status] leaves it out of a later extract"
 MARKED = "the extract marks it as deleted"
 LEFT = "left"
 

@@ -25,7 +25,7 @@ from flows.runs.cards import (
 )
 from flows.runs.erased import NOBODY, ErasedPeople
 from flows.submissions.chunk_csv import lines
-from flows.submissions.deletions import as_deletions
+from flows.submissions.deletions import as_deletions, as_left_out
 from flows.submissions.duplicates import Table, verdicts_on_duplicates, with_keys
 from flows.submissions.eligibility import ineligible
 from flows.submissions.erased_rows import part_by_content, part_by_cuid
@@ -79,13 +79,12 @@ class ReasonRows(NamedTuple):
 class Normalised(NamedTuple):
     """A block's rows, normalised and repaired; and those that are not sent.
 
-    `unread` and `left_out` are lines with a code, `known` ledger records of those that are deleted
-    or lack a part; `lost` are the columns that lost letters.
+    `unread` are lines with a code, `known` ledger records of those that are left out or deleted, or
+    lack a part; `lost` are the columns that lost letters.
     """
 
     rows: pl.DataFrame
     unread: pl.DataFrame
-    left_out: pl.DataFrame
     known: pl.DataFrame
     texts: Texts
     lost: frozenset[str]
@@ -160,7 +159,7 @@ class Route:
         lost = self._lost_letters.columns(rows)
         unknown = _with_code(mapped.unknown, UNKNOWN_STATUS)
         unread = pl.concat([block.refused, unknown], how="diagonal")
-        left_out = _with_code(mapped.left_out, EXCLUDED)
+        left_out = mapped.left_out
         deleted = mapped.deleted
         if selected is not None:
             rows = normalise(selected.correct(selected.keep(mapped.sent)), rules)
@@ -175,15 +174,22 @@ class Route:
         rows = _with_identity(rows, self._cuid_prefix)
         origins = {} if selected is not None else self._mapping.origins
         texts = texts_of(block.rows, origins, rows)
-        return Normalised(rows, unread, left_out, self._records(deleted, alone), texts, lost)
+        known = [self._left_out(left_out), self._deletions(deleted)]
+        if alone is not None and not alone.is_empty():
+            known.append(records_alone(alone, self._as_of, self._issuer.rules))
+        return Normalised(rows, unread, pl.concat(known), texts, lost)
 
-    def _records(self, deleted: pl.DataFrame, alone: pl.DataFrame | None) -> pl.DataFrame:
-        """Return the ledger records of rows that are deleted, and of those that lack a part."""
-        records = self._deletions(deleted)
-        if alone is None or alone.is_empty():
-            return records
-        rejected = records_alone(alone, self._as_of, self._issuer.rules)
-        return pl.concat([records, rejected])
+    def _left_out(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the ledger records of rows that `[status]` leaves out.
+
+        Of a full portfolio without their cards, which have left as if it did not name them.
+        """
+        if rows.is_empty() or self._issuer.full_portfolio:
+            return unread_records(_with_code(rows, EXCLUDED), _SUPPRESSED)
+        rows = normalise(rows, self._issuer.rules)
+        identified = _with_identity(rows, self._cuid_prefix)
+        left_out = as_left_out(identified, self._as_of, self._issuer.rules)
+        return unsent_records(left_out, _SUPPRESSED)
 
     @cached_property
     def _ended_cards(self) -> EndedCards:
@@ -290,7 +296,6 @@ class Route:
             unsent_records(with_reasons(unsent, rejects), fate),
             unread_records(block.unread, _REJECTED),
             self._ineligible_records(unwanted.others),
-            unread_records(block.left_out, _SUPPRESSED),
             decided.others,
             *(of_erased, decided.erased, known.erased, unwanted.erased),
         ]

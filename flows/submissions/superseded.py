@@ -69,10 +69,8 @@ class EndedCards:
         is_deleted = pl.col("decision_later") == DELETE
         return mapped._replace(
             sent=mapped.sent.filter(decided["decision_later"].is_null()),
-            left_out=pl.concat(
-                [mapped.left_out, decided.filter(is_left_out).select("row", "line")]
-            ),
-            deleted=pl.concat([mapped.deleted, _as_deleted(decided.filter(is_deleted))]),
+            left_out=pl.concat([mapped.left_out, _only_card(decided.filter(is_left_out))]),
+            deleted=pl.concat([mapped.deleted, _only_card(decided.filter(is_deleted))]),
         )
 
 
@@ -96,8 +94,8 @@ def _agree(own: str, later: str) -> pl.Expr:
     return (pl.col(own) == pl.col(later)).fill_null(value=True)
 
 
-def _as_deleted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows as those are that are marked as deleted: only with cuid and card number."""
+def _only_card(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows as those are that are left out or deleted: only with cuid and card number."""
     nothing = pl.lit(None, pl.String)
     columns = (
         pl.col(name) if name in (CUID, PAN) else nothing.alias(name) for name in portal.columns()

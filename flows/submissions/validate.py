@@ -82,6 +82,16 @@ def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Data
     raise BugError(place="validate", kind=problem)
 
 
+def keeps_rules(column: str, rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.Series:
+    """Return which rows no rule of a column rejects; of the columns only this one is looked at."""
+    rejecting = [
+        active.holds
+        for active in rules_in_force(rules.RULES, as_of, settings)
+        if active.rule.column == column and active.severity == "reject"
+    ]
+    return rows.select(pl.all_horizontal(rejecting).alias(column)).to_series()
+
+
 @lru_cache(8)
 def fast_schema(table: Sequence[Rule], as_of: date, settings: RuleSettings) -> FastSchema:
     """Make the fast schema of a table of rules, on a business date, by an issuer's settings."""

@@ -25,15 +25,24 @@ DAY = date(2026, 11, 20)
 OTHER_CARD = "5555555555554444"  # a published test card
 
 
+Card = tuple[str, str | None]  # holder and last four
+
+
 class Row(NamedTuple):
     """A row of an extract: its card, whether it was sent or refused, so an attempt, and whether it
-    is marked as deleted, which no attempt is.
+    is marked as deleted or left out, which no attempt is.
     """
 
     holder: str
     last_4: str | None
     is_attempt: bool
     is_deleted: bool = False
+    is_excluded: bool = False
+
+    @property
+    def names(self) -> bool:
+        """Whether its card is in the extract."""
+        return not (self.is_deleted or self.is_excluded)
 
 
 class Night(NamedTuple):
@@ -52,7 +61,15 @@ nights = st.builds(
     st.booleans(),
     st.lists(
         st.builds(Row, st.sampled_from("abc"), LAST_4, st.booleans())
-        | st.builds(Row, st.sampled_from("abc"), LAST_4, st.just(False), st.just(True)),
+        | st.builds(Row, st.sampled_from("abc"), LAST_4, st.just(False), st.just(True))
+        | st.builds(
+            Row,
+            st.sampled_from("abc"),
+            LAST_4,
+            st.just(False),
+            st.just(False),
+            st.just(True),
+        ),
         max_size=4,
     ),
     st.sampled_from([False, False, True]),
@@ -92,9 +109,11 @@ def extracts(history: list[Night]) -> list[Naming]:
                 turn=turn,
                 full=night.full,
                 closes=any(row.is_deleted for row in night.rows),
+                excludes=not night.full and any(row.is_excluded for row in night.rows),
             ),
-            cards(row for row in night.rows if not row.is_deleted),
+            cards(row for row in night.rows if row.names),
             cards(row for row in night.rows if row.is_deleted),
+            cards(row for row in night.rows if row.is_excluded and not night.full),
         )
         for turn, night in enumerate(history, start=1)
         if not night.corrects
@@ -108,8 +127,8 @@ def cards(rows: Iterable[Row]) -> pl.DataFrame:
     return pl.DataFrame(named, dict.fromkeys(CARD_WITHOUT_TWIN, pl.String), orient="row")
 
 
-def model(history: list[Night]) -> dict[tuple[str, str | None], date]:
-    """Say night by night, by business date, who has left since when."""
+def model(history: list[Night]) -> dict[Card, list[date | None]]:
+    """Say night by night, by business date, who has left and who is left out, since when."""
     by_day = sorted(enumerate(history), key=lambda item: (item[1].day, item[0]))
     attempted = [
         (row[:2], night.corrects)
@@ -118,22 +137,30 @@ def model(history: list[Night]) -> dict[tuple[str, str | None], date]:
         if row.is_attempt or night.corrects
     ]
     in_an_extract = {card for card, corrects in attempted if not corrects}
-    known: set[tuple[str, str | None]] = set()
-    left: dict[tuple[str, str | None], date] = {}
+    known: set[Card] = set()
+    left: dict[Card, date] = {}
+    excluded: dict[Card, date] = {}
     for _, night in by_day:
         known |= {row[:2] for row in night.rows if row.is_attempt or night.corrects}
         if night.corrects:
             continue
         for card in {card for card, _ in attempted}:
             marked = {row[:2] for row in night.rows if row.is_deleted}
-            named = [row for row in night.rows if not row.is_deleted]
+            passed_over = {row[:2] for row in night.rows if row.is_excluded}
+            named = [row for row in night.rows if row.names]
             is_closed = card in marked and card[1] is not None
             is_left_out = night.full and (card[0], None) not in marked
             if any(_names(row, card, card not in in_an_extract) for row in named):
                 left.pop(card, None)
-            elif (is_closed or is_left_out) and card in known:
+                excluded.pop(card, None)
+                continue
+            if (is_closed or is_left_out) and card in known:
                 left.setdefault(card, DAY + timedelta(night.day))
-    return left
+            is_excluded = card in passed_over and card[1] is not None and not night.full
+            if is_excluded and card in known:
+                excluded.setdefault(card, DAY + timedelta(night.day))
+    cards_told = left.keys() | excluded.keys()
+    return {card: [left.get(card), excluded.get(card)] for card in cards_told}
 
 
 def _names(row: Row, card: tuple[str, str | None], only_corrected: bool) -> bool:
@@ -149,7 +176,8 @@ def test_who_left_and_since_when_is_as_a_clerk_would_note_it_night_by_night(
     departed = departures(attempts(history), extracts(history))
 
     assert model(history) == {
-        (holder, last_4): since for holder, last_4, since, _ in departed.rows()
+        (holder, last_4): [since, excluded]
+        for holder, last_4, since, _, excluded in departed.rows()
     }
 
 

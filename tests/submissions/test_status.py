@@ -40,7 +40,7 @@ def test_every_row_has_its_fate_with_its_reason_in_the_ledger_and_only_those_sen
     ]
     assert (4, 2, 2) == (counts.read, counts.submitted, counts.suppressed)
     assert not any(card.encode() in chunk for card in CARDS[1:3])
-    assert ["c-1", None, "c-3", "c-4"] == ledger[CUID.replace("cardholder.", "")].to_list()
+    assert ["c-1", "c-2", "c-3", "c-4"] == ledger[CUID.replace("cardholder.", "")].to_list()
 
 
 def test_a_status_that_nobody_named_refuses_the_extract_with_the_count_of_each_value(
