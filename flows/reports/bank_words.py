@@ -19,12 +19,21 @@ from schemas.corrections import UNNAMED, WRONG, column_of
 from schemas.ledger import EMPTY
 from schemas.manifest import Layout, SourceColumn
 from schemas.portal import CVV, MONTH, POSTAL_CODE, YEAR
-from schemas.reasons import UNKNOWN_STATUS, reason
+from schemas.reasons import (
+    ENDS_BEFORE_LINK,
+    NETWORK_NOT_TAKEN,
+    NOT_WANTED,
+    UNKNOWN_STATUS,
+    reason,
+)
 from schemas.rule import SEVERITY_SETTINGS
 from schemas.rules import RULES
 
 _ABOUT_FORM = ("format", "missing", "placeholder", "unknown", "unmapped")
 _SETTINGS = {
+    NOT_WANTED: "`where` in [eligible]",
+    NETWORK_NOT_TAKEN: "`networks` in [eligible]",
+    ENDS_BEFORE_LINK: "`ending_cards` in [eligible]",
     "join.row.missing": "`key` and `other_key` in [source.join]",
     "segment.key.missing": "`segment_key` and `segment_optional` in [source]",
     "line.encoding.invalid": "`encoding` in [source]",

@@ -28,7 +28,14 @@ from schemas.portal import (
     YEAR,
     columns,
 )
-from schemas.reasons import LETTERS, LINES, UNKNOWN_STATUS
+from schemas.reasons import (
+    ENDS_BEFORE_LINK,
+    LETTERS,
+    LINES,
+    NETWORK_NOT_TAKEN,
+    NOT_WANTED,
+    UNKNOWN_STATUS,
+)
 from schemas.rules import RULES
 from schemas.tables import Rejects
 from tests.builders import portal_rows
@@ -199,6 +206,18 @@ def test_an_unknown_status_is_told_by_its_columns_and_the_setting(
     assert source == cause.source
     assert f"{source or 'the line'} has a value that [status] does not name" == cause.wrong
     assert "`send`, `leave_out` or `delete` in [status]" == cause.setting
+
+
+@pytest.mark.parametrize(
+    ("code", "setting"),
+    [
+        (NOT_WANTED, "`where` in [eligible]"),
+        (NETWORK_NOT_TAKEN, "`networks` in [eligible]"),
+        (ENDS_BEFORE_LINK, "`ending_cards` in [eligible]"),
+    ],
+)
+def test_what_is_not_eligible_by_a_setting_names_it(code: str, setting: str) -> None:
+    assert setting == BankWords(None).cause(None, code, None).setting
 
 
 def test_what_is_expected_is_what_the_source_can_hold() -> None:
