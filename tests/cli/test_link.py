@@ -21,7 +21,7 @@ from schemas.portal import PAN, PHONE
 from tests import keys
 from tests.builders import portal_rows
 from tests.cli.terminal import on_terminal
-from tests.night import BANK, Bench, local_bench, portal_csv
+from tests.night import BANK, Bench, local_bench, made_once, portal_csv
 from tests.service import RunningService, running_service
 
 TOML = """
@@ -84,6 +84,13 @@ def cardlink(folder: Path, service: RunningService, *arguments: str, typed: str 
 
 def left_over(bench: Bench) -> str:
     """Return a run whose one row the partner refused."""
+    assert bench.folder is not None
+    return _left_over(bench.folder)[1]
+
+
+@made_once
+def _left_over(folder: Path) -> tuple[Bench, str]:
+    bench = local_bench(folder)
     run = bench.submit(
         bench.drop_bytes(portal_csv(portal_rows({PHONE: "6175550100"})))
     ).manifest.run
@@ -92,7 +99,7 @@ def left_over(bench: Bench) -> str:
         b',,,,"{""cuid"": ""c-1"", ""errors"": [""busy""]}"\n'
     )
     bench.ingest()
-    return run
+    return bench, run
 
 
 def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(

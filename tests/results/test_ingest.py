@@ -212,15 +212,22 @@ def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own
     ]
 
 
+@made_once
+def three_nights(folder: Path) -> tuple[Bench, list[str]]:
+    """Return a bench with three nights that were answered, and their runs."""
+    bench = local_bench(folder)
+    nights = [bench.drop(20, f"bank-2026112{night}.csv", seed=night) for night in range(3)]
+    runs = [bench.submit(night).manifest.run for night in nights]
+    bench.answer()
+    return bench, runs
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 25, 100_000])
 def test_rows_of_several_runs_are_found_in_however_many_ledgers_are_searched_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
 ) -> None:
     monkeypatch.setattr(sent_rows, "TOGETHER", rows_at_once)
-    bench = local_bench(tmp_path)
-    nights = [bench.drop(20, f"bank-2026112{night}.csv", seed=night) for night in range(3)]
-    runs = [bench.submit(night).manifest.run for night in nights]
-    bench.answer()
+    bench, runs = three_nights(tmp_path)
     folder = tmp_path / "store" / "bank" / "results"
     files = sorted(folder.iterdir())
     bodies = [file.read_bytes().partition(b"\n") for file in files]
