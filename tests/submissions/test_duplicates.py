@@ -16,7 +16,7 @@ from flows.submissions.chunk_csv import lines
 from flows.submissions.duplicates import BLOCK, Table, verdicts_on_duplicates, with_keys
 from schemas.issuer import RuleSettings
 from schemas.portal import CITY, CUID, PAN, columns
-from tests.builders import portal_rows
+from tests.builders import portal_rows, share_of
 
 DEFAULT = RuleSettings()
 VISA, MASTER = "4242424242424242", "5555555555554444"
@@ -91,7 +91,7 @@ def test_a_block_without_rows_marks_nothing() -> None:
     assert 0 == marks.height
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share_of(1), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from([VISA, MASTER]), st.sampled_from("xy")),
