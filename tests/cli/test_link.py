@@ -308,9 +308,7 @@ def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
     )
     seen = digests.sub("", stored + shown)
     assert kept.answered is not None
-    assert kept.answered.message.startswith(
-        "[5 letters]: '[3 digits]' [3 letters] [16 digits] [2 letters] ["
-    )
+    assert kept.answered.message.startswith("wrong: '[3 digits]' for [16 digits] [2 letters] [")
     assert [word for word in ("737", "5555555555554444", "s3cret", "w0rd") if word in seen] == []
     assert not {"\x1b", "\u202e"} & set(traced.output + kept.answered.message)
 
