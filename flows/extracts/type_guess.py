@@ -127,13 +127,24 @@ def _types_of(division: _Division) -> _Types | None:
     fields = {kind: [each for each in rows if each[0] == kind] for kind in kinds}
     if not all(_is_sized(each, division.delimiter) for each in fields.values()):
         return None
-    with_cards = [kind for kind in kinds if _have_cards(fields[kind], division.delimiter)]
-    sizes = {_size(each[0], division.delimiter) for each in fields.values()}
-    if not with_cards or (len(with_cards) > 1 and len(sizes) < len(kinds)):
+    row = _row_type(fields, division.delimiter)
+    if row is None:
         return None
     first = rows[0][0] if rows[0][0] in edges else ""
-    with_cards.sort(key=lambda kind: not _have_dates(fields[kind]))
-    return _Types(fields, with_cards[0], first, division.delimiter)
+    return _Types(fields, row, first, division.delimiter)
+
+
+def _row_type(fields: Mapping[str, Sequence[Fields]], delimiter: str) -> str | None:
+    """Return the type whose records are rows: of those with card numbers one that has an expiry.
+
+    None where there is none, or where several could be, and types have the same size.
+    """
+    with_cards = [kind for kind, rows in fields.items() if _have_cards(rows, delimiter)]
+    sizes = {_size(rows[0], delimiter) for rows in fields.values()}
+    is_clear = len(with_cards) == 1 or len(sizes) == len(fields)
+    if not with_cards or not is_clear:
+        return None
+    return min(with_cards, key=lambda kind: not _have_dates(fields[kind]))
 
 
 def _have_cards(rows: Sequence[Fields], delimiter: str) -> bool:

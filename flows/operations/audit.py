@@ -155,23 +155,16 @@ class _Verification:
 
     def proof(self, head: str, checkpoint: Checkpoint | None) -> Proof:
         """Return what was compared and what does not fit."""
-        stored = self._stored
         entries = self._trail
         objects = self._objects
         issuer = self._issuer
-        judged = [entries.finding(key, sha256) for key, sha256 in stored.items()]
-        purge = _Purges(objects, issuer, stored)
-        wrong = [
-            finding
-            for finding in judged
-            if finding is not None
-            and not (stored[finding.key] == "" and purge.took(finding, entries))
-        ]
+        purge = _Purges(objects, issuer, self._stored)
+        wrong = self._wrong_objects(purge)
         known_runs = self._known.runs if self._known else {}
         wrong_keys = {finding.key for finding in wrong}
         self._contents = judged_contents(objects, issuer, wrong_keys, known_runs)
         listed = objects.below(trail(issuer))
-        records = sum(map(bool, stored.values()))
+        records = sum(map(bool, self._stored.values()))
         findings = [
             *_end_findings(issuer, entries, head, checkpoint, records),
             *entry_findings(entries.entries, listed, self._prover, self._proven_trail),
@@ -202,6 +195,16 @@ class _Verification:
             proven_objects=objects.known,
             proven_at=self._known.at if self._known else None,
         )
+
+    def _wrong_objects(self, purge: "_Purges") -> list[Finding]:
+        """Return what is not as the trail names it, and was not purged."""
+        judged = (self._trail.finding(key, sha256) for key, sha256 in self._stored.items())
+        return [
+            finding
+            for finding in judged
+            if finding is not None
+            and not (self._stored[finding.key] == "" and purge.took(finding, self._trail))
+        ]
 
     def proven(self, now: datetime) -> Proven:
         """Return what is whole, of a proof without findings."""
