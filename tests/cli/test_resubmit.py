@@ -188,6 +188,6 @@ def test_what_is_refused_is_told_in_a_sentence_with_exit_code_2(
     assert "rows to resubmit are not given" in nothing.stderr
     assert "--reason" in unreasoned.stderr
     assert (
-        "1 of the selected rows are linked, awaiting their result, given up, or have left "
-        f"(rows 1; in {run})" in standing.stderr
+        "1 of the selected rows are linked, awaiting their result, given up, left out by [status] "
+        f"since, or have left (rows 1; in {run})" in standing.stderr
     )
