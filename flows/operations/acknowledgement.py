@@ -122,7 +122,7 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     return written
 
 
-def untold(context: IssuerContext, until: datetime) -> list[str]:
+def not_told(context: IssuerContext, until: datetime) -> list[str]:
     """Return the runs of which the issuer was not told what has been known since then."""
     store = context.adapters.store
     issuer = context.issuer.issuer

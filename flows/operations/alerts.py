@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from flows.book.book import read_book
 from flows.errors import CardlinkError, TryAgainError
 from flows.extracts.delivery import companions
-from flows.operations.acknowledgement import untold
+from flows.operations.acknowledgement import not_told
 from flows.reports.ages import duration
 from flows.reports.business_result import result_sentence
 from flows.reports.verdicts import OUT_OF_BALANCE
@@ -254,7 +254,7 @@ def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
     if settings is None:
         return
     now = context.adapters.now()
-    for run in untold(context, now - TELLING):
+    for run in not_told(context, now - TELLING):
         yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
     if settings.receipt_within_hours is None:
         return

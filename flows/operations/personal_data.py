@@ -33,6 +33,7 @@ from flows.runs.store import Store, read, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
+from flows.runs.told import TOLD_ROWS
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
@@ -164,13 +165,19 @@ def _single(single: SingleLink) -> Mention:
 
 
 def _in_acknowledgements(store: Store, issuer: str, runs: Collection[str]) -> Iterator[Mention]:
-    """Yield the files that told the issuer of these runs."""
+    """Yield the files that told the issuer of these runs.
+
+    Those without a record, by a process that was killed or lost a race, may be of any run.
+    """
+    if not runs:
+        return
     prefix = acknowledgements(issuer)
-    for record in records(store, prefix, Acknowledgement) if runs else ():
-        keys = [f"{prefix}{record.folder}{name}" for name in record.files]
-        if record.run in runs:
-            stored = (key for key in keys if read_if_stored(store, key, 0) is not None)
-            yield from (Mention("acknowledgements", key, (), record.run) for key in stored)
+    run_of = {record.folder: record.run for record in records(store, prefix, Acknowledgement)}
+    for entry in store.keys(prefix):
+        file = TOLD_ROWS.search(entry.key)
+        run = run_of.get(file["folder"], "") if file else None
+        if run is not None and (not run or run in runs):
+            yield Mention("acknowledgements", entry.key, (), run)
 
 
 def _delivery_numbers(store: Store, issuer: str) -> list[int]:

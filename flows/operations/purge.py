@@ -56,11 +56,11 @@ from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedEr
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
+from flows.runs.told import TOLD_ROWS
 from flows.runs.versions import read_document
 from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
-_TOLD_ROWS = re.compile(r"/\d{6}-[0-9a-f]{8}/[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$")
 _DELIVERED_LINKS = re.compile(r"/\d{6}/links(-\d{5}|-erased-\d+)?\.(csv|parquet)$")
 
 
@@ -284,7 +284,7 @@ def _told_rows(context: IssuerContext, until: datetime) -> list[Entry]:
     return [
         entry
         for entry in context.adapters.store.keys(acknowledgements(context.issuer.issuer))
-        if _TOLD_ROWS.search(entry.key) and entry.modified <= until
+        if TOLD_ROWS.search(entry.key) and entry.modified <= until
     ]
 
 

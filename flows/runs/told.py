@@ -1,5 +1,6 @@
 """What the store has of acknowledgements: which of them the issuer has confirmed."""
 
+import re
 from datetime import datetime, timedelta
 
 from flows.runs.chains import last_record
@@ -7,6 +8,11 @@ from flows.runs.keys import acknowledgements, link
 from flows.runs.store import Store
 from flows.runs.versions import read_document
 from schemas.records import Acknowledgement
+
+# a file that names rows, in the folder of an acknowledgement
+TOLD_ROWS = re.compile(
+    r"/(?P<folder>\d{6}-[0-9a-f]{8}/)[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$"
+)
 
 
 def confirmations(issuer: str) -> str:

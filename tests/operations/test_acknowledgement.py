@@ -21,8 +21,8 @@ from flows.operations.acknowledgement import (
     Told,
     acknowledge,
     confirm,
+    not_told,
     take_receipts,
-    untold,
 )
 from flows.operations.alerts import current_alerts
 from flows.operations.erasure import OfRows, erase
@@ -302,10 +302,10 @@ def test_an_extract_of_which_the_issuer_was_not_told_is_found_once_its_time_is_o
 ) -> None:
     bench = submitted(tmp_path)
 
-    before = untold(bench.context, NOON - timedelta(days=10_000))
-    after = untold(bench.context, NOON + timedelta(days=10_000))
+    before = not_told(bench.context, NOON - timedelta(days=10_000))
+    after = not_told(bench.context, NOON + timedelta(days=10_000))
     acknowledge(bench.context)
-    done = untold(bench.context, NOON + timedelta(days=10_000))
+    done = not_told(bench.context, NOON + timedelta(days=10_000))
 
     assert ([], 1, []) == (before, len(after), done)
 
@@ -326,6 +326,9 @@ def test_a_forgotten_cardholder_is_in_no_file_that_told_of_them(tmp_path: Path) 
     bench.answer()
     bench.ingest()
     [told] = acknowledge(bench.context)
+
+    killed = f"{PREFIX}000002-0a1b2c3d/acknowledgement.csv"  # without a record
+    bench.store.create(killed, files_of(bench, told)["acknowledgement.csv"])
 
     erase(bench.context, cleaner(bench), OfRows(told.record.run, [4]), "asked for it")
 
