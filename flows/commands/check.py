@@ -191,9 +191,9 @@ def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> 
 
 def _check_acknowledgement(context: contexts.IssuerContext, findings: list[Finding]) -> None:
     """Try the issuer's own key, and the place where it takes what it is told."""
-    with _part(findings, "acknowledge"):
+    with _part(findings, "issuer"):
         for line in acknowledgement.check_place(context):
-            findings.append(Finding("acknowledge", line))
+            findings.append(Finding("issuer", f"acknowledgements: {line}"))
 
 
 def _check_keys(
