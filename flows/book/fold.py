@@ -23,7 +23,7 @@ from flows.book.attempts import (
     active,
 )
 from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL
-from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_among, is_single
+from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_among, is_single, last_day
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.reasons import NOT_ELIGIBLES
 
@@ -131,19 +131,28 @@ def _last_word() -> pl.Expr:
 
     What was sent comes before what the same run refused, and a cancelled chunk says least of all,
     but for a row that was held back and says only that the card has changed. A refusal by us is no
-    word any more once a run had a row of the card that could be sent.
+    word any more once a run had a row of the card that could be sent. Nor is one of a row that was
+    to go out again after its card had ended: a card ends without a word, and the partner's stays.
     """
     place = pl.col("place")
     state = pl.col("state")
     turn = pl.col("turn")
     last_held = turn.filter(state.is_in(CHANGES)).max()
-    is_over = ((state == REJECTED) & (turn <= last_held)).fill_null(value=False)
+    is_over = (turn <= last_held) | _is_too_late()
+    is_over = ((state == REJECTED) & is_over).fill_null(value=False)
     is_tried = ~state.is_in([CANCELLED, *CHANGES]) & ~is_over
     of_last_run = turn == turn.filter(is_tried).max()
     in_last_run = place.filter(of_last_run & is_tried & (state != REJECTED)).last()
     tried = place.filter(is_tried).last()
     cancelled = place.filter(state == CANCELLED).last()
     return pl.coalesce(in_last_run, tried, cancelled, place.last())
+
+
+def _is_too_late() -> pl.Expr:
+    """Return whether an attempt repeats a row of a card that was sent and has ended since."""
+    first_sent = pl.col("turn").filter(pl.col("state").is_in(SENT)).min()
+    is_repeated = pl.col("origin").is_not_null() & (pl.col("turn") > first_sent)
+    return (is_repeated & (last_day() < pl.col("as_of"))).fill_null(value=False)
 
 
 def _newest_row() -> pl.Expr:

@@ -15,7 +15,7 @@ import polars as pl
 from flows.book.attempts import ATTEMPT, CANCELLED, CHANGES, SINGLE
 from flows.book.fold import Folded, is_changed, is_not_replaced, is_not_updated
 from flows.book.kept_links import NONE_KEPT
-from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
+from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among, last_day
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.actions import NOT_ELIGIBLE as NOT_WORK
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
@@ -139,13 +139,6 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
     return who.with_columns(_is_current().alias("current")).drop(
         "newest", "changed", "not_replaced", "not_updated", "refusal"
     )
-
-
-def last_day() -> pl.Expr:
-    """Return the last day of a card, from its `expiration`."""
-    year = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32)
-    month = pl.col("expiration").str.slice(2, 2).cast(pl.Int32)
-    return pl.date(year, month, 1).dt.month_end()
 
 
 def _nobody_for_ended_cards(today: date) -> pl.Expr:

@@ -19,10 +19,17 @@ from flows.book.standing import (
     UNKNOWN,
     UNSETTLED,
     USABLE,
-    last_day,
 )
 from flows.book.standing import REFUSED as IS_REFUSED
-from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, FINGERPRINTS, holder, is_among, numbered_twins
+from flows.runs.cards import (
+    CARD,
+    CARD_WITHOUT_TWIN,
+    FINGERPRINTS,
+    holder,
+    is_among,
+    last_day,
+    numbered_twins,
+)
 from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, REJECTED
 from schemas.reasons import (

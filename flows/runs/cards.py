@@ -107,6 +107,13 @@ def is_among_many(rows: pl.DataFrame, others: pl.DataFrame, columns: Sequence[st
     return hashes(rows, columns).is_in(hashes(others, columns).implode())
 
 
+def last_day() -> pl.Expr:
+    """Return the last day of a card, from its `expiration`."""
+    year = 2000 + pl.col("expiration").str.slice(0, 2).cast(pl.Int32)
+    month = pl.col("expiration").str.slice(2, 2).cast(pl.Int32)
+    return pl.date(year, month, 1).dt.month_end()
+
+
 def is_single(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     """Return which rows surely have no other row with the same values in these columns.
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from flows.book.book import read_book
 from flows.resend.corrections import LARGEST, CorrectionsNotFoundError, read_corrections
 from flows.resend.filled_template import CorrectionsRefusedError, CorrectionsUnreadableError
 from flows.resend.resubmission import Request, plan_resubmit
@@ -18,9 +21,19 @@ from flows.resend.template import correction_template
 from flows.runs.keys import corrections
 from flows.runs.store import ConflictError
 from schemas.corrections import Template
-from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, PAN, POSTAL_CODE
+from schemas.portal import (
+    ADDRESS1,
+    ADDRESS2,
+    CITY,
+    CUID,
+    MONTH,
+    PAN,
+    POSTAL_CODE,
+    YEAR,
+)
 from tests.again import ERRORS, PANS, again, correct, of_rows, sent
-from tests.night import Bench
+from tests.night import DAY, Bench
+from tests.partner_api.town import Population, town
 
 NOTHING = RowSelection()
 
@@ -244,3 +257,30 @@ def test_the_report_of_the_new_run_says_whose_rows_it_repeats_and_why(tmp_path: 
     told = json.loads(bench.report(done.manifest.run, "summary.json"))["repeats"]
     assert {"kind": "resubmit", "of": run, "reason": "the branch called", "override": ""} == told
     assert run in bench.report(done.manifest.run, "report.html").decode()
+
+
+def test_a_refused_card_that_has_ended_stays_as_the_partner_refused_it_though_its_row_is_corrected(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, settings={"full_portfolio": False})
+    ends = {MONTH: f"{DAY:%m}", YEAR: f"{DAY:%y}"}
+    place.people = {"a": {CUID: "a", **ends}, "b": {CUID: "b"}}
+    run = place.night().manifest.run
+    place.answer(errors="ab")
+    place.day += timedelta(days=40)
+    before = book_line(place, "a")
+
+    content = fill(place.bench, run, {}, (1, CITY, "Salem"), (2, CITY, "Salem"))
+    request = Request(run, NOTHING, "as it says", corrections=correct(place.bench, content))
+    counts = resubmit(place.bench.context, request).manifest.counts
+
+    assert (1, 1) == (counts.submitted, counts.rejected)
+    assert before == book_line(place, "a")
+    assert ("refused", "") == (before["standing"], before["who"])
+
+
+def book_line(place: Population, cuid: str) -> dict[str, Any]:
+    """Return where a card stands, why, and who acts."""
+    cards = read_book(place.bench.store, "bank").cards(place.day)
+    own = cards.filter(cuid=cuid)
+    return own.select(pl.col("standing").cast(str), "reason", "who").row(0, named=True)
