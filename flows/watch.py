@@ -24,7 +24,8 @@ from flows.errors import guarded
 from flows.forms import IssuerName, failing
 from flows.operations.alert_history import Change, record_notified
 from flows.operations.alert_history import watch as watch_step
-from flows.operations.alerts import KINDS, Failure
+from flows.operations.alert_kinds import KINDS
+from flows.operations.alerts import Failure
 from flows.operations.metrics import write_metrics
 from flows.wiring import config_folder, now, wire
 

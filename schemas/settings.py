@@ -149,6 +149,8 @@ class LinkSettings(Settings):
 class Schedule(Settings):
     """When `nightly` runs, in the issuer's time zone; other days and holidays are skipped, with an
     alert.
+
+    A country that is not known stops no night: `check` says so, and an alert.
     """
 
     cron: str = setting(
@@ -157,7 +159,19 @@ class Schedule(Settings):
     days: tuple[Weekday, ...] = setting(
         WEEK, "business days; other days are skipped, with an alert", min_length=1
     )
-    holidays: tuple[date, ...] = setting((), "dates that are skipped as well")
+    country: str | None = setting(
+        None,
+        "country whose public holidays, and those of its banks, are skipped as well: two letters. "
+        "US: its federal holidays, also on the Friday before; the Federal Reserve works then",
+        max_length=40,
+    )
+    subdivision: str | None = setting(
+        None, "its part whose holidays are added, by ISO 3166-2: `NY`", max_length=40
+    )
+    holidays: tuple[date, ...] = setting((), "further dates that are skipped")
+    workdays: tuple[date, ...] = setting(
+        (), "business days all the same: a public holiday, or a Saturday, that is worked"
+    )
     extract_by: time | None = setting(
         None, "time of day by which an extract must have arrived; unset: no alert"
     )

@@ -29,6 +29,7 @@ with on_first_use():
     from flows.runs import frames as stored_frames
     from flows.runs import probe
     from flows.submissions import rehearsal, row_scope, submit
+    from flows.submissions import schedule as schedules
     from schemas import portal, reference, rule, rules
     from schemas import tables as reports
 
@@ -99,6 +100,7 @@ def check(
     findings = list[Finding]()
     wired = _wired(context.folder, issuer, findings)
     is_whole = not _wrong_parts(findings)
+    _check_schedule(wired, findings)
     fingerprints, warnings = _check_keys(wired, findings)
     links = _check_store(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
@@ -170,6 +172,12 @@ def _wired(folder: Path, name: str, findings: list[Finding]) -> contexts.IssuerC
         return wire(folder, name, issuer)
     without_template = issuer.portal.model_copy(update={"template": None})
     return wire(folder, name, issuer.model_copy(update={"portal": without_template}))
+
+
+def _check_schedule(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Show the business days, and check that the holidays of the country are known."""
+    with _part(findings, "schedule"):
+        findings += [Finding("schedule", line) for line in schedules.schedule_lines(context)]
 
 
 def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) -> None:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from flows.operations.alerts import Alert, Failure, current_alerts
+from flows.operations.alert_kinds import Alert
+from flows.operations.alerts import Failure, current_alerts
 from flows.runs.context import IssuerContext
 from flows.runs.store import Store
 from flows.runs.versions import facts_as_stored, read_facts

@@ -1,22 +1,22 @@
-"""The alerts of an issuer: every kind, and what is wrong now.
+"""The alerts of an issuer: what is wrong now.
 
 A cause yields an alert while its condition holds; `alert_history.py` opens and closes them.
 """
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from flows.book.book import read_book
 from flows.errors import CardlinkError, TryAgainError
-from flows.extracts.delivery import companions
 from flows.operations.acknowledgement import not_told
+from flows.operations.alert_kinds import Alert, Cause
+from flows.operations.extract_alerts import calendar_causes, extract_causes
 from flows.reports.ages import duration
 from flows.reports.business_result import result_sentence
 from flows.reports.verdicts import OUT_OF_BALANCE
-from flows.runs.business_date import date_in_name, day_off, due, local_day
+from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId
 from flows.runs.stored_run import StoredRun
@@ -35,95 +35,6 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")  # in the key of an alert
 Failure = tuple[str, str]
 
 
-class Kind(NamedTuple):
-    """A kind of alert: its title, and what to do (the runbook has a section for each)."""
-
-    title: str
-    then: str
-
-
-KINDS: dict[str, Kind] = {
-    "extract-missing": Kind(
-        "Extract missing by its hour", "Ask the issuer for the file; the next run submits it."
-    ),
-    "extract-waiting": Kind(
-        "Extract incomplete by its hour",
-        "Ask the issuer for the file it waits for; the next run submits it.",
-    ),
-    "night-skipped": Kind(
-        "Night skipped by the calendar", "Nothing; the next business day submits what is there."
-    ),
-    "empty-extract": Kind("Empty extract", "Ask the issuer whether there was nothing to send."),
-    "run-refused": Kind(
-        "Run refused before its commit", "Read the reason; correct the extract, or open the gate."
-    ),
-    "extract-changed": Kind(
-        "Extract held: its name was committed with other content",
-        "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
-    ),
-    "extract-unclean": Kind(
-        "Extract not found clean by the malware scanner",
-        "Do not open it: tell security, have it removed, and ask the issuer for a clean one.",
-    ),
-    "extract-repeated": Kind(
-        "Extract repeated under another name",
-        "Ask the issuer for the right one, and dismiss this one.",
-    ),
-    "flow-failed": Kind(
-        "Flow failed", "Read the flow's message; after a temporary failure, run it again."
-    ),
-    "out-of-balance": Kind(
-        "Out of balance", "Read the breaks of the report; each names its next step."
-    ),
-    "ineligible-rows": Kind(
-        "Many rows of the extract are not eligible",
-        "Ask the issuer whether these cards belong in its extracts; see [eligible].",
-    ),
-    "drift": Kind(
-        "Extract departs from those before it", "Ask the issuer what it changed, and why."
-    ),
-    "columns-changed": Kind(
-        "Columns of the extract came or went",
-        "Ask the issuer what they are; see [columns].",
-    ),
-    "result-overdue": Kind(
-        "Result overdue", "Look at the outbox; fetch the results from the portal."
-    ),
-    "issuer-not-told": Kind(
-        "The issuer was not told of an extract, or has not confirmed it",
-        "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
-    ),
-    "key-ending": Kind(
-        "Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."
-    ),
-    "key-unusable": Kind(
-        "Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."
-    ),
-}
-
-
-class Alert(NamedTuple):
-    """One alert; `text` holds names, counts and dates only."""
-
-    kind: str
-    issuer: str
-    subject: str
-    text: str
-
-    @property
-    def place(self) -> str:
-        """Return the folder of its history: `<kind>/<subject>`."""
-        return f"{self.kind}/{self.subject}"
-
-
-class Cause(NamedTuple):
-    """What is wrong now, of one issuer: the kind of its alert, what it is about, and its text."""
-
-    kind: str
-    subject: str
-    text: str
-
-
 def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Alert]:
     """Return the alerts whose cause exists now."""
     issuer = context.issuer
@@ -132,8 +43,8 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
     recent = [run for run in runs.ids if today - run.day <= LOOK_BACK]
     extracts = extract_states(context, remember=True)
     causes = [
-        *_calendar_causes(context, today, extracts),
-        *_extract_causes(extracts),
+        *calendar_causes(context, today, extracts),
+        *extract_causes(extracts),
         *_key_causes(context),
         *_acknowledgement_causes(context),
         *_failure_causes(failures),
@@ -151,89 +62,6 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
 def _failure_causes(failures: Iterable[Failure]) -> Iterator[Cause]:
     for deployment, state in failures:
         yield Cause("flow-failed", deployment, f"{deployment} ended {state}")
-
-
-def _extract_causes(extracts: Iterable[ExtractState]) -> Iterator[Cause]:
-    """Yield the extracts that wait for an operator's decision."""
-    for extract in extracts:
-        name = _name(extract)
-        subject = f"{name}-{extract.sha256[:8]}"
-        if extract.state == "held":
-            text = f"{name} was committed with other content, as run {extract.other}: it is held"
-            yield Cause("extract-changed", subject, text)
-        elif extract.state == "repeated":
-            text = (
-                f"{name} has the same bytes as another extract, "
-                f"run {extract.other}: it is not submitted"
-            )
-            yield Cause("extract-repeated", subject, text)
-        elif extract.state == "unclean":
-            yield Cause("extract-unclean", name, extract.waits)
-
-
-def _name(extract: ExtractState) -> str:
-    return extract.key.partition("/extracts/")[2]
-
-
-def _calendar_causes(
-    context: IssuerContext, today: date, extracts: Sequence[ExtractState]
-) -> Iterator[Cause]:
-    """Yield that there is no run today, and that an extract is missing or incomplete."""
-    schedule = context.issuer.schedule
-    why = day_off(schedule, today)
-    if why:
-        yield Cause("night-skipped", today.isoformat(), f"No nightly run on {today}: {why}")
-    expected = due(schedule, context.adapters.now(), context.issuer.time_zone)
-    if expected is not None:
-        day, since = expected
-        yield from _late_extract_causes(context, extracts, day, since)
-
-
-def _late_extract_causes(
-    context: IssuerContext, extracts: Sequence[ExtractState], day: date, since: datetime
-) -> Iterator[Cause]:
-    """Yield the extracts that are incomplete after their hour, or that the one of `day` is missing.
-
-    Due is what was dropped `since` the business day before, or is named by this day or a later one.
-    """
-    time_zone = context.issuer.time_zone
-    hour = datetime.combine(day, context.issuer.schedule.extract_by or time(), ZoneInfo(time_zone))
-    due_now = [extract for extract in extracts if _is_due(extract, day, since)]
-    has_complete = any(not extract.waits for extract in due_now)
-    late = _incomplete_extracts(context, extracts, hour if has_complete else None)
-    for extract in late:
-        name = _name(extract)
-        yield Cause("extract-waiting", name, f"{name} is not taken yet: {extract.waits}")
-    if not has_complete and not any(extract in due_now for extract in late):
-        text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
-        yield Cause("extract-missing", day.isoformat(), text)
-
-
-def _is_due(extract: ExtractState, day: date, since: datetime) -> bool:
-    if extract.entry is None or extract.state == "ignored":
-        return False
-    named_day = date_in_name(extract.entry.key)
-    return extract.entry.modified > since or (named_day is not None and named_day >= day)
-
-
-def _incomplete_extracts(
-    context: IssuerContext, extracts: Iterable[ExtractState], came_by: datetime | None
-) -> list[ExtractState]:
-    """Return the stored extracts that lack a file beside them, or their malware verdict.
-
-    `came_by`: only those that were dropped by then.
-    """
-    if not companions(context.issuer.source) and not context.issuer.store.verdict_tag:
-        return []
-    return [
-        extract
-        for extract in extracts
-        if extract.state in UNSUBMITTED and extract.waits and _came_by(extract, came_by)
-    ]
-
-
-def _came_by(extract: ExtractState, moment: datetime | None) -> bool:
-    return extract.entry is not None and (moment is None or extract.entry.modified <= moment)
 
 
 def _key_causes(context: IssuerContext) -> Iterator[Cause]:

@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
 
+from flows.runs.public_holidays import holiday_name
 from schemas.settings import WEEK, Schedule
 
 DATE_IN_NAME = re.compile(r"(?<!\d)(20\d\d)[-_]?(0[1-9]|1[0-2])[-_]?(0[1-9]|[12]\d|3[01])(?!\d)")
@@ -33,11 +34,15 @@ def local_day(moment: datetime, time_zone: str) -> date:
 def day_off(schedule: Schedule, day: date) -> str:
     """Return why a day is not a business day, "" where it is one.
 
-    Either `holiday` or the weekday's name.
+    That is the name of a public holiday, `holiday` for one of its own, or the weekday's name.
     """
+    if day in schedule.workdays:
+        return ""
     if day in schedule.holidays:
         return "holiday"
-    return "" if WEEK[day.weekday()] in schedule.days else f"{day:%A}"
+    if WEEK[day.weekday()] not in schedule.days:
+        return f"{day:%A}"
+    return holiday_name(schedule, day)
 
 
 def due(schedule: Schedule, now: datetime, time_zone: str) -> tuple[date, datetime] | None:

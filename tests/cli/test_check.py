@@ -74,13 +74,14 @@ def test_a_sound_issuer_is_ok_in_every_part(bank: Path) -> None:
 def test_everything_that_is_wrong_is_said_at_once_and_the_worst_decides(bank: Path) -> None:
     (bank / "portal.asc").write_text("no key")
     change(bank, "max_reject_rate = 0.5", "max_reject_rate = 0.1\nmax_row_jmp = 1")
-    change(bank, "[portal]", '[source]\nencoding = "ascii"\n[portal]')
+    change(bank, "[portal]", '[source]\nencoding = "ascii"\n[schedule]\ncountry = "XX"\n[portal]')
     drop(bank, portal_csv(portal_rows(*BAD)).replace(CITY.encode(), b"TOWN"))
 
     code, wrong, facts = found(bank, EXTRACT)
 
     parts = {
         "settings": "ConfigurationError",
+        "schedule": "UnknownCalendarError",
         "key": "UnreadableKeyError",
         "mapping": "MappingError",
     }

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.operations.alert_history import Change, changes
-from flows.operations.alerts import KINDS, Alert
+from flows.operations.alert_kinds import KINDS, Alert
 
 A, B = (Alert("out-of-balance", "bank", run, "out") for run in ("run-1", "run-2"))
 

@@ -21,7 +21,8 @@ from flows.adapters.plain_sealer import PlainSealer
 from flows.errors import CardlinkError
 from flows.operations.acknowledgement import acknowledge
 from flows.operations.alert_history import open_alerts, record_notified, watch
-from flows.operations.alerts import KINDS, Failure, current_alerts
+from flows.operations.alert_kinds import KINDS
+from flows.operations.alerts import Failure, current_alerts
 from flows.operations.break_decisions import close_break
 from flows.operations.metrics import write_metrics
 from flows.operations.remediation import dismiss
@@ -86,6 +87,12 @@ def skipped(folder: Path) -> Shown:
     bench = at(local_bench(folder), NOON, schedule={"days": ["mon", "tue", "wed", "thu"]})
     yield bench
     yield at(bench, NOON + timedelta(days=3))
+
+
+def unknown_country(folder: Path) -> Shown:
+    bench = at(local_bench(folder), NOON, schedule={"country": "US", "subdivision": "ZZ"})
+    yield bench
+    yield at(bench, NOON, schedule={"country": "US", "subdivision": "NY"})
 
 
 def empty(folder: Path) -> Shown:
@@ -237,6 +244,7 @@ def untold(folder: Path) -> Shown:
 STORIES: dict[str, Callable[[Path], Shown]] = {
     "extract-missing": missing,
     "extract-waiting": waiting,
+    "calendar-unknown": unknown_country,
     "night-skipped": skipped,
     "empty-extract": empty,
     "run-refused": refused,

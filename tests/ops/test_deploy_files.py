@@ -26,7 +26,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # s
 import flows
 from flows.errors import CardlinkError
 from flows.install import automation, automations, notifications
-from flows.operations.alerts import KINDS
+from flows.operations.alert_kinds import KINDS
 from flows.wiring import CHANNELS
 from tests.reference import PERSONAL
 

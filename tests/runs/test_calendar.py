@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from flows.runs.business_date import day_off, due, local_day
+from flows.runs.public_holidays import UnknownCalendarError, require_calendar
 from schemas.settings import WEEK, Schedule, Weekday
 
 WORKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri")
@@ -26,6 +27,40 @@ OFFICE = Schedule(days=WORKDAYS, holidays=(date(2026, 11, 26),), extract_by=time
 )
 def test_a_day_off_says_why(day: date, why: str) -> None:
     assert why == day_off(OFFICE, day)
+
+
+@pytest.mark.parametrize(
+    ("day", "why"),
+    [
+        (date(2026, 11, 26), "Thanksgiving Day"),
+        (date(2031, 11, 27), "Thanksgiving Day"),
+        (date(2026, 7, 3), ""),
+        (date(2026, 12, 24), "holiday"),
+        (date(2026, 11, 25), ""),
+    ],
+)
+def test_public_holidays_of_any_year_are_days_off_beside_own_days(day: date, why: str) -> None:
+    own_days = {"holidays": (date(2026, 12, 24),), "workdays": (date(2026, 7, 3),)}
+
+    assert why == day_off(Schedule(days=WORKDAYS, country="US", **own_days), day)
+
+
+def test_a_part_of_a_country_has_holidays_of_its_own_and_banks_have() -> None:
+    corpus_christi = date(2026, 6, 4)
+
+    assert "" == day_off(Schedule(country="DE"), corpus_christi)
+    assert "Corpus Christi" == day_off(Schedule(country="de", subdivision="BY"), corpus_christi)
+
+
+@pytest.mark.parametrize(("country", "part"), [("XX", None), ("US", "ZZ"), ("no country", "")])
+def test_an_unknown_country_has_no_holidays_and_is_an_error_where_it_is_checked(
+    country: str, part: str | None
+) -> None:
+    schedule = Schedule(country=country, subdivision=part)
+
+    assert "" == day_off(schedule, date(2026, 12, 25))
+    with pytest.raises(UnknownCalendarError, match="no public holidays"):
+        require_calendar(schedule)
 
 
 def test_without_a_calendar_every_day_has_a_night() -> None:
