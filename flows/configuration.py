@@ -29,7 +29,7 @@ class NoIssuerError(OperatorError):
     message = "No issuer {issuer} in {folder}. Available: {available}."
     next_step = Sentence(
         "Create one with {init}, or name the folder of the TOML files: {config} FOLDER, "
-        "which goes before the command, or CARDLINK_CONFIG.",
+        "or CARDLINK_CONFIG.",
         init=Step("init", Slot("issuer")),
         config=CONFIG,
     )
@@ -45,7 +45,7 @@ class IssuerNameError(OperatorError):
     )
     next_step = Sentence(
         "Name it as its TOML file is named, without the folder; "
-        "the folder is {config}, which goes before the command, or CARDLINK_CONFIG.",
+        "the folder is {config}, or CARDLINK_CONFIG.",
         config=CONFIG,
     )
 

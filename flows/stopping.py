@@ -23,15 +23,18 @@ NEXT_STEP: Final = (
     "Run {same_command} again; it resumes from what is already published, and repeats nothing."
 )
 
-_heard = SimpleNamespace(phase="off", first="")
+_heard = SimpleNamespace(phase="off", first="", report="")
 groups: set[int] = set()  # process groups of children, which end with us
 
 
-def install_handlers() -> None:
+def install_handlers(report: str = "") -> None:
     """Hear stop signals, unless whoever started us ignores them; while we start, one ends the
     process at once.
+
+    `report` is a line for stdout with MESSAGE in it, in place of the sentence on stderr.
     """
     _heard.phase = "starting"
+    _heard.report = report
     signal.signal(signal.SIGALRM, _leave)
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -112,7 +115,11 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
     with suppress(OSError):
         message = MESSAGE.format(signal=_heard.first)
         next_step = NEXT_STEP.format(same_command="the same command")
-        os.write(2, f"cardlink: {message} {next_step}\n".encode())
+        text = f"{message} {next_step}"
+        if _heard.report:
+            os.write(1, f"{_heard.report.replace(MESSAGE, text)}\n".encode())
+        else:
+            os.write(2, f"cardlink: {text}\n".encode())
     for group in [*groups]:
         kill(group)
     os._exit(EXIT_CODE)

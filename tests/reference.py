@@ -218,6 +218,7 @@ VARIABLES: Final = {
         "provides them"
     ),
     "PREFECT_API_URL": "the Prefect server",
+    "NO_COLOR": "anything: nothing is shown in color, as by `--no-color`",
     "TMPDIR": (
         "folder of the private gpg homes; default: `/dev/shm` where there is room, else `/tmp`. Also "
         "of the sealed rows of two files that are joined; default: `/tmp`"
@@ -227,9 +228,11 @@ VARIABLES: Final = {
 COMMANDS: Final = f"""# Commands
 
 {MADE}
-`cardlink [--config FOLDER] [--json] [--verbose] COMMAND`. Every command takes `--help`. `--config`
-names the folder of the issuers' TOML files; `--json` prints one JSON object on stdout. Results go
-to stdout, progress and the next step to stderr. Exit codes are in the README.
+Every command takes `--help`, and before it or after it `--config FOLDER`, the folder of the
+issuers' TOML files; `--json`, which prints one JSON object on stdout, also of a line that it cannot
+understand; `--verbose`, the progress of a submit without a terminal; and `--no-color`, as does the
+variable `NO_COLOR`. Results go to stdout, progress and the next step to stderr. Exit codes are in
+the README.
 
 Every line after `next:` can be pasted. Placeholders are in capitals, and are named below it: `WHY`
 (the reason, kept in the audit trail), `RECEIPT` (of the receiving side), `FILE`, `FOLDER`,

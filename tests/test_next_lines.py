@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from flows import steps
+from flows.cli import shared_options
 from flows.cli.main import main
 from flows.errors import sentence_of
 from flows.steps import CommandName, Mention, Option, Slot, Step
@@ -60,7 +61,7 @@ def refused_mention(mention: Mention) -> str:
         case Option():
             entries = [ENTRIES[mention.of]] if mention.of else [*ENTRIES.values()]
             options = {parameter.option for entry in entries for parameter in entry.parameters}
-            common = {option for parameter in main.params for option in parameter.opts}
+            common = {option for shared in shared_options.options() for option in shared.opts}
             known = mention.name in options | common
             return "" if known else f"no option {mention.name} of {mention.of or 'any command'}"
     return ""

@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import json
 import os
 import resource
 import sys
@@ -9,6 +10,7 @@ import threading
 from contextlib import suppress
 
 from flows import stopping
+from flows.cli import VERSION
 
 # bytes of addresses that Python, polars and their threads take for the smallest extract
 ROOM = 1700 << 20
@@ -21,7 +23,7 @@ def run() -> None:
     gc.set_threshold(200_000, 10, 10)
     # pandera would import it where the tests are installed, and no command makes examples
     sys.modules["hypothesis"] = None  # type: ignore[assignment]  # "not there", as Python has it
-    stopping.install_handlers()
+    stopping.install_handlers(_report("StoppedError", stopping.MESSAGE, stopping.EXIT_CODE))
     atexit.register(gc.freeze)  # what is left ends with the process: no last search for garbage
     atexit.register(stopping.finish)
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -76,8 +78,21 @@ def _try_threads() -> None:
 
 def _refuse(problem: str, code: int) -> None:
     # nothing that prints is imported yet
-    print(f"cardlink: {problem}", file=sys.stderr)  # noqa: T201
+    branch = "TryAgainError" if code == stopping.EXIT_CODE else "OperatorError"
+    report = _report(branch, problem, code)
+    if report:
+        print(report)  # noqa: T201
+    else:
+        print(f"cardlink: {problem}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
+
+
+def _report(error: str, message: str, code: int) -> str:
+    """Return an outcome as `--json` shows it, "" where the line has no such option."""
+    if "--json" not in sys.argv:
+        return ""
+    facts = {"version": VERSION, "command": "", "error": error, "message": message}
+    return json.dumps({**facts, "next": "", "exit_code": code})
 
 
 if __name__ == "__main__":

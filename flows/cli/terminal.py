@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -12,10 +11,10 @@ from contextlib import contextmanager
 
 import click
 
+from flows.cli.shared_options import SharedOptions, shared_options
 from flows.commands import on_first_use
-from flows.commands.result import Result
-from flows.redaction import redacted, shown
-from flows.steps import COMMAND_LINE, Sentence, Text, Words, in_words
+from flows.redaction import shown
+from flows.steps import COMMAND_LINE, Text, in_words
 
 with on_first_use():
     from flows.submissions import build
@@ -26,27 +25,25 @@ SELDOM = 10.0
 UNPRINTED: list[str] = []  # why results could not be printed
 
 
-def say(text: Text, *, err: bool = False) -> None:
+def say(text: Text, *, err: bool = False, color: str = "") -> None:
     """Print a text as `shown`, with commands that can be pasted.
 
-    It may repeat what the partner or an issuer wrote.
+    It may repeat what the partner or an issuer wrote. Of a color, only a terminal shows anything.
     """
-    _print(shown(in_words(text, own_words())), err=err)
+    shared = own_options()
+    line = shown(in_words(text, shared.words if shared else COMMAND_LINE))
+    if color and shared is not None and shared.colorful:
+        line = click.style(line, fg=color)
+    write(line, err=err)
 
 
-def own_words() -> Words:
-    """Return the words of this command line.
-
-    Its commands name the folder of the TOML files, where this one was given another than usual.
-    """
+def own_options() -> SharedOptions | None:
+    """Return what the line that is run says for every command, None outside of one."""
     invoked = click.get_current_context(silent=True)
-    if invoked is None:
-        return COMMAND_LINE
-    words: Words = invoked.find_root().obj["words"]
-    return words
+    return shared_options(invoked) if invoked else None
 
 
-def _print(text: str, *, err: bool = False, nl: bool = True) -> None:
+def write(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text; where that fails the command goes on without, since its work matters more."""
     try:
         click.echo(text, err=err, nl=nl)
@@ -77,23 +74,6 @@ def ask(
     raise KeyboardInterrupt
 
 
-def print_result(result: Result, *, as_json: bool) -> None:
-    """Print a result as text, its next step on stderr, or as one JSON object."""
-    if as_json:
-        line = in_words(result.next_step, own_words()) if result.next_step else ""
-        facts = {**result.facts, "next": line, "exit_code": result.exit_code}
-        _print(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
-        return
-    for line in result.lines_in(own_words()):
-        say(line)
-    if result.next_step is None:
-        return
-    say(Sentence("next: {step:bare}", step=result.next_step), err=True)
-    placeholders = result.next_step.placeholders
-    if placeholders:
-        say(f"      Replace {' and '.join(placeholders)} first.", err=True)
-
-
 @contextmanager
 def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Progress], None]]:
     """Show the progress over one extract, on a terminal or if verbose.
@@ -118,7 +98,7 @@ def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Pr
         due = now + pause
         line = f"{extract}: {build.describe_pace(progress.rows, progress.share, now - began)}"
         if terminal:
-            _print(f"\r{line:<{width}}", err=True, nl=False)
+            write(f"\r{line:<{width}}", err=True, nl=False)
             width = len(line)
         else:
             say(line, err=True)
@@ -127,4 +107,4 @@ def progress_line(extract: str, *, verbose: bool) -> Iterator[Callable[[build.Pr
         yield show
     finally:
         if width:
-            _print("\r" + " " * width + "\r", err=True, nl=False)
+            write("\r" + " " * width + "\r", err=True, nl=False)
