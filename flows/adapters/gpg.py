@@ -2,10 +2,11 @@
 
 import logging
 import os
+import re
 import shutil
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, Final
@@ -18,6 +19,9 @@ from flows.runs import sealing
 from flows.stopping import groups, kill
 
 PATIENCE: Final = 120.0  # seconds; sealing a group of 64 chunks takes one
+STARTUP: Final = 30.0  # seconds; reading a key or sealing one row takes some hundredths
+OLDEST: Final = (2, 2)  # of GnuPG
+_VERSION = re.compile(rb"\(GnuPG[^)]*\) (\d+)\.(\d+)")
 QUIET: Final = (
     "--no-options",
     "--no-encrypt-to",
@@ -37,12 +41,20 @@ disable-scdaemon
 class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
     """python-gnupg with a timeout, which it lacks.
 
-    A timer kills gpg after `patience` seconds; then GpgHungError.
+    A timer kills gpg after `patience` seconds; then GpgHungError, as where something else did.
     """
 
     def __init__(self, patience: float, **settings: Any) -> None:
-        self._patience = patience
+        self.patience = patience
         super().__init__(**settings)
+
+    def stated_version(self) -> tuple[int, int]:
+        """Return which version gpg says it is; (0, 0) where it does not say."""
+        process = self._open_subprocess(["--version"])
+        result = self.result_map["verify"](self)
+        self._collect_output(process, result, stdin=process.stdin)
+        version = _VERSION.search(result.data)
+        return (int(version[1]), int(version[2])) if version else (0, 0)
 
     def _open_subprocess(self, args: Sequence[str], passphrase: bool = False) -> Popen[bytes]:
         """Start gpg in a process group of its own.
@@ -53,7 +65,14 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         return Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.env, process_group=0)
 
     def _collect_output(self, process: Popen[bytes], *args: Any, **kwargs: Any) -> int:
-        timer = threading.Timer(self._patience, kill, [process.pid])
+        patience = self.patience
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            kill(process.pid)
+
+        timer = threading.Timer(patience, end)
         timer.daemon = True
         groups.add(process.pid)
         timer.start()
@@ -63,7 +82,9 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
             timer.cancel()
             groups.discard(process.pid)
         if code < 0:  # raised here, before python-gnupg reports the resulting broken pipe
-            raise sealing.GpgHungError(seconds=self._patience)
+            late = f"it was ended after {patience:g} seconds"
+            reason = late if is_late.is_set() else f"signal {-code} ended it"
+            raise sealing.GpgHungError(reason=reason)
         return code
 
 
@@ -72,7 +93,7 @@ class Keyring(ExitStack):
 
     It is removed with its agent when it is closed or its context ends. `agent` allows gpg to start
     an agent, which secret keys need. `options` are added to every call. Raises GpgMissingError if
-    gpg does not run.
+    gpg does not run, GpgTooOldError, and GpgHungError.
     """
 
     def __init__(
@@ -100,15 +121,30 @@ class Keyring(ExitStack):
         with ExitStack() as failed:
             failed.push(self)
             try:
+                startup = min(patience, STARTUP)
                 self.gpg = _TimedGPG(
-                    patience, gpgbinary=binary, gnupghome=str(self.home), options=arguments, env=env
+                    startup, gpgbinary=binary, gnupghome=str(self.home), options=arguments, env=env
                 )
+                version = self.gpg.stated_version()
             except (OSError, ValueError) as error:
                 # python-gnupg raises another one for it
                 limit = translated("gpg", error.__context__ or error)
                 missing = sealing.GpgMissingError(reason=type(error).__name__)
                 raise limit if isinstance(limit, LimitError) else missing from None
+            if version < OLDEST:
+                raise sealing.GpgTooOldError(version=".".join(map(str, version)))
+            self.gpg.patience = patience
             failed.pop_all()
+
+    @contextmanager
+    def briefly(self) -> Iterator[None]:
+        """Give gpg no more time than STARTUP, for what takes it hundredths of a second."""
+        patience = self.gpg.patience
+        self.gpg.patience = min(patience, STARTUP)
+        try:
+            yield
+        finally:
+            self.gpg.patience = patience
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
         """Return python-gnupg's result, None if it raised: its exceptions may hold rows.

@@ -24,11 +24,18 @@ from flows.adapters.gpg_keys import import_public_keys
 from flows.errors import BugError, LimitError
 from flows.runs import sealing
 from flows.runs.openpgp import Compression, content, inspect
-from flows.runs.sealing import Plain, Sealed, Sealer, Warned
+from flows.runs.sealing import Plain, Sealed, Warned
 
 WARN_DAYS: Final = 30
 GROUP: Final = 64  # chunks per gpg process: two open files each, so far below any limit
 _SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+# the troubles of a chunk that gpg did not seal at all
+_KILLED: Final = "seal.process.killed"
+_REFUSED: Final = "seal.process.refused"
+_NOT_SEALED: Final = {
+    _KILLED: "a trial message took too long, or the process was killed",
+    _REFUSED: "it reported that a trial message could not be sealed",
+}
 _OPTIONS: Final = (
     *("--cipher-algo", "AES256"),  # gpg 2.2 picks 3DES if the key states no preferences
     # the content is already a compressed literal packet
@@ -59,10 +66,11 @@ class GpgSealer(ExitStack):
         super().__init__()
         self._armor = armor
         self._compression = compression
-        self._ring = self.enter_context(Keyring(patience=patience, gpg=gpg))
+        self.ring = self.enter_context(Keyring(patience=patience, gpg=gpg))
         try:
             pins = list(dict.fromkeys(pin.upper() for pin in fingerprints))
-            self._recipients = import_public_keys(self._ring, keys, pins, curves, today)
+            with self.ring.briefly():
+                self._recipients = import_public_keys(self.ring, keys, pins, curves, today)
         except BaseException:
             self.close()
             raise
@@ -98,7 +106,7 @@ class GpgSealer(ExitStack):
         try:
             messages = self._encrypt_group(packed)
         except sealing.GpgHungError:
-            return [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks]
+            return [Sealed(chunk.name, b"", _KILLED) for chunk in chunks]
         if messages is None:
             return [self._seal_one(chunk) for chunk in packed]
         return [
@@ -115,7 +123,7 @@ class GpgSealer(ExitStack):
             return None
         try:
             with ExitStack() as files:
-                folder = Path(files.enter_context(TemporaryDirectory(dir=self._ring.home)))
+                folder = Path(files.enter_context(TemporaryDirectory(dir=self.ring.home)))
                 paths: list[str] = []
                 for chunk in chunks:  # each a named file that exists in memory only
                     file = files.enter_context(os.fdopen(os.memfd_create("chunk"), "wb"))
@@ -137,13 +145,13 @@ class GpgSealer(ExitStack):
         try:
             result = self._encrypt(chunk.data)
         except sealing.GpgHungError:
-            return Sealed(chunk.name, b"", "seal.process.killed")
+            return Sealed(chunk.name, b"", _KILLED)
         if not _clean(result, 1):
-            return Sealed(chunk.name, b"", "seal.process.refused")
+            return Sealed(chunk.name, b"", _REFUSED)
         return self._checked(chunk.name, result.data)
 
     def _encrypt(self, data: bytes, *arguments: str) -> Any:
-        return self._ring.ask(
+        return self.ring.ask(
             lambda gpg: gpg.encrypt_file(
                 BytesIO(data),
                 # `!`: this part of the key, no other
@@ -169,12 +177,16 @@ class GpgSealer(ExitStack):
         return Sealed(name, message)
 
 
-def trial_seal(sealer: Sealer) -> None:
+def trial_seal(sealer: GpgSealer) -> None:
     """Seal a dummy chunk and check the message.
 
-    Raises SealBrokenError if it is not sealed to exactly our recipients.
+    Raises GpgHungError where gpg sealed nothing, for want of time, memory or room, and
+    SealBrokenError if the message is not sealed to exactly our recipients.
     """
-    (sealed,) = sealer.seal([Plain("trial.csv", b"trial\n")])
+    with sealer.ring.briefly():
+        (sealed,) = sealer.seal([Plain("trial.csv", b"trial\n")])
+    if sealed.trouble in _NOT_SEALED:
+        raise sealing.GpgHungError(reason=_NOT_SEALED[sealed.trouble])
     if sealed.trouble:
         raise sealing.SealBrokenError(
             reason=sealed.trouble, expected=", ".join(sealer.fingerprints)

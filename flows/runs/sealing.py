@@ -79,13 +79,20 @@ class GpgMissingError(OperatorError):
 
 
 class GpgHungError(TryAgainError):
-    """gpg did not finish in time, or was killed."""
+    """gpg did not finish in time, was killed, or sealed nothing."""
 
-    message = "gpg did not finish within {seconds:g} s, or was killed from outside."
+    message = "gpg did not finish: {reason}."
     next_step = (
         "Nothing was committed; run {same_command} again. "
         "If it persists, look for a full disk or too little memory."
     )
+
+
+class GpgTooOldError(OperatorError):
+    """gpg is older than what we know how to use."""
+
+    message = "gpg says that it is version {version}; 2.2 is the oldest that can be used."
+    next_step = GpgMissingError.next_step
 
 
 class KeyUnreadableError(OperatorError):

@@ -18,7 +18,14 @@ import pytest
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import trial_seal
-from flows.runs.sealing import GpgHungError, GpgMissingError, Plain, SealBrokenError, Sealed
+from flows.runs.sealing import (
+    GpgHungError,
+    GpgMissingError,
+    GpgTooOldError,
+    Plain,
+    SealBrokenError,
+    Sealed,
+)
 from tests import keys
 from tests.adapters.sealers import CARD, CHUNKS, gpg_that, sealer_to
 
@@ -44,6 +51,55 @@ def test_a_hung_or_killed_gpg_is_trouble_of_every_chunk_in_the_group(
         sealed = sealer.seal(chunks)
 
     assert [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks] == sealed
+
+
+# what a gpg does at its start and at the trial, the error that says so, and its exit code
+ODD = {
+    "says that it is 1.4": (
+        """case "$*" in *--version*) echo "gpg (GnuPG) 1.4.23"; exit;; esac""",
+        GpgTooOldError,
+        2,
+    ),
+    "says no version": ("""case "$*" in *--version*) exit;; esac""", GpgTooOldError, 2),
+    "hangs at its version": (
+        """case "$*" in *--version*) exec sleep 30;; esac""",
+        GpgHungError,
+        75,
+    ),
+    "hangs when it seals": ("""case "$*" in *--encrypt*) exec sleep 30;; esac""", GpgHungError, 75),
+    "is killed when it seals": (
+        """case "$*" in *--encrypt*) kill -9 $$;; esac""",
+        GpgHungError,
+        75,
+    ),
+    "has no memory to seal": (
+        """case "$*" in *--encrypt*) echo "gpg: out of core" >&2; exit 2;; esac""",
+        GpgHungError,
+        75,
+    ),
+    "seals nothing, and is content": (
+        """case "$*" in *--encrypt*) exit 0;; esac""",
+        GpgHungError,
+        75,
+    ),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_gpg_that_cannot_seal_is_known_before_anything_is_read(
+    tmp_path: Path, odd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    does, error, code = ODD[odd]
+    if odd.startswith("hangs"):
+        monkeypatch.setattr("flows.adapters.gpg.STARTUP", 1.5)
+
+    with (
+        pytest.raises(error) as raised,
+        sealer_to(keys.sound(), gpg=gpg_that(tmp_path, does)) as sealer,
+    ):
+        trial_seal(sealer)
+
+    assert code == raised.value.exit_code
 
 
 def test_a_gpg_that_hangs_from_the_start_is_a_temporary_failure(tmp_path: Path) -> None:
