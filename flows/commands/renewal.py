@@ -62,12 +62,13 @@ def _renewed(context: contexts.IssuerContext, renewed: renewal.Renewed) -> Resul
     facts = _facts(issuer, plan) | {"runs": runs}
     if not renewed.runs:
         code = STUCK if plan.stuck else 0
-        return Result(facts, [f"{issuer}: nothing to renew", *left_out], exit_code=code)
+        nothing = f"{issuer}: nothing to renew"
+        return Result(facts, [*renewed.remarks, nothing, *left_out], exit_code=code)
     links = sum(run.manifest.counts.submitted for run in renewed.runs)
     headline = f"{issuer}: {links:,} links that expire by {plan.until} are renewed"
     if len(runs) > 1:
         headline += f", in {len(runs)} runs"
-    shown: list[Part] = [headline]
+    shown: list[Part] = [*renewed.remarks, headline]
     for run in renewed.runs:
         renewed_links = f"{run.manifest.counts.submitted:,} links are renewed"
         shown += submitted(context, run, renewed_links)

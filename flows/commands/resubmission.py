@@ -173,7 +173,7 @@ def _in_all_runs(
     facts: list[dict[str, Any]] = []
     refused: dict[str, CardlinkError] = {}
     if reason.strip() and not dry_run:  # once, before rows are selected
-        resubmission_run.take_in_results(issuer_context)
+        shown += resubmission_run.take_in_results(issuer_context)
     if corrections:
         parts = _templates(context, issuer_context, corrections)
         runs = list(parts)

@@ -86,6 +86,8 @@ def submit(
         return _rehearsed(issuer, *_each(requests, partial(rehearsal.rehearse, issuer_context)))
     done, refused = _each(requests, partial(_submit, context, issuer_context))
     result = _submitted(issuer_context, done, refused, waiting)
+    if not requests:
+        result = result._replace(shown=[*result.shown, *submission.settle(issuer_context)])
     return acknowledgement.with_acknowledgements(issuer_context, result)
 
 

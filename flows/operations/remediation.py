@@ -7,14 +7,14 @@ result rows attributed by hand in `manual_attribution.py`.
 from flows.errors import OperatorError
 from flows.runs.adapters import Adapters
 from flows.runs.chains import add_record
-from flows.runs.claim import ClaimHolder, claimed, end, holder_of
+from flows.runs.claim import ClaimHolder, end, holder_of
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
-from flows.runs.identity import canonical
 from flows.runs.keys import dismissed
 from flows.runs.stored_run import StoredRun
 from flows.steps import WHY, Sentence, Slot, Step
+from flows.submissions.begun import create_abandoned
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.extract_states import extract_states
@@ -37,18 +37,14 @@ def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
     Raises UnknownRunError, CommittedError, AbandonedError, ClaimedError, NoReasonError.
     """
     stored_run = StoredRun.by_id(adapters.store, run)
-    record = Abandoned(run=run, **adapters.signed(reason))
+    adapters.signed(reason)
     stored_run.planned()
-    _refuse_ended(stored_run)
-    with claimed(adapters, stored_run.keys.claims):
-        if not adapters.store.create(stored_run.keys.manifest, canonical(record)):
-            _refuse_ended(stored_run.fresh())
-    return record
-
-
-def _refuse_ended(run: StoredRun) -> None:
-    if run.finished() is not None:
-        raise CommittedError(run=run.id)
+    if stored_run.finished() is None:
+        record = create_abandoned(adapters, stored_run, reason)
+        if record is not None:
+            return record
+    stored_run.fresh().finished()  # abandoned: says so
+    raise CommittedError(run=run)
 
 
 def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:

@@ -1,4 +1,4 @@
-"""What waits for a decision beside the runs: held extracts, requests for a second person.
+"""What waits beside the committed runs: held extracts, requests for a second person, runs begun.
 
 Put here what the worklist has of things that no committed run knows of; `flows.reports.worklist`
 has the rest.
@@ -14,8 +14,11 @@ from flows.reports.work import Work
 from flows.resend.renewal import ending
 from flows.runs.context import IssuerContext
 from flows.runs.keys import extracts
+from flows.runs.stored_run import StoredRun
 from flows.steps import YOUR_NAME
+from flows.submissions.begun import BegunRun, open_begun_runs
 from flows.submissions.extract_states import State, extract_states
+from flows.submissions.plan import submit_step
 
 _EXTRACTS: dict[State, str] = {
     "held": kinds.HELD_EXTRACTS,
@@ -30,7 +33,7 @@ def beside_runs() -> Beside:
 
 def undecided(context: IssuerContext, committed: Sequence[KnownPlan]) -> list[Work]:
     """Return what waits for a decision beside the committed runs of an issuer, by its settings."""
-    return [*_extracts(context, committed), *_requests(context)]
+    return [*_extracts(context, committed), *_requests(context), *_begun(context)]
 
 
 def _extracts(context: IssuerContext, committed: Iterable[KnownPlan]) -> Iterator[Work]:
@@ -56,6 +59,37 @@ def _has_new_versions(context: IssuerContext, committed: Iterable[KnownPlan]) ->
     issuer = context.issuer.issuer
     known = {(plan.key, plan.version) for plan in committed}
     return any((entry.key, entry.version) not in known for entry in store.keys(extracts(issuer)))
+
+
+def _begun(context: IssuerContext) -> Iterator[Work]:
+    """Yield the runs that were begun, have not ended, and that no process works on.
+
+    A run that was refused has its line with the refused extracts.
+    """
+    begun_runs = open_begun_runs(context)
+    if not begun_runs:
+        return
+    stored = {entry.key for entry in context.adapters.store.keys(extracts(context.issuer.issuer))}
+    for begun in begun_runs:
+        yield _begun_run(context, begun, is_stored=begun.plan.key in stored)
+
+
+def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> Work:
+    issuer = context.issuer.issuer
+    plan = StoredRun.by_id(context.adapters.store, begun.plan.run).planned()
+    will_finish = begun.state in ("registered", "superseded")
+    step = None
+    if begun.state == "pending" and is_stored:
+        step = submit_step(begun.plan.key, new_run=plan.reason)
+    return Work(
+        due=begun.since,
+        kind=kinds.TO_FINISH if will_finish or step is not None else kinds.LEFT_BEHIND,
+        issuer=issuer,
+        since=begun.since,
+        run=begun.plan.run,
+        rows=plan.selection.rows if plan.selection else 0,
+        step=step,
+    )
 
 
 def _requests(context: IssuerContext) -> Iterator[Work]:

@@ -594,6 +594,37 @@ REPEATED_EXTRACTS = _kind(
         of_one_run=True,
     )
 )
+_ABANDON = Choice(
+    "abandon",
+    "It is never committed, and none of its rows are sent by it.",
+    Step("mend abandon", Slot("run"), reason=WHY),
+    widest="run",
+)
+TO_FINISH = _kind(
+    Kind(
+        "runs to finish",
+        OPERATOR,
+        "Begun, and their process ended before the commit",
+        Step("submit", Slot("issuer")),
+        "The next submit of the extract finishes it, and says so.",
+        (_ABANDON,),
+        of_one_run=True,
+    )
+)
+LEFT_BEHIND = _kind(
+    Kind(
+        "runs left behind",
+        OPERATOR,
+        "Begun, and their process ended before the commit; none of their rows were sent",
+        Step("mend abandon", Slot("run"), reason=WHY, dry_run=True),
+        (
+            "The same command finishes it; the next one that sends other rows of the issuer "
+            "abandons it, and says so."
+        ),
+        (_ABANDON,),
+        of_one_run=True,
+    )
+)
 NO_EXTRACT = _kind(
     Kind(
         "business days without an extract",

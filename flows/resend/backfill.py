@@ -87,7 +87,7 @@ def send(
     Raises ListChangedError, before anything is sent, where an extract came, changed, or would have
     another outcome.
     """
-    finish_commits(context)
+    finished = finish_commits(context)
     listed = backfill(context, start, end)
     if listed.digest != list_digest:
         raise ListChangedError(
@@ -102,7 +102,8 @@ def send(
         for checked, outcome in listed.missed
         if not checked.refused
     ]
-    return [submit(context, request, on_progress) for request in requests]
+    done = [submit(context, request, on_progress) for request in requests]
+    return [done[0]._replace(remarks=(*finished, *done[0].remarks)), *done[1:]] if done else []
 
 
 def _rehearsed(context: IssuerContext, entry: Entry) -> MissedExtract:

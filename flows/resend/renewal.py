@@ -34,6 +34,7 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.steps import Step
+from flows.submissions.begun import end_begun
 from flows.submissions.build import Job, OnProgress
 from flows.submissions.commit import finish_commits
 from flows.submissions.rehearsal import Checked, check_selection
@@ -83,11 +84,15 @@ class RenewalPlan(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """The runs that renewed cards, and the errors that kept sources from being renewed."""
+    """The runs that renewed cards, and the errors that kept sources from being renewed.
+
+    `remarks`: what of earlier commands was finished or ended.
+    """
 
     plan: RenewalPlan
     runs: tuple[Submitted, ...]
     errors: tuple[CardlinkError, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
@@ -238,10 +243,10 @@ def renew(
     Repeated after a crash it finishes the same runs. A source that is refused keeps no other from
     being renewed; where none is left, its error is raised.
     """
-    finish_commits(context)
+    finished = finish_commits(context)
     plan = renewals(context, within_days)
     if not plan.sources:
-        return Renewed(plan, ())
+        return Renewed(plan, (), remarks=(*finished, *end_begun(context)))
     runs = list[Submitted]()
     errors = list[CardlinkError]()
     with context.sealer() as sealer:
@@ -254,7 +259,7 @@ def renew(
                 errors.append(error)
     if not runs:
         raise errors[0]
-    return Renewed(plan, tuple(runs), tuple(errors))
+    return Renewed(plan, tuple(runs), tuple(errors), finished)
 
 
 def rehearse_renew(

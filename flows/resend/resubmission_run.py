@@ -75,14 +75,19 @@ def resubmit(
     """
     if not request.reason.strip():
         raise NoReasonError()
-    take_in_results(context)
-    return send_again(context, request, on_progress, content)
+    finished = take_in_results(context)
+    done = send_again(context, request, on_progress, content)
+    return done._replace(remarks=(*finished, *done.remarks))
 
 
-def take_in_results(context: IssuerContext) -> None:
-    """Finish what died half-way and ingest the results that came; before rows are selected."""
-    finish_commits(context)
+def take_in_results(context: IssuerContext) -> tuple[str, ...]:
+    """Finish what died half-way and ingest the results that came; before rows are selected.
+
+    Returns a remark about each commit that was finished.
+    """
+    finished = finish_commits(context)
     ingest(context)
+    return finished
 
 
 def send_again(

@@ -165,6 +165,11 @@ def holder_of(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
     return ClaimHolder(last.name, _held_since(store, prefix, number, last), last.until)
 
 
+def was_claimed(store: Store, prefix: str) -> bool:
+    """Return whether anybody ever claimed `prefix`."""
+    return last_record(store, prefix, _Claim)[1] is not None
+
+
 def _held_since(store: Store, prefix: str, number: int, last: _Claim) -> datetime:
     """Return since when the holder of the last link has held the claim without a break."""
     since = last.since

@@ -24,14 +24,20 @@ _NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
 
 
 def record_event(
-    adapters: Adapters, keys: RunKeys, kind: str, once: str = "", /, **facts: str | int | list[str]
+    adapters: Adapters,
+    keys: RunKeys,
+    kind: str,
+    once: str = "",
+    when: datetime | None = None,
+    /,
+    **facts: str | int | list[str],
 ) -> bool:
-    """Add an event of a `kind` to a run's history: when, by whom, and facts.
+    """Add an event of a `kind` to a run's history: when (by default now), by whom, and facts.
 
     Card numbers in texts are masked. `once` is a fixed name, so that of many processes only one
     records it: False for the others.
     """
-    moment = adapters.now()
+    moment = when or adapters.now()
     masked = {name: redact(fact) for name, fact in facts.items() if isinstance(fact, str)}
     envelope = {"what": kind, "at": moment.isoformat(), "by": redact(adapters.actor)}
     event = facts_as_stored({**envelope, **facts, **masked})

@@ -278,6 +278,10 @@ class StoredRun:
         recorded = map(self.event, entries)
         return [event for event in recorded if event is not None]
 
+    def has_event(self, kind: str) -> bool:
+        """Return whether an event of that kind is recorded."""
+        return bool(self._entries_of((kind,)))
+
     def _entries_of(self, kinds: Collection[str]) -> list[Entry]:
         return [entry for entry in self.event_entries if kind_of(entry.key) in kinds]
 
@@ -297,7 +301,7 @@ class StoredRun:
     @property
     def is_replaced(self) -> bool:
         """Whether the run, never committed, was planned anew as a later run."""
-        return bool(self._entries_of((REPLACED,)))
+        return self.has_event(REPLACED)
 
     # What was added after the commit
 
@@ -396,7 +400,8 @@ class StoredRun:
 
     def _status_before_commit(self) -> RunStatus:
         if self.end is not None:
-            return RunStatus(self.id, "abandoned")
+            why = self.end.reason if isinstance(self.end, Abandoned) else ""
+            return RunStatus(self.id, "abandoned", why=why)
         if self.is_replaced:
             return RunStatus(self.id, "replaced by a later run")
         if self.refusal is not None:

@@ -14,24 +14,34 @@ create-only writes of the same bytes:
 
 A run that is registered and has no manifest died between the two. It is not committed yet, but
 decided: the next command that sends rows of the issuer writes its manifest before it plans
-anything. Only an operator who abandons the run prevents that. Abandoning creates the same key, so
-exactly one of the two is ever written.
+anything, and says so; it also writes the event that a manifest lacks. Only an operator who abandons
+the run prevents that. Abandoning creates the same key, so exactly one of the two is ever written.
 
-Before a run is registered, nothing is decided: the same command again is the recovery.
+Before a run is registered, nothing is decided: the same command again is the recovery
+(`flows/submissions/begun.py` has what becomes of those that nobody repeats).
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
+from functools import partial
 
+from flows.errors import CardlinkError
+from flows.extracts.joined.pair import stored_entry
 from flows.reports.lists import write_unsent
+from flows.runs.claim import holder_of
 from flows.runs.commits import recently_registered, register_run
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError, LedgerPurgedError
-from flows.runs.events import DROP_TIME, record_event
+from flows.runs.events import COMMITTED, DROP_TIME, record_event
 from flows.runs.identity import canonical
 from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
+from flows.runs.threads import concurrently
 from flows.submissions.build import Job
 from schemas.manifest import Manifest
+
+MANIFEST = "manifest"  # a part of a commit; the other is its event
 
 
 def commit_run(context: IssuerContext, job: Job, manifest: Manifest) -> bool:
@@ -53,21 +63,56 @@ def commit_in_memory(dry: IssuerContext, manifest: Manifest) -> None:
     write_once(store, StoredRun.by_id(store, manifest.run).keys.manifest, canonical(manifest))
 
 
-def finish_commits(context: IssuerContext) -> None:
-    """Commit the runs that are registered and have no manifest, unless they were abandoned.
+def finish_commits(context: IssuerContext) -> tuple[str, ...]:
+    """Finish the commits that died half-way, unless they were abandoned; return a remark of each.
 
-    Also writes the report of a run that sent nothing, where its commit died before it. A run of a
-    newer version of cardlink is left to that version.
+    That is a run that is registered and has no manifest, or whose event or report is missing. A
+    run of a newer version of cardlink is left to that version.
     """
-    store = context.adapters.store
-    for manifest in recently_registered(store, context.issuer.issuer):
-        if manifest.newer:
-            continue
+    registered = recently_registered(context.adapters.store, context.issuer.issuer)
+    manifests = [manifest for manifest in registered if not manifest.newer]
+    lacking = concurrently(partial(_lacking, context), manifests, context.adapters.connections)
+    remarks: list[str] = []
+    for manifest, part in zip(manifests, lacking, strict=True):
         with suppress(AbandonedError, LedgerPurgedError):  # an operator or the retention was first
-            if StoredRun.by_id(store, manifest.run).is_ended:
-                _report_if_nothing_sent(context, manifest)
-            else:
-                _write_manifest(context, manifest)
+            remarks += _finished(context, manifest, part)
+    return tuple(remarks)
+
+
+def _lacking(context: IssuerContext, manifest: Manifest) -> str:
+    """Return which part of its commit a registered run lacks, "" where none or it has ended."""
+    store = context.adapters.store
+    run = StoredRun.by_id(store, manifest.run)
+    if not run.is_ended:
+        return MANIFEST
+    if run.has_event(COMMITTED) or run.manifest is None:
+        return ""
+    is_at_work = holder_of(store, run.keys.claims, context.adapters.now()) is not None
+    return "" if is_at_work else COMMITTED
+
+
+def _finished(context: IssuerContext, manifest: Manifest, part: str) -> Iterator[str]:
+    """Write what a registered run lacks, and yield what that was."""
+    run = StoredRun.by_id(context.adapters.store, manifest.run)
+    extract = _extract_as_read(context, manifest)
+    match part:
+        case "manifest":
+            _write_manifest(context, manifest, extract)
+            yield f"the commit of run {run.id} had been begun, and is finished now"
+        case "committed":
+            with run.store.open(run.keys.manifest) as stored:
+                _record_commit(context, manifest, extract, stored.entry.modified)
+            yield f"run {run.id} is committed; its history says so now"
+    _report_if_nothing_sent(context, manifest)
+
+
+def _extract_as_read(context: IssuerContext, manifest: Manifest) -> Entry | None:
+    """Return the extract of a run as it is stored, None where it is gone or was written again."""
+    with suppress(CardlinkError):
+        entry = stored_entry(context.adapters.store, manifest.source)
+        if entry.version == manifest.source.version:
+            return entry
+    return None
 
 
 def _write_manifest(
@@ -89,10 +134,19 @@ def _write_manifest(
         run.finished()  # abandoned: says so
         raise
     if is_first:
-        dropped = {DROP_TIME: extract.modified.isoformat()} if extract else {}
-        record_event(adapters, run.keys, "committed", rows=manifest.counts.submitted, **dropped)
+        _record_commit(context, manifest, extract)
     _report_if_nothing_sent(context, manifest)
     return is_first
+
+
+def _record_commit(
+    context: IssuerContext, manifest: Manifest, extract: Entry | None, when: datetime | None = None
+) -> None:
+    """Record when a run was committed (by default now), and when its extract had been dropped."""
+    keys = StoredRun.by_id(context.adapters.store, manifest.run).keys
+    dropped = {DROP_TIME: extract.modified.isoformat()} if extract else {}
+    rows = manifest.counts.submitted
+    record_event(context.adapters, keys, COMMITTED, "", when, rows=rows, **dropped)
 
 
 def _report_if_nothing_sent(context: IssuerContext, manifest: Manifest) -> None:

@@ -118,9 +118,8 @@ def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInpu
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
-    chain = read_chain(store, issuer, source.sha256)
-    run = StoredRun.by_id(store, pick(context, source, chain, inputs).run)
-    ended_plan = run.plan if chain and run.is_ended else None
+    run = requested_run(context, source, inputs)
+    ended_plan = run.plan if run.is_ended else None
     if ended_plan is not None and ended_plan.source.key == source.key:
         return run.id
     dismissed = dismissal(context, source.key, dismissals(store, issuer, source.sha256))
@@ -140,6 +139,13 @@ def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInpu
             dismiss=dismiss_step(source.key),
         )
     return run.id
+
+
+def requested_run(context: IssuerContext, source: SourceIdentity, inputs: RunInputs) -> StoredRun:
+    """Return the run that these inputs mean: one that an extract has, or a new one."""
+    store = context.adapters.store
+    chain = read_chain(store, context.issuer.issuer, source.sha256)
+    return StoredRun.by_id(store, pick(context, source, chain, inputs).run)
 
 
 def runs_under_name(store: Store, issuer: str, key: str) -> list[StoredRun]:

@@ -19,7 +19,7 @@ from flows.redaction import redact
 from flows.reports.lists import write_unsent
 from flows.runs.adapters import Adapters
 from flows.runs.claim import claimed, clean_up
-from flows.runs.commits import last_registered
+from flows.runs.commits import OvertakenError, last_registered
 from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
 from flows.runs.events import record_event
@@ -29,12 +29,13 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.steps import WHY, Sentence, Slot, Step
+from flows.submissions.begun import OVERTAKEN, abandon_left, end_begun
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
 from flows.submissions.changed_extract import changed_extract
 from flows.submissions.commit import commit_run, finish_commits
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, refusals
-from flows.submissions.plan import make_plan, submit_step
+from flows.submissions.plan import make_plan, requested_run, submit_step
 from flows.submissions.prior_state import PriorState, survey_cards, survey_given_up
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submission_chain import RunInputs
@@ -76,11 +77,17 @@ def submit(
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         find_extract(context, request.extract)
         ensure_store_safe(context)
-        finish_commits(context)  # first: what died half-way must not be planned anew
+        finished = finish_commits(context)  # first: what died half-way must not be planned anew
         job, remarks = prepare(context, request)
         done = execute(context, job, sealer, on_progress)
         warnings = (warning.text for warning in sealer.warnings)
-        return done._replace(remarks=(*remarks, *done.remarks, *warnings))
+        return done._replace(remarks=(*finished, *remarks, *done.remarks, *warnings))
+
+
+def settle(context: IssuerContext) -> tuple[str, ...]:
+    """Finish or end what other commands have left, where there is nothing to submit."""
+    ensure_store_safe(context)
+    return *finish_commits(context), *end_begun(context)
 
 
 class _KnownCards(NamedTuple):
@@ -146,13 +153,26 @@ def execute(
 ) -> Submitted:
     """Take a planned run to its manifest under its claim; a finished one is left as it is.
 
-    The book is brought up to date after it, but for the rows of a whole extract, which are read
-    from its ledger until something has come of them.
+    Runs that others have left are ended, and the book is brought up to date after it, but for the
+    rows of a whole extract, which are read from its ledger until something has come of them.
     """
-    submitted = _committed(context, job, sealer, on_progress)
+    with _abandoning_overtaken(context.adapters, job):
+        submitted = _committed(context, job, sealer, on_progress)
+    remarks = (*submitted.remarks, *end_begun(context, job.plan.run))
     is_whole = job.plan.selection is None
     keep_up_to_date(context, put_off=job.plan.run if is_whole else "")
-    return submitted
+    return submitted._replace(remarks=remarks)
+
+
+@contextmanager
+def _abandoning_overtaken(adapters: Adapters, job: Job) -> Iterator[None]:
+    """Abandon a run of selected rows that is overtaken: the same command then selects others."""
+    try:
+        yield
+    except OvertakenError:
+        if job.plan.selection is not None:
+            abandon_left(adapters, StoredRun.by_id(adapters.store, job.plan.run), OVERTAKEN)
+        raise
 
 
 def _committed(
@@ -245,12 +265,19 @@ def refuse_resend(context: IssuerContext, request: Request) -> None:
         return
     store = context.adapters.store
     entry = find_extract(context, request.extract)
-    sha256 = identify(store, entry).sha256
+    source = identify(store, entry)
+    inputs = RunInputs(
+        business_date(context, entry, request.business_date),
+        redact(request.new_run),
+        dated=request.business_date is not None,
+    )
+    if requested_run(context, source, inputs).is_ended:  # a repetition: there will be no other run
+        return
     day = business_date(context, entry)
     any_day = not context.issuer.full_portfolio
     for plan in known_plans(store, context.issuer.issuer):
         run = StoredRun.by_id(store, plan.run)
-        is_repeated = plan.sha256 == sha256 and (any_day or plan.as_of == day)
+        is_repeated = plan.sha256 == source.sha256 and (any_day or plan.as_of == day)
         if not is_repeated or run.manifest is None:
             continue
         sent = [chunk for chunk in run.outbox if chunk.state != "cancelled"]

@@ -26,6 +26,7 @@ DECISIONS = {
     "links to renew": "renew",
     "changed since their link": "send again",
     "links not replaced": "keep the link",
+    "runs left behind": "abandon",
 }
 # lines that are settled together by one command, over issuers and kinds
 JOINT = {

@@ -24,6 +24,7 @@ from flows.resend.selection import RowSelection
 from flows.runs.commits import OvertakenError
 from flows.runs.outbox import move
 from flows.runs.store import Store
+from flows.submissions.begun import OVERTAKEN
 from flows.submissions.submit import Submitted
 from schemas.manifest import Manifest
 from schemas.reasons import ACTIONS
@@ -111,6 +112,9 @@ def test_who_was_overtaken_while_working_commits_nothing(failed: tuple[Bench, st
     assert [1] == sorted({*cards_sent_again(bench).values()})
     assert ["faster"] == [
         one.selection.reason for one in sent_again(bench) if one.selection is not None
+    ]
+    assert [("abandoned", OVERTAKEN)] == [
+        (one.state, one.why) for one in bench.runs.statuses() if one.why
     ]
 
 
