@@ -278,7 +278,10 @@ class Fates:
 
     def __init__(self, life: Life, bank: Bank) -> None:
         self._portal = bank.portal
-        self._sent = {sent.position: sent.row for sent in bank.portal.received}
+        # by place and card: where a store was put back, a run may come again under its name with
+        # other rows, and its chunk is marked as uploaded though the portal has another one
+        self._sent = {(sent.position, sent.row.card): sent.row for sent in bank.portal.received}
+        self._uploaded = bank.portal.uploaded
         self._shelf: Mapping[str, str] = life.operator.shelf
         self._delivered = {
             (row["cuid"], row["last_4"], row["expires_on"]) for row in bank.delivered.values()
@@ -292,27 +295,31 @@ class Fates:
         """Return in which states a row may be, each with the end of its link."""
         if row.place is None:
             return [("not sent" if row.eligible else "not eligible", date.max)]
-        chunk, _ = row.place
-        if row.place in self._portal.plain:
-            sent = self._sent[row.place]
+        sent = self._sent.get((row.place, row.number))
+        if sent is not None and row.place in self._portal.plain:
             answer = ("refused" if sent.error else "linked", sent.ends)
             return [answer, ("unsettled", date.max)] if self._is_open(row.place) else [answer]
+        states = self._without_answer(row.place, is_there=sent is not None)
+        return [(state, sent.ends if sent else date.max) for state in states]
+
+    def _without_answer(self, place: Position, *, is_there: bool) -> list[str]:
+        """Return in which states a row without a plain answer may be.
+
+        `is_there`: the portal has it in its chunk.
+        """
+        chunk, _ = place
         decision = self._decided.get(chunk)
+        disputes = sorted(DISPUTED) if place in self._portal.disputed else []
         if chunk in self._shelf and decision is None and chunk not in self._answered:
             # where none of its rows has a plain answer, one that is in dispute may have come
-            disputes = DISPUTED if row.place in self._portal.disputed else frozenset[str]()
-            ends = self._sent[row.place].ends if row.place in self._sent else date.max
-            return [(state, ends) for state in (self._shelf[chunk], *sorted(disputes))]
-        if row.place not in self._sent:
-            return [("to upload", date.max)]
-        ends = self._sent[row.place].ends
-        if decision in DECIDED:
-            return [(DECIDED[decision], ends)]
+            return [self._shelf[chunk], *disputes]
+        if chunk not in self._uploaded:
+            return ["to upload"]
+        if decision in DECIDED and not is_there:
+            return ["awaiting", "lost"]  # what was decided was about the other rows
         if decision is not None:
-            return [("lost", date.max)]
-        if row.place in self._portal.disputed:
-            return [(state, ends) for state in DISPUTED]
-        return [("awaiting", date.max)]
+            return [DECIDED.get(decision, "lost")]
+        return disputes or ["awaiting"]
 
     def has_delivered(self, row: Row, ends: date) -> bool:
         """Return whether a link of a card that ends on a day was delivered."""
