@@ -29,7 +29,7 @@ claims: .venv/test-ready
 	@$(PYTEST)
 
 # The same and what is slow: large sizes, every form and flow on a real Prefect server, `make ui` from start to end.
-test-all: check
+test-all: .venv/release-ready check
 	@$(PYTEST) -m '' --hypothesis-profile thorough
 
 # Everything but the tests: lint, format, shape of statements, types, import direction.
@@ -99,12 +99,12 @@ image: .venv/test-ready
 
 # The components of the image as CycloneDX, in dist/cardlink.cdx.json (a minute; asks the package index).
 # make sbom SBOM='--debian dist/debian.txt' adds the packages of Debian that the image lists.
-sbom: .venv/test-ready
+sbom: .venv/release-ready
 	@$(BIN)/python -m tests.release.sbom $(SBOM)
 
 # What the images install, compared with published vulnerabilities (asks pip-audit's service, PyPI or SCAN='-s osv');
 # deploy/accepted-vulnerabilities.toml has what is accepted, and why.
-scan: .venv/test-ready
+scan: .venv/release-ready
 	@$(BIN)/python -m tests.release.scan $(SCAN)
 
 # What the images install, with hashes, after constraints.txt has changed (asks the package index).
@@ -122,6 +122,10 @@ setup: .venv/test-ready
 
 .venv/test-ready: .venv/run-ready
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+.venv/release-ready: .venv/test-ready
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[release]'
 	@touch $@
 
 clean:

@@ -148,6 +148,7 @@ def test_a_rule_without_a_row_of_its_own_has_its_example_in_the_sample_and_is_re
     assert [(ledger.REJECTED, [f"{NICKNAME}|{long.code}"])] == told
 
 
+@pytest.mark.slow
 def test_the_portal_makes_a_link_of_every_row_sent_and_its_cardholder_can_open_it(
     night: Night,
 ) -> None:

@@ -271,6 +271,7 @@ def test_what_a_network_file_system_refuses_for_a_moment_is_tried_again(tmp_path
     assert ["a", "b"] == sorted(path.name for path in (tmp_path / "runs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_disk_that_stays_away_is_an_error_to_try_again_after_a_bounded_time(
     tmp_path: Path,
 ) -> None:
@@ -281,6 +282,7 @@ def test_a_disk_that_stays_away_is_an_error_to_try_again_after_a_bounded_time(
     assert ["0"] == [path.name for path in (tmp_path / "runs").iterdir()]
 
 
+@pytest.mark.slow
 def test_an_object_whose_link_was_made_before_the_error_is_known_as_ours(tmp_path: Path) -> None:
     done = under_faults(tmp_path, "fsync:error=EIO:when=5")
 

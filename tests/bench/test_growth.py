@@ -120,6 +120,7 @@ def delivered(bench: Bench) -> pl.DataFrame:
     return pl.read_parquet(BytesIO(bench.content(f"bank/deliveries/{number:06d}/links.parquet")))
 
 
+@pytest.mark.slow
 def test_a_delivery_reads_no_closed_run_and_no_earlier_delivery_whose_links_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_delivery_reads_no_closed_run_and_no_earlier_delivery_whose_links_stay
     assert links.sort("url").equals(ended.filter(why="expired").select(links.columns).sort("url"))
 
 
+@pytest.mark.slow
 def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

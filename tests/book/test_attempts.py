@@ -106,6 +106,7 @@ def test_rows_of_a_cancelled_chunk_were_never_sent(tmp_path: Path) -> None:
     assert 10 == known(bench)["tries"].sum()
 
 
+@pytest.mark.slow
 def test_a_cancelled_chunk_of_which_an_answer_came_was_sent_and_its_other_rows_wait(
     tmp_path: Path,
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does
     assert known(bench).is_empty()
 
 
+@pytest.mark.slow
 def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
     tmp_path: Path,
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
     assert date(2027, 1, 20) == mine["expires_on"][1]
 
 
+@pytest.mark.slow
 def test_what_was_read_has_a_digest_that_changes_with_every_news(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     digests = [survey_cards(bench.context).digest]
@@ -188,6 +191,7 @@ def test_what_was_read_has_a_digest_that_changes_with_every_news(tmp_path: Path)
     assert 4 == len(set(digests))
 
 
+@pytest.mark.slow
 def test_an_answer_counts_since_it_was_ingested_and_says_by_which_channel_it_came(
     tmp_path: Path,
 ) -> None:

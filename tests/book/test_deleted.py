@@ -58,6 +58,7 @@ def test_a_deleted_card_is_not_sent_has_left_and_is_withdrawn_until_it_comes_wit
     assert [("b", "new", "no other link")] == links(place, 3)
 
 
+@pytest.mark.slow
 def test_the_kept_book_and_one_made_anew_agree_on_deleted_cards_whatever_came_later(
     tmp_path: Path,
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_marked_row_whose_card_cannot_be_read_closes_nothing_and_is_counted(
         assert UNREADABLE_DELETION in held
 
 
+@pytest.mark.slow
 def test_of_a_marked_row_the_cuid_and_the_last_four_digits_are_kept_and_nothing_else(
     tmp_path: Path,
 ) -> None:
@@ -122,6 +124,7 @@ def test_of_a_marked_row_the_cuid_and_the_last_four_digits_are_kept_and_nothing_
     assert ["row", "line", "cuid", "cuid_made", "last_4", "fate", "reasons"] == known
 
 
+@pytest.mark.slow
 def test_of_a_card_with_and_without_the_mark_the_later_row_of_the_extract_counts(
     tmp_path: Path,
 ) -> None:

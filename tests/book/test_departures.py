@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -247,6 +248,7 @@ def test_a_refused_row_names_its_card_and_one_without_a_number_all_of_its_cardho
     assert "left" not in stands(place).values()
 
 
+@pytest.mark.slow
 def test_who_left_is_nobodys_work(tmp_path: Path) -> None:
     place = town(tmp_path)
     place.settle("a", "b", "c")
@@ -263,6 +265,7 @@ def test_who_left_is_nobodys_work(tmp_path: Path) -> None:
     assert from_ledgers(place.bench) == sorted(cards.rows(), key=str)
 
 
+@pytest.mark.slow
 def test_nobody_leaves_an_issuer_that_sends_whom_it_has_news_of(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b", settings={"full_portfolio": False})
     place.people.pop("b")

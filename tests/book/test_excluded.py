@@ -108,6 +108,7 @@ def test_a_row_that_was_refused_is_not_resubmitted_while_a_later_extract_leaves_
         plan_resubmit(place.bench.context, by_number)
 
 
+@pytest.mark.slow
 def test_a_row_that_was_left_out_itself_goes_out_once_the_settings_send_it(tmp_path: Path) -> None:
     place = place_of(tmp_path, errors=("b",))
     place.people["b"] |= BLOCKED
@@ -123,6 +124,7 @@ def test_a_row_that_was_left_out_itself_goes_out_once_the_settings_send_it(tmp_p
     assert ({}, ["b"]) == (planned.left, planned.outgoing["cuid"].to_list())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", quick(1, [False, True]))
 def test_whoever_was_only_ever_left_out_is_nobody_whom_the_issuer_named(
     tmp_path: Path, *, full: bool
@@ -137,6 +139,7 @@ def test_whoever_was_only_ever_left_out_is_nobody_whom_the_issuer_named(
     assert (2, 0) == (counted.named, counted.nameless)
 
 
+@pytest.mark.slow
 def test_a_card_that_is_left_out_of_a_portfolio_has_left_and_its_ledger_record_is_nameless(
     tmp_path: Path,
 ) -> None:
@@ -150,6 +153,7 @@ def test_a_card_that_is_left_out_of_a_portfolio_has_left_and_its_ledger_record_i
     assert "left" == stands(place)["b"]
 
 
+@pytest.mark.slow
 def test_of_a_row_that_is_left_out_only_a_cuid_and_digits_that_keep_the_rules_are_kept(
     tmp_path: Path,
 ) -> None:
@@ -166,6 +170,7 @@ def test_of_a_row_that_is_left_out_only_a_cuid_and_digits_that_keep_the_rules_ar
     assert {(None, False)} == set(excluded.select("expiration", "cuid_made").rows())
 
 
+@pytest.mark.slow
 def test_the_kept_book_and_one_made_anew_agree_on_cards_that_are_left_out(tmp_path: Path) -> None:
     place = place_of(tmp_path, errors=("b",))
     place.people["b"] |= BLOCKED

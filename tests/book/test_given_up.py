@@ -108,6 +108,7 @@ def test_a_card_that_is_given_up_and_comes_again_is_suppressed_for_that_until_it
         assert "b" in place.sent(sent)
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_later_is_recorded_and_its_link_is_not_delivered(
     tmp_path: Path,
 ) -> None:
@@ -127,6 +128,7 @@ def test_an_answer_that_comes_later_is_recorded_and_its_link_is_not_delivered(
     assert 2 == report["rows"]["linked"]
 
 
+@pytest.mark.slow
 def test_a_living_link_is_withdrawn_and_delivered_again_once_the_card_is_taken_up(
     tmp_path: Path,
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_living_link_is_withdrawn_and_delivered_again_once_the_card_is_taken_u
     assert [("b", "new", "no other link")] == again
 
 
+@pytest.mark.slow
 def test_a_resubmission_leaves_out_who_is_given_up_and_refuses_rows_that_it_names(
     tmp_path: Path,
 ) -> None:
@@ -160,6 +163,7 @@ def test_a_resubmission_leaves_out_who_is_given_up_and_refuses_rows_that_it_name
         plan_resubmit(place.bench.context, by_number)
 
 
+@pytest.mark.slow
 def test_a_link_that_ended_is_not_renewed_where_its_card_is_given_up(tmp_path: Path) -> None:
     place = delta(tmp_path, "a", "b")
     place.day += timedelta(days=90)
@@ -171,6 +175,7 @@ def test_a_link_that_ended_is_not_renewed_where_its_card_is_given_up(tmp_path: P
     assert (2, 1) == (before, renewals(place.bench.context, 7).due)
 
 
+@pytest.mark.slow
 def test_the_cards_of_a_reason_are_given_up_in_one_decision_over_all_runs_or_in_one(
     tmp_path: Path,
 ) -> None:
@@ -196,6 +201,7 @@ def test_the_cards_of_a_reason_are_given_up_in_one_decision_over_all_runs_or_in_
     assert ["not sent", "not sent"] == [stands(place)[f"c{night}"] for night in range(2)]
 
 
+@pytest.mark.slow
 def test_a_row_whose_number_cannot_be_read_is_given_up_as_all_cards_of_its_cardholder(
     tmp_path: Path,
 ) -> None:
@@ -213,6 +219,7 @@ def test_a_row_whose_number_cannot_be_read_is_given_up_as_all_cards_of_its_cardh
     assert "not sent" == stands(place)["b"]
 
 
+@pytest.mark.slow
 def test_what_is_not_there_or_not_named_is_not_given_up(tmp_path: Path) -> None:
     place = delta(tmp_path, "a")
     run = next(place.bench.runs.manifests()).run

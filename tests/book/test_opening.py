@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,6 +162,7 @@ def test_a_rebuild_keeps_the_opening_balance(tmp_path: Path) -> None:
     assert (2, before) == (before.named, counted(bench))
 
 
+@pytest.mark.slow
 def test_ledgers_that_went_before_cardholders_were_counted_are_named(tmp_path: Path) -> None:
     bench, clock = clocked(tmp_path)
     run = send(bench, "ab")
@@ -181,6 +183,7 @@ def test_ledgers_that_went_before_cardholders_were_counted_are_named(tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_the_record_of_a_purge_has_counts_and_nobody_in_it(tmp_path: Path) -> None:
     bench, clock = clocked(tmp_path)
     send(bench, "ab")

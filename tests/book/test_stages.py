@@ -213,6 +213,7 @@ def test_a_delivery_and_a_transaction_report_move_cardholders_on(tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 def test_the_link_of_a_placed_card_that_ends_is_nobodys_work_and_is_not_renewed(
     tmp_path: Path,
 ) -> None:
@@ -232,6 +233,7 @@ def test_the_link_of_a_placed_card_that_ends_is_nobodys_work_and_is_not_renewed(
     assert {"placed": 10} == counts(bench, last + timedelta(1))
 
 
+@pytest.mark.slow
 def test_links_that_the_service_was_asked_about_are_opened_and_placed_in_the_book(
     tmp_path: Path,
 ) -> None:

@@ -66,6 +66,7 @@ def test_an_act_of_two_does_nothing_until_another_person_carries_it_out(
     assert (before == stored(tmp_path)) is (command in TRAIL_ALONE)
 
 
+@pytest.mark.slow
 def test_rows_are_sent_again_and_a_gate_is_opened_once_two_persons_said_so(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     need_two(tmp_path)

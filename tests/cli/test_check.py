@@ -219,6 +219,7 @@ def test_a_rejects_file_that_cannot_be_written_is_one_finding_among_the_others(b
     assert facts["columns"]
 
 
+@pytest.mark.slow
 def test_no_file_is_named_that_was_not_written(bank: Path) -> None:
     change(bank, "max_reject_rate = 0.5", "max_reject_rate = 0.1")
 
@@ -262,6 +263,7 @@ def test_a_dry_run_names_the_lines_of_the_file_whose_rows_are_refused(bank: Path
     assert ([2], [4]) == (lines["address.city.missing"], lines["card.pan.luhn"])
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_which_columns_came(bank: Path) -> None:
     mapping = "".join(f'"{name}" = "{name}"\n' for name in columns())
     change(bank, "[limits]", f"[columns]\n{mapping}[limits]")
@@ -276,6 +278,7 @@ def test_a_dry_run_says_which_columns_came(bank: Path) -> None:
     assert "bank-20261121.csv has new columns: SEGMENT" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_submit_says_where_nothing_proves_its_extract_whole_and_a_trailer_ends_that(
     bank: Path,
 ) -> None:

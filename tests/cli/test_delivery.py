@@ -155,6 +155,7 @@ def test_a_ctl_that_says_otherwise_refuses_the_extract_with_what_was_found(
     assert what in refused[1]["message"]
 
 
+@pytest.mark.slow
 def test_an_extract_that_lost_all_its_rows_is_not_an_empty_one(bank: Path) -> None:
     source(bank, 'sidecar = "ctl"')
     drop(bank, HEAD)
@@ -183,6 +184,7 @@ def test_a_ctl_gives_the_business_date_and_may_not_contradict_another(bank: Path
     assert ["2026-11-19"] == [one["as_of"] for one in committed(bank)]
 
 
+@pytest.mark.slow
 def test_an_extract_waits_for_its_marker_and_for_its_age(bank: Path) -> None:
     source(bank, 'done_marker = ".done"\nmin_age_minutes = 5')
     drop(bank, GOOD)
@@ -205,6 +207,7 @@ def numbered(folder: Path, number: int, pan: str, day: int) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_an_extract_must_carry_the_number_after_the_last(bank: Path) -> None:
     source(bank, "sequence = '-([0-9]{3})[.]csv$'")
     pans = (
@@ -246,6 +249,7 @@ def test_extracts_of_one_night_follow_each_other_also_in_a_dry_run(bank: Path) -
     assert [one["sequence"] for one in committed(bank)] == [201, 202, 203, 204]
 
 
+@pytest.mark.slow
 def test_the_number_may_be_in_a_line_before_the_data_and_must_be_there(bank: Path) -> None:
     source(bank, "sequence = '^#SEQ ([0-9]+)'\nsequence_in = 'header'\ncomment = '#'")
     drop(bank, b"#SEQ 0007\n" + GOOD)

@@ -140,6 +140,7 @@ def test_ctrl_c_between_two_looks_says_the_same(folder: Path, service: RunningSe
     assert "The job continues" in seen.terminal
 
 
+@pytest.mark.slow
 def test_the_warning_comes_while_somebody_types(folder: Path, service: RunningService) -> None:
     job = job_at(service, "shop.example.com")
     service.advance(359)  # of 420 seconds: the initial five minutes and what the question added
@@ -184,6 +185,7 @@ def test_one_json_object_tells_the_end(
     assert ("--post-answers" in way) == ("the partner does not recommend" in done.stderr)
 
 
+@pytest.mark.slow
 def test_a_job_that_is_watched_asks_nothing_and_ends_as_it_ends(
     folder: Path, service: RunningService
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_job_that_is_watched_asks_nothing_and_ends_as_it_ends(
     assert "whoever follows it is asked" in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_watch_and_says_how_to_go_on(folder: Path, service: RunningService) -> None:
     job = job_at(service, "idle.example.com")
 

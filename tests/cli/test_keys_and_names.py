@@ -218,6 +218,7 @@ def test_host_names_are_accepted_as_links_have_them(tmp_path: Path, host: str) -
     assert [host.lower()] == json.loads(done.stdout)["settings"]["portal.allowed_hosts"]["value"]
 
 
+@pytest.mark.slow
 def test_a_result_named_for_another_issuers_run_is_taken_with_a_notice(tmp_path: Path) -> None:
     folder = configured(tmp_path, keys.sound(), name="aaa")
     (folder / "secret.asc").write_bytes(keys.sound().secret)

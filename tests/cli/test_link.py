@@ -356,6 +356,7 @@ def test_a_refused_card_is_told_with_the_partners_codes(
     assert PAN not in done.stdout
 
 
+@pytest.mark.slow
 def test_many_rows_are_rehearsed_requested_over_http_and_in_the_balance(
     tmp_path: Path, bench: Bench, service: RunningService
 ) -> None:
@@ -391,6 +392,7 @@ def test_a_service_that_lets_nobody_in_ends_the_command_with_every_row_left(
     assert ["unsent"] == [single.state for single in bench.stored(run).single_link_attempts]
 
 
+@pytest.mark.slow
 def test_many_links_say_until_when_they_are_requested(
     tmp_path: Path, bench: Bench, service: RunningService
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_form_is_learned_shown_and_confirmed_once(bank: Bench, tmp_path: Path)
     assert any(entry.key.encode() in link for link in trail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("links", quick(2, [*STYLES]))
 def test_links_of_every_style_count_before_and_after_their_form_is_confirmed(
     bank: Bench, tmp_path: Path, links: str
@@ -93,6 +94,7 @@ def test_links_of_every_style_count_before_and_after_their_form_is_confirmed(
     ]
 
 
+@pytest.mark.slow
 def test_the_partner_changes_its_links_and_their_rows_count_once_the_new_form_is_confirmed(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -120,6 +122,7 @@ def test_the_partner_changes_its_links_and_their_rows_count_once_the_new_form_is
     assert {HEX, UUID} == {form["form"] for form in told(tmp_path, "check", "bank")["links"]}
 
 
+@pytest.mark.slow
 def test_a_form_that_is_taken_back_counts_no_more(bank: Bench, tmp_path: Path) -> None:
     cardlink(tmp_path, "link-form", "bank", HEX, *WHY)
     cardlink(tmp_path, "link-form", "bank", UUID, *WHY)
@@ -168,6 +171,7 @@ def test_what_is_not_confirmed_cannot_be_taken_back(bank: Bench, tmp_path: Path)
     assert (2, True) == (done.exit_code, "no confirmed form that is the same" in done.stderr)
 
 
+@pytest.mark.slow
 def test_a_file_cut_within_its_last_url_counts_that_row_once_the_whole_file_comes(
     bank: Bench, tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ def test_a_row_is_attributed_withdrawn_and_its_break_closed(
     assert [what for what, _ in history(tmp_path, run)] == ["break closed", "break reopened"]
 
 
+@pytest.mark.slow
 def test_a_result_is_taken_up_again_and_the_next_step_named(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_place_that_is_none_is_refused(bank: Bench, run: str, tmp_path: Path, 
     assert done.exit_code == 2
 
 
+@pytest.mark.slow
 def test_cards_are_given_up_by_the_command_of_a_line_which_is_gone_then(
     bank: Bench, tmp_path: Path
 ) -> None:

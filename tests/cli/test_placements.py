@@ -131,6 +131,7 @@ def test_a_service_that_answers_nothing_is_no_zero_and_is_asked_again_once_it_is
     assert re.search(r"^placed +0 +0 of 8 known \(0%\)", corrected.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_one_id_for_all_links_is_refused_with_a_sentence_and_read_for_none(tmp_path: Path) -> None:
     with placed(tmp_path, 4) as night:
         serve(tmp_path, night.service, "link_id = '//(?P<id>[a-z]+)'\n")
@@ -142,6 +143,7 @@ def test_one_id_for_all_links_is_refused_with_a_sentence_and_read_for_none(tmp_p
     assert "it finds the same id in the URLs of different links" in done.stdout
 
 
+@pytest.mark.slow
 def test_messages_that_are_all_refused_end_with_a_code_although_the_links_are_known(
     tmp_path: Path,
 ) -> None:
@@ -159,6 +161,7 @@ def test_messages_that_are_all_refused_end_with_a_code_although_the_links_are_kn
     assert [3, 0, None, None] == [one["cardholders"] for one in facts["funnel"]["stages"]][2:]
 
 
+@pytest.mark.slow
 def test_an_issuer_whose_links_nobody_is_asked_about_is_told_what_to_add(tmp_path: Path) -> None:
     reported(tmp_path)
 
@@ -185,6 +188,7 @@ def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(
     assert "the TOML has no [service]: only transaction reports count" in answer.lines
 
 
+@pytest.mark.slow
 def test_a_service_without_leave_to_read_messages_is_told_as_such(tmp_path: Path) -> None:
     with placed(tmp_path, 3, follow_cardholders=False) as night:
         configure(tmp_path, f'[service]\nbase_url = "{night.service.address}"\n')

@@ -133,6 +133,7 @@ def test_the_proposal_is_written_to_a_new_file(tmp_path: Path) -> None:
     assert {"opened": ["opened_on"]} == proposed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "disturbance", "error"),
     quick(
@@ -160,6 +161,7 @@ def test_check_tries_the_service_and_says_what_it_refuses(
     assert error == wrong["service"]
 
 
+@pytest.mark.slow
 def test_check_accepts_no_login_that_gives_no_session_though_no_link_is_known_yet(
     tmp_path: Path,
 ) -> None:

@@ -5,6 +5,8 @@ import pty
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys
 from flows.cli import terminal
@@ -30,6 +32,7 @@ def test_without_a_terminal_nothing_is_said() -> None:
     assert "" == said("", subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_with_v_a_line_is_said_without_a_terminal() -> None:
     told = said("-v", subprocess.PIPE)
 

@@ -65,6 +65,7 @@ def test_a_renewal_is_shown_first_then_made_then_found_done(bank: Bench, tmp_pat
     assert re.search(r"card\.link\.awaiting +20 +nothing", again.stdout)
 
 
+@pytest.mark.slow
 def test_a_renewal_from_several_extracts_shows_the_run_of_each(bank: Bench, tmp_path: Path) -> None:
     for back in (2, 1):
         bank.submit(bank.drop(5, f"bank-{TODAY - timedelta(days=back):%Y%m%d}.csv", seed=back))
@@ -103,6 +104,7 @@ def test_a_time_that_is_no_number_of_days_is_refused(
     assert "Invalid value for '--within'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_backfill_prints_the_command_that_sends_its_list(bank: Bench, tmp_path: Path) -> None:
     for back in (1, 2):
         bank.drop(20, f"bank-{TODAY - timedelta(days=back):%Y%m%d}.csv", seed=back)

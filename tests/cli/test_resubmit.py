@@ -88,6 +88,7 @@ def test_the_loop_from_template_to_upload(bank: tuple[Bench, str], tmp_path: Pat
     assert f"{sent.stdout.partition(':')[0]}: already committed, nothing to do" in again.stdout
 
 
+@pytest.mark.slow
 def test_one_template_corrects_the_rows_of_all_runs_each_in_a_run_of_its_own(
     bank: tuple[Bench, str], tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_one_template_corrects_the_rows_of_all_runs_each_in_a_run_of_its_own(
     assert 2 == len(list(bench.store.keys(corrections("bank"))))
 
 
+@pytest.mark.slow
 def test_results_that_came_are_taken_in_once_before_the_rows_of_all_runs_are_selected(
     bank: tuple[Bench, str], tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_template_is_for_its_owner_alone_and_overwrites_nothing(
     assert "already exists" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(
     bank: tuple[Bench, str], tmp_path: Path
 ) -> None:

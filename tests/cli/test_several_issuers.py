@@ -62,6 +62,7 @@ def test_lines_of_a_kind_are_one_over_issuers_and_their_commands_lead_to_an_empt
     assert "nothing to do" in cardlink(banks, "worklist").stdout
 
 
+@pytest.mark.slow
 def test_the_first_steps_of_such_lines_can_be_pasted(banks: Path) -> None:
     lines = together(banks)
     file = str(banks / "ask.csv")
@@ -103,6 +104,7 @@ def test_what_needs_a_second_person_is_requested_for_each_issuer(banks: Path) ->
     assert 2 == done.stdout.count("a second person must carry it out")
 
 
+@pytest.mark.slow
 def test_one_template_corrects_the_rows_of_both_issuers(tmp_path: Path) -> None:
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
     for name in ("bank", "zebra"):

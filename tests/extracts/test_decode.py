@@ -56,7 +56,11 @@ def test_compressed_data_cut_anywhere_is_noticed(pack: object, share: float) -> 
         together(data[: int(len(data) * share)])
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+@pytest.mark.parametrize(
+    "pack",
+    [gzip.compress, pytest.param(zstandard.compress, marks=pytest.mark.slow)],
+    ids=["gzip", "zstd"],
+)
 def test_a_small_file_that_swells_without_end_is_stopped(pack: object) -> None:
     assert callable(pack)
     bomb = pack(bytes(200 << 20))

@@ -96,6 +96,7 @@ def wrong_columns(export: Export, rows: pl.DataFrame) -> set[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_of_thirty_more_exports_none_is_wrong_without_a_doubt() -> None:
     verdicts = {name: verdict(export) for name, export in thirty().items()}
 
@@ -131,6 +132,7 @@ def test_no_cell_is_written_or_shown(tmp_path: Path, name: str) -> None:
     assert not [cell for cell in private if cell in text]
 
 
+@pytest.mark.slow
 def test_doubts_are_asked_one_by_one_and_the_answers_are_written(tmp_path: Path) -> None:
     (tmp_path / "export.csv").write_bytes(
         thirty()["a second number that passes for a card"].content

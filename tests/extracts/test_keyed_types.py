@@ -305,6 +305,7 @@ def test_what_is_put_aside_is_on_disk_in_a_file_without_name(
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_night_of_types_by_key_is_sent_and_balanced(tmp_path: Path) -> None:
     source = SOURCES["fixed"] | {
         "segments": {

@@ -94,6 +94,7 @@ def test_where_a_person_says_that_no_key_joins_them_they_are_joined_by_order() -
     assert "segment_key" not in source(by_order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", ["rows", "records"])
 def test_header_and_trailer_are_told_from_the_records(counts: str) -> None:
     records = bank(60, random.Random(1))

@@ -224,6 +224,7 @@ def test_the_names_in_an_archive_are_not_shown() -> None:
     assert [] == [name for name in ("4242", "Zoe", "csv") if name in message]
 
 
+@pytest.mark.slow
 def test_init_guesses_from_a_zip_what_it_guesses_from_the_plain_file(tmp_path: Path) -> None:
     content = next(iter(seven().values())).content
     (tmp_path / "plain.csv").write_bytes(content)

@@ -92,6 +92,7 @@ def test_what_is_left_out_is_not_looked_at_and_all_else_is(tmp_path: Path) -> No
     assert {"kept/extract.csv"} == {leak.place for leak in leaks}
 
 
+@pytest.mark.slow
 def test_ids_digests_and_noise_raise_no_alarm() -> None:
     random = Random(7)
     ids = "\n".join(str(UUID(int=random.getrandbits(128))) for _ in range(20_000))

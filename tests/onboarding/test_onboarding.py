@@ -56,6 +56,7 @@ def test_an_export_is_sent_as_it_is_once_its_doubts_are_answered_or_refused(
     assert not export.proven or export.proven in proven(outcome)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(2, NAMES))
 def test_of_an_export_that_nobody_answers_for_no_card_that_has_ended_is_sent(
     tmp_path: Path, name: str

@@ -170,6 +170,7 @@ def test_a_row_given_to_another_run_leaves_the_run_it_stood_with(night: tuple[Be
     )
 
 
+@pytest.mark.slow
 def test_other_last_four_digits_need_the_partners_word(night: tuple[Bench, str]) -> None:
     bench, run = night
     [row] = bench.ledger(run).filter(row=6).rows(named=True)
@@ -183,6 +184,7 @@ def test_other_last_four_digits_need_the_partners_word(night: tuple[Bench, str])
     assert state(bench, run)[6] == ("linked", "by hand")
 
 
+@pytest.mark.slow
 def test_a_link_to_a_foreign_host_stays_a_break_whoever_found_its_row(
     night: tuple[Bench, str],
 ) -> None:
@@ -197,6 +199,7 @@ def test_a_link_to_a_foreign_host_stays_a_break_whoever_found_its_row(
     assert state(bench, run)[6] == ("awaiting", None)
 
 
+@pytest.mark.slow
 def test_a_decision_holds_for_the_bytes_it_was_made_of(night: tuple[Bench, str]) -> None:
     bench, run = night
     attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)
@@ -210,6 +213,7 @@ def test_a_decision_holds_for_the_bytes_it_was_made_of(night: tuple[Bench, str])
     } == dict.fromkeys(range(1, 6), "linked")
 
 
+@pytest.mark.slow
 def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> None:
     bench, run = _answered(tmp_path)
     bench.ingest()  # a copy is read again
@@ -228,6 +232,7 @@ def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> 
     ] == [WHY]
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_the_row_would_be_and_writes_nothing(night: tuple[Bench, str]) -> None:
     bench, run = night
     before = bench.snapshot()

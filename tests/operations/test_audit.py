@@ -314,6 +314,7 @@ def test_one_more_thousand_of_entries_goes_to_the_next_folder() -> None:
     assert "bank/audit/0001/001002.json" in store.objects
 
 
+@pytest.mark.slow
 def test_a_trail_on_s3_is_kept_and_proved_by_the_same_code(moto_server: servers.S3Server) -> None:
     bench = audited_bench(servers.store(moto_server, "audited"))
     run = bench.submit(bench.drop(15)).manifest.run
@@ -328,6 +329,7 @@ def test_a_trail_on_s3_is_kept_and_proved_by_the_same_code(moto_server: servers.
     ]
 
 
+@pytest.mark.slow
 def test_a_purge_leaves_a_trail_that_is_whole(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     bench = audited_bench(store)

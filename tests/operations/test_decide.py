@@ -154,6 +154,7 @@ def test_no_link_of_a_contradiction_is_delivered_before_it_is_decided_which_side
     assert summary(bank, run)["verdict"] == "out of balance"
 
 
+@pytest.mark.slow
 def test_an_expired_link_is_sent_again_once_that_is_decided(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ def test_an_expired_link_is_sent_again_once_that_is_decided(
     assert bank.manifest(again["run"]).counts.submitted == 1
 
 
+@pytest.mark.slow
 def test_a_break_that_is_explained_leaves_its_rows_and_the_headline_says_that_they_wait(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:
@@ -188,6 +190,7 @@ def test_a_break_that_is_explained_leaves_its_rows_and_the_headline_says_that_th
     assert "balanced, answers awaited; 4 rows still wait" in cardlink(tmp_path, "status").stdout
 
 
+@pytest.mark.slow
 def test_a_decision_does_not_cover_a_row_that_comes_later(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:

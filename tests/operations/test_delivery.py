@@ -426,6 +426,7 @@ def _with(bench: Bench, store: Any) -> Bench:
     return Bench(store, bench.issuer, bench.now)
 
 
+@pytest.mark.slow
 def test_the_link_of_who_left_a_portfolio_is_withdrawn_and_comes_back_with_its_holder(
     tmp_path: Path,
 ) -> None:

@@ -320,6 +320,7 @@ def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path:
     assert set() == findings(bench)
 
 
+@pytest.mark.slow
 def test_who_comes_back_under_another_cuid_is_somebody_else_and_is_sent(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)

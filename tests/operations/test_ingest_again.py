@@ -93,6 +93,7 @@ def test_a_result_half_written_and_then_whole_gives_the_report_of_the_whole(
     assert report.summary["verdict"] != OUT_OF_BALANCE
 
 
+@pytest.mark.slow
 def test_results_are_taken_up_while_another_submit_is_under_way(
     tmp_path: Path, truth: dict[str, bytes]
 ) -> None:
@@ -114,6 +115,7 @@ def test_results_are_taken_up_while_another_submit_is_under_way(
     assert 20 == second.manifest.counts.submitted
 
 
+@pytest.mark.slow
 def test_an_ingest_that_ends_while_another_reports_is_in_the_report(
     tmp_path: Path, truth: dict[str, bytes]
 ) -> None:

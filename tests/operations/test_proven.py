@@ -282,6 +282,7 @@ def test_where_the_store_marks_each_write_only_what_is_new_is_read(lived: Object
     assert [key] == [finding.key for finding in prove(store).findings]
 
 
+@pytest.mark.slow
 def test_on_s3_what_has_the_mark_of_then_is_not_read_again(moto_server: servers.S3Server) -> None:
     store = servers.store(moto_server, "proven")
     bench = Bench(audited(store, "anna", lambda: NOON, KEY), issuer())

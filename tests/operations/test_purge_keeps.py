@@ -136,6 +136,7 @@ def test_a_cancelled_chunk_and_a_break_that_was_closed_are_done_with(tmp_path: P
     }
 
 
+@pytest.mark.slow
 def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
     bench = later(local_bench(tmp_path, retention={"ledger_days": 63}), 0)
     bench.submit(bench.drop(20))

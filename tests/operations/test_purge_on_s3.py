@@ -53,6 +53,7 @@ def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(
     assert 1 == len(StoredRuns(store, BANK).without_ledger)
 
 
+@pytest.mark.slow
 def test_a_bucket_that_keeps_versions_is_told_of_with_the_rule_it_needs(
     server: servers.S3Server,
 ) -> None:

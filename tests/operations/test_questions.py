@@ -66,6 +66,7 @@ def states(bank: Bench, run: str) -> dict[str, int]:
     return {name: rows for name, rows in summary["rows"].items() if rows and name in STATES}
 
 
+@pytest.mark.slow
 def test_one_file_asks_about_all_runs_and_says_which_answers_there_are(
     runs: list[str], tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_answers_are_decisions_row_by_row_and_a_dry_run_changes_nothing(
     assert 1 == len(written(tmp_path))
 
 
+@pytest.mark.slow
 def test_an_answer_about_a_row_that_we_did_not_send_closes_its_break(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_file_with_an_answer_that_is_none_decides_nothing(
     assert {LINKED: 8, AWAITING: 2} == states(bank, runs[0])
 
 
+@pytest.mark.slow
 def test_giving_rows_up_can_need_a_second_person(
     bank: Bench, runs: list[str], tmp_path: Path
 ) -> None:

@@ -317,6 +317,7 @@ def test_what_is_not_there_is_not_sealed_anew(night: tuple[Bench, str], dry_run:
         reseal(bench.context, cleaner(bench), run, (), "", dry_run=dry_run)
 
 
+@pytest.mark.slow
 def test_rows_that_repeat_a_cuid_stand_in_the_chunks_they_stood_in(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 20})
     names = ("Ada", "Bea", "Cora", "Dora", "Eva")

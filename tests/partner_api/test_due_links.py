@@ -110,6 +110,7 @@ def test_a_check_that_somebody_asks_for_has_no_limit(tmp_path: Path) -> None:
     assert [12] == [check["asked"] for check in facts["looked"]]
 
 
+@pytest.mark.slow
 def test_a_check_whose_time_is_over_begins_with_no_more_links(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path, rows=70)
     partner = Partner()

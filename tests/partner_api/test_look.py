@@ -409,6 +409,7 @@ def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path)
     assert "tester:1 has claimed" in told[0]
 
 
+@pytest.mark.slow
 def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_others(
     tmp_path: Path,
 ) -> None:
@@ -447,6 +448,7 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     assert row in looked(bench, run).filter(termination_type="BILLABLE")["row"]
 
 
+@pytest.mark.slow
 def test_the_page_across_runs_shows_the_issuers_funnel_once_links_were_looked_at(
     tmp_path: Path,
 ) -> None:

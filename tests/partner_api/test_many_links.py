@@ -284,6 +284,7 @@ def test_a_run_that_is_registered_meanwhile_keeps_its_cards_from_a_second_link(
     assert "is sent and not answered" in links.outcomes[RowName(run, 3)].why
 
 
+@pytest.mark.slow
 def test_a_rehearsal_says_what_is_then_requested_and_writes_nothing(bench: Bench, run: str) -> None:
     link_row(bench.context, Linker(), run, 1)
     before = bench.snapshot()

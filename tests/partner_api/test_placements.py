@@ -65,6 +65,7 @@ def test_links_are_followed_to_placed_and_to_each_kind_of_failure(tmp_path: Path
     }
 
 
+@pytest.mark.slow
 def test_job_ids_that_come_as_text_say_the_same(tmp_path: Path) -> None:
     with placed(tmp_path, 12, {"job_id_as_string": True}) as night:
         place_at_every_site(night)
@@ -75,6 +76,7 @@ def test_job_ids_that_come_as_text_say_the_same(tmp_path: Path) -> None:
     assert (9, 1) == (stages(facts)[3], failed(facts)["NEVER_STARTED"])
 
 
+@pytest.mark.slow
 def test_a_cardholder_who_opened_the_link_and_started_nothing_has_opened_it(tmp_path: Path) -> None:
     with placed(tmp_path, 10, {}, follow_cardholders=False) as night:
         night.service.act(lambda books: open_links(books, 4))

@@ -189,6 +189,7 @@ def test_a_row_that_was_corrected_is_linked_as_it_was_corrected(bench: Bench) ->
     assert linker.asked[0].address.city == "Salem"
 
 
+@pytest.mark.slow
 def test_a_row_that_a_run_of_picked_rows_does_not_have_is_told_so(bench: Bench) -> None:
     run = left_over(bench)
     later = again(bench, run).manifest.run
@@ -223,6 +224,7 @@ def client(service: RunningService) -> Iterator[ServiceClient]:
         yield opened
 
 
+@pytest.mark.slow
 def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> None:
     bench = local_bench(
         tmp_path, service={**SERVICE, "link_url": "https://links.example.com/v/{token}"}
@@ -320,6 +322,7 @@ def test_a_card_that_expired_since_the_night_is_told_so(bench: Bench) -> None:
         link_row(bench.context, Linker(), run, 1, terms=Terms("for a test"))
 
 
+@pytest.mark.slow
 def test_what_the_extract_lacks_may_be_supplied(bench: Bench) -> None:
     run, linker = night(bench, {PHONE: None}), Linker()
 

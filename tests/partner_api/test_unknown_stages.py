@@ -251,6 +251,7 @@ def test_a_url_without_an_id_is_no_question_and_due_once_the_setting_is_correcte
     assert (12, 0) == (done.asked, done.unanswered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     quick(
@@ -287,6 +288,7 @@ class Unreadable(Partner):
         return self.body
 
 
+@pytest.mark.slow
 def test_messages_whose_answer_was_lost_leave_the_jobs_unknown(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path, rows=4)
     lost = AnswerLostError(place="messages", kind="ReadTimeout", advice="")
@@ -390,6 +392,7 @@ JOB = {
 }
 
 
+@pytest.mark.slow
 def test_placements_of_an_earlier_version_are_known_by_what_they_have(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path, rows=5)
     told: list[dict[str, Any]] = [
@@ -430,6 +433,7 @@ def test_placements_of_an_earlier_version_are_known_by_what_they_have(tmp_path: 
 # What is made of it beside the funnel.
 
 
+@pytest.mark.slow
 def test_the_page_across_runs_has_no_number_for_what_is_not_known(tmp_path: Path) -> None:
     bench, _, linked = night(tmp_path)
     partner = Partner(before=failing("messages", FORBIDDEN))

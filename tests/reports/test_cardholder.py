@@ -147,6 +147,7 @@ def test_a_row_without_an_answer_in_an_answered_chunk_is_told_so(bench: Bench) -
     }
 
 
+@pytest.mark.slow
 def test_a_row_that_was_sent_again_is_an_attempt_that_names_the_one_it_repeats(
     bench: Bench,
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_single_link_arrives_when_the_service_gave_it(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_issuer_has_the_hours_of_all_its_runs_on_its_page_and_in_its_metrics(
     tmp_path: Path,
 ) -> None:
@@ -86,6 +87,7 @@ def test_an_issuer_has_the_hours_of_all_its_runs_on_its_page_and_in_its_metrics(
     assert 'cardlink_links_in_time_ratio{issuer="bank"} 1.0\n' in text
 
 
+@pytest.mark.slow
 def test_a_run_without_the_time_of_its_drop_counts_from_its_plan(tmp_path: Path) -> None:
     bench, run = linked(tmp_path, 2)
     keys = keys_of(run)

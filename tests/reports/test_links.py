@@ -63,6 +63,7 @@ def test_files_of_an_earlier_split_keep_no_link_that_could_be_sent(tmp_path: Pat
     ]
 
 
+@pytest.mark.slow
 def test_links_as_parquet_are_the_links_of_the_csv_with_dates_as_dates(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
 
@@ -72,6 +73,7 @@ def test_links_as_parquet_are_the_links_of_the_csv_with_dates_as_dates(tmp_path:
     assert written(bench, run).equals(parquet.with_columns(pl.col("expires_on").cast(pl.String)))
 
 
+@pytest.mark.slow
 def test_an_analysts_engine_reads_csv_and_parquet_alike_and_keeps_leading_zeros(
     tmp_path: Path,
 ) -> None:

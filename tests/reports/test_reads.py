@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from flows.operations.break_decisions import close_break, reopen_break
 from flows.reports.rebuild import rebuild, rebuild_lasting
 from flows.runs.identity import canonical
@@ -91,6 +93,7 @@ def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
     assert 3 <= sum(name.startswith("events/") for name in opened)
 
 
+@pytest.mark.slow
 def test_a_rebuild_reads_the_documents_of_a_resubmission_once_too(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     repeat = again(bench, run).manifest.run

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from flows.reports.across import reconcile_runs
 from flows.runs.events import record_event
 from flows.runs.identity import canonical
@@ -229,6 +231,7 @@ def test_an_issuer_without_runs_has_nothing_outstanding(tmp_path: Path) -> None:
     assert b"Outstanding chunks" in bench.content(reconciliation("bank") + "report.html")
 
 
+@pytest.mark.slow
 def test_every_cardholder_counts_once_by_its_last_state_whatever_the_number_of_runs(
     tmp_path: Path,
 ) -> None:
@@ -260,6 +263,7 @@ def test_a_cardholder_of_a_cancelled_chunk_is_listed_with_that_reason(tmp_path: 
     assert ["rows of cancelled chunks"] == [line["kind"] for line in facts["worklist"]]
 
 
+@pytest.mark.slow
 def test_a_cancelled_chunk_leaves_its_cardholders_where_they_were(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {})
     bench.answer(fail_share=1.0)

@@ -126,6 +126,7 @@ def test_a_report_rebuilt_is_the_same_page_and_workbook_byte_for_byte(tmp_path: 
     assert before == [bench.report(run, name) for name in ("report.html", "report.xlsx")]
 
 
+@pytest.mark.slow
 def test_the_trend_ends_with_the_run_of_the_report(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     later = bench.submit(bench.drop(20, name="bank-20261121.csv", seed=1)).manifest.run

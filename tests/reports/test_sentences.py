@@ -437,6 +437,7 @@ def about_lost_rows(wrong: WrongResults) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_until_that_is_done(
     tmp_path: Path,
 ) -> None:

@@ -273,6 +273,7 @@ def test_nothing_is_decided_for_the_operator_and_what_can_do_least_harm_comes_fi
     assert "Do not send this link" in line["matter"]
 
 
+@pytest.mark.slow
 def test_an_overdue_result_is_ingested_then_asked_about_and_given_up_only_after_a_while(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -314,6 +315,7 @@ def test_the_cardholders_of_a_chunk_whose_result_never_comes_are_given_up_and_th
     assert "result-overdue" not in kinds_of_alerts(bank)
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_break_that_nobody_can_decide_are_given_up(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -328,6 +330,7 @@ def test_the_rows_of_a_break_that_nobody_can_decide_are_given_up(
     assert "break RESULT_SHORT" not in work(tmp_path)
 
 
+@pytest.mark.slow
 def test_one_command_does_the_same_for_all_runs(bank: Bench, tmp_path: Path) -> None:
     runs = [
         bank.submit(bank.drop(10, f"bank-2026111{night}.csv", seed=night)).manifest.run
@@ -354,6 +357,7 @@ def test_one_command_does_the_same_for_all_runs(bank: Bench, tmp_path: Path) -> 
     assert "rows decided lost, to send again" not in work(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_decision_about_all_runs_is_refused_once_there_are_other_rows(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -374,6 +378,7 @@ def test_a_decision_about_all_runs_is_refused_once_there_are_other_rows(
     assert 3 == work(tmp_path)["break RESULT_SHORT"][0]["runs"]
 
 
+@pytest.mark.slow
 def test_business_days_without_an_extract_are_on_the_list_until_their_file_or_a_holiday_comes(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -397,6 +402,7 @@ def test_business_days_without_an_extract_are_on_the_list_until_their_file_or_a_
     assert "business days without an extract" not in work(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_held_extract_and_an_open_request_wait_on_the_list_for_a_decision(
     bank: Bench, tmp_path: Path
 ) -> None:
@@ -417,6 +423,7 @@ def test_a_held_extract_and_an_open_request_wait_on_the_list_for_a_decision(
     assert {"chunks to upload"} == set(work(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_chunk_sealed_to_a_key_that_is_no_longer_pinned_is_sealed_again_not_uploaded(
     bank: Bench, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ def test_what_would_be_refused_is_listed_with_its_reason_and_left_out(tmp_path: 
     assert 2 == len(done)
 
 
+@pytest.mark.slow
 def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None:
     bench = missed(tmp_path)
     with pytest.raises(StoreBusyError):
@@ -136,6 +137,7 @@ def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None
     assert ["bank-20261118.csv"] == names(listed) == names(again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", quick(1, ["came", "changed", "went"]))
 def test_an_extract_that_came_changed_or_went_since_refuses_the_list(
     tmp_path: Path, what: str
@@ -156,6 +158,7 @@ def test_an_extract_that_came_changed_or_went_since_refuses_the_list(
     assert before == bench.snapshot()
 
 
+@pytest.mark.slow
 def test_settings_that_would_refuse_other_rows_refuse_the_list(tmp_path: Path) -> None:
     bench = missed(tmp_path)
     bench.drop(20, "bank-20261117.csv", bad=0.2)

@@ -136,6 +136,7 @@ def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
     assert read_book(place.bench.store, "bank").active_twice(place.day).is_empty()
 
 
+@pytest.mark.slow
 def test_a_changed_row_whose_chunk_was_cancelled_is_still_a_change_that_can_be_sent(
     tmp_path: Path,
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_change_taken_back_takes_the_line_away(tmp_path: Path) -> None:
     assert {"b"} == place.sent(again(place.bench, run, WISH))
 
 
+@pytest.mark.slow
 def test_what_changes_again_is_sent_as_the_last_extract_has_it(tmp_path: Path) -> None:
     place, first = after_a_move(tmp_path, "a")
     second = delta(place, "a", **{ADDRESS1: "3 Other St"}).manifest.run
@@ -216,6 +218,7 @@ def test_a_change_that_was_sent_is_not_sent_twice(tmp_path: Path) -> None:
         again(place.bench, run, WISH, "once more")
 
 
+@pytest.mark.slow
 def test_a_change_whose_row_the_partner_refused_is_open_again(tmp_path: Path) -> None:
     place, run = after_a_move(tmp_path, "a")
     again(place.bench, run, WISH)
@@ -226,6 +229,7 @@ def test_a_change_whose_row_the_partner_refused_is_open_again(tmp_path: Path) ->
     assert {"a"} == place.sent(again(place.bench, run, WISH, "once more"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", quick(1, ["ask", "send"]))
 def test_a_change_while_the_answer_is_awaited_is_offered_once_it_is_there(
     tmp_path: Path, changed: str
@@ -245,6 +249,7 @@ def test_a_change_while_the_answer_is_awaited_is_offered_once_it_is_there(
     assert {"new"} == place.sent(again(place.bench, run, WISH))
 
 
+@pytest.mark.slow
 def test_what_is_on_hold_is_in_no_list_but_held_csv(tmp_path: Path) -> None:
     place = feed(tmp_path, "hold")
 
@@ -256,6 +261,7 @@ def test_what_is_on_hold_is_in_no_list_but_held_csv(tmp_path: Path) -> None:
     assert "linked" == stand(place)["a"]
 
 
+@pytest.mark.slow
 def test_a_renewal_sends_the_newest_content_and_settles_the_change(tmp_path: Path) -> None:
     place, run = after_a_move(tmp_path, "a")
 

@@ -129,6 +129,7 @@ def test_rows_still_refused_are_rejects_of_the_new_run(tmp_path: Path) -> None:
     assert [(2, ADDRESS1)] == template_of(bench, done.manifest.run).select("row", "column").rows()
 
 
+@pytest.mark.slow
 def test_corrections_after_which_every_row_is_still_refused_make_no_run(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None})
     name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
@@ -142,6 +143,7 @@ def test_corrections_after_which_every_row_is_still_refused_make_no_run(tmp_path
     assert before == bench.snapshot().keys()
 
 
+@pytest.mark.slow
 def test_the_loop_closes_over_two_rounds(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None}, {CITY: None})
     first = fill(bench, run, {(2, CITY): "Salem", (3, CITY): "Salem"})
@@ -165,6 +167,7 @@ def test_what_was_corrected_once_stays_corrected_when_it_goes_out_again(tmp_path
     assert [("c-2", "Salem")] == sent(bench, twice.manifest.run, CUID, CITY)
 
 
+@pytest.mark.slow
 def test_corrections_that_are_gone_refuse_the_next_round(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None})
     name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))
@@ -176,6 +179,7 @@ def test_corrections_that_are_gone_refuse_the_next_round(tmp_path: Path) -> None
         again(bench, once, ERRORS)
 
 
+@pytest.mark.slow
 def test_a_correction_of_the_cuid_is_held_against_the_cards_of_its_new_owner(
     tmp_path: Path,
 ) -> None:
@@ -209,6 +213,7 @@ def test_one_line_that_cannot_be_taken_refuses_the_whole_file_and_sends_nothing(
     assert before == bench.snapshot()
 
 
+@pytest.mark.slow
 def test_a_file_of_this_machine_is_dropped_once_it_is_found_good(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
     request = Request(run, NOTHING, "fixed", corrections="mine.csv")
@@ -235,6 +240,7 @@ def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) ->
         read_corrections(bench.context, "large.csv")
 
 
+@pytest.mark.slow
 def test_rows_that_were_mended_since_leave_the_template(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
     name = correct(bench, fill(bench, run, {(2, CITY): "Salem"}))

@@ -119,6 +119,7 @@ def test_links_whose_extract_is_gone_are_no_renewal_until_it_is_put_back_or_they
     assert {} == work(place)
 
 
+@pytest.mark.slow
 def test_a_living_link_whose_newest_row_we_refused_is_the_issuers_work_and_not_renewed(
     tmp_path: Path,
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_living_link_whose_newest_row_we_refused_is_the_issuers_work_and_not_r
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("days", "rows_sent", "left"), [(54, {"b"}, set()), (30, set(), {"linked"})]
 )
@@ -162,6 +164,7 @@ def test_a_refused_row_that_is_corrected_renews_its_link_once_that_ends_soon(
         assert "links that end, rows refused" not in work(place)
 
 
+@pytest.mark.slow
 def test_ended_links_are_given_up_by_what_the_line_says_and_leave_the_list(tmp_path: Path) -> None:
     place = after(answered(tmp_path, "a", "b"), 70)
     living = answered(tmp_path / "living", "a")

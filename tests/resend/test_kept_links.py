@@ -73,6 +73,7 @@ def test_the_trace_of_a_changed_card_offers_to_keep_its_link_before_it_is_sent_a
     assert "cardlink resubmit bank --changed --reason WHY" in then.partition("keep-link")[2]
 
 
+@pytest.mark.slow
 def test_what_was_decided_about_is_known_when_it_comes_again(tmp_path: Path) -> None:
     place, _ = after_a_move(tmp_path, "a", "b")
     kept(place, "a")
@@ -126,6 +127,7 @@ def test_a_kept_link_stays_delivered_and_its_change_cannot_be_sent(tmp_path: Pat
         again(place.bench, run, RowSelection(changed=True))
 
 
+@pytest.mark.slow
 def test_a_decision_is_taken_back_and_asked_again(tmp_path: Path) -> None:
     place, _ = after_a_move(tmp_path, "a", "b")
     kept(place)
@@ -139,6 +141,7 @@ def test_a_decision_is_taken_back_and_asked_again(tmp_path: Path) -> None:
         kept(place, "a", undo=True)
 
 
+@pytest.mark.slow
 def test_a_change_that_the_partner_refused_is_listed_until_it_is_sent_or_the_link_is_kept(
     tmp_path: Path,
 ) -> None:
@@ -168,6 +171,7 @@ def runs_before(line: Line) -> list[str]:
     return sorted({str(choice.command).split()[-4] for choice in line.choices})
 
 
+@pytest.mark.slow
 def test_a_refused_change_and_what_was_sent_are_both_known_and_another_change_is_sent(
     tmp_path: Path,
 ) -> None:
@@ -181,6 +185,7 @@ def test_a_refused_change_and_what_was_sent_are_both_known_and_another_change_is
     assert [set(), set(), {"a"}] == [place.sent(run) for run in (as_refused, as_sent, another)]
 
 
+@pytest.mark.slow
 def test_a_refused_renewal_is_listed_while_the_link_stands_and_sent_again_counts_once(
     tmp_path: Path,
 ) -> None:
@@ -200,6 +205,7 @@ def test_a_refused_renewal_is_listed_while_the_link_stands_and_sent_again_counts
     assert book.active_twice(place.day).is_empty()
 
 
+@pytest.mark.slow
 def test_a_kept_link_ends_as_any_other(tmp_path: Path) -> None:
     place = feed(tmp_path)
     renew(place.bench.context, 90)
@@ -211,6 +217,7 @@ def test_a_kept_link_ends_as_any_other(tmp_path: Path) -> None:
     assert "refused" == stand(place)["a"]
 
 
+@pytest.mark.slow
 def test_refused_rows_that_were_to_replace_a_link_stay_where_only_errors_are_selected(
     tmp_path: Path,
 ) -> None:
@@ -232,6 +239,7 @@ def test_cards_that_no_run_has_are_not_kept(tmp_path: Path) -> None:
     assert pl.Series(["linked"]).is_in([*stand(place).values()]).all()
 
 
+@pytest.mark.slow
 def test_a_portfolio_whose_changed_row_was_refused_is_asked_and_not_sent_every_night(
     tmp_path: Path,
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_refused_row_of_a_card_with_a_link_is_a_line_until_a_later_extract_has
     assert ("linked", "changed") == (stand(place)["a"], stand(place)["b"])
 
 
+@pytest.mark.slow
 def test_in_a_portfolio_the_next_extract_with_a_good_row_ends_the_line(tmp_path: Path) -> None:
     place = feed(tmp_path, portfolio=True)
     place.people["a"] |= BAD
@@ -106,6 +107,7 @@ def test_in_a_portfolio_the_next_extract_with_a_good_row_ends_the_line(tmp_path:
     assert None is refused(place)
 
 
+@pytest.mark.slow
 def test_a_corrected_row_goes_out_where_it_has_another_address_than_the_link(
     place: Population,
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_kept_link_leaves_the_list_however_often_we_refuse_such_a_row(
     assert 1 == (asked_again and asked_again.rows)
 
 
+@pytest.mark.slow
 def test_another_link_is_asked_about_again(place: Population) -> None:
     delta(place, "a", **BAD)
     keep_links(place.bench.context, Which(refused=True), "the link is enough")
@@ -158,6 +161,7 @@ def test_another_link_is_asked_about_again(place: Population) -> None:
     assert 1 == (line and line.rows)
 
 
+@pytest.mark.slow
 def test_the_template_of_a_run_has_no_row_whose_card_was_linked_by_a_later_extract(
     place: Population,
 ) -> None:
@@ -182,6 +186,7 @@ def test_the_trace_says_why_the_newer_row_was_refused_and_what_can_be_done(
     assert "cardlink corrections bank --to FILE" in str(card.then)
 
 
+@pytest.mark.slow
 def test_a_link_that_ends_within_a_week_has_a_line_of_its_own_which_a_good_row_ends_as_well(
     place: Population,
 ) -> None:
@@ -198,6 +203,7 @@ def test_a_link_that_ends_within_a_week_has_a_line_of_its_own_which_a_good_row_e
     assert ({}, 8) == (due.left_out, due.due)
 
 
+@pytest.mark.slow
 def test_a_link_that_ended_is_renewed_where_a_good_row_followed_the_refused_one(
     place: Population,
 ) -> None:
@@ -210,6 +216,7 @@ def test_a_link_that_ended_is_renewed_where_a_good_row_followed_the_refused_one(
     assert 7 == renewals(place.bench.context, 7).due
 
 
+@pytest.mark.slow
 def test_a_newer_row_that_is_not_eligible_is_nobodys_work_and_no_change_is_asked_about(
     place: Population,
 ) -> None:
@@ -224,6 +231,7 @@ def test_a_newer_row_that_is_not_eligible_is_nobodys_work_and_no_change_is_asked
     assert "changed" == stand(place)["b"]
 
 
+@pytest.mark.slow
 def test_what_changed_on_hold_a_good_row_ends_the_line(tmp_path: Path) -> None:
     place = feed(tmp_path, changed="hold")
     delta(place, "a", **BAD)

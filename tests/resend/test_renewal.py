@@ -210,6 +210,7 @@ def test_cards_of_deltas_are_renewed_each_from_the_extract_that_named_it_last(
     assert ((), {AWAITED: 4}) == (again.runs, again.plan.left_out)
 
 
+@pytest.mark.slow
 def test_a_link_that_ended_is_renewed_too_and_a_renewed_card_from_the_same_extract_again(
     tmp_path: Path,
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_link_that_ended_is_renewed_too_and_a_renewed_card_from_the_same_extra
     ]
 
 
+@pytest.mark.slow
 def test_what_a_template_corrected_is_renewed_as_corrected_and_other_rows_apart_from_it(
     tmp_path: Path,
 ) -> None:
@@ -246,6 +248,7 @@ def test_what_a_template_corrected_is_renewed_as_corrected_and_other_rows_apart_
     assert ["02108"] == cells_of(bench.context, last)["correction"].to_list()
 
 
+@pytest.mark.slow
 def test_where_a_template_is_gone_its_rows_are_not_renewed_uncorrected(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.9})
     people = [{CUID: "a"}, {CUID: "b", POSTAL_CODE: "none"}]
@@ -263,6 +266,7 @@ def test_where_a_template_is_gone_its_rows_are_not_renewed_uncorrected(tmp_path:
     assert {GONE: 1} == done.plan.left_out
 
 
+@pytest.mark.slow
 def test_of_two_cards_that_look_the_same_each_is_renewed_from_its_own_row(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     people = [{CUID: "a", PAN: pan} for pan in SAME_LAST_FOUR]

@@ -69,6 +69,7 @@ def test_errors_that_fail_again_go_out_again_under_the_same_reason(tmp_path: Pat
     assert first.counts.submitted == second.counts.submitted
 
 
+@pytest.mark.slow
 def test_results_that_are_there_are_taken_up_before_it_is_decided(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     again(bench, run)
@@ -105,6 +106,7 @@ def test_a_linked_row_asked_for_by_number_is_refused_with_the_run_it_is_linked_i
     } == refused.value.fields
 
 
+@pytest.mark.slow
 def test_a_row_linked_in_a_later_run_stays_and_is_told_where_errors_are_asked_for(
     tmp_path: Path,
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_refused_card_is_not_sent_again_once_its_reissue_has_or_awaits_a_link(
         again(place.bench, refused)
 
 
+@pytest.mark.slow
 def test_a_row_that_went_again_with_another_expiration_is_not_sent_as_it_was_while_that_waits(
     tmp_path: Path,
 ) -> None:
@@ -177,6 +180,7 @@ def test_a_row_that_went_again_with_another_expiration_is_not_sent_as_it_was_whi
         again(bench, run, reason="as it was")
 
 
+@pytest.mark.slow
 def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     row = in_state(bench, run, "linked")[0]
@@ -195,6 +199,7 @@ def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -
     assert [{"rows": 1, "runs": [run], "reason": "the partner lost it"}] == told
 
 
+@pytest.mark.slow
 def test_missing_answers_are_awaiting_and_refused_without_an_override(tmp_path: Path) -> None:
     bench, _, manifest = submitted(tmp_path, 5)
     run = manifest.run
@@ -217,6 +222,7 @@ def test_rows_of_cancelled_chunks_await_nothing(tmp_path: Path) -> None:
     assert [4, 5, 6] == chosen.outgoing["origin"].to_list()
 
 
+@pytest.mark.slow
 def test_reason_codes_match_by_their_dotted_parts_and_actions_by_name(tmp_path: Path) -> None:
     bench, run = night(tmp_path, fail=0.6)
     errors = {
@@ -246,6 +252,7 @@ def test_rejects_whose_source_is_unchanged_stay(tmp_path: Path) -> None:
     assert {"run": run, "reason": told} == refused.value.fields
 
 
+@pytest.mark.slow
 def test_rejects_go_out_where_the_rules_let_them_pass_now(tmp_path: Path) -> None:
     bench, _ = of_rows(tmp_path, {})
     rules = {"cvv_missing": "reject"}
@@ -261,6 +268,7 @@ def test_rejects_go_out_where_the_rules_let_them_pass_now(tmp_path: Path) -> Non
     assert [(2, "z-2")] == bench.ledger(done.manifest.run).select("origin", "cuid").rows()
 
 
+@pytest.mark.slow
 def test_a_corrected_extract_replaces_rows_by_number(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {PAN: None}, {CITY: None}, {CITY: None})
     fixed = portal_rows(
@@ -278,6 +286,7 @@ def test_a_corrected_extract_replaces_rows_by_number(tmp_path: Path) -> None:
     assert [(1, 3, "c-3"), (2, 2, "c-2")] == found.select("row", "origin", "cuid").rows()
 
 
+@pytest.mark.slow
 def test_a_corrected_extract_replaces_rows_by_cuid_and_strangers_in_it_are_told(
     tmp_path: Path,
 ) -> None:
@@ -321,6 +330,7 @@ def test_a_cuid_of_several_rows_is_refused_by_their_numbers(tmp_path: Path) -> N
     } == refused.value.fields
 
 
+@pytest.mark.slow
 def test_a_resubmission_is_resubmitted_from_its_own_source(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None}, {CITY: None})
     fixed = portal_rows({CUID: "c-3", PAN: PANS[2]}, {CUID: "c-2", PAN: PANS[1]})
@@ -360,6 +370,7 @@ def test_rows_must_be_asked_for_and_a_reason_given(tmp_path: Path) -> None:
         again(bench, run, reason=" ")
 
 
+@pytest.mark.slow
 def test_the_chunk_limit_and_one_cuid_per_chunk_hold_on_this_way_too(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, portal={"rows_per_chunk": 3}, limits={"max_error_rate": 1.0})
     rows = [{CUID: cuid, PAN: PANS[at]} for at, cuid in enumerate(["a", "a", "b", "b", "c"])]
@@ -464,6 +475,7 @@ def test_a_report_that_was_deleted_is_rebuilt_with_the_same_attempts(tmp_path: P
     assert before == history_of(bench, run)
 
 
+@pytest.mark.slow
 def test_a_reject_that_is_corrected_counts_by_its_last_state(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None})
     bench.answer()

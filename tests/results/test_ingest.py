@@ -193,6 +193,7 @@ def test_a_run_of_another_issuer_is_not_touched(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_results_named_after_their_chunks_are_settled_by_the_ledger_of_their_own_run(
     tmp_path: Path,
 ) -> None:

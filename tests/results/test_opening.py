@@ -217,6 +217,7 @@ def test_a_message_opens_although_the_agent_failed_once(tmp_path: Path) -> None:
     assert (tmp_path / "failed").is_dir()
 
 
+@pytest.mark.slow
 def test_a_message_that_opens_to_too_much_is_a_break_and_the_others_are_ingested(
     tmp_path: Path,
 ) -> None:
@@ -238,6 +239,7 @@ def test_a_message_that_opens_to_too_much_is_a_break_and_the_others_are_ingested
     ]
 
 
+@pytest.mark.slow
 def test_a_file_that_the_store_does_not_give_out_is_a_break_and_read_each_time(
     tmp_path: Path,
 ) -> None:

@@ -70,6 +70,7 @@ def test_taking_a_turn_again_is_the_same_turn(tmp_path: Path) -> None:
     assert 3 == last_registered(bench.store, "bank")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("since", quick(1, [3, None, 2]))
 def test_what_was_known_before_the_look_or_shares_no_card_stands_in_nobodys_way(
     tmp_path: Path, since: int | None

@@ -157,6 +157,7 @@ def test_runs_that_were_begun_are_finished_or_planned_anew_and_nobody_goes_out_t
     assert [[], []] == [proof["findings"] for proof in proofs]
 
 
+@pytest.mark.slow
 def test_results_of_the_first_layout_which_named_no_file_are_read_and_joined_by_the_ledger(
     tmp_path: Path,
 ) -> None:

@@ -414,6 +414,7 @@ def test_a_run_killed_between_its_turn_and_its_manifest_is_sent_once(bank: Path)
     assert [15, 15, 15, 4] == rows_to_upload(bank, "first-bank", "20240308")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_planned_only_is_finished(bank: Path) -> None:
     run = finish(bank, PLANNED, "first-bank-20240309.csv")
 
@@ -424,6 +425,7 @@ def test_a_run_that_was_planned_only_is_finished(bank: Path) -> None:
     assert [15, 15, 15, 3] == rows_to_upload(bank, "first-bank", "20240309")
 
 
+@pytest.mark.slow
 def test_a_portfolio_that_was_planned_only_is_finished_with_what_is_known_now(bank: Path) -> None:
     run = finish(bank, BEGUN, "cards-20240306.txt")
 

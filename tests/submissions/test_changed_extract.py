@@ -111,6 +111,7 @@ def test_an_issuer_whose_files_share_one_name_says_so_and_nothing_is_held(
     assert {"committed"} == {one.state for one in extract_states(settled.context)}
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_the_same_and_counts_what_would_be_sent(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     bench.submit(bench.drop_bytes(rows("a", "b"), NAME))
@@ -125,6 +126,7 @@ def test_a_dry_run_says_the_same_and_counts_what_would_be_sent(tmp_path: Path) -
     assert before == bench.snapshot()
 
 
+@pytest.mark.slow
 def test_where_the_ledger_of_that_name_was_purged_it_is_held_all_the_same(tmp_path: Path) -> None:
     bench = later(local_bench(tmp_path), 0)
     run = bench.submit(bench.drop_bytes(rows("a", "b"), NAME)).manifest.run

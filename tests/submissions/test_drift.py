@@ -245,6 +245,7 @@ def told(bench: Bench) -> Sequence[tuple[str, bool]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_night_that_departs_is_told_and_closes_with_the_next_usual_one(tmp_path: Path) -> None:
     bench = settled(local_bench(tmp_path))
     how = f"departs from the extracts before it: {EMAIL}: filled in 50% of the rows, usually 100%"

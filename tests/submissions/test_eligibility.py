@@ -104,6 +104,7 @@ def test_a_source_column_may_ask_for_values_beginnings_lengths_patterns_and_rang
     assert [[f"|{NOT_WANTED}"]] * len(others) == not_sent["reasons"].to_list()
 
 
+@pytest.mark.slow
 def test_it_is_counted_listed_and_balanced_and_no_reject(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, limits={"max_reject_rate": 0.0})
     faults: dict[str, str | None] = {CITY: None}
@@ -128,6 +129,7 @@ def test_it_is_counted_listed_and_balanced_and_no_reject(tmp_path: Path) -> None
     assert AMEX not in rejects
 
 
+@pytest.mark.slow
 def test_many_of_them_stop_the_night_by_a_limit_of_their_own(tmp_path: Path) -> None:
     bench = local_bench(tmp_path, limits={"max_ineligible_rate": 0.4, "max_reject_rate": 0.0})
     extract = bench.drop_bytes(portal_csv(portal_rows({}, {PAN: AMEX})))
@@ -138,6 +140,7 @@ def test_many_of_them_stop_the_night_by_a_limit_of_their_own(tmp_path: Path) -> 
     assert 1 == bench.submit(extract, opened=["ineligible-rate"]).manifest.counts.submitted
 
 
+@pytest.mark.slow
 def test_the_cardholder_is_not_eligible_in_the_book_and_nobody_s_work(tmp_path: Path) -> None:
     place = town(tmp_path)
     place.settle("a", "b")

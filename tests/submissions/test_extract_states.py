@@ -119,6 +119,7 @@ def test_a_bucket_copied_to_another_after_a_key_rotation_has_nothing_to_do(
     assert [True] * 3 == [one.already for one in again]
 
 
+@pytest.mark.slow
 def test_what_was_read_once_to_be_recognised_is_remembered_and_a_dry_look_writes_nothing(
     tmp_path: Path,
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_same_bytes_under_a_second_name_stay_pending_and_are_refused_with_wh
     assert {"bank-20261120.csv": "committed", copy: "repeated"} == states(bench)
 
 
+@pytest.mark.slow
 def test_a_renamed_extract_whose_run_was_never_committed_is_submitted_under_its_new_name(
     tmp_path: Path,
 ) -> None:
@@ -194,6 +196,7 @@ def test_two_names_of_the_same_bytes_that_fail_every_night_get_no_run_a_night(
     assert 2 == len(bench.runs.ids)
 
 
+@pytest.mark.slow
 def test_a_corrected_file_of_a_name_that_was_never_committed_passes_without_a_gate(
     tmp_path: Path,
 ) -> None:

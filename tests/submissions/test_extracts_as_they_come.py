@@ -179,6 +179,7 @@ def test_an_extract_out_of_a_spreadsheet_is_refused_with_one_message(tmp_path: P
     assert error.value.exit_code == 2
 
 
+@pytest.mark.slow
 def test_zips_that_lost_their_zeros_are_repaired_and_counted(tmp_path: Path) -> None:
     whole = local_bench(tmp_path / "whole")
     with_zeros = doubled(

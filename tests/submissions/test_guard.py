@@ -129,6 +129,7 @@ def test_a_changed_name_or_address_is_asked_about_held_or_sent(
     assert (sent, held) == (place.sent(done), place.held_back(done).get("a", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", quick(1, ["ask", "send"]))
 def test_a_change_that_comes_while_the_answer_is_awaited_is_kept(
     tmp_path: Path, changed: str
@@ -141,6 +142,7 @@ def test_a_change_that_comes_while_the_answer_is_awaited_is_kept(
     assert {"a": CHANGED} == place.held_back(place.night())
 
 
+@pytest.mark.slow
 def test_a_change_that_is_taken_back_is_none(tmp_path: Path) -> None:
     place = bank(tmp_path, "a")
     place.people["a"] |= {ADDRESS1: "2 Side St"}
@@ -183,6 +185,7 @@ def test_a_reissued_card_goes_out_where_a_column_tells_it(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_rows_without_a_cuid_are_known_by_what_they_say(tmp_path: Path) -> None:
     place = bank(tmp_path)
     place.people = {"a": {CUID: None}, "b": {CUID: None, PAN: "4111111111111111"}}
@@ -215,6 +218,7 @@ def test_an_extract_committed_meanwhile_is_noticed_at_the_commit(
     assert {"a"} == place.sent(place.bench.submit(extract))
 
 
+@pytest.mark.slow
 def test_an_issuer_may_have_such_an_extract_refused_or_sent(tmp_path: Path) -> None:
     refusing = bank(tmp_path / "refusing", "a", resend={"seen_before": "refuse"})
     sending = bank(tmp_path / "sending", "a", resend={"seen_before": "send"})
@@ -278,6 +282,7 @@ def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(
     assert 1 == len(place.bench.report(done.run, "rejects.csv").splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("portfolio", [False, True])
 def test_held_csv_is_named_only_where_it_was_written(tmp_path: Path, portfolio: bool) -> None:
     place = bank(tmp_path, "a", full_portfolio=portfolio)

@@ -136,6 +136,7 @@ def test_a_dry_run_joins_as_the_run_does(tmp_path: Path) -> None:
     assert (19, 1) == (checked.counts.submitted, checked.counts.rejected)
 
 
+@pytest.mark.slow
 def test_rows_that_the_partner_refused_go_out_again_with_their_addresses(tmp_path: Path) -> None:
     bench = bank(tmp_path)
     dropped(bench)

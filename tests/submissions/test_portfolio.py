@@ -102,6 +102,7 @@ def test_who_was_refused_goes_again_only_where_the_setting_says_so(
     ) | dict.fromkeys(sent, "")
 
 
+@pytest.mark.slow
 def test_a_row_as_the_partner_refused_it_ends_a_later_refusal_of_ours(tmp_path: Path) -> None:
     place = town(tmp_path, resend_errors=False)
     place.settle("a", "b")
@@ -120,6 +121,7 @@ def test_a_row_as_the_partner_refused_it_ends_a_later_refusal_of_ours(tmp_path: 
     assert ("not sent", "refused") == (spoiled, stand(place)["b"])
 
 
+@pytest.mark.slow
 def test_who_was_refused_goes_again_once_mended(tmp_path: Path) -> None:
     place = town(tmp_path)
     place.settle("a", "b")
@@ -238,6 +240,7 @@ def test_a_dry_run_says_what_the_run_then_does(tmp_path: Path) -> None:
     assert done.reasons == {one.code: one.rows for one in told.found}
 
 
+@pytest.mark.slow
 def test_a_portfolio_that_halves_is_refused_though_almost_nobody_is_sent(tmp_path: Path) -> None:
     place = town(tmp_path, *(f"c{number}" for number in range(10)))
     for _ in range(3):
@@ -250,6 +253,7 @@ def test_a_portfolio_that_halves_is_refused_though_almost_nobody_is_sent(tmp_pat
     assert 4 == len(committed(place.bench))
 
 
+@pytest.mark.slow
 def test_a_portfolio_to_which_nothing_happened_is_another_night_all_the_same(
     tmp_path: Path,
 ) -> None:

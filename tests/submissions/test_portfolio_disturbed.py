@@ -118,6 +118,7 @@ def test_two_nights_at_once_that_share_no_card_both_stand(tmp_path: Path) -> Non
     assert 3 == len(list(place.bench.store.keys(commits("bank"))))
 
 
+@pytest.mark.slow
 def test_a_night_that_comes_late_sends_its_newcomers_and_no_outdated_change(tmp_path: Path) -> None:
     place = town(tmp_path, "a")
     place.people["a"] |= {ADDRESS1: "2 Main St"}
@@ -132,6 +133,7 @@ def test_a_night_that_comes_late_sends_its_newcomers_and_no_outdated_change(tmp_
     assert (set(), {"a": STANDING}) == (place.sent(done), place.held_back(done))
 
 
+@pytest.mark.slow
 def test_an_extract_that_is_committed_is_not_planned_again_when_more_is_known(
     tmp_path: Path,
 ) -> None:

@@ -248,6 +248,7 @@ def test_what_only_an_operator_can_put_right_ends_the_run_as_itself_and_a_rerun_
     assert committed(bench)
 
 
+@pytest.mark.slow
 def test_a_store_that_is_down_ends_the_run_before_every_chunk_was_waited_for(
     tmp_path: Path,
 ) -> None:

@@ -246,6 +246,7 @@ def sent(blocks: list[pl.DataFrame]) -> tuple[dict[str, str | None], dict[str, i
     return found, dict(route.repairs)
 
 
+@pytest.mark.slow
 def test_a_later_block_shows_that_zips_lost_their_zeros_and_the_extract_is_read_a_second_time(
     tmp_path: Path,
 ) -> None:

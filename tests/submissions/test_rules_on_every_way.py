@@ -289,6 +289,7 @@ def test_a_row_that_no_longer_passes_is_not_sealed_anew_and_named(
     assert before == bench.snapshot()
 
 
+@pytest.mark.slow
 def test_pandera_was_given_every_row_that_is_sealed_anew(tmp_path: Path) -> None:
     bench = rotated(submitted(tmp_path, {}))
 

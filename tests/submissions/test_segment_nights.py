@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from tests.extracts import two_files
@@ -20,6 +22,7 @@ SOURCE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_rows_are_sent_with_their_parts_and_an_orphan_is_a_reject_in_the_balance(
     tmp_path: Path,
 ) -> None:

@@ -340,6 +340,7 @@ def test_a_run_that_sends_nothing_and_died_before_its_report_has_it_from_the_nex
     assert whole == bench.report(run, "summary.json")
 
 
+@pytest.mark.slow
 def test_an_extract_half_the_usual_size_is_refused_once_there_is_a_habit(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     for day in (16, 17, 18):

@@ -72,6 +72,7 @@ def test_a_later_row_that_ends_the_card_counts_for_the_rows_before_it(
     assert fates == found
 
 
+@pytest.mark.slow
 def test_a_card_that_is_named_and_then_deleted_has_left(tmp_path: Path) -> None:
     bench, _ = night(tmp_path, ("A", {}))
     bench.answer()

@@ -101,6 +101,7 @@ def test_every_answer_to_a_client_is_one_the_description_knows(
     )
 
 
+@pytest.mark.slow
 def test_every_answer_to_a_stranger_is_one_the_description_knows(description: BaseSchema) -> None:
     explore(
         description,

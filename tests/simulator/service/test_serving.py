@@ -100,6 +100,7 @@ def test_a_served_portal_refuses_what_is_not_sealed_for_its_key(bank: Path) -> N
     assert 422 == answer.status_code
 
 
+@pytest.mark.slow
 def test_the_clock_of_a_served_service_can_hurry(bank: Path) -> None:
     with serving(bank, "--fail", "0", "--speed", "1000000") as (_, http):
         token = http.post("/session", json=Client()._asdict()).json()["session_token"]
