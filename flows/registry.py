@@ -9,6 +9,7 @@ from typing import NamedTuple
 from flows.commands import (
     acknowledgement,
     agree,
+    analysis,
     audit,
     backfill,
     card_decisions,
@@ -57,6 +58,7 @@ ENTRIES = entries_of(
     acknowledgement,
     overview,
     programme,
+    analysis,
     cardholders,
     questions,
     link_forms,

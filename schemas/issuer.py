@@ -202,6 +202,7 @@ class Issuer(Settings):
     portal: PortalSettings
     links: settings.LinkSettings = settings.LinkSettings()
     acknowledgement: settings.Acknowledgement | None = None  # where the issuer wants one
+    analysis: settings.Analysis = settings.Analysis()
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()
     service: ServiceSettings | None = None  # the partner's API, where it is used

@@ -7,6 +7,7 @@ transcript of the demo in `README.md`. Tests compare each with what is there.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+import polars as pl
 
 from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import GROUPS, command_of
@@ -24,11 +26,13 @@ from flows.commands.entry import Entry
 from flows.commands.form import Form
 from schemas import portal, rules
 from schemas.acknowledgement import AcknowledgementFile
+from schemas.analysis import TABLES
 from schemas.challenges import ANSWERS
 from schemas.issuer import Issuer, RuleSettings
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
+from schemas.tables import Table
 from tests import sample_bank, transcript
 from tests.interface_table import interface_page
 
@@ -265,6 +269,21 @@ The partner's messages are read as `entity.property.kind` too. The kinds are tho
 for the same there, and these; what is accepted is what the column accepts."""
 
 
+TABLES_BEGIN: Final = "<!-- tables: written by python -m tests.reference -->"
+TABLES_END: Final = "<!-- end of the tables -->"
+KINDS: Final = {
+    "String": "text",
+    "List(String)": "texts",
+    "Boolean": "true or false",
+    "Date": "date",
+    "Datetime(time_unit='us', time_zone='UTC')": "time, UTC",
+    "Float64": "number",
+    "Int64": "number",
+    "UInt32": "number",
+    "UInt16": "number",
+}
+
+
 def settings_page() -> str:
     """Return every key of the issuer's TOML, the portal's columns and the environment."""
     models = tables()
@@ -359,7 +378,32 @@ def acknowledgement_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
+def analysis_page() -> str:
+    """Return the page for analysts as it stands, with the tables of the export."""
+    page = (DEPLOY / "ANALYSIS.md").read_text("utf-8")
+    before, _, rest = page.partition(TABLES_BEGIN)
+    _, _, after = rest.partition(TABLES_END)
+    tables = "".join(itertools.starmap(_table, TABLES.items()))
+    return f"{before}{TABLES_BEGIN}{tables}\n{TABLES_END}{after}"
+
+
+def _table(name: str, model: type[Table]) -> str:
+    """Return the columns of a table of the export."""
+    about = " ".join((model.__doc__ or "").split())
+    text = f"\n\n### `{name}`\n\n{about}\n\n| column | type | meaning |\n|---|---|---|"
+    for column, kind in model.to_schema().columns.items():
+        meaning = str(kind.description).replace("|", "\\|")
+        text += f"\n| `{column}` | {_kind(kind.dtype.type)} | {meaning} |"
+    return text
+
+
+def _kind(kind: pl.DataType) -> str:
+    """Return a type in the words of a query engine."""
+    return KINDS.get(str(kind), str(kind).lower())
+
+
 PAGES: Final = {
+    "ANALYSIS.md": analysis_page,
     "SETTINGS.md": settings_page,
     "COMMANDS.md": commands_page,
     "REASONS.md": reasons_page,

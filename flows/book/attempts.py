@@ -103,7 +103,7 @@ def attempts_of(run: StoredRun, turn: int, content: int | None = None) -> pl.Dat
     """
     manifest = run.committed()
     changes = _changes(run, manifest)
-    answered = _answer_times(run)
+    answered = answer_times(run)
     parts = (
         _settled(run, manifest, _as_attempts(_part(run, part, changes), answered))
         for part in manifest.ledger
@@ -177,7 +177,7 @@ def _with_results(records: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
     return records.join(results, on="row", how="left", maintain_order="left", suffix="_result")
 
 
-def _answer_times(run: StoredRun) -> dict[str, datetime]:
+def answer_times(run: StoredRun) -> dict[str, datetime]:
     """Return when each result file of a run was ingested first, by its name."""
     times: dict[str, datetime] = {}
     for event in run.events(ANSWERED):

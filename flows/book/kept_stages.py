@@ -115,7 +115,7 @@ class KeptStages:
             self._store.replace(_key(self._issuer, name), [content])
             parts[name] = _Part(made_of=made_of, sha256=digest(content))
         head = self._kept.model_copy(update={**parts, "deliveries": self._deliveries})
-        self._store.replace(_head_key(self._issuer), [canonical(head)])
+        self._store.replace(stages_key(self._issuer), [canonical(head)])
 
     def _whole(self, name: str, prefix: str, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         """Return a part that is made of everything below a prefix, as it is kept or made anew."""
@@ -200,7 +200,7 @@ def known_deliveries(store: Store, issuer: str) -> Deliveries:
 
 def _read_head(store: Store, issuer: str) -> StagesHead:
     """Return the stored head, an empty one where there is none that can be believed."""
-    content = read_if_stored(store, _head_key(issuer))
+    content = read_if_stored(store, stages_key(issuer))
     current = generation(store, issuer)
     with suppress(ValidationError):
         head = StagesHead.model_validate_json(content or b"")
@@ -209,7 +209,8 @@ def _read_head(store: Store, issuer: str) -> StagesHead:
     return StagesHead(generation=current)
 
 
-def _head_key(issuer: str) -> str:
+def stages_key(issuer: str) -> str:
+    """Return the key of what the kept stages consist of."""
     return f"{book(issuer)}stages.json"
 
 

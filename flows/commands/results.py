@@ -16,6 +16,7 @@ from flows.steps import Sentence, Step
 from flows.wiring import report_link, wire
 
 with on_first_use():
+    from flows.analysis import export as analysts
     from flows.book import kept
     from flows.operations import history as run_history
     from flows.reports import ingestion, rebuild, verdicts
@@ -48,6 +49,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     """
     issuer_context = wire(context.folder, issuer)
     done = ingestion.ingest(issuer_context, run)
+    analysts.export_where_wanted(issuer_context, is_busy=bool(done.files))
     news = "nothing new"
     if done.files:
         news = f"{done.files:,} new result files, {done.rows:,} rows"

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from flows.analysis.export import export_erased
 from flows.book.head import forget_book
 from flows.book.kept import keep_up_to_date
 from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
@@ -163,6 +164,7 @@ def _report(context: IssuerContext, run: StoredRun) -> None:
         rebuild_lasting(context, fresh)
     elif any(True for _ in run.store.keys(run.keys.report(""))):
         write_unsent(fresh, fresh.committed(), portfolio=context.issuer.full_portfolio)
+    export_erased(fresh)
 
 
 # An issuer

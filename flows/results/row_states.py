@@ -17,9 +17,11 @@ from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart
 
+Columns = Mapping[str, pl.DataType | type[pl.DataType]]
+NO_COLUMNS: Columns = {}
 # A row of a run: `state` is linked, error, awaiting, CANCELLED, or the fate of a row that was not
 # sent.
-RUN_ROW: dict[str, pl.DataType | type[pl.DataType]] = {
+RUN_ROW: Columns = {
     "row": pl.UInt32,
     "origin": pl.UInt32,  # the row of the run it repeats, if any
     "cuid": pl.String,
@@ -36,7 +38,7 @@ SETTLED = (LINKED, AWAITING)
 _ATTEMPTED = (LINKED, AWAITING, ERROR, ledger.REJECTED, CANCELLED)
 _LAST = pl.Enum([*STATES, CANCELLED])
 _RECORD = ["row", "line", "origin", "cuid", "last_4", "fate", "chunk", "reasons", "found"]
-_RESULT: dict[str, pl.DataType | type[pl.DataType]] = {
+_RESULT: Columns = {
     "row": pl.UInt32,
     "state": pl.String,
     "reasons": pl.List(pl.String),
@@ -45,30 +47,36 @@ _RESULT: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def run_rows(run: StoredRun) -> Iterator[pl.DataFrame]:
+def run_rows(run: StoredRun, also: Columns = NO_COLUMNS) -> Iterator[pl.DataFrame]:
     """Yield every row of a committed run (RUN_ROW), part by part.
 
-    Before its first report all rows sent are awaiting.
+    `also`: more columns of the ledger, or of the reconciled rows. Before its first report all rows
+    sent are awaiting.
     """
+    of_ledger = [name for name in also if name in ledger.dtypes()]
+    of_results = {name: kind for name, kind in also.items() if name not in of_ledger}
+    columns = list(dict.fromkeys([*_RECORD, *of_ledger]))
     sent = pl.col("fate") == ledger.SUBMITTED
-    result = pl.col("result").fill_null(AWAITING)
-    has_result = sent | (result == LINKED)  # a single link comes to a row that was not sent, too
+    answer = pl.col("answer").fill_null(AWAITING)
+    has_result = sent | (answer == LINKED)  # a single link comes to a row that was not sent, too
     # our own reasons for a row that was sent are warnings
     reasons = pl.when(has_result).then("result_reasons").otherwise("reasons")
     own_shapes = pl.when(~has_result).then("found")
     for part in run.committed().ledger:
-        records = run.ledger_part(part, _RECORD)
-        results = _results(run, part)
+        records = run.ledger_part(part, columns)
+        results = _results(run, part, of_results)
         rows = records.join(results, on="row", how="left", maintain_order="left")
         is_of_unsent = pl.col("chunk").is_in(_unsent_chunks(run, rows))
         state = (
-            pl.when(sent & (result == AWAITING) & is_of_unsent)
+            pl.when(sent & (answer == AWAITING) & is_of_unsent)
             .then(pl.lit(CANCELLED))
             .when(has_result)
-            .then(result)
+            .then(answer)
             .otherwise("fate")
         )
-        yield shaped(rows.with_columns(state=state, reasons=reasons, found=own_shapes), RUN_ROW)
+        yield shaped(
+            rows.with_columns(state=state, reasons=reasons, found=own_shapes), {**RUN_ROW, **also}
+        )
 
 
 def _unsent_chunks(run: StoredRun, rows: pl.DataFrame) -> list[int]:
@@ -77,20 +85,21 @@ def _unsent_chunks(run: StoredRun, rows: pl.DataFrame) -> list[int]:
         return []
     is_single = pl.col("how").eq_missing(SINGLE)
     channel = pl.when(is_single).then(pl.lit(SINGLE)).otherwise(pl.lit(FILE))
-    answered = answered_chunks(rows.with_columns(channel=channel, state="result"))
+    answered = answered_chunks(rows.with_columns(channel=channel, state="answer"))
     return sorted(run.cancelled_chunks.difference(answered))
 
 
-def _results(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
+def _results(run: StoredRun, part: LedgerPart, also: Columns) -> pl.DataFrame:
     """Return the reconciled state and reasons of one ledger part.
 
     They are stored before the rest of the report is written.
     """
+    schema = {**_RESULT, **also}
     try:
-        results = run.rows_part(part, list(_RESULT))
+        results = run.rows_part(part, list(schema))
     except ObjectMissingError:
-        results = pl.DataFrame(schema=_RESULT)
-    return results.rename({"state": "result", "reasons": "result_reasons"})
+        results = pl.DataFrame(schema=schema)
+    return results.rename({"state": "answer", "reasons": "result_reasons"})
 
 
 def after_all(

@@ -106,6 +106,7 @@ settings = _prefix("settings")  # the chain of the settings that were in force, 
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 # derived: the book of cardholders, kept so that only what is new is read
 book = _prefix("book")
+analysis = _prefix("analysis")  # derived: the analysts' export
 
 
 def period(issuer: str, start: date | None, end: date | None) -> str:
@@ -118,6 +119,11 @@ def period(issuer: str, start: date | None, end: date | None) -> str:
     first = f"{start:%Y%m%d}" if start else "first"
     last = f"{end:%Y%m%d}" if end else "last"
     return f"{reconciliation(issuer)}period-{first}-{last}/"
+
+
+def hive(issuer: str, table: str, day: date) -> str:
+    """Return the prefix of a day of a table of the analysts' export, as query engines read it."""
+    return f"{analysis(issuer)}{table}/issuer={issuer}/as_of={day}/"
 
 
 def submissions(issuer: str, sha256: str) -> str:
@@ -149,6 +155,8 @@ class RunKeys:
         # the chain of records of ledger parts that were written anew without erased cardholders
         self.rewritten = base + "rewritten/"
         self.resealed = base + "sealed/"  # those chunks, a folder for each time
+        # its rows, for analysts: derived; the files differ in their number
+        self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
         # its attempts, as the book has them: derived
         self.page = base + "book.parquet"
         # attributed result rows, derived from result files and ledger

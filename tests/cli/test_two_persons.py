@@ -278,6 +278,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "outbox fetch",
         "history",
         "report",
+        "analysis",
         "worklist",
         "cardholders",
         "programme",

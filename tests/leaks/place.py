@@ -37,6 +37,8 @@ test = true
 max_reject_rate = 0.9
 max_row_jump = 100
 max_error_rate = 0.9
+[analysis]
+export = true
 [portal]
 fingerprints = ["{fingerprint}"]
 allowed_hosts = ["links.example.com"]

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from flows.adapters.local import LocalStore
+from flows.analysis.export import export
 from flows.book.book import read_book
 from flows.book.known_rows import NO_ROWS, runs_with, write_known_rows
 from flows.book.people import balance
@@ -72,6 +73,7 @@ def delivered(folder: Path, /) -> tuple[Bench, str]:
     deliver(named.context)
     confirm(named.context, 1, "received")
     reconcile_runs(named.context)
+    export(named.context)
     settle_trails()
     return bench, run
 
@@ -190,7 +192,7 @@ def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:
         f"bank/results/card-links-{run}-00001-result.csv",
         "bank/deliveries/000001/links.parquet",
     } == kept
-    assert {"ledger": 1, "outcomes": 1, "deliveries": 1} == plan.removed
+    assert {"ledger": 1, "outcomes": 1, "deliveries": 1, "analysis": 1} == plan.removed
     versioned = plan_erasure(bench.context, OfRows(run, [row_of(bench, run)]), hides=True)
     assert "the bucket keeps versions" in {each.why for each in versioned.kept}
 

@@ -23,6 +23,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
+from flows.analysis.export import export
 from flows.operations.alert_history import watch
 from flows.operations.delivery import confirm, deliver
 from flows.operations.erasure import OfRows, erase
@@ -39,6 +40,7 @@ from flows.resend.selection import RowSelection
 from flows.runs.keys import (
     ALL_ISSUERS,
     acknowledgements,
+    analysis,
     commits,
     corrections,
     deliveries,
@@ -58,8 +60,9 @@ from tests.pages import TOKEN, served_pages
 from tests.resend.test_corrections import fill
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-PIPELINE, PURGE, REPORTS, DROP, PROGRAMME = (
-    DEPLOY / f"iam-{name}policy.json" for name in ("", "purge-", "reports-", "drop-", "programme-")
+PIPELINE, PURGE, REPORTS, DROP, PROGRAMME, ANALYSTS = (
+    DEPLOY / f"iam-{name}policy.json"
+    for name in ("", "purge-", "reports-", "drop-", "programme-", "analysts-")
 )
 KEY = "arn:aws:kms:us-east-1:123456789012:key/KEY"
 STRICT = StoreSettings(
@@ -195,6 +198,7 @@ def whole(place: Place) -> Whole:
     confirm(bench.context, 1, "received")
     rebuild(bench.context, bench.stored(run))
     reconcile_runs(bench.context)
+    export(bench.context)
     report = f"cuid,status,completed_on\n{owner.ledger(run)['cuid'][0]},SUCCESSFUL,\n"
     owner.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
     place.judge_clean()
@@ -367,6 +371,28 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
         list(reader.keys(f"{BANK}/runs/"))
     with pytest.raises(StoreDeniedError):
         reader.create(keys.report("x.html"), b"x")
+
+
+def test_analysts_list_and_read_the_export_and_nothing_else(place: Place, whole: Whole) -> None:
+    store = place.bench(place.client("analyst", ANALYSTS)).store
+    exported = [entry.key for entry in place.owner.store.keys(analysis(BANK))]
+    place.used()
+
+    listed = [entry.key for entry in store.keys(analysis(BANK))]
+    for key in listed:
+        with store.open(key):
+            pass
+
+    assert exported == listed != []
+    assert place.used() & granted(ANALYSTS) == granted(ANALYSTS)
+    keys = keys_of(whole.run)
+    for key in (keys.ledger + "part-00001.parquet", keys.report("links.csv"), f"{extracts(BANK)}x"):
+        with pytest.raises(StoreDeniedError):
+            store.open(key)
+    with pytest.raises(StoreDeniedError):
+        store.create(f"{analysis(BANK)}x", b"x")
+    with pytest.raises(StoreDeniedError):
+        list(store.keys(f"{BANK}/runs/"))
 
 
 def test_the_page_of_all_issuers_needs_a_policy_of_its_own_and_the_page_server_shows_it(
