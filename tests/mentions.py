@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
@@ -19,7 +20,9 @@ import flows
 import schemas
 from flows import steps
 from flows.cli.main import COMMANDS, main
+from flows.commands.context import Context
 from flows.commands.entry import Entry
+from flows.commands.result import Result
 from flows.commands.signature import Parameter
 from flows.errors import CardlinkError, sentence_of
 from flows.steps import CommandName, Mention, Option, Placeholder, Sentence, Slot, Step, option_name
@@ -172,16 +175,7 @@ def refused(words: list[str], *, named: bool = False) -> str:
     """
     line = " ".join(words)
     try:
-        command: click.Command = main
-        context = main.make_context("cardlink", words)
-        while isinstance(command, click.Group):
-            name, found, words = command.resolve_command(
-                context, [*context._protected_args, *context.args]
-            )
-            assert found is not None
-            if named and not words:
-                return ""
-            command, context = found, found.make_context(name, words, parent=context)
+        _parsed(words, named=named)
     except click.exceptions.Exit:  # --help, --version
         return ""
     except click.ClickException as wrong:
@@ -189,3 +183,26 @@ def refused(words: list[str], *, named: bool = False) -> str:
             return ""
         return f"cardlink {line}: {wrong.format_message()}"
     return ""
+
+
+def _parsed(words: list[str], *, named: bool = False) -> click.Context:
+    """Return what the command line makes of words; of a command only named, as far as it goes."""
+    command: click.Command = main
+    context = main.make_context("cardlink", words)
+    while isinstance(command, click.Group):
+        name, found, words = command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        assert found is not None
+        if named and not words:
+            break
+        command, context = found, found.make_context(name, words, parent=context)
+    return context
+
+
+def pasted(folder: Path, step: Step) -> Result:
+    """Run a step as somebody who pastes its line, with an example in place of each placeholder."""
+    words = shlex.split(str(step))[1:]
+    words = [REPLACED.get(word, word) for word in words]
+    context = Context(folder, local_files=True)
+    return ENTRIES[step.entry].invoke(context, _parsed(words).params)

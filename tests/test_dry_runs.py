@@ -27,6 +27,7 @@ from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
 from tests import keys
 from tests.again import PANS, correct
 from tests.builders import portal_rows, share_of
+from tests.mentions import pasted
 from tests.night import Bench, issuer, kept_folder, portal_csv, uncommit
 
 TOML = """
@@ -78,12 +79,15 @@ def tried_and_done(folder: Path, command: str, **options: Any) -> tuple[Facts, F
     """Return the facts of a command's dry run, which must change nothing, and those of the command
     right after it.
     """
-    before = {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
+    before = objects(folder)
     tried = facts_of(folder, command, **options, dry_run=True)
-    assert before == {
-        path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()
-    }
+    assert before == objects(folder)
     return tried, facts_of(folder, command, **options)
+
+
+def objects(folder: Path) -> dict[Path, bytes]:
+    """Return every file of the store."""
+    return {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
 
 
 def lasting(facts: Any) -> Any:
@@ -266,11 +270,18 @@ def test_every_command_with_a_dry_run_is_held_to_it() -> None:
 @pytest.mark.parametrize("command", CASES)
 def test_a_dry_run_says_what_the_command_then_does(tmp_path: Path, command: str) -> None:
     case = CASES[command](tmp_path)
+    entry = next(one for one in ENTRIES if one.name == command)
+    before = objects(tmp_path)
 
-    tried, done = tried_and_done(tmp_path, command, **case)
+    tried = entry(Context(tmp_path), **case, dry_run=True)
+    unchanged = objects(tmp_path)
+    done = pasted(tmp_path, tried.next_step or entry.step(case))  # its line does what was tried
 
-    assert "error" not in tried
-    assert lasting(tried) == {name: lasting(done)[name] for name in lasting(tried)}
+    assert before == unchanged
+    assert lasting(tried.facts) == {
+        name: lasting(done.facts)[name] for name in lasting(tried.facts)
+    }
+    assert command == (tried.next_step or entry.step(case)).entry
 
 
 def would_send(facts: Facts) -> tuple[list[Any], int]:

@@ -78,7 +78,9 @@ def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = Fal
     if not proof.findings and not adapters.prover.key:
         lines.append(WITHOUT_KEY)
     if not proof.findings:
-        return Result(facts, [*lines, WHOLE if checkpoint or head else WHOLE_AS_FAR])
+        counted = f"{proof.entries:,} entries, {proof.objects:,} records"
+        whole = WHOLE if checkpoint or head else WHOLE_AS_FAR
+        return Result(facts, [*lines, whole], headline=f"{issuer}: whole, {counted}; {whole}")
     first = proof.findings[0]
     number = len(proof.findings)
     headline = f"{number:,} objects are not as recorded, first {first.key}: {first.what}"

@@ -81,7 +81,8 @@ def _deliver(context: contexts.IssuerContext, dry_run: bool) -> Result:
     record = done.record
     if record is None:
         return Result(facts, [f"{issuer}: {NOTHING_NEW}", *doubts])
-    state = "written" if done.fresh else "not confirmed yet, nothing new since"
+    would_be = dry_run and done.fresh
+    state = "would be written" if would_be else _state(done)
     line = (
         f"{issuer}: delivery {done.number} {state}: {record.new:,} new, "
         f"{record.replaced:,} replaced, {record.withdrawn:,} withdrawn; "
@@ -90,8 +91,15 @@ def _deliver(context: contexts.IssuerContext, dry_run: bool) -> Result:
     place = f"{context.issuer.root}/{delivered.delivery_folder(issuer, done.number)}"
     files = f"files: {place} ({' '.join(record.files)})"
     next_step = Step("deliver", issuer, confirm=done.number, reason=RECEIPT)
+    if would_be:  # there is nothing to confirm yet, nor a file
+        next_step = Step("deliver", issuer)
     facts |= record.model_dump(mode="json")
-    return Result(facts, [_marked(line, dry_run), *doubts, files], next_step)
+    shown = [_marked(line, dry_run), *doubts, *([] if would_be else [files])]
+    return Result(facts, shown, next_step)
+
+
+def _state(done: deliveries.Delivered) -> str:
+    return "written" if done.fresh else "not confirmed yet, nothing new since"
 
 
 def _marked(line: str, dry_run: bool) -> str:

@@ -33,6 +33,7 @@ ACTOR = (
     "On the command line, the user of the machine by default."
 )
 APPROVE = "ID of another person's request for exactly this command, which is then carried out."
+_REFUSED = (2, 3)  # exit codes of a dry run that did not pass
 SHARED = ("actor", "approve")  # parameters that every entry may have: they are the context's
 
 
@@ -93,7 +94,19 @@ class Entry(Generic[P]):
         """Run its function with these values of its parameters, whoever acts."""
         run: Callable[..., Result] = self.run
         with one_command():
-            return run(context, **values)
+            result = run(context, **values)
+        return self._rehearsed(result, values) if values.get("dry_run") else result
+
+    def _rehearsed(self, result: Result, values: Mapping[str, Any]) -> Result:
+        """Return what came of a dry run: what is next is the command itself, if that would pass.
+
+        What comes after the command would meet a store on which nothing was done.
+        """
+        if result.next_step is None or result.next_step.entry == self.name:
+            return result
+        would_pass = result.exit_code not in _REFUSED
+        own_step = self.step({**values, "dry_run": False})
+        return result._replace(next_step=own_step if would_pass else None)
 
     def invoke(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run the command with all of its parameters by name, those of every entry too."""

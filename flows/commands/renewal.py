@@ -87,7 +87,8 @@ def _rehearse(context: contexts.IssuerContext, within_days: int) -> Result:
     facts = _facts(issuer, plan) | {"runs": _would_be(plan, runs)}
     refused = [Sentence("refused: {error}", error=run.refused) for run in runs if run.refused]
     shown: list[Part] = [line, *refused, *_stuck(plan), _sources(plan), _left_out(issuer, plan)]
-    next_step = Step("renew", issuer, within=f"{within_days}d") if links else None
+    would_pass = links and not refused
+    next_step = Step("renew", issuer, within=f"{within_days}d") if would_pass else None
     is_stuck = bool(plan.stuck) and not runs
     code = STUCK if is_stuck else 0
     return Result(facts, shown, next_step, 3 if refused else code)

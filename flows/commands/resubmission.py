@@ -199,9 +199,11 @@ def _in_all_runs(
         facts.append(result.facts)
     lines = [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
     shown += lines
-    next_step = Step("outbox list", issuer)
+    next_step: Step | None = Step("outbox list", issuer)
     if dry_run:
-        next_step = selected_runs.resubmit_step(issuer, rows, corrections)
+        would_send = any(known["rows"] for known in facts)
+        selected = selected_runs.resubmit_step(issuer, rows, corrections)
+        next_step = selected if would_send else None
     code = max((error.exit_code for error in refused.values()), default=0)
     everything = {"issuer": issuer, "dry_run": dry_run, "runs": facts, "refused": sorted(refused)}
     nothing = f"{issuer}: no run decided last about such rows"
@@ -301,7 +303,8 @@ def _rehearsed(
     title = f"Dry run: the rows selected of {request.run}"
     table = Table(("rows", "reason", "count"), fates, f"{request.run}-again", title)
     shown = [line, table, *_remarks(resend_plan, checked)]
-    next_step = resubmission_run.resubmit_step(request) if rows else None
+    would_send = rows and not checked.refused
+    next_step = resubmission_run.resubmit_step(request) if would_send else None
     return Result(facts, shown, next_step, 3 if checked.refused else 0)
 
 

@@ -83,7 +83,10 @@ def submit(
         ]
     requests = [submission.Request(name, business_date, opened, new_run_reason) for name in names]
     if dry_run:
-        return _rehearsed(issuer, *_each(requests, partial(rehearsal.rehearse, issuer_context)))
+        checked, errors = _each(requests, partial(rehearsal.rehearse, issuer_context))
+        options = {"date": business_date, "open": sorted(opened), "new_run": new_run_reason}
+        step = Step("submit", issuer, extract=extract, **options)
+        return _rehearsed(issuer, checked, errors, step)
     done, refused = _each(requests, partial(_submit, context, issuer_context))
     result = _submitted(issuer_context, done, refused, waiting)
     if not requests:
@@ -170,9 +173,12 @@ def _headline(done: Sequence[submission.Submitted], refused: Sequence[CardlinkEr
 
 
 def _rehearsed(
-    issuer: str, checked: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]
+    issuer: str,
+    checked: Sequence[rehearsal.Checked],
+    errors: Sequence[CardlinkError],
+    step: Step,
 ) -> Result:
-    """Show what each extract would send, and what would stop it."""
+    """Show what each extract would send, what would stop it, and the step that sends them."""
     facts = {
         "issuer": issuer,
         "dry_run": True,
@@ -187,7 +193,7 @@ def _rehearsed(
     shown = shown or [f"{issuer}: no new extract to submit"]
     code = _exit_code(checked, errors)
     sendable = [extract for extract in checked if not extract.already and not extract.refused]
-    next_step = Step("submit", issuer) if sendable and not code else None
+    next_step = step if sendable and not code else None
     return Result(
         facts,
         ["Dry run: nothing was written", *shown],

@@ -123,6 +123,16 @@ class ServiceRefusedError(OperatorError):
     next_step = "Nothing was done. Correct what the reason names."
 
 
+class RedirectedError(ServiceRefusedError):
+    """The service sends us elsewhere; a redirect would carry a card or a token to anybody."""
+
+    message = "The service redirects {place} (HTTP {status}), and redirects are not followed."
+    next_step = (
+        "Nothing was done. Ask the partner for the address of its service, and set "
+        "`base_url` of [service] to it."
+    )
+
+
 class LinkRequestError(OperatorError):
     """A link request breaks the rules.
 

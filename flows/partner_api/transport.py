@@ -26,6 +26,7 @@ from flows.partner_api.responses import refusal_of
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
+    RedirectedError,
     ServiceBusyError,
     ServiceRefusedError,
     StrangeAnswerError,
@@ -220,6 +221,8 @@ class Sender:
             raise _unauthorised(request, response)
         if status == MISSING:
             raise NoSuchRecordError(place=request.place)
+        if response.is_redirect:
+            raise RedirectedError(place=request.place, status=status)
         if request.refusable and status not in _NOT_OF_ROW:
             return response
         reason = _in_words(response.content)

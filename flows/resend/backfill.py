@@ -33,6 +33,16 @@ class ListChangedError(OperatorError):
     )
 
 
+class DaysReversedError(OperatorError):
+    """The first day is after the last, so there is no day between them."""
+
+    message = "{start} is after {end}: there is no day from the one to the other."
+    next_step = Sentence(
+        "Name the earlier day first: {backfill}.",
+        backfill=Step("backfill", Slot("issuer"), from_=Slot("end"), to=Slot("start")),
+    )
+
+
 class MissedExtract(NamedTuple):
     """An extract of a missed night: what a submit would do, and the outcome it must have."""
 
@@ -51,8 +61,11 @@ def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
     """List the extracts of these business dates without a committed run.
 
     Each with what it would send after the earlier ones. The digest covers what the committed runs
-    of these dates have sent, so it stays the same while its list is sent.
+    of these dates have sent, so it stays the same while its list is sent. Raises DaysReversedError.
     """
+    if start > end:
+        name = context.issuer.issuer
+        raise DaysReversedError(issuer=name, start=str(start), end=str(end))
     dry = overlaid(context)
     pending = extracts_to_submit(context)
     dated = sorted((business_date(context, extract), extract.key, extract) for extract in pending)
@@ -87,7 +100,7 @@ def send(
     Raises ListChangedError, before anything is sent, where an extract came, changed, or would have
     another outcome.
     """
-    finished = finish_commits(context)
+    finished = finish_commits(context) if start <= end else ()
     listed = backfill(context, start, end)
     if listed.digest != list_digest:
         raise ListChangedError(

@@ -9,7 +9,7 @@ from flows.resend.selected_run import reopen_source
 from flows.results.row_states import run_rows
 from flows.runs.context import IssuerContext
 from flows.runs.identity import digest
-from flows.runs.keys import corrections
+from flows.runs.keys import corrections, extracts
 from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
 from flows.steps import Option, Sentence
@@ -29,18 +29,39 @@ class CorrectionsNotFoundError(OperatorError):
     )
 
 
-def find_dropped(context: IssuerContext, name: str) -> Entry:
-    """Return the issuer's correction file of that name; CorrectionsNotFoundError."""
+class CorrectedExtractNotFoundError(OperatorError):
+    """There is no corrected extract of that name among the corrections."""
+
+    message = "No file {name} under {prefix}, where corrected extracts are; {others}."
+    next_step = "Put a copy of the corrected extract there, and run {same_command} again."
+
+
+def find_dropped(context: IssuerContext, name: str) -> Entry | None:
+    """Return the issuer's correction file of that name, None where there is none."""
     prefix = corrections(context.issuer.issuer)
     for entry in context.adapters.store.keys(prefix):
         if entry.key in (checked_name(name), prefix + name):
             return entry
-    raise CorrectionsNotFoundError(name=name, prefix=prefix)
+    return None
+
+
+def find_corrected_extract(context: IssuerContext, name: str) -> Entry:
+    """Return the corrected extract of that name; CorrectedExtractNotFoundError."""
+    entry = find_dropped(context, name)
+    if entry is not None:
+        return entry
+    issuer = context.issuer.issuer
+    key = extracts(issuer) + name
+    is_extract = any(dropped.key == key for dropped in context.adapters.store.keys(key))
+    others = f"{extracts(issuer)} has one" if is_extract else f"{extracts(issuer)} has none either"
+    raise CorrectedExtractNotFoundError(name=name, prefix=corrections(issuer), others=others)
 
 
 def read_corrections(context: IssuerContext, name: str) -> tuple[SourceIdentity, bytes]:
     """Return a stored, filled-in template; CorrectionsNotFoundError, CorrectionsUnreadableError."""
     entry = find_dropped(context, name)
+    if entry is None:
+        raise CorrectionsNotFoundError(name=name, prefix=corrections(context.issuer.issuer))
     if entry.size > LARGEST:
         problem = Sentence(
             "it is {size:,} bytes; the limit is {limit:,}. To use a corrected extract: {option}",

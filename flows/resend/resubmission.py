@@ -229,7 +229,7 @@ def _from_corrected_extract(
     context: IssuerContext, request: Request, run: StoredRun, known: _Known
 ) -> _Chosen:
     """Select rows of a run that are read from a corrected extract: all it has, unless some are."""
-    entry = templates.find_dropped(context, request.extract)
+    entry = templates.find_corrected_extract(context, request.extract)
     identity = identify(context.adapters.store, entry)
     picks, numbers = replaced_rows(context, entry, identity, run)
     changed = picks["origin"]

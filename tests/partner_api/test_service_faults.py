@@ -16,8 +16,8 @@ from flows.partner_api.client import ServiceClient, open_client
 from flows.partner_api.service import (
     AnswerLostError,
     LinkRequestError,
+    RedirectedError,
     ServiceBusyError,
-    ServiceRefusedError,
     StrangeAnswerError,
     UnauthorisedError,
 )
@@ -145,7 +145,8 @@ def test_every_request_bears_the_token_and_a_redirect_is_not_followed() -> None:
         read_job, LET_IN, http(307, "", "Location: https://elsewhere.example.com/")
     )
 
-    assert isinstance(error, ServiceRefusedError)
+    assert isinstance(error, RedirectedError)
+    assert "(HTTP 307), and redirects are not followed" in str(error.sentence)
     assert "Authorization: Bearer t-1" in script.heads[1]
     assert len(script.asked) == 2
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flows.operations.remediation import abandon
-from flows.resend.backfill import BackfillList, ListChangedError, backfill, send
+from flows.resend.backfill import BackfillList, DaysReversedError, ListChangedError, backfill, send
 from flows.runs.keys import extracts
 from flows.runs.store import StoreBusyError
 from flows.submissions.submit import Request, UnexpectedOutcomeError, submit
@@ -67,6 +67,13 @@ def test_a_list_names_what_would_be_sent_and_writes_nothing(tmp_path: Path) -> N
         for one, _ in listed.missed
     ]
     assert before == bench.snapshot()
+
+
+def test_days_in_the_wrong_order_are_refused(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+
+    with pytest.raises(DaysReversedError, match="Name the earlier day first"):
+        backfill(bench.context, SPAN[1], SPAN[0])
 
 
 @pytest.mark.parametrize("portfolio", quick(1, [True, False]))

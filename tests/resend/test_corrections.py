@@ -11,7 +11,12 @@ import polars as pl
 import pytest
 
 from flows.book.book import read_book
-from flows.resend.corrections import LARGEST, CorrectionsNotFoundError, read_corrections
+from flows.resend.corrections import (
+    LARGEST,
+    CorrectedExtractNotFoundError,
+    CorrectionsNotFoundError,
+    read_corrections,
+)
 from flows.resend.filled_template import CorrectionsRefusedError, CorrectionsUnreadableError
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.resubmission_run import NothingToSendError, resubmit
@@ -238,6 +243,16 @@ def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) ->
         read_corrections(bench.context, "mine.csv")
     with pytest.raises(CorrectionsUnreadableError, match="the limit is 67,108,864"):
         read_corrections(bench.context, "large.csv")
+
+
+def test_a_corrected_extract_that_is_among_the_extracts_is_refused_with_where_it_belongs(
+    tmp_path: Path,
+) -> None:
+    bench, run = of_rows(tmp_path, {})
+    message = "No file bank-20261120.csv under bank/corrections/.*; bank/extracts/ has one"
+
+    with pytest.raises(CorrectedExtractNotFoundError, match=message):
+        again(bench, run, RowSelection(), extract="bank-20261120.csv")
 
 
 @pytest.mark.slow
