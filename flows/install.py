@@ -7,13 +7,17 @@ files say. Prefect is imported when a command runs.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
+
+from pydantic import SecretStr
 
 from flows.commands.context import Context
 from flows.commands.entry import entry
@@ -21,7 +25,15 @@ from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError
-from flows.wiring import channels, shipped, work_pool
+from flows.wiring import (
+    HEARTBEAT,
+    KEPT_CHANNELS,
+    apprise_url,
+    channel_addresses,
+    is_webhook,
+    shipped,
+    work_pool,
+)
 
 if TYPE_CHECKING:
     from prefect.blocks.abstract import NotificationBlock
@@ -46,31 +58,31 @@ class DeployError(OperatorError):
     next_step = "Its own message is above; `prefect version` shows which server it used."
 
 
-def notifications(named: dict[str, str]) -> dict[str, NotificationBlock]:
-    """Return a notification block for each configured channel, by its name on the server."""
+def notifications(addresses: Mapping[str, str]) -> dict[str, NotificationBlock]:
+    """Return a notification block for each channel, by its name on the server.
+
+    The server sends by them what the watch cannot send itself, since it is silent.
+    """
     from prefect.blocks import notifications as blocks
 
     by_name: dict[str, NotificationBlock] = {}
-    if url := named["webhook"]:
-        text = {"subject": "{{subject}}", "text": "{{body}}"}
-        by_name["cardlink-webhook"] = blocks.CustomWebhookNotificationBlock(
-            name="cardlink", url=url, json_data=text
-        )
-    if url := named["slack"]:
-        by_name["cardlink-slack"] = blocks.SlackWebhook.model_validate({"url": url})
-    if key := named["pagerduty"]:
-        by_name["cardlink-pagerduty"] = blocks.PagerDutyWebHook.model_validate(
-            {"integration_key": key, "api_key": key}
-        )
-    if (email := named["email"]) and (key := named["sendgrid"]):
-        form = {"api_key": key, "sender_email": named["sender"] or email, "to_emails": [email]}
-        by_name["cardlink-email"] = blocks.SendgridEmail.model_validate(form)
+    for name, address in addresses.items():
+        if name == HEARTBEAT:
+            continue
+        if is_webhook(address):
+            text = {"subject": "{{subject}}", "text": "{{body}}"}
+            by_name[f"cardlink-{name}"] = blocks.CustomWebhookNotificationBlock(
+                name="cardlink", url=address, json_data=text
+            )
+        else:  # this block takes every URL of Apprise
+            url = {"url": apprise_url(address)}
+            by_name[f"cardlink-{name}"] = blocks.SlackWebhook.model_validate(url)
     return by_name
 
 
 def automations() -> list[dict[str, Any]]:
     """Return the automations of `deploy/automations.yaml`, each with a `notification` to make
-    actions from.
+    actions from, where the server sends it.
     """
     import yaml
 
@@ -80,14 +92,15 @@ def automations() -> list[dict[str, Any]]:
 
 
 def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
-    """Return an automation that notifies every block; without blocks it only shows in the UI that
-    it fired.
+    """Return an automation that notifies every block; without blocks, or where the watch sends the
+    notification, it only shows in the UI that it fired.
     """
     from prefect.events.schemas.automations import AutomationCore
 
     notify = [
         {"type": "send-notification", "block_document_id": block, **spec["notification"]}
         for block in blocks
+        if "notification" in spec  # else the watch sends it
     ]
     described = {name: value for name, value in spec.items() if name != "notification"}
     return AutomationCore.model_validate(
@@ -105,9 +118,17 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
 
 
 def _save_blocks() -> dict[str, UUID]:
-    """Save the notification blocks, and return the id of each by its name."""
+    """Save the channels: their addresses, for the watch, and a notification block of each.
+
+    Returns the id of each block by its name.
+    """
+    from prefect.blocks.system import Secret
+
     blocks: dict[str, UUID] = {}
-    for name, block in notifications(channels()).items():
+    addresses = channel_addresses()
+    # without any, it says so to the watch, instead of those that were taken away
+    Secret(value=SecretStr(json.dumps(addresses))).save(KEPT_CHANNELS, overwrite=True)
+    for name, block in notifications(addresses).items():
         # outside a running event loop it returns the id itself
         saved: Any = block.save(name, overwrite=True)
         blocks[name] = UUID(str(saved))

@@ -1,16 +1,20 @@
-"""The watch: opens and closes alerts by what the store shows, emits them as Prefect events, writes
-the metrics.
+"""The watch: opens and closes alerts by what the store shows, and tells people; writes the metrics.
 
-Automations (`deploy/automations.yaml`) turn the events into notifications.
+Alerts are Prefect events, too, for automations of your own; those of `deploy/automations.yaml` tell
+people that a watch is silent itself.
 """
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard
 # around it.
+import json
 import time
 from datetime import timedelta
+from functools import partial
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from httpx import HTTPError
 from prefect import flow, get_run_logger, task
+from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags, FlowRunFilter
@@ -20,14 +24,24 @@ from prefect.events import emit_event
 from prefect.events.filters import EventFilter, EventOccurredFilter, EventResourceFilter
 from prefect.states import Crashed
 
-from flows.errors import guarded
+from flows.errors import CardlinkError, guarded
 from flows.forms import IssuerName, failing
-from flows.operations.alert_history import Change, record_notified
+from flows.operations.alert_history import Change
 from flows.operations.alert_history import watch as watch_step
 from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure
 from flows.operations.metrics import write_metrics
-from flows.wiring import config_folder, now, wire
+from flows.operations.telling import tell
+from flows.wiring import (
+    HEARTBEAT,
+    KEPT_CHANNELS,
+    channel_addresses,
+    config_folder,
+    now,
+    open_channels,
+    ping,
+    wire,
+)
 
 # more than one beat by Prefect's default, six by deploy/prefect.yaml
 SILENT = timedelta(seconds=200)
@@ -45,9 +59,31 @@ def look(issuer: str) -> list[str]:
     changes = watch_step(context, failures(issuer))
     for change in changes:
         notify(change)
-        record_notified(context, change)
     write_metrics(context)
-    return [f"{_verb(change)}: {change.alert.text}" for change in changes]
+    known = addresses()
+    heartbeat = known.pop(HEARTBEAT, "").replace("{issuer}", issuer)
+    titles = tell(context, changes, open_channels(known), partial(ping, heartbeat))
+    return [f"{_verb(change)}: {change.alert.text}" for change in changes] + titles
+
+
+def addresses() -> dict[str, str]:
+    """Return the addresses of channels, and of the switch outside, as `heartbeat`.
+
+    They come from this environment, else from the secret that `cardlink install` keeps on the
+    Prefect server. One that cannot be read is none: `check` and an alert say so.
+    """
+    try:
+        known = channel_addresses()
+    except CardlinkError as error:
+        get_run_logger().warning("%s", error.what_happened)
+        known = {}
+    if known.keys() - {HEARTBEAT}:
+        return known
+    try:
+        kept: dict[str, str] = json.loads(Secret.load(KEPT_CHANNELS).get())  # type: ignore[union-attr]
+    except (ValueError, HTTPError):  # there is none, or the server is away
+        return known
+    return {**kept, **known}
 
 
 def _verb(change: Change) -> str:

@@ -32,11 +32,19 @@ if TYPE_CHECKING:
     from flows.operations.settings_in_force import Governing
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
+    from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from flows.runs.stored_run import StoredRun
     from flows.runs.trail_proof import Prover
     from schemas.issuer import Issuer
+
+
+class ChannelsError(OperatorError):
+    """The secret with the channels is not as it should be; it is not shown."""
+
+    message = "CARDLINK_CHANNELS has a line that is not `name = URL`."
+    next_step = "Correct it: lower-case names, one channel a line; a line may begin with #."
 
 
 class ActorError(OperatorError):
@@ -52,6 +60,8 @@ class ActorError(OperatorError):
 _ENDINGS: set[Callable[[], None]] = set()  # what is done where a command ends
 _PERSON: ContextVar[str] = ContextVar("person", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
+HEARTBEAT = "heartbeat"  # no channel, but a switch outside
+KEPT_CHANNELS = "cardlink-channels"  # a secret on the Prefect server: addresses by name, as JSON
 CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
 ISSUERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # that an issuer's own key may use
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
@@ -277,9 +287,70 @@ def secret(variable: str) -> str:
     return os.environ.get(variable, "")
 
 
-def channels() -> dict[str, str]:
-    """Return where alerts go, by CHANNELS; one that is empty is not used."""
-    return {name: os.environ.get(f"CARDLINK_ALERT_{name.upper()}", "") for name in CHANNELS}
+def channel_addresses() -> dict[str, str]:
+    """Return the addresses of the channels to people, by name; ChannelsError.
+
+    `CARDLINK_CHANNELS` has a line `name = URL` for each; `heartbeat` is the switch outside that
+    each good watch pings, from `CARDLINK_HEARTBEAT_URL`. The variables `CARDLINK_ALERT_...` of
+    earlier versions are channels, too.
+    """
+    addresses = _channels_of_earlier_versions()
+    if heartbeat := secret("CARDLINK_HEARTBEAT_URL"):
+        addresses[HEARTBEAT] = heartbeat
+    for line in secret("CARDLINK_CHANNELS").splitlines():
+        name, _, address = (part.strip() for part in line.partition("="))
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name) or "://" not in address:
+            raise ChannelsError()
+        addresses[name] = address
+    return addresses
+
+
+def _channels_of_earlier_versions() -> dict[str, str]:
+    named = {name: os.environ.get(f"CARDLINK_ALERT_{name.upper()}", "") for name in CHANNELS}
+    addresses = {name: named[name] for name in ("webhook", "slack") if named[name]}
+    if key := named["pagerduty"]:
+        addresses["pagerduty"] = f"pagerduty://{key}@{key}"
+    if (email := named["email"]) and (key := named["sendgrid"]):
+        addresses["email"] = f"sendgrid://{key}:{named['sender'] or email}/{email}"
+    return addresses
+
+
+def ping(address: str) -> None:
+    """Tell a switch outside that all is well; nothing where there is none. ChannelError."""
+    from flows.adapters import channels
+
+    if address:
+        channels.ping(address)
+
+
+def check_heartbeat(address: str) -> str:
+    """Connect to the switch outside without pinging it; return what works. ChannelError."""
+    from flows.adapters import channels
+
+    return channels.check_ping(address)
+
+
+def is_webhook(address: str) -> bool:
+    """Return whether an address is of a plain webhook, and of no chat that Apprise knows."""
+    from flows.adapters import channels
+
+    return channels.is_webhook(address)
+
+
+def apprise_url(address: str) -> str:
+    """Return the address of a channel as Apprise writes it."""
+    from flows.adapters import channels
+
+    return channels.apprise_url(address)
+
+
+def open_channels(addresses: Mapping[str, str]) -> list[Channel]:
+    """Open the channels at these addresses; nothing is connected before one is used."""
+    from flows.adapters import channels
+
+    return channels.open_channels(addresses)
 
 
 def work_pool() -> str:

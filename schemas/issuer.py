@@ -205,6 +205,7 @@ class Issuer(Settings):
     analysis: settings.Analysis = settings.Analysis()
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()
+    channels: settings.Channels = settings.Channels()
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: settings.Retention = settings.Retention()
     four_eyes: settings.FourEyes = settings.FourEyes()

@@ -211,12 +211,23 @@ VARIABLES: Final = {
         "the key that requests are signed with, where `[service.signing]` takes it from here; "
         "or `..._FILE`"
     ),
-    "CARDLINK_ALERT_WEBHOOK": "URL that alerts are posted to",
-    "CARDLINK_ALERT_SLACK": "Slack webhook URL",
-    "CARDLINK_ALERT_PAGERDUTY": "PagerDuty integration key",
-    "CARDLINK_ALERT_EMAIL": "address that alerts are mailed to",
+    "CARDLINK_CHANNELS": (
+        "channels that people are told by, one `name = URL` a line, or `..._FILE`: "
+        "`smtp://USER:PASSWORD@HOST/?from=ADDRESS&to=ADDRESS,ADDRESS` (STARTTLS; `smtps://`: TLS), "
+        "the URL of a webhook, to which JSON is posted, or any URL of "
+        "[Apprise](https://github.com/caronc/apprise/wiki), Teams, Slack and PagerDuty among them; "
+        "`[channels]` says which gets what"
+    ),
+    "CARDLINK_HEARTBEAT_URL": (
+        "URL of a switch outside that each good watch pings, or `..._FILE`; `{issuer}` in it is the "
+        "issuer, so that each has a switch of its own"
+    ),
+    "CARDLINK_ALERT_WEBHOOK": "earlier spelling of a channel `webhook`",
+    "CARDLINK_ALERT_SLACK": "of `slack`",
+    "CARDLINK_ALERT_PAGERDUTY": "of `pagerduty`, by its integration key",
+    "CARDLINK_ALERT_EMAIL": "of `email` by SendGrid: the receiver",
     "CARDLINK_ALERT_SENDER": "their sender",
-    "CARDLINK_ALERT_SENDGRID": "SendGrid API key that mails them",
+    "CARDLINK_ALERT_SENDGRID": "its API key",
     "AWS_*": (
         "boto3's own: region, endpoint, credentials; leave the credentials out where a role "
         "provides them"

@@ -18,7 +18,15 @@ from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import CardlinkError
 from flows.steps import Sentence, Step, Text
-from flows.wiring import effective_settings, kept_from_others, wire
+from flows.wiring import (
+    HEARTBEAT,
+    channel_addresses,
+    check_heartbeat,
+    effective_settings,
+    kept_from_others,
+    open_channels,
+    wire,
+)
 
 with on_first_use():
     from flows.extracts import errors, status, trailer
@@ -27,7 +35,7 @@ with on_first_use():
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
-    from flows.runs import probe
+    from flows.runs import notices, probe
     from flows.submissions import rehearsal, row_scope, submit
     from flows.submissions import schedule as schedules
     from schemas import portal, reference, rule, rules
@@ -107,6 +115,7 @@ def check(
         _compare_settings(wired, findings)
         _check_service(wired, findings)
         _check_acknowledgement(wired, findings)
+    _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += status.older_spellings(wired.issuer)
     warnings += trailer.unproven(wired.issuer.source)
@@ -202,6 +211,27 @@ def _check_acknowledgement(context: contexts.IssuerContext, findings: list[Findi
     with _part(findings, "issuer"):
         for line in acknowledgement.check_place(context):
             findings.append(Finding("issuer", f"acknowledgements: {line}"))
+
+
+def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Try the channels to people, and the switch outside, as far as that sends nothing."""
+    addresses = dict[str, str]()
+    with _part(findings, "channels"):
+        addresses = channel_addresses()
+    heartbeat = addresses.pop(HEARTBEAT, "")
+    opened = open_channels(addresses)
+    for channel in opened:
+        with _part(findings, "channels"):
+            findings.append(Finding("channels", f"{channel.name}: {channel.check()}"))
+    if heartbeat:
+        with _part(findings, "channels"):
+            findings.append(Finding("channels", f"heartbeat: {check_heartbeat(heartbeat)}"))
+    if opened:
+        with _part(findings, "channels"):
+            notices.require_channels(context, opened)
+    elif context.issuer.channels.model_fields_set:
+        text = "this process has no addresses; what `cardlink install` has given the server counts"
+        findings.append(Finding("channels", text))
 
 
 def _check_keys(

@@ -65,6 +65,10 @@ KINDS: dict[str, Kind] = {
         "The issuer was not told of an extract, or has not confirmed it",
         "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
     ),
+    "channel-failing": Kind(
+        "A channel takes no notifications",
+        "Check the issuer, which tries each channel; correct its address, or its server.",
+    ),
     "key-ending": Kind(
         "Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."
     ),

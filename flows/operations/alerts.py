@@ -19,6 +19,7 @@ from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId
+from flows.runs.notices import failing_channels
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import first_unconfirmed
@@ -46,6 +47,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *calendar_causes(context, today, extracts),
         *extract_causes(extracts),
         *_key_causes(context),
+        *_channel_causes(context),
         *_acknowledgement_causes(context),
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
@@ -74,6 +76,11 @@ def _key_causes(context: IssuerContext) -> Iterator[Cause]:
         return
     except CardlinkError as error:
         yield Cause("key-unusable", "portal", str(error))
+
+
+def _channel_causes(context: IssuerContext) -> Iterator[Cause]:
+    for name, trouble in failing_channels(context).items():
+        yield Cause("channel-failing", name, f"The channel {name} takes nothing: {trouble}")
 
 
 def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:

@@ -28,6 +28,7 @@ from flows.operations.metrics import write_metrics
 from flows.operations.remediation import dismiss
 from flows.reports.rebuild import rebuild
 from flows.runs.keys import keys_of
+from flows.runs.notices import Sending
 from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
 from flows.runs.versions import read_facts
@@ -224,6 +225,15 @@ def unusable(folder: Path) -> Shown:
     yield bench
 
 
+def deaf(folder: Path) -> Shown:
+    bench = local_bench(folder)
+    for trouble in ("HTTP 500", ""):
+        sending = Sending(bench.context, [])
+        sending.note("mail", trouble)
+        sending.close()
+        yield bench
+
+
 def not_eligible(folder: Path) -> Shown:
     bench = local_bench(folder)
     bench.submit(bench.drop_bytes(portal_csv(portal_rows({}, {COUNTRY: "Mexico"}))))
@@ -257,6 +267,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
     "columns-changed": widened,
     "ineligible-rows": not_eligible,
     "result-overdue": overdue,
+    "channel-failing": deaf,
     "key-ending": ending,
     "issuer-not-told": untold,
     "key-unusable": unusable,

@@ -27,7 +27,7 @@ import flows
 from flows.errors import CardlinkError
 from flows.install import automation, automations, notifications
 from flows.operations.alert_kinds import KINDS
-from flows.wiring import CHANNELS
+from flows.wiring import CHANNELS, ChannelsError, channel_addresses
 from tests.reference import PERSONAL
 
 ROOT = Path(__file__).parent.parent.parent
@@ -110,20 +110,33 @@ def test_the_automations_are_ones_prefect_takes_with_and_without_a_channel() -> 
 
 # the library under Prefect's notifications imports it
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
-def test_every_channel_of_the_environment_makes_a_notification_block() -> None:
+def test_every_channel_of_the_environment_makes_a_notification_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     url = "https://hooks.example.com/x"
+    earlier = zip(CHANNELS, (url, url, "a" * 32, "ops@example.com", "", "key"), strict=True)
+    for name, value in earlier:
+        monkeypatch.setenv(f"CARDLINK_ALERT_{name.upper()}", value)
+    monkeypatch.setenv("CARDLINK_CHANNELS", "mail = smtp://mail.example/?from=a@b.c&to=d@e.f\n")
+    monkeypatch.setenv("CARDLINK_HEARTBEAT_URL", url)
 
-    made = notifications(
-        dict(zip(CHANNELS, (url, url, "a" * 32, "ops@example.com", "", "key"), strict=True))
-    )
+    made = notifications(channel_addresses())
 
-    assert set(made) == {
-        "cardlink-webhook",
-        "cardlink-slack",
-        "cardlink-pagerduty",
-        "cardlink-email",
-    }
-    assert notifications(dict.fromkeys(CHANNELS, "")) == {}
+    names = ("webhook", "slack", "pagerduty", "email", "mail")
+    assert {f"cardlink-{name}" for name in names} == set(made)
+    assert notifications({}) == {}
+
+
+@pytest.mark.parametrize("line", ["mail", "Mail = smtp://x", "mail = x"])
+def test_a_line_that_names_no_channel_is_refused_without_being_shown(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARDLINK_CHANNELS", f"# a remark\n\n{line}")
+
+    with pytest.raises(ChannelsError) as raised:
+        channel_addresses()
+
+    assert line not in str(raised.value)
 
 
 def test_the_templates_of_the_environment_name_every_variable_and_hold_no_secret() -> None:
@@ -134,6 +147,7 @@ def test_the_templates_of_the_environment_name_every_variable_and_hold_no_secret
 
     asked = set(re.findall(r'environ\.get\("(CARDLINK_\w+)"', wiring))
     asked |= {f"CARDLINK_ALERT_{name.upper()}" for name in CHANNELS}
+    asked |= {"CARDLINK_CHANNELS", "CARDLINK_HEARTBEAT_URL"}
     assert asked - PERSONAL <= named
     assert not PERSONAL & named
     assert not re.search(r"^#?\w*(SECRET|KEY|PASSWORD|SENDGRID)\w*=\S", text, re.MULTILINE)
