@@ -22,42 +22,35 @@ fractions, circled digits, Chinese numerals.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from datetime import date
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
 
-from flows.vocabulary import ALSO_DIGITS, DIGIT_WORDS, UNSPACED, is_known
+from flows.harmless_tokens import (
+    BEGIN,
+    MOST_UNNAMED,
+    OWN,
+    UNITS,
+    Token,
+    is_digit,
+    mark,
+    marked,
+    tokens_of,
+)
+from flows.vocabulary import ALSO_DIGITS, DIGIT_WORDS
 
-OWN: Final = "\ue000"  # for private use: no text that is read has it
 CUID: Final = "[cuid]"
 READ: Final = 2_000  # characters of a text that are read
 MOST_DIGITS: Final = 8  # in all numbers that are kept of a text
-MOST_UNNAMED: Final = 2  # digits of numbers of which nothing says what they are: a CVV has three
-MOST_DATES: Final = 3
 
 CODED = 3  # marks in a text that may be a code written in groups
 TINY = 2  # letters of a word that may be such a group
 MANY_TINY = 8
 
-LINK = "[link]"
-MAIL = "[e-mail address]"
-# a mark, until those side by side are joined: its length and its kind
-_BEGIN = "\ue001"
-_MARK = "\ue001{length} {kind}\ue002"
 _SIDE_BY_SIDE = re.compile("\ue001([0-9]+) ([a-zA-Z0-9]+)\ue002(?:[ ./-]?\ue001[0-9]+ \\2\ue002)*")
 _LENGTHS = re.compile("\ue001([0-9]+)")
 _KEPT_MARK = re.compile(r"\[[0-9]+ [A-Za-z0-9]+\]")
 _PRIVATE = re.compile("[\ue000-\ue002]")
-
-
-class Token(NamedTuple):
-    """A part of a text that may stay, where the whole text lets it; `digits`: how many it uses."""
-
-    text: str
-    digits: int = 0
-    is_settled: bool = False  # a mark, or a name, whose digits are no secret
-    is_named: bool = False  # a number of which its form or a word beside it says what it is
 
 
 def harmless(text: str, *, secret: bool = False) -> str:
@@ -66,7 +59,7 @@ def harmless(text: str, *, secret: bool = False) -> str:
     `secret`: it is about a CVV, a card number or a security answer, though it need not say so.
     """
     about_secret = secret or speaks_of_secret(text)
-    tokens = _judged(list(_tokens(unicodedata.normalize("NFC", text[:READ]))))
+    tokens = _judged(list(tokens_of(unicodedata.normalize("NFC", text[:READ]))))
     return " ".join(kept_text(_without_pieces(tokens), about_secret=about_secret).split())
 
 
@@ -101,7 +94,7 @@ def have_cvv_together(kept: Iterable[str]) -> bool:
 
 
 def _unnamed_digits(kept: str) -> int:
-    tokens = _judged(list(_tokens(_KEPT_MARK.sub("", kept))))
+    tokens = _judged(list(tokens_of(_KEPT_MARK.sub("", kept))))
     return sum(token.digits for token in tokens if not token.is_named)
 
 
@@ -115,9 +108,9 @@ def _kept(token: Token, about_secret: bool, too_many: bool) -> str:
     if token.is_settled:
         return token.text
     if about_secret and any(map(is_digit, token.text)):
-        return _marked(token.text)
+        return marked(token.text)
     if too_many and token.digits:
-        return _marked(token.text)
+        return marked(token.text)
     return token.text
 
 
@@ -155,7 +148,7 @@ def _named_numbers(tokens: Sequence[Token], places: Sequence[int]) -> Iterator[t
         if _is_number(tokens[place]) or tokens[place].text.lower() in DIGIT_WORDS:
             after, gap_after = _neighbour(tokens, places, order, 1)
             list_goes_on = is_listed or (before in _NAMING and gap in _COLONS)
-            is_counted = after in _UNITS and not gap_after
+            is_counted = after in UNITS and not gap_after
             yield place, list_goes_on or is_counted or tokens[place].is_named
         else:
             list_goes_on = list_goes_on and tokens[place].text.lower() in _LISTING
@@ -178,18 +171,26 @@ def _is_number(token: Token) -> bool:
 
 def _split_numbers(tokens: Sequence[Token], places: Sequence[int]) -> Iterator[int]:
     """Yield the numbers that stand side by side as the pieces of one."""
-    beside = list[int]()
-    for place in [*places, None]:
-        if place is not None and (_is_number(tokens[place]) or _is_digits_mark(tokens[place])):
-            beside.append(place)
-            continue
+    for beside in _side_by_side(tokens, places, _may_be_piece_of_number):
         if len(beside) > 1 and not all(tokens[each].is_named for each in beside):
             yield from (each for each in beside if not tokens[each].is_settled)
-        beside = []
+
+
+def _side_by_side(
+    tokens: Sequence[Token], places: Sequence[int], belongs: Callable[[Token], bool]
+) -> Iterator[list[int]]:
+    """Yield the places that stand side by side and belong to what is looked for."""
+    for is_part, beside in groupby(places, key=lambda place: belongs(tokens[place])):
+        if is_part:
+            yield list(beside)
+
+
+def _may_be_piece_of_number(token: Token) -> bool:
+    return _is_number(token) or _is_digits_mark(token)
 
 
 def _is_digits_mark(token: Token) -> bool:
-    return token.text.startswith(_BEGIN) and token.text.endswith(" digits\ue002")
+    return token.text.startswith(BEGIN) and token.text.endswith(" digits\ue002")
 
 
 def _digit_words(tokens: Sequence[Token], places: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -198,18 +199,18 @@ def _digit_words(tokens: Sequence[Token], places: Sequence[int]) -> Iterator[tup
     Those that mean something else more often are digits beside another only. Beside an unknown
     word, which may be one too, they are as many as are not kept.
     """
-    beside = list[int]()
-    for place in [*places, None]:
-        word = "" if place is None else tokens[place].text.lower()
-        is_letters = word.startswith(_BEGIN) and word.endswith(" letters\ue002")
-        if place is not None and (is_letters or word in DIGIT_WORDS or word in ALSO_DIGITS):
-            beside.append(place)
-            continue
+    for beside in _side_by_side(tokens, places, _may_be_digit):
         words = [each for each in beside if not tokens[each].is_settled]
         if any(tokens[each].text.lower() in DIGIT_WORDS for each in words):
             digits = 1 if len(words) == len(beside) else MOST_UNNAMED + 1
             yield from ((each, digits) for each in words)
-        beside = []
+
+
+def _may_be_digit(token: Token) -> bool:
+    """Return whether a token is a word for a digit, or an unknown word."""
+    is_unknown = token.text.startswith(BEGIN) and token.text.endswith(" letters\ue002")
+    word = token.text.lower()
+    return is_unknown or word in DIGIT_WORDS or word in ALSO_DIGITS
 
 
 def _without_pieces(tokens: Sequence[Token]) -> list[Token]:
@@ -219,7 +220,7 @@ def _without_pieces(tokens: Sequence[Token]) -> list[Token]:
     """
     spoken = [token for token in tokens if any(map(str.isalnum, token.text))]
     tiny = sum(_length(token) <= TINY for token in spoken)
-    coded = sum(token.text.startswith(_BEGIN) and not _is_digits_mark(token) for token in spoken)
+    coded = sum(token.text.startswith(BEGIN) and not _is_digits_mark(token) for token in spoken)
     if coded < CODED and (tiny < MANY_TINY or 2 * tiny <= len(spoken)):
         return list(tokens)
     return [mark(token.text) if _may_be_piece(token) else token for token in tokens]
@@ -244,39 +245,8 @@ def _joined(marks: re.Match[str]) -> str:
     return f"[{length} {kind}]"
 
 
-def _marked(text: str) -> str:
-    """Return the mark for a text that is not kept."""
-    if all(map(is_digit, text)):
-        kind = "digits"
-    elif _HEXADECIMAL.fullmatch(text):
-        kind = "hexadecimal"
-    elif _BASE64.fullmatch(text):
-        kind = "Base64"
-    elif text.isalpha():
-        kind = "letters"
-    else:
-        kind = "characters"
-    return _MARK.format(length=len(text), kind=kind)
+# Words
 
-
-def is_digit(char: str) -> bool:
-    """Return whether a character stands for a number, in any script."""
-    return unicodedata.numeric(char, None) is not None
-
-
-# What a text is made of
-# --------------------------------------------------------------------------------------------------
-
-_HEXADECIMAL = re.compile("[0-9A-Fa-f]{16,}")
-_BASE64 = re.compile("[0-9A-Za-z+/_-]{16,}={0,2}")
-_UNITS = frozenset((
-    "character", "characters", "char", "chars", "letter", "letters", "digit", "digits", "byte",
-    "bytes", "kb", "mb", "row", "rows", "line", "lines", "time", "times", "ms", "millisecond",
-    "milliseconds", "second", "seconds", "minute", "minutes", "hour", "hours", "day", "days",
-    "attempt", "attempts", "field", "fields", "zeichen", "zeilen", "ziffern", "sekunden",
-    "minuten", "caractères", "lignes", "caracteres", "líneas", "linhas", "caratteri", "righe",
-    "tekens", "regels",
-))  # fmt: skip
 # before a number: what it is of
 _NAMING = frozenset((
     "row", "rows", "line", "lines", "column", "columns", "chunk", "upload", "part", "page",
@@ -287,47 +257,6 @@ _NAMING = frozenset((
 _COLONS = ("", ":", "=", "#")  # between it and the number
 _LISTING = frozenset(("and", "or", "to", "of", "und", "et", "y", "e"))
 _COMMAS = (",", "-", "–")  # between the numbers of a list
-_STATUS = "1(?:0[0-3])|20[0-8]|30[0-8]|4(?:0[0-9]|1[0-8]|2[1-9]|31|51)|50[0-8]|511"
-_BEFORE_STATUS = "".join(
-    f"|(?<={word}[ :=])|(?<={word}: )"
-    for word in ("HTTP", "HTTP/1.1", "tatus", "tatusCode", "tatus_code", "ode", "rror", "esponse")
-).removeprefix("|")
-_TIME = "[0-2][0-9]:[0-5][0-9](?::[0-5][0-9])?"
-_SCANNER = re.compile(
-    # with escapes in it, whatever they are of
-    r"(?P<escaped>(?<!\S)\S*?(?:&#x?[0-9a-fA-F]+;|%[0-9a-fA-F]{2}|\\[ux]\{?[0-9a-fA-F]{2})\S*)"
-    rf"|(?P<own>{OWN})"
-    r"|(?P<link>\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>]+|\bwww\.[^\s\"'<>]+"
-    r"|(?<![\w.-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}/[^\s\"'<>]+)"
-    r"|(?P<mail>\b[^\s@<>\"'(),;:]{1,64}@[^\s@<>\"'(),;:]+)"
-    # a digest of eight digits alone might be something else
-    r"|(?P<run>(?<![\w-])(?:[a-z][a-z-]{0,63}-)?20[0-9]{6}-(?=[0-9]*[a-f])[0-9a-f]{8}"
-    r"(?:-r[0-9]{1,2})?(?:-000[0-9]{2}(?:\.csv(?:\.pgp)?)?)?(?![\w-]))"
-    r"|(?P<moment>(?<![\w.-])(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]"
-    rf"(?:[T ]{_TIME}(?:\.[0-9]{{1,3}})?Z?)?(?![\w-]))"
-    rf"|(?P<time>(?<![\w:.]){_TIME}(?![\w:]))"
-    rf"|(?P<count>(?<![\w.])(?:[0-9]{{3,4}}(?=\s(?:{'|'.join(_UNITS)})\b)|10000?(?=\sallowed)))"
-    rf"|(?P<status>(?:{_BEFORE_STATUS})(?:{_STATUS})(?!\w)"
-    rf"|\A(?:{_STATUS})(?=\s[A-Za-z]))"
-    r"|(?P<month>(?<![\w/.:-])(?:0[1-9]|1[0-2])/[0-9]{2}(?![\w/.:-]))"
-    r"|(?P<version>(?:(?<=ersion )|(?<=HTTP/))[0-9](?:\.[0-9]{1,2}){1,2}(?![\w.]))"
-    r"|(?P<listed>(?<![^\s\[(\"'])[A-Z](?=[,;.:)\]\"'-]|\s|$)|\bN/A\b)"
-    r"|(?P<elided>(?<!\w)(?:[cdjlmnstCDJLMNST]|[Qq]u)['’](?=\w))"
-    r"|(?P<coded>(?<![\w+/=])(?=[A-Za-z+/]*[0-9])[0-9A-Za-z+/]{16,}={0,2}(?![\w+/=]))"
-    r"|(?P<word>\w+)"
-    r"|(?P<space>\s+)"
-    r"|(?P<points>[!-/:-@\[-`{-~“”„‘’‚«»¿¡…–—](?:\s*[!-/:-@\[-`{-~“”„‘’‚«»¿¡…–—])*)"
-    r"|(?P<others>[^\w\s!-/:-@\[-`{-~“”„‘’‚«»¿¡…–—]+)"
-)
-_MOST_POINTS = 3  # between two words; more may be a code
-_LETTERS = r"[^\W\d_]"
-# v2, line4
-_NUMBERED = re.compile(rf"({_LETTERS}{{2,}}|v)[0-9]{{1,2}}")
-_MEASURED = re.compile("(?:0|[1-9][0-9]?)(?:s|ms|h|m|d|[kM]B|GB|px)")
-_ORDINAL = re.compile("[0-9]{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
-_NAMES = frozenset(("address1", "address2", "last_4", "last4", "cvv2", "cvc2", "base64"))
-# parts of one script, as Latin letters beside Japanese ones
-_PARTS = re.compile(f"[{UNSPACED}]+|[^_{UNSPACED}]+")
 _SECRETS = (
     "cv[vcnd]2?(?:hash)?",
     "csc",
@@ -345,61 +274,3 @@ _SECRETS = (
     "(?:code de|c[óo]digo de|codice di) (?:s[ée]curit[ée]|seguridad|seguran[çc]a|sicurezza)",
 )
 _SECRET_WORDS = re.compile(rf"(?<![a-z])(?:{'|'.join(_SECRETS)})(?![a-z])", re.IGNORECASE)
-
-
-def _tokens(text: str) -> Iterator[Token]:
-    """Yield what a text is made of, what is not known to be harmless already as its mark."""
-    dates = 0
-    for part in _SCANNER.finditer(text):
-        match part.lastgroup:
-            case "own" | "run":
-                yield Token(part[0])
-            case "link":
-                yield Token(LINK, is_settled=True)
-            case "mail":
-                yield Token(MAIL, is_settled=True)
-            case "moment" if dates < MOST_DATES and is_date(part[0][:10]):
-                dates += 1
-                yield Token(part[0])
-            case "time" | "month" | "version" | "count" | "status":
-                yield Token(part[0], sum(map(str.isdecimal, part[0])), is_named=True)
-            case "word":
-                yield _word(part[0])
-            case "listed" | "elided":
-                yield Token(part[0])
-            case "space":
-                yield Token(" ")
-            case "points" if len("".join(part[0].split())) <= _MOST_POINTS:
-                yield Token(part[0])
-            case _:
-                yield mark(part[0])
-
-
-def mark(text: str) -> Token:
-    """Return the mark for a text of which nothing is kept but kind and length."""
-    return Token(_marked(text), is_settled=True)
-
-
-def is_date(text: str) -> bool:
-    """Return whether a text such as 2026-11-20 is a day of the calendar."""
-    with suppress(ValueError):
-        date.fromisoformat(text)
-        return True
-    return False
-
-
-def _word(text: str) -> Token:
-    """Return a run of letters, digits and underscores as it is kept."""
-    digits = sum(map(str.isdecimal, text))
-    if text.lower() in _NAMES:
-        return Token(text, is_settled=True)
-    if digits == len(text) <= MOST_UNNAMED and text.isascii():
-        return Token(text, digits)
-    if _MEASURED.fullmatch(text):
-        return Token(text, digits, is_named=True)
-    numbered = _NUMBERED.fullmatch(text)
-    if _ORDINAL.fullmatch(text) or (numbered and (numbered[1] == "v" or is_known(numbered[1]))):
-        return Token(text, digits)
-    if all(map(is_known, _PARTS.findall(text))):
-        return Token(text)
-    return mark(text)

@@ -10,16 +10,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from flows.harmless import (
-    MOST_DATES,
-    READ,
-    Token,
-    is_date,
-    is_digit,
-    kept_text,
-    mark,
-    speaks_of_secret,
-)
+from flows.harmless import READ, kept_text, speaks_of_secret
+from flows.harmless_tokens import MOST_DATES, Token, is_date, is_digit, mark
 from flows.vocabulary import DIGIT_WORDS
 
 LONGEST_WORD = 24
@@ -57,31 +49,28 @@ def _tokens(name: str) -> Iterator[Token]:
     """Yield what a file's name is made of, what is not known to be harmless as its mark."""
     days = 0
     for part in _SCANNER.finditer(name):
-        match _kind_of(part):
-            case "run":
-                digest = part[0][9:17]
-                yield Token(part[0], len(digest) if digest.isdecimal() else 0)
-            case "uuid" if len(_LETTERS_OF_HEX.findall(part[0])) >= _MIXED:
-                yield Token(part[0])
-            case "day" if days < MOST_DATES and is_date(_digits_as_date(part[0])):
-                days += 1
-                yield Token(part[0], len(part["clock"] or ""))
-            case "number" if part[0].isascii():
-                yield Token(part[0], len(part[0]))
-            case "letters" if _is_word(part[0]):
-                yield Token(part[0], part[0].lower() in DIGIT_WORDS)
-            case "points":
-                yield Token(part[0])
-            case _:
-                yield mark(part[0])
+        is_day = part["day"] is not None and is_date(_digits_as_date(part[0]))
+        days += is_day
+        if is_day and days <= MOST_DATES:
+            yield Token(part[0], len(part["clock"] or ""))
+        else:
+            yield _token(part.lastgroup or "", part[0])
+
+
+def _token(kind: str, text: str) -> Token:
+    if kind == "run":
+        digest = text[9:17]
+        return Token(text, len(digest) if digest.isdecimal() else 0)
+    if kind == "number" and text.isascii():
+        return Token(text, len(text))
+    if kind == "letters" and _is_word(text):
+        return Token(text, text.lower() in DIGIT_WORDS)
+    is_mixed = kind == "uuid" and len(_LETTERS_OF_HEX.findall(text)) >= _MIXED
+    return Token(text) if is_mixed or kind == "points" else mark(text)
 
 
 _LETTERS_OF_HEX = re.compile("[a-fA-F]")
 _MIXED = 5  # letters of a UUID: hardly one in ten thousand has fewer, and a number has none
-
-
-def _kind_of(part: re.Match[str]) -> str | None:
-    return "day" if part["day"] else part.lastgroup
 
 
 def _digits_as_date(text: str) -> str:

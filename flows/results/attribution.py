@@ -23,7 +23,8 @@ import numpy as np
 import polars as pl
 from xxhash import xxh3_64_intdigest
 
-from flows.harmless import CUID, OWN
+from flows.harmless import CUID
+from flows.harmless_tokens import OWN
 from flows.results.error_text import ErrorObject, parse_error
 from flows.results.links import LinkRules, judge_links
 from flows.results.masking import storable

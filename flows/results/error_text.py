@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from flows.harmless import OWN, about, have_cvv_together, without_own
+from flows.harmless import about, have_cvv_together, without_own
+from flows.harmless_tokens import OWN
 from flows.results.error_trees import nested, trees
 from flows.results.masking import printable
 from flows.results.partner_terms import PartnerReason, partner_reason, shape_of

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from flows.harmless import OWN, speaks_of_secret
+from flows.harmless import speaks_of_secret
+from flows.harmless_tokens import OWN
 from flows.results.masking import mask
 
 _CARD_PROPERTIES = (

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from flows.harmless import (
     CUID,
     MOST_DIGITS,
-    OWN,
     about,
     harmless,
     with_cuid,
 )
 from flows.harmless_names import harmless_name
+from flows.harmless_tokens import OWN
 
 # What partners say of a row, and an operator needs whole. OWN: the row's cuid.
 USEFUL = [
