@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import AutomationCore
 
+    from schemas.issuer import Issuer
+
+OFTEN = "*/10 * * * *"  # the ingest, where nothing else starts it
+HOURLY = "50 * * * *"
+
 
 class NoServerError(OperatorError):
     """No Prefect server is named: Prefect would start one that ends with the command."""
@@ -146,6 +151,20 @@ def _save_automations(client: SyncPrefectClient, blocks: list[UUID]) -> list[str
     return [spec.name for spec in specs]
 
 
+def schedules(issuer: Issuer) -> dict[str, str]:
+    """Return when the night and the ingest of an issuer start, as the variables of `prefect.yaml`.
+
+    Where runs start when a file arrives, the schedule is a net: both start every hour, the night on
+    its days and at its minute.
+    """
+    cron = issuer.schedule.cron
+    if issuer.arrivals is None:
+        return {"CARDLINK_CRON": cron, "CARDLINK_INGEST_CRON": OFTEN}
+    minute, _, *days = cron.split()
+    at_minute = minute if minute.isdecimal() else "0"
+    return {"CARDLINK_CRON": " ".join([at_minute, "*", *days]), "CARDLINK_INGEST_CRON": HOURLY}
+
+
 @entry("install", form="it puts the forms on the server")
 def install(context: Context) -> Result:
     """Put deployments, alert channels and automations on the Prefect server that PREFECT_API_URL
@@ -174,7 +193,7 @@ def install(context: Context) -> Result:
         filled = {
             "CARDLINK_CONFIG": str(folder.resolve()),
             "CARDLINK_ISSUER": issuer,
-            "CARDLINK_CRON": settings.schedule.cron,
+            **schedules(settings),
             "CARDLINK_TIME_ZONE": settings.time_zone,
             "CARDLINK_WORK_POOL": pool,
         }

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from schemas import settings
+from schemas.arrivals import Arrivals
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
 from schemas.mapping import Columns, Filter, PortalColumn, Spec
@@ -204,6 +205,7 @@ class Issuer(Settings):
     acknowledgement: settings.Acknowledgement | None = None  # where the issuer wants one
     analysis: settings.Analysis = settings.Analysis()
     schedule: settings.Schedule = settings.Schedule()
+    arrivals: Arrivals | None = None  # where runs start when a file arrives
     alerts: settings.Alerts = settings.Alerts()
     channels: settings.Channels = settings.Channels()
     service: ServiceSettings | None = None  # the partner's API, where it is used
@@ -228,4 +230,18 @@ class Issuer(Settings):
             )
         if not (self.test or self.portal.sealed):
             raise ValueError("portal.sealed = false is for an issuer with test = true only")
+        return self
+
+    @model_validator(mode="after")
+    def _hears(self) -> Self:
+        if self.arrivals is None:
+            return self
+        is_s3 = urlsplit(self.root).scheme == "s3"
+        if is_s3 and self.arrivals.queue is None:
+            raise ValueError("[arrivals] needs the queue that the events of root's bucket come to")
+        if self.arrivals.queue is not None and not is_s3:
+            raise ValueError(
+                "[arrivals] queue is for a root on S3, and root is a directory, which is watched "
+                "itself: delete the key"
+            )
         return self

@@ -25,12 +25,13 @@ from flows.wiring import (
     effective_settings,
     kept_from_others,
     open_channels,
+    open_queue,
     wire,
 )
 
 with on_first_use():
     from flows.extracts import errors, status, trailer
-    from flows.operations import acknowledgement, settings_in_force
+    from flows.operations import acknowledgement, arrivals_beat, settings_in_force
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
@@ -115,6 +116,7 @@ def check(
         _compare_settings(wired, findings)
         _check_service(wired, findings)
         _check_acknowledgement(wired, findings)
+        _check_arrivals(wired, findings)
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += status.older_spellings(wired.issuer)
@@ -232,6 +234,13 @@ def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) ->
     elif context.issuer.channels.model_fields_set:
         text = "this process has no addresses; what `cardlink install` has given the server counts"
         findings.append(Finding("channels", text))
+
+
+def _check_arrivals(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Try the queue of arrivals, and say what their process last reported."""
+    with _part(findings, "arrivals"):
+        for line in arrivals_beat.check_arrivals(context, open_queue):
+            findings.append(Finding("arrivals", line))
 
 
 def _check_keys(

@@ -22,7 +22,7 @@ from flows.wiring import now, open_store, report_link, wire
 
 with on_first_use():
     from flows.book import book, people
-    from flows.operations import undecided_work
+    from flows.operations import arrivals_beat, undecided_work
     from flows.reports import across, advice, hours, verdicts
     from flows.reports import survey as surveys
     from flows.reports import work as works
@@ -65,12 +65,16 @@ class _Conversation(NamedTuple):
 
 
 class _Status(NamedTuple):
-    """An issuer's runs, and its business result: in one sentence, and as facts where known."""
+    """An issuer's runs, and its business result: in one sentence, and as facts where known.
+
+    `arrivals`: whether runs start when a file arrives, None where that is not wanted.
+    """
 
     issuer: str
     runs: list[run_status.RunStatus]
     sentence: str
     cardholders: dict[str, Any] | None
+    arrivals: arrivals_beat.Liveness | None
 
 
 class _Extract(NamedTuple):
@@ -254,31 +258,38 @@ def status(context: Context, issuer: str = "") -> Result:
         settings = load_issuer(context.folder, name)
         store = open_store(settings, context.folder)
         today = business_date.local_day(now(), settings.time_zone)
-        return [_status(store, name, today)]
+        arrivals = arrivals_beat.liveness(store, settings, now())
+        return [_status(store, name, today, arrivals)]
 
     issuers, unread = context.each(issuer, of_issuer)
     statuses = list(chain.from_iterable(known.runs for known in issuers))
     if not statuses:
-        return Result({"cardholders": {}, "runs": []}, ["no runs yet"]).beside(unread)
+        return Result({"cardholders": {}, "runs": [], "arrivals": {}}, ["no runs yet"]).beside(
+            unread
+        )
     sentences = [f"{known.issuer}: {known.sentence}" for known in issuers if known.runs]
     facts = {
         "cardholders": {known.issuer: known.cardholders for known in issuers},
         "runs": [status_of_run._asdict() for status_of_run in statuses],
+        "arrivals": {known.issuer: known.arrivals._asdict() for known in issuers if known.arrivals},
     }
-    shown: list[Part] = [*sentences, "", Table(run_status.RunStatus._fields, statuses)]
+    lines = [f"{known.issuer}: {known.arrivals.line}" for known in issuers if known.arrivals]
+    shown: list[Part] = [*sentences, *lines, "", Table(run_status.RunStatus._fields, statuses)]
     return Result(facts, shown, headline=" ".join(sentences)).beside(unread)
 
 
-def _status(store: Store, issuer: str, today: date) -> _Status:
+def _status(
+    store: Store, issuer: str, today: date, arrivals: arrivals_beat.Liveness | None
+) -> _Status:
     """Return an issuer's runs and who has a link; the runs also where the book cannot be read."""
     runs = stored_runs.StoredRuns(store, issuer)
     try:
         known = book.read_book(store, issuer)
     except CardlinkError as error:
         sentence = f"it is not known where its cardholders stand: {error.what_happened}"
-        return _Status(issuer, runs.statuses(), sentence, None)
+        return _Status(issuer, runs.statuses(), sentence, None, arrivals)
     result = people.balance(known.cards(today))
-    return _Status(issuer, known.runs.statuses(runs), result.sentence, result.facts)
+    return _Status(issuer, known.runs.statuses(runs), result.sentence, result.facts, arrivals)
 
 
 @entry("extracts", form=READ_ONLY)

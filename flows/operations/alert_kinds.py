@@ -69,6 +69,10 @@ KINDS: dict[str, Kind] = {
         "A channel takes no notifications",
         "Check the issuer, which tries each channel; correct its address, or its server.",
     ),
+    "arrivals-down": Kind(
+        "Nothing starts when a file arrives",
+        "See that the process of arrivals runs, and what hinders it; schedules start hourly.",
+    ),
     "key-ending": Kind(
         "Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."
     ),

@@ -12,6 +12,7 @@ from flows.book.book import read_book
 from flows.errors import CardlinkError, TryAgainError
 from flows.operations.acknowledgement import not_told
 from flows.operations.alert_kinds import Alert, Cause
+from flows.operations.arrivals_beat import liveness
 from flows.operations.extract_alerts import calendar_causes, extract_causes
 from flows.reports.ages import duration
 from flows.reports.business_result import result_sentence
@@ -49,6 +50,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *_key_causes(context),
         *_channel_causes(context),
         *_acknowledgement_causes(context),
+        *_arrival_causes(context),
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
         *_drift_causes(context, runs, recent),
@@ -81,6 +83,13 @@ def _key_causes(context: IssuerContext) -> Iterator[Cause]:
 def _channel_causes(context: IssuerContext) -> Iterator[Cause]:
     for name, trouble in failing_channels(context).items():
         yield Cause("channel-failing", name, f"The channel {name} takes nothing: {trouble}")
+
+
+def _arrival_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield that no run starts when a file arrives, where that is wanted."""
+    state = liveness(context.adapters.store, context.issuer, context.adapters.now())
+    if state is not None and state.is_down:
+        yield Cause("arrivals-down", "arrivals", state.line)
 
 
 def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:

@@ -14,6 +14,7 @@ from flows.book.book import read_book
 from flows.book.people import Balance, balance
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts
+from flows.operations.arrivals_beat import Beat, read_beat
 from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
@@ -21,7 +22,7 @@ from flows.runs.chunks import OPEN, OutboxChunk, commit_time
 from flows.runs.context import IssuerContext
 from flows.runs.events import ANSWERED, COMMITTED, DROP_TIME
 from flows.runs.identity import canonical
-from flows.runs.keys import deliveries, reconciliation
+from flows.runs.keys import deliveries, metrics, reconciliation
 from flows.runs.run_status import RunStatus
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
@@ -90,7 +91,7 @@ def read_issuer(context: IssuerContext) -> Reading:
     now = context.adapters.now()
     stored = StoredRuns(store, issuer)
     book = read_book(store, issuer)
-    key = f"{issuer}/metrics/runs.json"
+    key = f"{metrics(issuer)}runs.json"
     kept = _kept_figures(store, key)
 
     def read_run(run: StoredRun) -> RunReading:
@@ -312,6 +313,19 @@ def answered_at(reading: Reading) -> Values:
     return {"": last} if last else {}
 
 
+def beaten_at(reading: Reading) -> Values:
+    """Return when the process of arrivals last beat, as an epoch."""
+    beat = _beat(reading)
+    return {"": beat.at.timestamp()} if beat else {}
+
+
+def _beat(reading: Reading) -> Beat | None:
+    context = reading.context
+    if context.issuer.arrivals is None:
+        return None
+    return read_beat(context.adapters.store, context.issuer.issuer)
+
+
 def derived_at(reading: Reading) -> Values:
     """Return when the metrics were derived, as an epoch."""
     return {"": reading.now.timestamp()}
@@ -386,6 +400,18 @@ def deliveries_written(reading: Reading) -> Values:
     context = reading.context
     entries = context.adapters.store.keys(deliveries(context.issuer.issuer), shallow=True)
     return {"": sum(entry.key.endswith(".json") for entry in entries)}
+
+
+def arrived_files(reading: Reading) -> Values:
+    """Return how many files came, by the flow that takes them."""
+    beat = _beat(reading)
+    return beat.files if beat else {}
+
+
+def arrival_runs(reading: Reading) -> Values:
+    """Return how many runs a file started, by flow."""
+    beat = _beat(reading)
+    return beat.runs if beat else {}
 
 
 def alerts_opened(reading: Reading) -> Values:

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from flows.operations import metric_readings as readings
 from flows.operations.metric_readings import Reading, Values
 from flows.runs.context import IssuerContext
+from flows.runs.keys import metrics
 
 PREFIX = "cardlink_"
 TEXT = "cardlink.prom"  # as the node exporter reads it
@@ -66,6 +67,7 @@ GAUGES = (
     Gauge("key_days", "Days until the portal's key ends, of 30.", "", readings.key_days),
     Gauge("last_commit_timestamp_seconds", "When a run was committed.", "", readings.committed_at),
     Gauge("last_result_timestamp_seconds", "When a result was taken in.", "", readings.answered_at),
+    Gauge("arrivals_timestamp_seconds", "When arrivals last beat.", "", readings.beaten_at),
     Gauge("last_run_seconds", "From plan to commit of the newest run.", "", readings.took),
     Gauge("metrics_timestamp_seconds", "When these were derived.", "", readings.derived_at),
     Gauge("link_hours", "Hours from an extract's drop to its links.", "kind", readings.link_hours),
@@ -78,6 +80,8 @@ COUNTERS = (
     Gauge("sealed_chunks", "Chunks sealed and committed.", "", readings.sealed_chunks, "counter"),
     Gauge("taken_results", "Result files taken in.", "", readings.taken_results, "counter"),
     Gauge("deliveries", "Deliveries of links.", "", readings.deliveries_written, "counter"),
+    Gauge("arrived_files", "Files that came.", "flow", readings.arrived_files, "counter"),
+    Gauge("arrival_runs", "Runs that files started.", "flow", readings.arrival_runs, "counter"),
     Gauge("opened_alerts", "Alerts opened by kind.", "kind", readings.alerts_opened, "counter"),
 )
 HISTOGRAMS = (
@@ -123,16 +127,11 @@ def write_metrics(context: IssuerContext) -> str:
     """
     registry = registry_of(metric_families(context))
     store = context.adapters.store
-    folder = metrics_folder(context.issuer.issuer)
+    folder = metrics(context.issuer.issuer)
     text: bytes = openmetrics(registry)  # type: ignore[no-untyped-call]  # it has no types
     store.replace(f"{folder}openmetrics.txt", [text])
     store.replace(f"{folder}{TEXT}", [generate_latest(registry)])
     return text.decode()
-
-
-def metrics_folder(issuer: str) -> str:
-    """Return where an issuer's metrics are kept."""
-    return f"{issuer}/metrics/"
 
 
 def _numbers(metric: Gauge, issuer: str, values: Values) -> Metric:

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError
-from flows.operations.metrics import TEXT, metrics_folder, registry_of
+from flows.operations.metrics import TEXT, registry_of
+from flows.runs.keys import metrics
 from flows.runs.store import read
 from flows.wiring import open_store
 
@@ -36,4 +37,4 @@ def _kept(folder: Path) -> Iterator[str]:
     for name in issuers(folder):
         with suppress(CardlinkError):  # not written yet, or its store is away: its age tells
             store = open_store(load_issuer(folder, name), folder)
-            yield read(store, f"{metrics_folder(name)}{TEXT}").decode()
+            yield read(store, f"{metrics(name)}{TEXT}").decode()

@@ -100,6 +100,7 @@ reconciliation = _prefix("reconciliation")  # derived: the report across an issu
 # derived: the programme's report, of an issuer, and of all issuers that share a root
 programme = _prefix("programme")
 ALL_ISSUERS = "programme/"
+metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 settings = _prefix("settings")  # the chain of the settings that were in force, one after another

@@ -23,6 +23,7 @@ from flows.operations.acknowledgement import acknowledge
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure, current_alerts
+from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.break_decisions import close_break
 from flows.operations.metrics import write_metrics
 from flows.operations.remediation import dismiss
@@ -251,6 +252,14 @@ def untold(folder: Path) -> Shown:
     yield later
 
 
+def silent(folder: Path) -> Shown:
+    bench = at(local_bench(folder, arrivals={}), NOON)
+    write_beat(bench.store, BANK, Beat(NOON - timedelta(minutes=6)))
+    yield bench
+    write_beat(bench.store, BANK, Beat(NOON - timedelta(minutes=4)))
+    yield bench
+
+
 STORIES: dict[str, Callable[[Path], Shown]] = {
     "extract-missing": missing,
     "extract-waiting": waiting,
@@ -268,6 +277,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
     "ineligible-rows": not_eligible,
     "result-overdue": overdue,
     "channel-failing": deaf,
+    "arrivals-down": silent,
     "key-ending": ending,
     "issuer-not-told": untold,
     "key-unusable": unusable,

@@ -15,8 +15,9 @@ import yaml
 from prometheus_client.core import Metric
 
 from flows.operations.alert_history import watch
+from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, metric_families
-from tests.night import Bench, local_bench
+from tests.night import BANK, Bench, local_bench
 from tests.operations.test_watch import STORIES
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -116,6 +117,13 @@ def silent(folder: Path) -> Iterator[tuple[Bench, float]]:
     yield bench, bench.now().timestamp() + 3601
 
 
+def nothing_starts(folder: Path) -> Iterator[tuple[Bench, float]]:
+    bench = local_bench(folder, arrivals={})
+    bench.submit(bench.drop(3))
+    write_beat(bench.store, BANK, Beat(bench.now() - timedelta(minutes=21)))
+    yield bench, bench.now().timestamp()
+
+
 def told(kind: str, folder: Path) -> Iterator[tuple[Bench, float]]:
     """Yield the bench of a story of the watch in which an alert is open."""
     bench = next(iter(STORIES[kind](folder)))
@@ -131,6 +139,7 @@ FAULTS = {
         {"CardlinkNotUploaded", "CardlinkOverdue", "CardlinkNoCommit"},
     ),
     "the watch is silent": (silent, {"CardlinkWatchSilent"}),
+    "nothing starts when a file arrives": (nothing_starts, {"CardlinkArrivalsSilent"}),
 }
 
 

@@ -46,10 +46,14 @@ PARTS = {
         networks=frozenset({"api"}),
     ),
     "worker": Part(
-        rf"PREFECT_(API_URL|HOME|LOGGING_SETTINGS_PATH|SERVER_EPHEMERAL_ENABLED)|{AWS}|"
+        rf"PREFECT_(API_URL|HOME|LOGGING_SETTINGS_PATH|SERVER_EPHEMERAL_ENABLED|WORKER_QUERY_SECONDS)|{AWS}|"
         r"CARDLINK_(CONFIG|PRIVATE_KEY_FILE|PASSPHRASE_FILE|AUDIT_KEY(_FILE)?|ACTORS?|WORK_POOL|REPORTS_URL|PURGE_PROFILE|SERVICE_\w+|CHANNELS(_FILE)?|HEARTBEAT_URL(_FILE)?)",
         frozenset({"private_key"}),
         frozenset({"api", "web"}),
+    ),
+    "arrivals": Part(
+        rf"PREFECT_(API_URL|HOME|SERVER_EPHEMERAL_ENABLED)|CARDLINK_CONFIG|{AWS}",
+        networks=frozenset({"api", "web"}),
     ),
     "pages": Part(rf"CARDLINK_(CONFIG|REPORTS_URL)|{AWS}", networks=frozenset({"web"})),
 }
@@ -95,7 +99,14 @@ def test_server_and_installer_have_nothing_that_opens_data_or_the_partners_servi
     }
 
     assert all(SENSITIVE.search(name) for name in secrets)
-    assert {"server": [], "install": [], "worker": secrets, "pages": secrets[:2]} == held
+    aws = secrets[:2]
+    assert {
+        "server": [],
+        "install": [],
+        "worker": secrets,
+        "arrivals": aws,
+        "pages": aws,
+    } == held
     assert ["worker"] == [part for part, one in PARTS.items() if "private_key" in one.secrets]
 
 
@@ -161,13 +172,20 @@ def kubernetes(kind: str) -> list[dict[str, Any]]:
 
 
 def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_the_token_the_worker_alone() -> None:
-    [worker] = kubernetes("Deployment")
+    worker, arrivals = kubernetes("Deployment")
     pod = worker["spec"]["template"]["spec"]
     template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
     job = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
 
-    assert ["PREFECT_API_URL"] == [one["name"] for one in pod["containers"][0]["env"]]
+    named = {one["name"] for one in pod["containers"][0]["env"]}
+    assert {"PREFECT_API_URL", "PREFECT_WORKER_QUERY_SECONDS"} == named
     assert "secret" not in json.dumps(pod).lower()
+    hearing = arrivals["spec"]["template"]["spec"]
+    assert not hearing["automountServiceAccountToken"]
+    assert [{"secretRef": {"name": "cardlink-arrivals", "optional": True}}] == hearing[
+        "containers"
+    ][0]["envFrom"]
+    assert ["issuers", "tmp"] == [one["name"] for one in hearing["volumes"]]
     assert ["issuers", "keys", "tmp"] == [one["name"] for one in job["volumes"]]
     assert [{"secretRef": {"name": "cardlink-run", "optional": True}}] == job["containers"][0][
         "envFrom"
@@ -178,7 +196,7 @@ def test_in_kubernetes_keys_and_secrets_reach_the_runs_alone_the_token_the_worke
 
 def test_in_kubernetes_pods_reach_what_their_kind_needs_and_nobody_reaches_them() -> None:
     policies = {one["metadata"]["name"]: one["spec"] for one in kubernetes("NetworkPolicy")}
-    [worker] = kubernetes("Deployment")
+    worker, arrivals = kubernetes("Deployment")
     template = json.loads((DEPLOY / "kubernetes" / "job-template.json").read_text())
     job = template["job_configuration"]["job_manifest"]["spec"]["template"]["metadata"]["labels"]
 
@@ -192,6 +210,7 @@ def test_in_kubernetes_pods_reach_what_their_kind_needs_and_nobody_reaches_them(
         "cardlink": [[53], [4200]],
         "cardlink-worker": [[443, 6443]],
         "cardlink-run": [[443]],
+        "cardlink-arrivals": [[443]],
     } == reached
     assert ["Ingress", "Egress"] == policies["cardlink"]["policyTypes"]
     assert "ingress" not in policies["cardlink"]  # named and not given: none
@@ -203,8 +222,9 @@ def test_in_kubernetes_pods_reach_what_their_kind_needs_and_nobody_reaches_them(
         for name in ("cardlink", "cardlink-run")
     ]
     assert all(labels <= job.items() for labels in chosen)
-    held = worker["spec"]["template"]["metadata"]["labels"].items()
-    assert policies["cardlink-worker"]["podSelector"]["matchLabels"].items() <= held
+    for name, deployment in (("cardlink-worker", worker), ("cardlink-arrivals", arrivals)):
+        held = deployment["spec"]["template"]["metadata"]["labels"].items()
+        assert policies[name]["podSelector"]["matchLabels"].items() <= held
 
 
 def test_every_image_that_a_file_names_is_built_by_a_command_that_stands_there() -> None:
