@@ -275,7 +275,8 @@ UNKNOWN_TRANSACTION = _kind(
 DAMAGED_TRANSACTIONS = _kind(
     "DAMAGED_TRANSACTIONS",
     "A transaction file is empty, too large or not a transaction report.",
-    "Download it again from the portal.",
+    "Download it again from the portal; where its columns have other names, say them in "
+    "[service.report].",
 )
 
 # result rows of a chunk that may answer any of its unanswered rows

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from flows.errors import CardlinkError
+from flows.partner_api.fields import no_job_in, no_link_in
 from flows.partner_api.pages import Pages
 from flows.partner_api.response_body import USUAL, Limits
 from flows.partner_api.responses import (
@@ -32,7 +33,7 @@ from flows.partner_api.service import (
     NoSuchRecordError,
     StrangeAnswerError,
 )
-from flows.partner_api.sessions import Credentials, auth_of
+from flows.partner_api.sessions import Credentials, auth_of, it_has
 from flows.partner_api.translation import elements
 from flows.partner_api.transport import (
     RateLimiter,
@@ -139,10 +140,12 @@ class ServiceClient:
 
         It has the job's pending requests, which need the hydration header.
         """
-        record = job_of(self._job_response(job_id).body, self._settings)
+        response = self._job_response(job_id)
+        record = job_of(response.body, self._settings)
         if record is None:
             place = f"GET {_path(self._settings.paths.job, job_id)}"
-            raise StrangeAnswerError(place=place, problem="no job record")
+            problem = no_job_in(document_of(response.body))
+            raise StrangeAnswerError(place=place, problem=problem)
         return record
 
     def job_document(self, job_id: str) -> object:
@@ -226,12 +229,11 @@ class ServiceClient:
             RetryPolicy.WRITE,
             lost="Register again; the lost channel stays unread.",
         )
-        key = text_in(self._sender.send(request).body, self._settings.access_key_fields)
+        body = self._sender.send(request).body
+        key = text_in(body, self._settings.access_key_fields)
         if key is None or not fits_header(key):
-            raise StrangeAnswerError(
-                place=f"GET {path}",
-                problem="no access key; name its field in [service] access_key_fields",
-            )
+            problem = "no access key; name its field in [service] access_key_fields"
+            raise StrangeAnswerError(place=f"GET {path}", problem=problem + it_has(body))
         return key
 
     def broadcasts(self, job_id: str, access_key: str) -> tuple[JobMessage, ...]:
@@ -262,7 +264,7 @@ class ServiceClient:
     def _link(self, response: Response, place: str) -> CardLink:
         record = link_of(response.body, self._settings)
         if record is None:
-            raise StrangeAnswerError(place=place, problem="no link record")
+            raise StrangeAnswerError(place=place, problem=no_link_in(document_of(response.body)))
         return record
 
     def _update(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 MOST_FIELDS: Final = 200  # shown of a document
+SHOWN_FIELDS: Final = 8  # in a message
 # of a property; what has more digits may be a card, a cuid or a token
 _NAME: Final = re.compile(r"[A-Za-z_@$][A-Za-z_-]{0,39}[0-9]{0,2}")
 _KINDS: Final = (
@@ -30,6 +31,28 @@ def fields_of(document: object) -> dict[str, str]:
         if len(fields) == MOST_FIELDS:
             break
     return fields
+
+
+def no_link_in(document: object) -> str:
+    """Return that a document is no record of a link, what it has, and which settings name it."""
+    return f"no link record{_settings_for('link', document)}"
+
+
+def no_job_in(document: object) -> str:
+    """Return that a document is no record of a job, what it has, and which settings name it."""
+    return f"no job record{_settings_for('job', document)}"
+
+
+def _settings_for(table: str, document: object) -> str:
+    names = list(fields_of(document))
+    if not names or not isinstance(document, dict):
+        return ""
+    shown = ", ".join(names[:SHOWN_FIELDS])
+    more = ", …" if names[SHOWN_FIELDS:] else ""
+    return (
+        f"; name its fields in [service.{table}], as `cardlink service probe` proposes "
+        f"(it has {shown}{more})"
+    )
 
 
 def _walk(path: str, value: Any) -> Iterator[tuple[str, str]]:

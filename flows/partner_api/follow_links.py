@@ -54,7 +54,7 @@ def follow_links(
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     stored = list(StoredRuns(store, issuer).with_ledger())
     profile = context.issuer.service or INTERFACE
-    transactions = ingest_transactions(store, issuer, reversed(stored), profile.words)
+    transactions = ingest_transactions(store, issuer, reversed(stored), profile)
     if run:
         runs = [_with_links(store, run)]
     else:

@@ -5,6 +5,7 @@ By names alone. A guess that could be wrong is a doubt, which a person answers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -24,7 +25,7 @@ LINK_SIGNS: Final[Mapping[str, str]] = {
     "opened": "opened openedon openedat firstopened firstopenedat verifiedon verifiedat visitedat",
     "card_id": "cardid cardref cardreference",
     "cardholder_id": "cardholderid cardholderref holderid holderref",
-    "cuid": "cuid externalid holderexternalid customerid externalreference",
+    "cuid": "cuid externalid holderexternalid customerid externalreference externalref",
 }
 JOB_SIGNS: Final[Mapping[str, str]] = {
     "id": "id jobid jobref",
@@ -35,9 +36,11 @@ JOB_SIGNS: Final[Mapping[str, str]] = {
     "auth_percent_complete": "authpercentcomplete authpercent progresslogin authprogress",
     "job_timeout": "jobtimeout timeout remaining timeleft expiresin",
     "status_message": "statusmessage statustext message text",
-    "merchant_site": "merchantsite merchantsitename merchantsitehostname site sitename sitehost",
+    "merchant_site": "merchantsite merchantsitename merchantsitehostname site sitename sitehost "
+    "merchant merchantname merchanthostname merchanthost",
     "credential_requests": "credentialrequests pending requests pendingrequests",
 }
+_UNIT: Final = re.compile(r"(epoch)?(ms|millis|milliseconds|seconds|timestamp|epoch)$")
 # how the type of a field begins, where it is known
 KINDS: Final[Mapping[str, str]] = {
     "url": "text (address)",
@@ -48,6 +51,14 @@ KINDS: Final[Mapping[str, str]] = {
     "percent_complete": "number",
     "auth_percent_complete": "number",
     "credential_requests": "list",
+}
+# what messages have too, by the interface's names
+STATUS_DATA: Final = frozenset(
+    {"status", "termination_type", "percent_complete", "auth_percent_complete"}
+    | {"job_timeout", "status_message"}
+)
+HINTS: Final = {
+    "credential_requests": "; a job that waits has them where [service] job_hydration is right"
 }
 # what a record need not have: nothing is lost without it
 OPTIONAL: Final = frozenset({"token", "card_id", "job_timeout"})
@@ -99,22 +110,46 @@ def _guessed(
 ) -> Guess:
     lines = list[str]()
     doubts = list[str]()
+    in_record = _of_record(document, types, fields)
     for field, spellings in signs.items():
-        if _is_found(document, fields, getattr(fields, field)):
+        places = getattr(fields, field)
+        if _is_found(document, fields, places):
             continue
-        named = [path for path in types if _has_name(path, spellings.split())]
-        matches = _of_kind(field, types, named)
-        shallow = [path for path in matches if path.count(".") == _depth(matches)]
+        shallow = _shallowest(field, in_record, spellings)
         if not shallow and field in OPTIONAL:
             continue
         if not shallow:
-            lines.append(f"# {field}: nothing that came looks like it")
-            doubts.append(f"{table}.{field}: nothing that came looks like it")
+            hint = HINTS.get(field, "")
+            lines.append(f"# {field}: nothing that came looks like it{hint}")
+            doubts.append(f"{table}.{field}: nothing that came looks like it{hint}")
             continue
         comment = "guessed" if len(shallow) == 1 else f"a doubt: or {', '.join(shallow[1:])}"
-        lines.append(f"{field} = {toml([shallow[0]])}  # {comment}")
+        others = places if field in STATUS_DATA else ()
+        lines.append(f"{field} = {toml([shallow[0], *others])}  # {comment}")
         doubts.append(f"{table}.{field}: is it {' or '.join(shallow)}?")
     return Guess([f"[service.{table}]", *lines] if lines else [], doubts)
+
+
+def _shallowest(field: str, types: Mapping[str, str], spellings: str) -> list[str]:
+    """Return the paths that a field may be at, those of the least depth."""
+    named = [path for path in types if _has_name(path, spellings.split())]
+    matches = _of_kind(field, types, named)
+    return [path for path in matches if path.count(".") == _depth(matches)]
+
+
+def _of_record(
+    document: object, types: Mapping[str, str], fields: LinkFields | JobFields
+) -> Mapping[str, str]:
+    """Return the fields of the record by their paths in it, where a selector finds it."""
+    for selector in fields.data_selector:
+        if _is_there(document, selector):
+            below = f"{selector}."
+            return {
+                path.removeprefix(below): kind
+                for path, kind in types.items()
+                if path.startswith(below)
+            }
+    return types
 
 
 def _is_found(document: object, fields: LinkFields | JobFields, places: Places) -> bool:
@@ -146,4 +181,5 @@ def _has_name(path: str, spellings: Sequence[str]) -> bool:
     if "[]" in path:
         return False
     names = path.split(".")
-    return any(fold("".join(names[-count:])) in spellings for count in (1, 2))
+    last_names = (fold("".join(names[-count:])) for count in (1, 2))
+    return any(name in spellings or _UNIT.sub("", name) in spellings for name in last_names)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.harmless import speaks_of_secret
-from flows.partner_api.translation import elements
+from flows.partner_api.translation import elements, fold
 from flows.redaction import redact
 from flows.results.masking import mask, mask_host
 from schemas.partner_api.jobs import PENDING, RunStatus
@@ -32,6 +32,9 @@ _JOB_ID = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 _UNKEPT = frozenset({"account_link", "status_message", "label", "envelope_id"})
 # properties of a message whose values are kept as they are, where they can be such a value
 _IDS = frozenset({"id", "job_id", "cardholder_id", "card_id", "account_id"})
+_JOB_IDS = frozenset(f"job{name}" for name in ("id", "ref", "key", "number", "reference"))
+# names of the partner's own that may lead to such an id
+_STRUCTURE = _JOB_IDS | {"ref", "key", "number", "reference", "job", "seq", "id"}
 _CODES = frozenset({"type", "status", "termination_type"})
 _AMOUNTS = frozenset({"percent_complete", "auth_percent_complete", "job_timeout"})
 _HOSTS = frozenset({"merchant_site", "merchant_site_name", "merchant_site_hostname"})
@@ -110,20 +113,40 @@ def kept(body: bytes) -> list[Any]:
     return [_kept("", element) for element in elements(document, INTERFACE)]
 
 
-def _kept(name: str, value: Any) -> Any:
-    """Return what is stored of a value; `name`: of the property whose value it is."""
+def _kept(name: str, value: Any, parent: str = "") -> Any:
+    """Return what is stored of a value; `name`: of the property whose value it is, `parent`: of the
+    one that this is in.
+    """
     match value:
         case dict():
-            kept_names = [name for name in value if name not in _UNKEPT]
-            return {mask(name): _kept(name, value[name]) for name in kept_names}
+            kept_names = [below for below in value if below not in _UNKEPT]
+            return {_kept_name(below): _kept(below, value[below], name) for below in kept_names}
         case list():
-            return [_kept(name, element) for element in value]
+            return [_kept(name, element, parent) for element in value]
         case None | bool():
             return value
-    if _is_known(name, value):
+    if _is_known(name, value) or _is_id_of_job(name, parent, value):
         return value
     kept_text = mask(str(value), secret=speaks_of_secret(name))
     return value if kept_text == str(value) else kept_text
+
+
+def _kept_name(name: str) -> str:
+    """Return what is stored of a property's name; one that settings may name is kept."""
+    return name if fold(name) in _STRUCTURE else mask(name)
+
+
+def _is_id_of_job(name: str, parent: str, value: float | str) -> bool:
+    """Return whether a value is the id of a job under a name of the partner's own.
+
+    It is kept, so that a message can be read once the settings name it.
+    """
+    is_named_so = {fold(name), fold(parent + name)} & _JOB_IDS
+    return (
+        bool(is_named_so)
+        and _JOB_ID.match(str(value)) is not None
+        and redact(str(value)) == str(value)
+    )
 
 
 def _is_known(name: str, value: float | str) -> bool:

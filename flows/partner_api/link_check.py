@@ -26,13 +26,13 @@ from flows.partner_api.link_queries import (
     Question,
     cause_of,
     query_link,
-    with_messages,
 )
 from flows.partner_api.service import AnswerLostError, Placing, UnauthorisedError
+from flows.partner_api.stored_messages import read_anew, reading_of
 from flows.runs.claim import claimed
 from flows.runs.context import IssuerContext
 from flows.runs.frames import write_parquet
-from flows.runs.placements import mark_check, placements_key
+from flows.runs.placements import mark_check, placements_key, read_with
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart
@@ -89,14 +89,17 @@ def check_links(
     checks: list[LinkCheck] = []
     with claimed(context.adapters, f"{run.keys.placements}claims/"):
         mark_check(run, context.adapters.now())
+        reading = reading_of(settings)
+        has_other_settings = read_with(run) != reading
         ids = LinkIds(settings, run)
         for part in run.committed().ledger:
             check = _PartCheck(context, service, settings, run, part, ids)
+            check.count_stored(has_other_settings=has_other_settings)
             turn = Turn(settings, context.adapters.now(), recheck)
             checks.append(check.check(turn, limit))
             if checks[-1].stopped:
                 break
-        mark_check(run)
+        mark_check(run, reading=reading)
     questions: Counter[Question] = Counter()
     for part_check in checks:
         questions += part_check.questions
@@ -137,9 +140,15 @@ class _PartCheck:
         self._silent = 0  # links in a row without a response
         self._stopped = ""
 
+    def count_stored(self, *, has_other_settings: bool) -> None:
+        """Count in messages that are stored but not counted.
+
+        With other settings than before, also those that could not be read.
+        """
+        self._replace(list(self._recounted_rows(has_other_settings=has_other_settings)))
+
     def check(self, turn: Turn, limit: Limit) -> LinkCheck:
-        """Count in messages that are stored but not counted, then query."""
-        self._replace(list(self._uncounted_rows()))
+        """Query the links that are due."""
         before = self._reads()
         due = due_links(self._run, self._known.join(self._links, on="row"), turn)
         chosen = due.filter(pl.col("urgency") >= limit.urgency)
@@ -179,27 +188,39 @@ class _PartCheck:
     def _write(self) -> None:
         write_parquet(self._store, self._key, Placements.validate(self._known))
 
-    def _uncounted_rows(self) -> Iterator[Placement]:
+    def _recounted_rows(self, *, has_other_settings: bool) -> Iterator[Placement]:
         """Yield the rows with stored messages that are not counted in, with all of them.
 
-        A check that was killed leaves such messages.
+        A check that was killed leaves such messages. With other settings, also the rows of messages
+        that could not be read, and those with jobs.
         """
+        messages = self._stored_messages()
+        counts = pl.DataFrame(
+            {"row": list(messages), "stored": [len(keys) for keys in messages.values()]},
+            {"row": pl.UInt32, "stored": pl.UInt32},
+        )
+        late = pl.col("stored") != pl.col("reads")
+        has_jobs = pl.col("jobs").list.len() > 0
+        unread = pl.lit(has_other_settings) & ((pl.col("missed") > 0) | has_jobs)
+        rows = self._known.join(counts, on="row", how="left").filter(late | unread).drop("stored")
+        for record in rows.to_dicts():
+            placement = Placement.from_record(record)
+            keys = messages[placement.row]
+            is_late = placement.reads != len(keys)
+            is_read = is_late or placement.missed > 0
+            contents = [read(self._store, key) for key in keys] if is_read else []
+            anew = read_anew(placement, contents, self._settings)
+            reads = len(keys) or placement.reads
+            yield anew._replace(reads=reads, moved=self._now() if is_late else anew.moved)
+
+    def _stored_messages(self) -> dict[int, list[str]]:
+        """Return the keys of the stored messages by row."""
         messages = defaultdict(list)
         for entry in self._store.keys(self._messages):
             name = _MESSAGES.search(entry.key)
             if name:
                 messages[int(name["row"])].append(entry.key)
-        reads = dict(self._known.select("row", "reads").iter_rows())
-        late = [row for row, keys in messages.items() if reads.get(row) not in (None, len(keys))]
-        for record in self._known.filter(pl.col("row").is_in(late)).to_dicts():
-            placement = Placement.from_record(record)
-            keys = messages[placement.row]
-            recounted = placement._replace(missed=0)
-            for key in keys:
-                recounted = with_messages(recounted, read(self._store, key))
-            # lost answers left no object
-            missed = max(placement.missed, recounted.missed)
-            yield recounted._replace(reads=len(keys), missed=missed, moved=self._now())
+        return messages
 
     # The queries
 

@@ -6,17 +6,14 @@ kept.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.partner_api.job_records import Placement, job, kept
 from flows.partner_api.link_ids import LinkIds
-from flows.partner_api.responses import LOST_PAGE, messages_of
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
@@ -25,10 +22,10 @@ from flows.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
+from flows.partner_api.stored_messages import with_messages
 from flows.runs.identity import canonical, digest
 from flows.runs.store import Store
 from schemas.partner_api.card_link import CardLink
-from schemas.partner_api.jobs import Messages, RunStatus
 from schemas.partner_api.service import ServiceSettings
 from schemas.partner_api.unknowns import (
     NO_CARDHOLDER,
@@ -204,7 +201,8 @@ class _LinkQueries:
             name = f"{self._placement.row:09d}-{now:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
             reads = self._placement.reads + self._is_stored(name, content)
             missed = self._placement.missed
-            self._placement = with_messages(self._placement, content)._replace(reads=reads)
+            placement = with_messages(self._placement, content, self._context.settings)
+            self._placement = placement._replace(reads=reads)
             if self._placement.missed > missed:
                 self._in_vain(MESSAGES, UNREADABLE)
                 return
@@ -282,27 +280,3 @@ def cause_of(error: CardlinkError) -> str:
             return UNREADABLE
     kind = str(error.fields.get("kind", "")).removeprefix("HTTP ")
     return f"{UNAVAILABLE}.{kind}".rstrip(".")
-
-
-def with_messages(placement: Placement, content: bytes) -> Placement:
-    """Count in stored messages; a credential request carries its job's state too.
-
-    Where none of them names a job, they are missed.
-    """
-    stored = json.loads(content)["messages"]
-    elements = [messages_of(canonical(element)) for element in stored]
-    states = list(chain.from_iterable(map(_states, elements)))
-    jobs = [job(job_id, state) for job_id, state in states]
-    known = [state for state in jobs if state is not None]
-    is_unread = any(element.unread for element in elements)
-    if LOST_PAGE in stored or ((states or is_unread) and not known):
-        placement = placement._replace(missed=placement.missed + 1)
-    return placement.with_jobs(known)
-
-
-def _states(messages: Messages) -> Iterator[tuple[str | None, RunStatus]]:
-    """Yield the id of a job and its state, of each message."""
-    for status in messages.statuses:
-        yield status.job_id, status.message
-    for request in messages.requests:
-        yield request.job_id, request.message

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from flows.commands.result import counted
-from flows.partner_api.fields import fields_of
+from flows.partner_api.fields import fields_of, no_link_in
 from flows.partner_api.link_ids import LinkedRow
 from flows.partner_api.service import StrangeAnswerError
 from flows.partner_api.translation import link_in_our_words
@@ -86,7 +86,7 @@ def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
     values = link_in_our_words(document, settings.link)
     link = CardLink.model_validate(values)
     if not (link.id or link.url or link.cardholder_long_token):
-        raise StrangeAnswerError(place=settings.link_place(), problem="no link record")
+        raise StrangeAnswerError(place=settings.link_place(), problem=no_link_in(document))
     opened_at = _moment(values.get("opened_on"))
     known = set(_paths(settings.link))
     others = {path: kind for path, kind in fields_of(document).items() if path not in known}
@@ -133,7 +133,7 @@ def _named(cuid: str | None, record_id: str | None) -> str:
 
 def _paths(fields: LinkFields) -> Iterator[str]:
     """Yield the paths of the values that are put into words, in the record itself or below it."""
-    for name in LinkFields.model_fields:
+    for name in LinkFields.model_fields.keys() - {"data_selector", "opened_values"}:
         for path in getattr(fields, name):
             yield path
             yield from (f"{selector}.{path}" for selector in fields.data_selector)

@@ -113,7 +113,8 @@ def _shown(facts: Mapping[str, Any]) -> Iterator[Part]:
             yield ""
             yield Table((f"field of the {name}", "type"), list(facts[name].items()))
     yield ""
-    yield facts["profile"] or "the interface's own names fit: no table is needed"
+    profile = facts["profile"] or "the interface's own names fit: no table is needed"
+    yield from profile.splitlines()
     yield from (f"doubt: {doubt}" for doubt in facts["doubts"])
     if facts["file"]:
         yield f"written: {facts['file']}"

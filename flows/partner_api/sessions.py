@@ -8,11 +8,11 @@ what it yields. An installed package may bring a flow of its own, as an entry po
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpx
 
@@ -124,7 +124,7 @@ class SessionAuth(httpx.Auth):
             token = token or ""
         elif token is None or not fits_header(token):
             problem = "no session token; name its field in [service] session_field"
-            raise StrangeAnswerError(place=LOGIN, problem=problem + _has(response.content))
+            raise StrangeAnswerError(place=LOGIN, problem=problem + it_has(response.content))
         return SessionKeys(token, self._key(response.content))
 
     def _login(self) -> httpx.Request:
@@ -132,9 +132,15 @@ class SessionAuth(httpx.Auth):
         values = self._credentials.as_json()
         fields = {name: values[key] for key, name in settings.auth.login_fields.items()}
         url = f"{settings.base_url.rstrip('/')}{settings.login_path}"
+        headers = self._own_headers()
         if settings.auth.login_encoding == "form":
-            return httpx.Request("POST", url, data=fields)
-        return httpx.Request("POST", url, json=fields)
+            return httpx.Request("POST", url, data=fields, headers=headers)
+        return httpx.Request("POST", url, json=_nested(fields), headers=headers)
+
+    def _own_headers(self) -> dict[str, str]:
+        """Return the headers that show a credential with every request."""
+        values = self._credentials.as_json()
+        return {name: values[key] for key, name in self._settings.auth.headers.items()}
 
     def _key(self, login: bytes) -> SigningKey:
         """Return the key that requests are signed with; `login`: the body of its response."""
@@ -151,10 +157,11 @@ class SessionAuth(httpx.Auth):
         key = text_in(login, [signing.key_field])
         if signing.type != "none" and key is None and login:
             problem = "no key to sign with; name its field in [service.signing] key_field"
-            raise StrangeAnswerError(place=LOGIN, problem=problem + _has(login))
+            raise StrangeAnswerError(place=LOGIN, problem=problem + it_has(login))
         return SigningKey(key or "", name)
 
     def _prepare(self, request: httpx.Request, session: SessionKeys) -> None:
+        request.headers.update(self._own_headers())
         show_token(request, self._settings.auth, session.token)
         self._signer.sign(request, session.key, session.token)
 
@@ -165,9 +172,22 @@ class SessionAuth(httpx.Auth):
                 self._session = None
 
 
-def _has(body: bytes) -> str:
+def _nested(values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the properties of an object by their paths: `user.name` is `name` in `user`."""
+    properties: dict[str, Any] = {}
+    for path, value in values.items():
+        *outer, name = path.split(".")
+        inner = properties
+        for part in outer:
+            inner = inner.setdefault(part, {})
+        inner[name] = value
+    return properties
+
+
+def it_has(body: bytes) -> str:
     """Return the names of the fields that a response has, never their values."""
-    names = ", ".join(fields_of(document_of(body)))
+    document = document_of(body)
+    names = ", ".join(fields_of(document)) if isinstance(document, dict) else ""
     return f" (it has {names})" if names else ""
 
 

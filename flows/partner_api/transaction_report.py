@@ -11,18 +11,16 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.partner_api.job_records import code, site_name
-from flows.partner_api.translation import meaning_of
+from flows.partner_api.translation import fold, meaning_of
 from flows.results.csv_records import DELIMITERS, HEAD
 from flows.results.masking import mask, printable
 from flows.results.opening import EMPTY, NOT_A_RESULT, text_of
 from flows.results.read import day_in
 from flows.runs.transactions import POSITION, REPORTED, from_status
-from schemas.partner_api.link_placements import TRANSACTIONS
-from schemas.partner_api.profile import Words
+from schemas.partner_api.profile import INTERFACE, Profile, ReportColumns, Words
 
-_USUAL = Words()
 _LINE_END = re.compile(r"\r\n|\r|\n")
-ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(TRANSACTIONS, pl.String())})
+ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(ReportColumns.model_fields, pl.String())})
 
 
 class Transactions(NamedTuple):
@@ -56,14 +54,14 @@ class _Row(NamedTuple):
     merchant_site: str | None
 
 
-def read_transactions(content: bytes, name: str, words: Words = _USUAL) -> Transactions:
+def read_transactions(content: bytes, name: str, profile: Profile = INTERFACE) -> Transactions:
     """Read a transaction report (plain or gzip bytes, any delimiter and date).
 
-    `words`: what the partner's statuses mean. Nothing is raised.
+    `profile`: its columns, and what the partner's statuses mean. Nothing is raised.
     """
     text, problems = text_of(content)
     lines = _LINE_END.split(text)
-    header = _header(lines)
+    header = _header(lines, profile.report)
     if header is None:
         has_content = any(line.strip() for line in lines)
         problems.append(NOT_A_RESULT if has_content else EMPTY)
@@ -71,25 +69,26 @@ def read_transactions(content: bytes, name: str, words: Words = _USUAL) -> Trans
     else:
         rows = pl.DataFrame(_rows(lines, header), schema=ROW, orient="row")
     sha256 = hashlib.sha256(content).hexdigest()
-    return Transactions(sha256, name, _meanings(rows, words), tuple(problems))
+    return Transactions(sha256, name, _meanings(rows, profile.words), tuple(problems))
 
 
-def _header(lines: Sequence[str]) -> _Header | None:
+def _header(lines: Sequence[str], columns: ReportColumns) -> _Header | None:
     """Find the header, and the delimiter by which it has the columns that are needed."""
     for number, line in enumerate(lines[:HEAD]):
         for delimiter in DELIMITERS:
             cells = next(csv.reader([line], delimiter=delimiter), [])
-            places = _places(cells)
+            places = _places(cells, columns)
             if {"cuid", "status"} <= places.keys():
                 return _Header(number, delimiter, places, len(cells))
     return None
 
 
-def _places(cells: Sequence[str]) -> dict[str, int]:
+def _places(cells: Sequence[str], columns: ReportColumns) -> dict[str, int]:
     """Return the place of each column, by the first of its spellings that is there."""
-    folded = [re.sub(r"[^a-z0-9]", "", cell.lower()) for cell in cells]
+    folded = list(map(fold, cells))
     places = {}
-    for name, spellings in TRANSACTIONS.items():
+    for name in ReportColumns.model_fields:
+        spellings = map(fold, getattr(columns, name))
         present = [spelling for spelling in spellings if spelling in folded]
         if present:
             places[name] = folded.index(present[0])

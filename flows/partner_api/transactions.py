@@ -26,7 +26,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.transactions import POSITION, kept_frame, kept_reports
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
 from schemas.ledger import LINKED
-from schemas.partner_api.profile import Words
+from schemas.partner_api.profile import Profile
 from schemas.tables import parquet
 
 READING: Final = 2  # raised where a report is read in another way
@@ -41,7 +41,7 @@ class ReadTransactions(NamedTuple):
 
 
 def ingest_transactions(
-    store: Store, issuer: str, runs: Iterable[StoredRun], words: Words
+    store: Store, issuer: str, runs: Iterable[StoredRun], profile: Profile
 ) -> ReadTransactions:
     """Keep every transaction report that is new or has changed.
 
@@ -56,8 +56,8 @@ def ingest_transactions(
         if entry.key[-1] != "/"
     }
     for key, entry in dropped.items():
-        if key not in kept or _facts(read(store, key))["version"] != _version(entry, words):
-            _keep(store, issuer, key, entry, runs, words)
+        if key not in kept or _facts(read(store, key))["version"] != _version(entry, profile):
+            _keep(store, issuer, key, entry, runs, profile)
     files = sorted(kept | dropped.keys())
     cuids = [kept_frame(store, key, ["cuid"]) for key in files]
     unknown = _unknown_marks(store, issuer, cuids, runs)
@@ -74,14 +74,15 @@ def _key(issuer: str, entry: Entry) -> str:
     return f"{placements(issuer)}reports/{digest(entry.key.encode())[:32]}.parquet"
 
 
-def _version(entry: Entry, words: Words) -> str:
+def _version(entry: Entry, profile: Profile) -> str:
     """Return what is kept of a file's version; read in another way, it is read anew."""
-    reading = digest(canonical(words.report))[:8]
+    tables = profile.model_dump(mode="json", include={"report", "words"})
+    reading = digest(canonical(tables))[:8]
     return f"{READING}|{reading}|{entry.size}|{entry.version}"
 
 
 def _keep(
-    store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[StoredRun], words: Words
+    store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[StoredRun], profile: Profile
 ) -> None:
     """Keep what a report says; of a cuid that has no link only what is harmless.
 
@@ -91,7 +92,7 @@ def _keep(
     if entry.size > LIMIT:
         report = read_transactions(b"", name)._replace(problems=(TOO_LARGE,))
     else:
-        report = read_transactions(read(store, entry.key), name, words)
+        report = read_transactions(read(store, entry.key), name, profile)
     unknown = _unknown_marks(store, issuer, [report.rows], runs)
     is_unknown = pl.col("cuid").hash().is_in(unknown.implode())
     is_harmless = pl.col("cuid") == storable("cuid", is_unknown)
@@ -100,7 +101,7 @@ def _keep(
     facts = {
         "name": report.name,
         "problems": json.dumps(report.problems),
-        "version": _version(entry, words) if is_whole else "",
+        "version": _version(entry, profile) if is_whole else "",
     }
     store.replace(key, [parquet(rows, facts, compression="zstd")])
 

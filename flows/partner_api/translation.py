@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from schemas.partner_api.jobs import number
@@ -23,6 +24,9 @@ _STATUS_DATA: Final = (
     "job_timeout",
     "status_message",
 )
+_MOMENTS: Final = ("expiration_date", "opened_on")
+_EARLIEST: Final = 1e9  # seconds since 1970; a smaller number is no moment of a link
+_IN_MILLISECONDS: Final = 1e11  # in seconds, a day in the year 5138
 _ABSENT: Final = object()
 
 
@@ -40,7 +44,25 @@ def link_in_our_words(document: object, fields: LinkFields) -> dict[str, Any]:
         "cuid": fields.cuid,
     }
     values = {name: _value(record, paths) for name, paths in places.items()}
-    return {name: value for name, value in values.items() if value is not _ABSENT}
+    present = {name: value for name, value in values.items() if value is not _ABSENT}
+    if fields.opened_values and isinstance(present.get("opened_on"), str):
+        words = {fold(word) for word in fields.opened_values}
+        present["opened_on"] = fold(present["opened_on"]) in words
+    moments = {name: _moment(present[name]) for name in _MOMENTS if name in present}
+    return present | moments
+
+
+def _moment(value: Any) -> Any:
+    """Return a moment as text where it is a number since 1970, in seconds or in milliseconds."""
+    seconds = number(value) if isinstance(value, int | float) else None
+    if seconds is not None and seconds >= _IN_MILLISECONDS:
+        seconds /= 1000
+    if seconds is None or not _EARLIEST <= seconds < _IN_MILLISECONDS:
+        return value
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError):
+        return value
 
 
 def job_in_our_words(document: object, profile: Profile) -> dict[str, Any]:

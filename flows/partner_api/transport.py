@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from flows.errors import OperatorError
 from flows.partner_api.response_body import (
     ENCODINGS,
     USUAL,
@@ -32,6 +33,7 @@ from flows.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
+from flows.partner_api.sessions import LOGIN
 from flows.partner_api.validators import UNCHANGED
 from flows.runs.retry import Retry
 from schemas.partner_api.service import LOOPBACK, ServiceSettings
@@ -39,10 +41,12 @@ from schemas.partner_api.service import LOOPBACK, ServiceSettings
 LONGEST_HOLD = 60.0  # seconds; the longest wait the service can impose at a time
 
 LIMITED: Final = 429
+UNAVAILABLE: Final = 503
 UNAUTHORISED: Final = 401
 MISSING: Final = 404
 CONFLICT: Final = 409
 _NOT_OF_ROW: Final = frozenset({403, 405, 415})  # refusals that say nothing of what was requested
+_NO_LOGIN: Final = frozenset({404, 405, 410, *range(300, 400)})
 OUT_OF_ORDER: Final = 500  # and above
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
@@ -78,7 +82,7 @@ class RetryPolicy(Enum):
     """What may be retried once a response is lost, by what the loss costs.
 
     A request that the service surely did not accept (no connection, or "too many requests") is
-    retried under each policy.
+    retried under each policy; one for messages also where the service says when it is back (503).
     """
 
     READ = "read"  # of a record: costs nothing, so it is retried
@@ -215,10 +219,10 @@ class Sender:
         if _may_pass(request, status):
             self._turns.hold(_patience(response.headers))
             is_conflict = status == CONFLICT and request.policy is RetryPolicy.REPEAT
-            is_accepted = status >= OUT_OF_ORDER or is_conflict
+            is_accepted = _may_be_done(request, response) or is_conflict
             raise _without_response(request, f"HTTP {status}", is_accepted=is_accepted)
-        if status == UNAUTHORISED:
-            raise _unauthorised(request, response)
+        if request.is_login:
+            raise _refused_login(request, response)
         if status == MISSING:
             raise NoSuchRecordError(place=request.place)
         if response.is_redirect:
@@ -263,6 +267,15 @@ def _unauthorised(request: Request, response: httpx.Response) -> UnauthorisedErr
     return UnauthorisedError(place=request.place, status=response.status_code, reason=reason)
 
 
+def _refused_login(request: Request, response: httpx.Response) -> OperatorError:
+    """Return why there is no session: a login at another place, or credentials or their names."""
+    status = response.status_code
+    if status in _NO_LOGIN:
+        problem = f"{request.place} is no login (HTTP {status}); [service] login_path names it"
+        return StrangeAnswerError(place=LOGIN, problem=problem)
+    return _unauthorised(request, response)
+
+
 def _in_words(body: bytes) -> str:
     """Return why a request is refused: codes, and the service's own words as far as harmless."""
     refusal = refusal_of(body)
@@ -274,6 +287,17 @@ def _may_pass(request: Request, status: int) -> bool:
     if status == CONFLICT:
         return request.policy is not RetryPolicy.WRITE
     return status == LIMITED or status >= OUT_OF_ORDER
+
+
+def _may_be_done(request: Request, response: httpx.Response) -> bool:
+    """Return whether a request may have been carried out though it ended so.
+
+    Whoever is unavailable and says until when has delivered no messages.
+    """
+    is_put_off = response.status_code == UNAVAILABLE and "Retry-After" in response.headers
+    if is_put_off and request.policy is RetryPolicy.CONSUME:
+        return False
+    return response.status_code >= OUT_OF_ORDER
 
 
 def _without_response(request: Request, kind: str, *, is_accepted: bool) -> Exception:

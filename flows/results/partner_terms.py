@@ -65,8 +65,8 @@ _ENTITY_WORDS = {
 _KIND_PATTERNS = {
     "unavailable": r"time.?d? ?out|unavailable|try again|temporar|internal (?:server )?error|econn"
     r"|network|rate limit|too many requests|\b50[0234]\b",
-    "expired": r"expired|in the past",
-    "exists": r"already|duplicate|exists\b|not unique|must be unique",
+    "expired": r"(?<!not )expired|in the past",
+    "exists": r"already|duplicate|exists\b|not unique|must be unique|not expired",
     "missing": r"requir|missing|not provided"
     r"|(?:can.?t|cannot|must not|may not|should not|is|not be) (?:be )?"
     r"(?:blank|empty|null|undefined)",

@@ -84,20 +84,28 @@ class _Mark(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     began: datetime | None = None
     placements: str = ""
+    reading: str = ""  # a digest of the settings that the service's answers were read with
 
 
-def mark_check(run: StoredRun, began: datetime | None = None) -> None:
+def mark_check(run: StoredRun, began: datetime | None = None, reading: str = "") -> None:
     """Note that the placements of a run may change from now on, or that a check has ended.
 
-    So one listing says of which runs they may be others than before.
+    So one listing says of which runs they may be others than before. `reading`: a digest of the
+    settings that its answers were read with; without it, as noted before.
     """
-    mark = _Mark(began=began)
+    reading = reading or read_with(run)
+    mark = _Mark(began=began, reading=reading)
     if began is None:
         entries = run.store.keys(run.keys.placements, shallow=True)
         tables = [entry.key for entry in entries if entry.key.endswith(".parquet")]
         contents = [digest(read(run.store, key)) for key in tables]
-        mark = _Mark(placements=digest("".join(contents).encode()))
+        mark = _Mark(placements=digest("".join(contents).encode()), reading=reading)
     run.store.replace(_mark_key(run.issuer, run.id), [canonical(mark.model_dump(mode="json"))])
+
+
+def read_with(run: StoredRun) -> str:
+    """Return the digest of the settings that answers about a run's links were last read with."""
+    return _mark(run.store, run.issuer, run.id).reading
 
 
 def check_marks(store: Store, issuer: str) -> dict[str, str]:
@@ -111,12 +119,17 @@ def check_marks(store: Store, issuer: str) -> dict[str, str]:
 
 def is_checked(store: Store, issuer: str, run: str) -> bool:
     """Return whether the last check of a run has ended; one that was killed has not."""
+    mark = _mark(store, issuer, run)
+    return mark != _Mark() and mark.began is None
+
+
+def _mark(store: Store, issuer: str, run: str) -> _Mark:
+    """Return the mark of a run's last check, an empty one where there is none."""
     content = read_if_stored(store, _mark_key(issuer, run))
     try:
-        mark = _Mark.model_validate_json(content or b"")
+        return _Mark.model_validate_json(content or b"")
     except ValidationError:  # not written by us, or not whole
-        return False
-    return mark.began is None
+        return _Mark()
 
 
 def _mark_key(issuer: str, run: str) -> str:

@@ -6,6 +6,7 @@ setting: credentials and keys come from the environment.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from string import Formatter
 from typing import Annotated, Final, Literal
 
@@ -55,11 +56,24 @@ class AuthSettings(Settings):
     prefix: str = setting("", "`api_key`: what stands before the token", pattern=r"^[ -~]*$")
     login: bool = setting(True, "`false`: there is no login, and the integrator key is the token")
     login_encoding: Literal["json", "form"] = setting("json", "how the login's body is written")
-    login_fields: dict[Credential, Name] = setting(
+    login_fields: dict[Credential, FieldPath] = setting(
         {"app_name": "app_name", "app_key": "app_key", "username": "username"}
         | {"password": "password"},
-        "properties of the login, by credential; one that is left out is not sent",
+        "properties of the login, by credential, such as `user.name`; one that is left out is not "
+        "sent",
     )
+    headers: dict[Credential, Name] = setting(
+        {}, "headers of the login and of every request, by credential"
+    )
+
+    @field_validator("login_fields")
+    @classmethod
+    def _are_properties(cls, fields: dict[str, str]) -> dict[str, str]:
+        names = sorted(fields.values())
+        for name, following in pairwise(names):
+            if name == following or following.startswith(f"{name}."):
+                raise ValueError(f"{following}: {name} has a value of its own already")
+        return fields
 
 
 class SigningSettings(Settings):

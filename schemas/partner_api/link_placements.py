@@ -31,15 +31,6 @@ ENDS: Final = frozenset({*FAILURES, "NEVER_STARTED"})
 # ends a report names with its day: statuses of interface.md 2.3
 ENDS_WITH_DAY: Final = frozenset({"DUPLICATE_CARD", "TIMEOUT_TFA"})
 
-# The partner's transaction report: folded spellings (letters and digits only) of its columns, the
-# documented first.
-TRANSACTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "cuid": ("cuid", "cardholdercuid"),
-    "status": ("status", "transactionstatus", "jobstatus", "terminationtype"),
-    "completed_on": ("completedon", "completed", "completedat", "completiondate"),
-    "merchant_site": ("merchantsitehostname", "merchantsite", "merchantsitename"),
-}
-
 # How far a cardholder came, least first; each stage holds all those after it.
 STAGES: Final = ("cardholders", "sent", "linked", "opened", "authenticated", "placed")
 

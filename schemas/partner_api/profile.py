@@ -66,6 +66,9 @@ class LinkFields(Settings):
     opened: Places = setting(
         ("opened_on", "opened_at", "verified_on"), "when it was opened; null: not yet"
     )
+    opened_values: tuple[str, ...] = setting(
+        (), "where `opened` holds a state in words: those of a link that was opened"
+    )
     card_id: Places = setting(("card.id", "card_id"), "id of its card")
     cardholder_id: Places = setting(
         ("card.cardholder.id", "card.cardholder_id", "cardholder_id"), "id of its cardholder"
@@ -147,6 +150,23 @@ class Words(Settings):
     )
 
 
+class ReportColumns(Settings):
+    """Columns of transaction reports, the first that is present; case, spaces and punctuation do
+    not matter.
+    """
+
+    cuid: tuple[str, ...] = setting(("cuid", "cardholder cuid"), "the cardholder's cuid")
+    status: tuple[str, ...] = setting(
+        ("status", "transaction status", "job status", "termination type"), "the job's status"
+    )
+    completed_on: tuple[str, ...] = setting(
+        ("completed on", "completed", "completed at", "completion date"), "when it ended"
+    )
+    merchant_site: tuple[str, ...] = setting(
+        ("merchant_site_hostname", "merchant site", "merchant site name"), "its merchant site"
+    )
+
+
 class Paginator(Settings):
     """How lists of messages go on over several pages."""
 
@@ -187,6 +207,7 @@ class Profile(Settings):
     message: MessageFields = MessageFields()
     acknowledged: AcknowledgedRequests = AcknowledgedRequests()
     words: Words = Words()
+    report: ReportColumns = ReportColumns()
     paginator: Paginator = Paginator()
 
 

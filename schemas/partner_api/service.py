@@ -72,9 +72,10 @@ class ServiceSettings(Profile):
     job_hydration: str = setting(
         '["credential_requests"]', "value of the hydration header when a job is read"
     )
-    access_key_fields: tuple[Name, ...] = setting(
+    access_key_fields: tuple[FieldPath, ...] = setting(
         ("access_key", "messaging_access_key", "key"),
-        "fields that may hold a channel's access key; the first that is present counts",
+        "fields that may hold a channel's access key, by names or paths; the first that is present "
+        "counts",
     )
     link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = setting(
         None, "URL of a link, made from `{token}`, where link records hold none"

@@ -50,11 +50,14 @@ CAUSES: Final = {
     NEVER_ASKED: Cause("never asked"),
     NO_RESULT: Cause("no result yet"),
     NO_LINK_ID: Cause(
-        "no id in the link's URL", "Correct [service] link_id: it finds no id in a link's URL."
+        "no id in the link's URL",
+        "Correct [service] link_id, or link_id_from and link_id_parameter: "
+        "they find no id in a link's URL.",
     ),
     SHARED_LINK_ID: Cause(
         "one id for several links",
-        "Correct [service] link_id: it finds the same id in the URLs of different links, "
+        "Correct [service] link_id, or set link_id_from to parameter and name the query parameter "
+        "that holds the id: now the same id is found in the URLs of different links, "
         "so the record of one would be taken for that of all.",
     ),
     OTHER_CARDHOLDER: Cause(
@@ -79,7 +82,11 @@ CAUSES: Final = {
     LOST_MESSAGES: Cause("messages lost or unreadable"),
     REFUSED: Cause("refused", _DOCUMENTATION),
     UNAVAILABLE: Cause("no response"),
-    UNREADABLE: Cause("unreadable", _DOCUMENTATION),
+    UNREADABLE: Cause(
+        "unreadable",
+        "Compare [service] with the partner's documentation: `cardlink service probe` shows what "
+        "its records have, and proposes the settings that fit.",
+    ),
     REPORT_WORD: Cause(
         "a status nobody knows in a transaction report:",
         "Say in [service.words] report what these statuses mean.",

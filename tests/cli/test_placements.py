@@ -140,7 +140,7 @@ def test_one_id_for_all_links_is_refused_with_a_sentence_and_read_for_none(tmp_p
 
     assert 2 == done.exit_code
     assert "link records: asked 0, answered 0: one id for several links" in done.stdout
-    assert "it finds the same id in the URLs of different links" in done.stdout
+    assert "the same id is found in the URLs of different links" in done.stdout
 
 
 @pytest.mark.slow

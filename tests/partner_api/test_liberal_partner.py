@@ -153,7 +153,7 @@ def test_what_a_probe_proposes_is_enough_to_read_the_records(tmp_path: Path) -> 
     facts = json.loads(probed.stdout)
     spoken = Profile.model_validate(tomllib.loads(facts["profile"])["service"])
     assert {"result.link.linkKey"} <= set(spoken.link.id)
-    assert ({"result.link.holder.ref"}, {"result.state"}) == (
+    assert ({"result.link.holder.ref"}, {"result.state", "status"}) == (
         set(spoken.link.cardholder_id),
         set(spoken.job.status),
     )

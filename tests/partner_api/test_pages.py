@@ -11,11 +11,12 @@ import pytest
 
 from flows.partner_api.client import open_client
 from flows.partner_api.job_records import Placement
-from flows.partner_api.link_queries import with_messages
 from flows.partner_api.service import AnswerLostError, StrangeAnswerError
+from flows.partner_api.stored_messages import with_messages
 from flows.runs.identity import canonical
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import CardLink
+from schemas.partner_api.profile import INTERFACE
 from tests.partner_api.service_clients import (
     CREDENTIALS,
     HANG_UP,
@@ -89,7 +90,7 @@ def test_a_page_that_is_lost_leaves_those_before_it_and_is_missed() -> None:
     ):
         read = json.loads(client.cardholder_messages("5"))
 
-    placement = with_messages(Placement(1, "c-1", "4242"), canonical({"messages": read}))
+    placement = with_messages(Placement(1, "c-1", "4242"), canonical({"messages": read}), INTERFACE)
     assert (["1"], 1) == ([job.job_id for job in placement.jobs], placement.missed)
 
 

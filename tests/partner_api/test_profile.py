@@ -179,3 +179,22 @@ def test_a_path_has_the_id_once_and_is_below_the_address(path: str) -> None:
         ServiceSettings.model_validate(
             {"base_url": "https://service.example.com", "paths": {"link": path}}
         )
+
+
+@pytest.mark.parametrize("moment", [1_795_541_182_017, 1_795_541_182, "2026-11-24T17:26:22Z"])
+def test_a_moment_may_be_a_number_of_seconds_or_milliseconds(moment: object) -> None:
+    link = link_of(body({"id": "l-1", "expires_at": moment, "opened_at": moment}))
+
+    assert link is not None
+    assert ("2026-11-24T17:26:22Z", True) == (link.expires_raw, link.opened)
+
+
+@pytest.mark.parametrize(("state", "opened"), [("Sent", False), ("OPENED", True)])
+def test_that_a_link_was_opened_may_be_said_by_a_state(state: str, opened: bool) -> None:
+    fields = {"opened": ["state"], "opened_values": ["opened", "verified"]}
+    profile = Profile.model_validate({"link": fields})
+
+    link = link_of(body({"id": "l-1", "state": state}), profile)
+
+    assert link is not None
+    assert opened == link.opened

@@ -59,6 +59,43 @@ def test_the_login_has_the_names_and_the_form_that_the_settings_say() -> None:
     assert "authorization: bearer t-2" in script.heads[1].lower()
 
 
+def test_the_login_may_nest_its_properties_and_credentials_may_be_headers_of_each_request() -> None:
+    auth = {
+        "login_fields": {"username": "user.name", "password": "user.word"},
+        "headers": {"app_key": "X-Api-Key"},
+    }
+    login = b'{"user":{"name":"cardlink","word":"practice"}}'
+
+    with scripted(LET_IN, JOB) as (address, script), client_at(address, auth=auth) as client:
+        client.job("7")
+
+    assert f"content-length: {len(login)}" in script.heads[0].lower()
+    assert ["practice-key"] * 2 == [_header(head, "x-api-key") for head in script.heads]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (
+            http(404),
+            StrangeAnswerError,
+            r"POST /session is no login \(HTTP 404\); \[service\] login_",
+        ),
+        (http(403, '{"error": "unknown client"}'), UnauthorisedError, "HTTP 403: .*unknown client"),
+        (http(422, '{"error": "user is required"}'), UnauthorisedError, "HTTP 422: .*required"),
+    ],
+)
+def test_a_login_that_is_refused_says_what_to_correct(
+    answer: bytes, error: type[Exception], words: str
+) -> None:
+    with (
+        scripted(answer) as (address, _),
+        client_at(address) as client,
+        pytest.raises(error, match=words),
+    ):
+        client.job("7")
+
+
 def test_requests_are_signed_with_the_sessions_key_and_anew_after_a_new_login() -> None:
     logins = [
         http(200, json.dumps({"session_token": f"t-{number}", "session_key": f"k-{number}"}))
