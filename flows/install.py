@@ -171,6 +171,9 @@ def install(context: Context) -> Result:
     names.
 
     Run it after every change of TOML files, schedule or version.
+
+    Example:
+        cardlink install
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
@@ -227,6 +230,9 @@ def deploy_files(
 
     Args:
         folder: Where to; it must not exist yet, or be empty.
+
+    Example:
+        cardlink deploy-files deploy
     """
     if folder.exists() and any(folder.iterdir()):
         raise FileThereError(path=str(folder))

@@ -31,6 +31,7 @@ from flows.commands import (
     settings,
     submit,
     trace,
+    upload,
 )
 from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
@@ -53,6 +54,7 @@ ENTRIES = entries_of(
     check,
     agree,
     submit,
+    upload,
     outbox,
     results,
     acknowledgement,

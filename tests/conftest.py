@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
-from tests import leftovers, servers
+from tests import leftovers, published_outcomes, servers
 
 settings.register_profile("quick", max_examples=12, deadline=None)  # a busy machine is no failure
 settings.register_profile("thorough", max_examples=300, deadline=None)  # `make test-all`
@@ -124,6 +124,16 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         if reporter := config.pluginmanager.get_plugin("terminalreporter"):
             reporter.write_line("\n".join(["", "left running by tests:", *found]), red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _outcomes_are_as_published() -> Iterator[None]:
+    """Hold what each command of a test reports to the schema of `--json`."""
+    published_outcomes.watch()
+    yield
+    differences = sorted(set(published_outcomes.wrong))
+    published_outcomes.wrong.clear()
+    assert differences == [], "see schemas/outcomes; then run: python -m tests.reference"
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,8 @@ import click
 import polars as pl
 
 from flows.cli.main import COMMANDS as ENTRIES
-from flows.cli.main import GROUPS, command_of
+from flows.cli.main import command_of
+from flows.cli.sections import EARLIER, GROUPS
 from flows.commands.entry import Entry
 from flows.commands.form import Form
 from schemas import portal, rules
@@ -29,12 +30,14 @@ from schemas.acknowledgement import AcknowledgementFile
 from schemas.analysis import TABLES
 from schemas.challenges import ANSWERS
 from schemas.issuer import Issuer, RuleSettings
+from schemas.outcomes import document as outcomes
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
 from schemas.tables import Table
 from tests import sample_bank, transcript
 from tests.interface_table import interface_page
+from tests.man_page import man_page
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -246,8 +249,8 @@ COMMANDS: Final = f"""# Commands
 Every command takes `--help`, and before it or after it `--config FOLDER`, the folder of the
 issuers' TOML files; `--json`, which prints one JSON object on stdout, also of a line that it cannot
 understand; `--verbose`, the progress of a submit without a terminal; and `--no-color`, as does the
-variable `NO_COLOR`. Results go to stdout, progress and the next step to stderr. Exit codes are in
-the README.
+variable `NO_COLOR`. `outcome.schema.json` is the JSON Schema of what `--json` prints, command by
+command. Results go to stdout, progress and the next step to stderr. Exit codes are in the README.
 
 Every line after `next:` can be pasted. Placeholders are in capitals, and are named below it: `WHY`
 (the reason, kept in the audit trail), `RECEIPT` (of the receiving side), `FILE`, `FOLDER`,
@@ -413,6 +416,11 @@ def _kind(kind: pl.DataType) -> str:
     return KINDS.get(str(kind), str(kind).lower())
 
 
+def outcome_schema() -> str:
+    """Return the JSON Schema of what `--json` prints."""
+    return json.dumps(outcomes.document(), indent=1, ensure_ascii=False) + "\n"
+
+
 PAGES: Final = {
     "ANALYSIS.md": analysis_page,
     "SETTINGS.md": settings_page,
@@ -420,6 +428,8 @@ PAGES: Final = {
     "REASONS.md": reasons_page,
     "INTERFACE.md": interface_page,
     "acknowledgement.schema.json": acknowledgement_schema,
+    "outcome.schema.json": outcome_schema,
+    "cardlink.1": man_page,
 }
 
 
@@ -468,9 +478,12 @@ def _command(entry: Entry[...], heading: str) -> str:
     context = click.Context(command, info_name=f"cardlink {entry.name}")
     usage = " ".join(command.collect_usage_pieces(context))
     text = f"\n{heading} cardlink {entry.name}\n\n"
+    if entry.name in EARLIER:
+        text += f"Now `cardlink {EARLIER[entry.name]}`; the next version has no other.\n\n"
     text += f"`cardlink {entry.name} {usage}`\n\n{entry.summary}\n\n| | |\n|---|---|\n"
     for parameter, option in zip(entry.parameters, command.params, strict=True):
         text += f"| {_spelled(option, context)} | {parameter.help} |\n"
+    text += "\n```sh\n" + "\n".join(entry.examples) + "\n```\n"
     if isinstance(entry.form, Form):
         return text + f"\nForm: `{entry.form.name}`.\n"
     return text + f"\nNo form: {entry.form}.\n"

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from flows.cli.main import main
+from flows.cli.main import COMMANDS, main
+from flows.cli.sections import SECTIONS
 from flows.configuration import ConfigurationError, FileUnreadableError, load_issuer
 from schemas.mapping import Cell
+from schemas.outcomes.commands import FACTS
 from schemas.portal import CUID, PAN, columns
 from tests import keys
 from tests.builders import portal_rows
@@ -342,6 +344,13 @@ def test_every_command_has_help_and_stands_in_the_readme() -> None:
     silent = [name for name, command in main.commands.items() if not command.help]
 
     assert (unknown, silent) == ([], [])
+
+
+def test_help_has_every_command_in_one_section_and_the_schema_each_entry() -> None:
+    arranged = [name for names in SECTIONS.values() for name in names]
+
+    assert sorted(main.commands) == sorted(arranged)
+    assert {entry.name for entry in COMMANDS} == FACTS.keys()
 
 
 def test_every_cardlink_command_of_the_readme_is_one_there_is() -> None:

@@ -225,6 +225,7 @@ def acknowledging(folder: Path) -> Facts:
 
 CASES: dict[str, Callable[[Path], Facts]] = {
     "outbox uploaded": outbox,
+    "upload": lambda folder: {**outbox(folder), "done": True},
     "outbox hold": lambda folder: {**outbox(folder), "chunks": (2,), **WHY},
     "outbox release": lambda folder: {**held(folder), **WHY},
     "outbox cancel": lambda folder: {**held(folder), **WHY},

@@ -164,6 +164,14 @@ def test_the_wheel_holds_the_deploy_files_and_writes_them_where_it_is_told(insta
     assert f"files: {len(kept)} files" in shown
 
 
+def test_the_wheel_installs_the_man_page_where_man_looks(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        [page] = [name for name in archive.namelist() if name.endswith("share/man/man1/cardlink.1")]
+        installed_page = archive.read(page)
+
+    assert (DEPLOY / "cardlink.1").read_bytes() == installed_page
+
+
 def test_the_wheel_says_that_it_is_typed_and_where_it_comes_from(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()

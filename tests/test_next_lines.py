@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -92,12 +93,22 @@ def entries_in(found: list[Mention]) -> set[str]:
     return {mention.entry for mention in found if isinstance(mention, Step)}
 
 
+def test_every_command_has_examples_that_the_command_line_takes() -> None:
+    examples = {name: entry.examples for name, entry in ENTRIES.items()}
+
+    wrong = [refused_line(line.removeprefix("cardlink ")) for line in chain(*examples.values())]
+
+    assert [] == [name for name, lines in examples.items() if not lines]
+    assert [] == [name for name, [line, *_] in examples.items() if f"cardlink {name}" not in line]
+    assert "" == "".join(wrong)
+
+
 def test_every_next_step_of_an_error_or_a_table_is_taken_by_the_command_line() -> None:
     found = mentions.of_tables()
 
     assert [] == wrong_in(found)
     assert len(found) > 50
-    assert {"outbox cancel", "outbox fetch", "corrections", "purge"} <= entries_in(found)
+    assert {"outbox cancel", "upload", "corrections", "purge"} <= entries_in(found)
 
 
 def test_every_next_step_that_the_code_makes_is_taken_by_the_command_line() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import click
 
 from flows.cli.outcome import refuse
+from flows.cli.sections import SECTIONS
 from flows.cli.shared_options import options, shared_options
 
 
@@ -62,6 +63,17 @@ class Commands(CommandGroup):
             return super().invoke(context)
         except click.UsageError as error:
             refuse(error, context)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands section by section, those of every day first."""
+        width = max(map(len, self.commands))
+        for title, names in SECTIONS.items():
+            lines = [(name.ljust(width), self._summary_of(name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(lines)
+
+    def _summary_of(self, name: str) -> str:
+        return self.commands[name].get_short_help_str(limit=70)
 
     def resolve_command(
         self, context: click.Context, args: list[str]

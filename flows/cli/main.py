@@ -13,9 +13,11 @@ from typing import Any
 import click
 
 from flows import install, stopping
+from flows.cli import completion
 from flows.cli.command import Command, CommandGroup, Commands
 from flows.cli.outcome import print_result, result_of
 from flows.cli.parameters import click_parameter, metavar_of
+from flows.cli.sections import EARLIER, GROUPS
 from flows.cli.shared_options import shared_options
 from flows.cli.terminal import UNPRINTED, ask, progress_line, say
 from flows.commands.context import Context, Terminal
@@ -25,17 +27,6 @@ from flows.simulator import commands as practice
 from flows.simulator import demo, practice_people
 from flows.steps import PROGRAM
 from flows.wiring import begin_process
-
-GROUPS = {
-    "outbox": (
-        "List the chunks to upload, fetch them to a folder, and record what was done with them."
-    ),
-    "mend": "Put right what went wrong: each command has --dry-run, and records who, when and why.",
-    "audit": "Prove that the audit trail is whole, and hand out the evidence of a run.",
-    "job": "Follow a placement job at the partner.",
-    "service": "The partner's API: what it answers, and the settings that fit it.",
-    "person": "What is stored of one person: export all of it, or forget them.",
-}
 
 
 @click.group(
@@ -79,7 +70,9 @@ def command_of(entry: Entry[...]) -> click.Command:
         callback=click.pass_context(partial(_run, entry)),
         params=[click_parameter(parameter) for parameter in parameters],
         help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
-        short_help=entry.summary,
+        short_help=entry.summary.partition("\n")[0],
+        hidden=entry.name in EARLIER,
+        epilog="\n  ".join(["\b\nExample:", *entry.examples]),
     )
 
 
@@ -87,6 +80,9 @@ def _run(entry: Entry[...], invoked: click.Context, /, **options: Any) -> None:
     """Run a command, print its result, and turn errors into exit codes."""
     shared = shared_options(invoked)
     UNPRINTED.clear()
+    if entry.name in EARLIER:
+        now = f"{PROGRAM} {EARLIER[entry.name]}"
+        say(f"`{PROGRAM} {entry.name}` is now `{now}`; the next version has no other.", err=True)
     try:
         try:
             stopping.enter("working")
@@ -115,5 +111,5 @@ def _exit_unprinted(entry: Entry[...], reason: str) -> None:
     sys.exit(stopping.EXIT_CODE)
 
 
-COMMANDS = [*ENTRIES, *entries_of(practice, practice_people, demo, install)]
+COMMANDS = [*ENTRIES, *entries_of(practice, practice_people, demo, install, completion)]
 add(main, COMMANDS)

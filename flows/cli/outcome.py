@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import date
 from typing import Any, NoReturn
 
 import click
@@ -17,7 +18,7 @@ from flows.cli.terminal import say, write
 from flows.commands.result import Result
 from flows.errors import OperatorError, TryAgainError, translated
 from flows.redaction import redacted
-from flows.steps import PROGRAM, Sentence, in_words
+from flows.steps import PROGRAM, Sentence, Words, in_words
 
 
 class StoppedError(TryAgainError):
@@ -53,10 +54,29 @@ def print_result(result: Result, command: str, shared: SharedOptions) -> None:
 
 
 def _print_json(result: Result, command: str, shared: SharedOptions) -> None:
-    line = in_words(result.next_step, shared.words) if result.next_step else ""
-    facts: dict[str, Any] = {"version": VERSION, "command": command, **result.facts}
-    facts |= {"next": line, "exit_code": result.exit_code}
-    write(json.dumps(redacted(facts), default=str).replace("\x7f", "\\u007f"))
+    facts = redacted(outcome(result, command, shared.words))
+    write(json.dumps(facts).replace("\x7f", "\\u007f"))
+
+
+def outcome(result: Result, command: str, words: Words) -> dict[str, Any]:
+    """Return a result as deploy/outcome.schema.json has it."""
+    line = in_words(result.next_step, words) if result.next_step else ""
+    envelope = {"version": VERSION, "command": command}
+    facts: dict[str, Any] = _plain(result.facts)
+    return {**envelope, **facts, "next": line, "exit_code": result.exit_code}
+
+
+def _plain(fact: Any) -> Any:
+    """Return a fact of values that JSON has: times by ISO 8601, named fields as an object."""
+    if isinstance(fact, dict):
+        return {str(name): _plain(value) for name, value in fact.items()}
+    if hasattr(fact, "_asdict"):
+        return _plain(fact._asdict())
+    if isinstance(fact, list | tuple):
+        return [_plain(value) for value in fact]
+    if isinstance(fact, date):
+        return fact.isoformat()
+    return fact if isinstance(fact, str | int | float | None) else str(fact)
 
 
 def result_of(error: BaseException, place: str) -> Result:

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import click
 
+from flows.cli.completion import completer_of
 from flows.commands.signature import REQUIRED, Parameter
 
 
@@ -52,7 +53,13 @@ def _argument(parameter: Parameter) -> click.Argument:
     if parameter.many:
         shape = {"nargs": -1, "required": needed}
         metavar += "..."
-    return click.Argument([parameter.name], type=_type(parameter), metavar=metavar, **shape)
+    return click.Argument(
+        [parameter.name],
+        type=_type(parameter),
+        metavar=metavar,
+        shell_complete=completer_of(parameter),
+        **shape,
+    )
 
 
 def _option(parameter: Parameter) -> click.Option:
@@ -68,6 +75,7 @@ def _option(parameter: Parameter) -> click.Option:
         type=_type(parameter),
         metavar=parameter.field.metavar or ("YYYY-MM-DD" if parameter.type is date else None),
         help=parameter.help,
+        shell_complete=completer_of(parameter),
         show_default=parameter.default not in (REQUIRED, "", None, ()),
         **shape,
     )

@@ -44,6 +44,9 @@ def acknowledge(
             sealed.
         confirm: Record that the issuer has this acknowledgement and those before it; then give the
             reason, such as its receipt.
+
+    Example:
+        cardlink acknowledge first-bank --dry-run
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     facts = {"issuer": issuer, "dry_run": dry_run}

@@ -24,6 +24,9 @@ def agree(context: Context, issuer: Issuer, *, reason: Reason, dry_run: DryRun =
     `[four_eyes] acts` names `settings` or `mapping`; [four_eyes] itself as soon as it names an act:
     by the settings that were agreed to last. A change that one person may make needs no `agree`:
     the next command records it.
+
+    Example:
+        cardlink agree first-bank --reason 'new key, compared by phone'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     comparison = settings_in_force.compared(issuer_context)

@@ -27,6 +27,9 @@ def analysis(context: Context, issuer: Issuer, *, anew: bool = False) -> Result:
     Args:
         issuer: Whose runs. The export is in its folder `analysis/`.
         anew: Write all runs again, not only those that changed; books of earlier days stay.
+
+    Example:
+        cardlink analysis first-bank
     """
     issuer_context = wire(context.folder, issuer)
     kept.keep_up_to_date(issuer_context)

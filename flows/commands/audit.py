@@ -54,6 +54,9 @@ def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = Fal
         head: The head that an earlier proof showed, kept elsewhere; the trail must still contain
             it.
         anew: Read and judge everything, whatever an earlier proof found whole.
+
+    Example:
+        cardlink audit verify first-bank
     """
     issuer_context = wire(context.folder, issuer)
     adapters = issuer_context.adapters
@@ -168,6 +171,9 @@ def accept(
 
     Args:
         key: The object as the finding names it.
+
+    Example:
+        cardlink audit accept first-bank first-bank/results/stray.csv --reason 'see ticket 7'
     """
     finding = audit.accept(wire(context.folder, issuer, dry_run=dry_run), key, reason)
     state = "would be accepted" if dry_run else "accepted"
@@ -183,6 +189,9 @@ def witness(context: Context, issuer: Issuer) -> Result:
     For the witness: somebody in another account, who may read the trail, and who alone may write
     there. The trail must go on from where the last checkpoint says it ended; else nothing is
     signed. Run it from a schedule, more often than `[audit] witness_hours`.
+
+    Example:
+        cardlink audit witness first-bank
     """
     issuer_context = wire(context.folder, issuer)
     place = witness_store(issuer_context.issuer, context.folder)
@@ -209,6 +218,9 @@ def witness_key(context: Context, name: KeyName, file: Path) -> Result:
     Args:
         name: The name of the witness in its signatures, such as `audit.example.com`.
         file: Where the secret half goes; it must not exist.
+
+    Example:
+        cardlink audit witness-key audit.example.com witness.key
     """
     del context
     if file.exists():
@@ -225,6 +237,9 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """Write the evidence of RUN as one zip with a page to read.
 
     It holds records, who did what, keys, gates, reports and policy.
+
+    Example:
+        cardlink audit export first-bank first-bank-20261120-3f9c21aa
     """
     issuer_context = wire(context.folder, issuer)
     store = issuer_context.adapters.store

@@ -42,6 +42,9 @@ def backfill(
         send_list: The digest of the list to send. Leave it empty first: the list is shown with its
             digest, and nothing is written. A list that would come out differently by now is
             refused.
+
+    Example:
+        cardlink backfill first-bank --from 2026-11-01 --to 2026-11-07
     """
     issuer_context = wire(context.folder, issuer)
     if not send_list:

@@ -48,6 +48,9 @@ def give_up(
             one: address.postal_code.
         chunk: Cards of RUN that wait for an answer in this chunk, by its number.
         undo: Take the cards up again.
+
+    Example:
+        cardlink mend give-up first-bank --cuid c-4711 --reason 'account closed'
     """
     issuer = context.issuer_of(run)
     issuer_context = context.context_of_target(run, dry_run=dry_run)
@@ -90,6 +93,9 @@ def keep_link(
         replacing: Of cards whose row was to replace the link and was refused: the link is enough.
         refused: Of cards of which we refused a newer row: the link is enough until it ends.
         undo: Ask about these links again.
+
+    Example:
+        cardlink mend keep-link first-bank --changed --reason 'same ZIP'
     """
     issuer = context.issuer_of(run)
     issuer_context = context.context_of_target(run, dry_run=dry_run)

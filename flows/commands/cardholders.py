@@ -40,6 +40,9 @@ def cardholders(context: Context, issuer: str = "", *, rebuild: bool = False) ->
         issuer: The issuer, as its TOML file is named (default: all of them).
         rebuild: Discard what is kept of the book, make it anew from the ledgers, and say whether
             it had been right.
+
+    Example:
+        cardlink cardholders first-bank
     """
 
     def of_issuer(name: str) -> list[_Standing]:

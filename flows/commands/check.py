@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,6 +104,9 @@ def check(
         business_date: The business date, if the extract's name does not say it.
         rejects: A new file for the rows of EXTRACT that would not be sent, with reasons and shapes,
             no card numbers.
+
+    Example:
+        cardlink check first-bank first-bank-20261120.csv
     """
     _refuse_existing(rejects)
     findings = list[Finding]()
@@ -134,7 +137,7 @@ def check(
         "store": wired.issuer.root,
         "fingerprints": fingerprints,
         "warnings": warnings,
-        "columns": columns.records,
+        "columns": list(map(_with_share, columns.records)),
         "settings": effective_settings(context.folder, wired.issuer),
         "links": links,
         "checks": [finding.facts for finding in findings],
@@ -337,6 +340,12 @@ def _columns(context: contexts.IssuerContext, inspection: row_scope.Inspection) 
             source = sources.get(name, "")[:60]
             rows.append((name, source, share, "  ".join(shapes), _verdicts(name, inspection)))
     return Table(("column", "from", "filled", "shapes", "verdicts"), rows)
+
+
+def _with_share(column: Mapping[str, object]) -> dict[str, object]:
+    """Return a column's record with the share of filled cells as a number from 0 to 1."""
+    percent = float(str(column["filled"]).removesuffix(" %"))
+    return {**column, "filled": round(percent / 100, 4)}
 
 
 def _sources(context: contexts.IssuerContext) -> dict[str, str]:

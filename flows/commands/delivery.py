@@ -44,6 +44,9 @@ def deliver(
         issuer: Whose links, of all runs and single links.
         confirm: Record that the receiving side has this delivery; then give the reason, such as its
             receipt.
+
+    Example:
+        cardlink deliver first-bank
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     if confirm is not None:

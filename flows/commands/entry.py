@@ -20,7 +20,7 @@ from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.commands.second_person import run_by_two
 from flows.commands.several_issuers import for_each
-from flows.commands.signature import Parameter, parameters_of, summary_of
+from flows.commands.signature import Parameter, examples_of, parameters_of, summary_of
 from flows.steps import Step
 from flows.wiring import acting, actors, governing, one_command, person
 
@@ -155,8 +155,13 @@ class Entry(Generic[P]):
 
     @property
     def summary(self) -> str:
-        """The docstring without its `Args:`."""
+        """The docstring without its `Args:` and `Example:`."""
         return summary_of(self.run)
+
+    @property
+    def examples(self) -> list[str]:
+        """Lines that can be pasted."""
+        return examples_of(self.run)
 
     @property
     def parameters(self) -> list[Parameter]:

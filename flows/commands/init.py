@@ -99,6 +99,9 @@ def init(
             copied beside the TOML.
         root: s3://bucket/prefix or a directory.
         yes: Ask nothing: take the best guess.
+
+    Example:
+        cardlink init first-bank --from extract.csv
     """
     file = issuer_file(context.folder, issuer)
     if file.exists():

@@ -40,6 +40,9 @@ def link_form(
     Args:
         form: Such as https://links.example.com/l/{hex:24}, as `check` shows it.
         undo: Take it back: links are judged as if this form had never been confirmed.
+
+    Example:
+        cardlink link-form first-bank 'https://links.example.com/l/{hex:24}' --reason 'they say'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     record = decisions.decide_form(issuer_context, form, reason, undo=undo)

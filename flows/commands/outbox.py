@@ -51,6 +51,9 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     Args:
         issuer: Whose chunks.
         run: Only this run's chunks, those with a result too.
+
+    Example:
+        cardlink outbox list first-bank
     """
     adapters = edges(load_issuer(context.folder, issuer), context.folder)
     if run:
@@ -72,7 +75,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     rows = [(*_row(chunk, moment), chunk.reason) for chunk in chunks]
     next_step = Step("ingest", issuer)
     if waiting:
-        next_step = Step("outbox fetch", waiting[0].run, to=FOLDER)
+        next_step = Step("upload", waiting[0].run, to=FOLDER)
     return Result(facts, [Table((*COLUMNS, "reason"), rows), everything], next_step)
 
 
@@ -93,6 +96,9 @@ def fetch(
 
     Args:
         to: The folder to write to.
+
+    Example:
+        cardlink outbox fetch first-bank --to upload
     """
 
     def write(name: str, data: bytes) -> None:  # whole or not at all, for the owner alone
@@ -126,8 +132,8 @@ def fetch(
         f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]
-    fetched_from = to if issuer else None
-    return Result(facts, lines, Step("outbox uploaded", run, *chunks, fetched=fetched_from))
+    copied_to = to if issuer else None
+    return Result(facts, lines, Step("upload", run, *chunks, to=copied_to, done=True))
 
 
 def _refuse_numbers(issuer: str, chunks: Sequence[int]) -> None:
@@ -152,13 +158,16 @@ def uploaded(
 
     Args:
         fetched: The folder that the chunks were fetched to: just those that its SHA256SUMS names.
+
+    Example:
+        cardlink outbox uploaded first-bank --fetched upload
     """
     issuer = context.issuer_of(run)
     if not issuer:
         return _move(context, run, "uploaded", chunks, "", dry_run)
     _refuse_numbers(issuer, chunks)
     if fetched is None:
-        fetch_step = Step("outbox fetch", issuer, to=FOLDER)
+        fetch_step = Step("upload", issuer, to=FOLDER)
         missing = "folder of a fetch: name it"
         raise run_errors.NotFoundError(place=issuer, what=missing, command=fetch_step)
     sums = (fetched / outbox.SUMS).read_text("utf-8")
@@ -184,7 +193,11 @@ def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
 def hold(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Hold back waiting chunks of RUN: they cannot be fetched until they are released."""
+    """Hold back waiting chunks of RUN: they cannot be fetched until they are released.
+
+    Example:
+        cardlink outbox hold first-bank-20261120-3f9c21aa 2 3 --reason 'the portal is down'
+    """
     return _move(context, run, "held", chunks, reason, dry_run)
 
 
@@ -192,7 +205,11 @@ def hold(
 def release(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Let chunks of RUN on hold, or marked as uploaded by mistake, wait for upload again."""
+    """Let chunks of RUN on hold, or marked as uploaded by mistake, wait for upload again.
+
+    Example:
+        cardlink outbox release first-bank-20261120-3f9c21aa --reason 'the portal is up again'
+    """
     return _move(context, run, "released", chunks, reason, dry_run)
 
 
@@ -200,7 +217,11 @@ def release(
 def cancel(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Cancel chunks of RUN that wait or are on hold, for good: a cancelled chunk is never sent."""
+    """Cancel chunks of RUN that wait or are on hold, for good: a cancelled chunk is never sent.
+
+    Example:
+        cardlink outbox cancel first-bank-20261120-3f9c21aa 2 --reason 'recalled' --dry-run
+    """
     return _move(context, run, "cancelled", chunks, reason, dry_run)
 
 

@@ -100,6 +100,9 @@ def reconcile(
         issuer: The issuer, as its TOML file is named (default: all of them).
         from_date: First business date (default: the first there is).
         to_date: Last business date (default: the last there is).
+
+    Example:
+        cardlink reconcile first-bank --from 2026-11-01 --to 2026-11-30
     """
 
     def of_issuer(name: str) -> list[_Overview]:
@@ -169,6 +172,9 @@ def worklist(context: Context, issuer: str = "") -> Result:
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
+
+    Example:
+        cardlink worklist first-bank
     """
 
     def of_issuer(name: str) -> list[_Conversation]:
@@ -192,7 +198,7 @@ def worklist(context: Context, issuer: str = "") -> Result:
         shown.append(Sentence(template, more=more, reconcile=Step("reconcile")))
     facts = [_line_facts(line, moment) for line in lines]
     next_step = joined[0].first if joined else None
-    merged = [line.facts(moment) for line in joined]
+    merged = [_aged_facts(line, moment) for line in joined]
     result = Result(
         {"worklist": facts, "together": merged}, shown, next_step, headline=everything.title
     )
@@ -201,12 +207,20 @@ def worklist(context: Context, issuer: str = "") -> Result:
 
 def _line_facts(line: works.Line, moment: datetime) -> dict[str, Any]:
     """Return a line as plain facts, with each thing to do in it."""
-    facts = line.facts(moment)
+    facts = _aged_facts(line, moment)
     facts["each"] = [
-        {"chunk": single.works[0].chunk, **single.facts(moment)}
+        {"chunk": single.works[0].chunk, **_aged_facts(single, moment)}
         for single in works.each(line.works)
     ]
     return facts
+
+
+def _aged_facts(line: works.Line, moment: datetime) -> dict[str, Any]:
+    """Return a line as plain facts, its age as a number."""
+    facts = line.facts(moment)
+    del facts["age"]
+    oldest = min(work.since for work in line.works)
+    return {**facts, "age_seconds": int((moment - oldest).total_seconds())}
 
 
 def _conversation(line: works.Line, moment: datetime) -> Iterator[Part]:
@@ -252,6 +266,9 @@ def status(context: Context, issuer: str = "") -> Result:
 
     Args:
         issuer: Only this issuer's runs (default: those of all that are configured).
+
+    Example:
+        cardlink status first-bank
     """
 
     def of_issuer(name: str) -> list[_Status]:
@@ -298,6 +315,9 @@ def extracts(context: Context, issuer: str = "") -> Result:
 
     Args:
         issuer: Only this issuer's extracts (default: those of all that are configured).
+
+    Example:
+        cardlink extracts first-bank
     """
     listed, unread = context.each(issuer, lambda name: _extracts(wire(context.folder, name)))
     facts = [extract.facts for extract in listed]

@@ -35,6 +35,9 @@ def export(context: Context, cuid: str, *, issuer: str = "") -> Result:
     Args:
         cuid: The cardholder's reference at the issuer.
         issuer: Only this issuer's store (default: those of all that are configured).
+
+    Example:
+        cardlink person export C-1001 --json
     """
     cardholder_trace.refuse_card_number(cuid)
 
@@ -119,6 +122,9 @@ def erase(
         target: A run; or with --single an issuer.
         row: A row that names the cardholder, by its number; `trace` shows run and row of a cuid.
         single: The name of a single link without a run, as `person export` shows it.
+
+    Example:
+        cardlink person erase first-bank-20261120-3f9c21aa --row 12 --reason 'ticket 7' --dry-run
     """
     whom, issuer = _meant(target, row, single)
     issuer_context = wire(context.folder, issuer)

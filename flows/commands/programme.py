@@ -47,6 +47,9 @@ def programme(context: Context, issuer: str = "", *, weeks: Number = WEEKS) -> R
     Args:
         issuer: Only this issuer (default: all of them).
         weeks: Weeks that the page shows one by one; those before are one line.
+
+    Example:
+        cardlink programme --weeks 12
     """
 
     def of_issuer(name: str) -> list[_Issuer]:

@@ -39,6 +39,9 @@ def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Re
     Args:
         issuer: Whose runs (default: those of all that are configured).
         dry_run: Show what would be deleted and why the rest is kept; delete nothing.
+
+    Example:
+        cardlink purge first-bank --dry-run
     """
     act = operation.plan_purge if dry_run else operation.purge
     participle = "would be deleted" if dry_run else "deleted"

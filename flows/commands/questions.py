@@ -38,6 +38,9 @@ def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
         to: The file (default: questions-DAY.csv).
+
+    Example:
+        cardlink questions first-bank --to ask.csv
     """
     path = to or Path(f"questions-{now():%Y%m%d}.csv")
     if path.exists():
@@ -76,6 +79,9 @@ def answers(
 
     Args:
         answers: The file of questions, with the partner's answers.
+
+    Example:
+        cardlink answers ask.csv --reason 'mail of the partner, 20 November' --dry-run
     """
     content = answers.read_bytes()
     filled_in = partner_questions.read_answers(answers.name, content)

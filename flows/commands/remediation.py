@@ -73,7 +73,11 @@ ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")
 
 @entry("mend abandon", form=MEND, second={"abandon": ""})
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """End RUN before its commit, for good: it is never resumed, and none of its rows are sent."""
+    """End RUN before its commit, for good: it is never resumed, and none of its rows are sent.
+
+    Example:
+        cardlink mend abandon first-bank-20261120-3f9c21aa --reason 'a new file comes' --dry-run
+    """
     issuer_context = context.context_of(run, dry_run=dry_run)
     record = remediation.abandon(issuer_context.adapters, run, reason)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
@@ -84,7 +88,11 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
 
 @entry("mend take-over", form=MEND)
 def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
-    """End a dead process's claim on RUN, so that the next submit resumes it at once."""
+    """End a dead process's claim on RUN, so that the next submit resumes it at once.
+
+    Example:
+        cardlink mend take-over first-bank-20261120-3f9c21aa --reason 'the machine is gone'
+    """
     issuer_context = context.context_of(run, dry_run=dry_run)
     claim = remediation.take_over(issuer_context.adapters, run, reason)
     since = claim.since.isoformat(timespec="seconds")
@@ -98,7 +106,11 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
 def reseal(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
-    """Seal chunks of RUN that wait or are on hold again, to the keys now in the settings."""
+    """Seal chunks of RUN that wait or are on hold again, to the keys now in the settings.
+
+    Example:
+        cardlink mend reseal first-bank-20261120-3f9c21aa --reason 'new portal key' --dry-run
+    """
     issuer_context = context.context_of(run)
     deleting = cleaner(issuer_context.issuer, context.folder)
     resealed = reseals.reseal(issuer_context, deleting, run, chunks, reason, dry_run=dry_run)
@@ -131,6 +143,9 @@ def reingest(
 
     Args:
         result: The file (default: each file that belongs to no run).
+
+    Example:
+        cardlink mend ingest-again first-bank result.csv --reason 'the partner corrected it'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     if result:
@@ -166,6 +181,9 @@ def attribute(
         to: The row that was sent: its run, and its row in the extract.
         last_4_confirmed: The partner confirmed that it is that card, although its last four digits
             differ.
+
+    Example:
+        cardlink mend attribute first-bank a.csv --row 7 --to RUN:12 --reason 'they confirmed it'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     run, _, number = to.rpartition(":")
@@ -191,7 +209,11 @@ def withdraw(
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Undo `mend attribute` for a row of the file RESULT."""
+    """Undo `mend attribute` for a row of the file RESULT.
+
+    Example:
+        cardlink mend withdraw first-bank result.csv --row 7 --reason 'of another bank' --dry-run
+    """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     decided = manual_attribution.withdraw(issuer_context, result, row, reason)
     line = f"{result}: the manual attribution of row {row} is withdrawn"
@@ -216,6 +238,9 @@ def close(
     Args:
         rows: For an issuer, how many rows its open breaks of this kind have, as the worklist says;
             if there are others by now, nothing is closed.
+
+    Example:
+        cardlink mend close first-bank-20261120-3f9c21aa RESULT_SHORT --decision lost --reason lost
     """
     issuer = context.issuer_of(run)
     if issuer:
@@ -263,7 +288,11 @@ def reopen(
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
-    """Reopen closed breaks of RUN: what was decided about their rows is undone."""
+    """Reopen closed breaks of RUN: what was decided about their rows is undone.
+
+    Example:
+        cardlink mend reopen first-bank-20261120-3f9c21aa RESULT_SHORT --reason 'found after all'
+    """
     issuer_context = context.context_of(run, dry_run=dry_run)
     settled = break_decisions.reopen_break(issuer_context, run, break_name, place, reason)
     return _settled(issuer_context, run, settled, "open again", reason, dry_run)
@@ -287,6 +316,9 @@ def dismiss(
         extract: An extract by its name below the issuer's extracts. The decision holds for its
             bytes, under any name; of a full portfolio, under this one.
         undo: Take the dismissal back: the extract is pending again.
+
+    Example:
+        cardlink dismiss first-bank copy.csv --reason 'dropped twice'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     record = remediation.dismiss(issuer_context, extract, reason, undo=undo)

@@ -44,6 +44,9 @@ def renew(
         issuer: Whose cardholders.
         within_days: Renew links that expire within this many days, or have expired.
         dry_run: Show whose link would be renewed, and who is left out and why; write nothing.
+
+    Example:
+        cardlink renew first-bank --within 14d --dry-run
     """
     issuer_context = wire(context.folder, issuer)
     if dry_run:

@@ -120,6 +120,9 @@ def resubmit(
         override_reason: Why cards that are linked or awaiting are sent a second time; recorded.
             Without it they stay.
         dry_run: Show how many rows would be sent and why the others stay; write nothing.
+
+    Example:
+        cardlink resubmit first-bank-20261120-3f9c21aa --errors --reason 'portal was down' --dry-run
     """
     rows = selection.RowSelection(
         errors=errors,
@@ -246,6 +249,9 @@ def corrections(context: Context, run: Templated, *, to: Path | None = None) -> 
         run: The run; or an issuer, or several with commas between: the rows of all their runs that
             wait for a correction.
         to: The file (default: RUN-corrections.csv).
+
+    Example:
+        cardlink corrections first-bank-20261120-3f9c21aa --to fix.csv
     """
     path = to or Path(f"{run}-corrections.csv")
     if path.exists():

@@ -46,6 +46,9 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     Args:
         issuer: Whose results. All new files are ingested.
         run: A run whose report is rebuilt even without new results.
+
+    Example:
+        cardlink ingest first-bank
     """
     issuer_context = wire(context.folder, issuer)
     done = ingestion.ingest(issuer_context, run)
@@ -89,7 +92,11 @@ def ingested(
 
 @entry("history", form=READ_ONLY)
 def history(context: Context, run: RunName) -> Result:
-    """Show the audit trail of RUN: who did what, when, from its first plan to its last result."""
+    """Show the audit trail of RUN: who did what, when, from its first plan to its last result.
+
+    Example:
+        cardlink history first-bank-20261120-3f9c21aa
+    """
     events = run_history.history(context.context_of(run).adapters.store, run)
     lines = list(chain.from_iterable(map(_event_lines, events)))
     return Result({"run": run, "history": [event._asdict() for event in events]}, lines)
@@ -106,7 +113,11 @@ def _event_lines(event: run_history.HistoryEvent) -> Iterator[str]:
 
 @entry("report", form="the form of `ingest` rebuilds the report of a run")
 def report(context: Context, run: RunName) -> Result:
-    """Rebuild the report of RUN from its ledger and results, and print its balance."""
+    """Rebuild the report of RUN from its ledger and results, and print its balance.
+
+    Example:
+        cardlink report first-bank-20261120-3f9c21aa
+    """
     issuer_context = context.context_of(run)
     stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
     built = rebuild.rebuild(issuer_context, stored)

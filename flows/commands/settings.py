@@ -32,6 +32,9 @@ def settings(context: Context, key: str = "", *, schema: bool = False) -> Result
         key: A key, such as encoding or source.encoding, or a table, such as source.
         schema: Write the JSON Schema beside the TOML files anew, by which editors complete and
             check them.
+
+    Example:
+        cardlink settings source.encoding
     """
     if schema:
         file = str(write_schema(context.folder))

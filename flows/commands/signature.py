@@ -12,6 +12,7 @@ from flows.commands.parameters import Field
 REQUIRED = inspect.Parameter.empty
 _DEFAULT_FIELD = Field()._asdict()
 # a name, and its text until the indent ends
+_EXAMPLE = re.compile(r"\nExample:\n((?:    .*\n?)+)")
 _ARGS = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 
 
@@ -54,10 +55,16 @@ def parameters_of(run: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 
 def summary_of(run: Callable[..., Any]) -> str:
-    """Return the docstring without its `Args:`, each paragraph on one line."""
-    summary, _, _ = inspect.cleandoc(run.__doc__ or "").partition("\nArgs:")
+    """Return the docstring without `Args:` and `Example:`, each paragraph on one line."""
+    summary, *_ = re.split(r"\n(?:Args|Example):", inspect.cleandoc(run.__doc__ or ""))
     paragraphs = summary.strip().split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def examples_of(run: Callable[..., Any]) -> list[str]:
+    """Return the lines of the docstring's `Example:`, each of which can be pasted."""
+    [lines] = _EXAMPLE.findall(inspect.cleandoc(run.__doc__ or "")) or [""]
+    return [line.strip() for line in lines.splitlines()]
 
 
 def _parameter(declared: inspect.Parameter, described: str) -> Parameter:

@@ -71,6 +71,9 @@ def submit(
             chunk of the earlier run is waiting, uploaded or answered: its cards would be sent
             twice.
         dry_run: Check every row and show exactly what would be sent; write nothing.
+
+    Example:
+        cardlink submit first-bank
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     names = [extract]

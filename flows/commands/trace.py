@@ -44,6 +44,9 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         cuid: The cardholder's reference at the issuer.
         issuer: Only this issuer's runs (default: those of all that are configured).
         url: Show the links themselves: they are personal secrets.
+
+    Example:
+        cardlink trace C-1001 --issuer first-bank
     """
     cardholder_trace.refuse_card_number(cuid)
 

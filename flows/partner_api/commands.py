@@ -83,6 +83,9 @@ def job_follow(
             once.
         post_answers: Post what is typed to the messaging endpoint instead of updating the job. The
             partner does not recommend it; the update does the same.
+
+    Example:
+        cardlink job follow first-bank 0f8b3c2e
     """
     from flows.partner_api.connection import service_client
     from flows.partner_api.follow_job import follow
@@ -121,6 +124,9 @@ def job_watch(
     Args:
         issuer: Whose job.
         job: Its id at the partner.
+
+    Example:
+        cardlink job watch first-bank 0f8b3c2e
     """
     from flows.partner_api.connection import service_client
     from flows.partner_api.terminal import Watcher
@@ -167,6 +173,9 @@ def placements(
         issuer: Whose links (default: those of every run with active links).
         run: Only this run's links.
         again: Query also the links that were queried recently.
+
+    Example:
+        cardlink placements first-bank
     """
     from flows.partner_api.connection import service_client
     from flows.partner_api.coverage import has_no_response, problem_of

@@ -101,6 +101,9 @@ def link(
         override: Why links are requested for cards that have a link or await one; recorded.
         dry_run: Show for which rows a link would be requested and why not for the others; request
             nothing.
+
+    Example:
+        cardlink link first-bank-20261120-3f9c21aa --errors --dry-run
     """
     ways = (row is not None, errors, bool(rows), prompt)
     if sum(ways) != 1:

@@ -50,6 +50,9 @@ def service_probe(
         row: A linked row of the run, by its number.
         job: A job's id at the partner (default: one that is known of the link).
         write: A new file for the proposed tables.
+
+    Example:
+        cardlink service probe first-bank --write service.toml
     """
     if write is not None and write.exists():
         raise FileThereError(path=str(write))

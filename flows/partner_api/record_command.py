@@ -48,6 +48,9 @@ def show_record(
         target: A run, or an issuer.
         link: With a run, the number of a linked row; with an issuer, the link's URL or its id at
             the partner.
+
+    Example:
+        cardlink record first-bank-20261120-3f9c21aa 12
     """
     wired = context.context_of_target(target)
     query = _query(context, wired, target, link)

@@ -44,7 +44,7 @@ def advice(template: str, step: Step, **values: str) -> Sentence:
 _WAITS = {
     "waiting": (
         "waits for its upload",
-        advice("upload it", Step("outbox fetch", Slot("run"), Slot("chunk"), to=FOLDER)),
+        advice("upload it", Step("upload", Slot("run"), Slot("chunk"), to=FOLDER)),
     ),
     "held": (
         "is on hold with its chunk",

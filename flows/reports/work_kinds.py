@@ -121,7 +121,7 @@ TO_UPLOAD = _kind(
         "chunks to upload",
         OPERATOR,
         "To be uploaded to the portal",
-        Step("outbox fetch", Slot("target"), Slot("chunk"), to=FOLDER),
+        Step("upload", Slot("target"), Slot("chunk"), to=FOLDER),
         "Fetch them, upload each file, then record it.",
         (
             Choice(

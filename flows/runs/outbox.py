@@ -35,7 +35,7 @@ class OtherChunkError(OperatorError):
     next_step = Sentence(
         "If the portal has the earlier file, ask the partner to delete it; then fetch and upload "
         "it again: {fetch}.",
-        fetch=Step("outbox fetch", ISSUER, to=FOLDER),
+        fetch=Step("upload", ISSUER, to=FOLDER),
     )
 
 

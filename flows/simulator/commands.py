@@ -46,6 +46,9 @@ def sample(
         seed: The same seed gives the same extract.
         business_date: Date on which the cards are valid (default: today).
         published: Only published test cards, over and over, which `portal.sealed = false` takes.
+
+    Example:
+        cardlink sample cards.csv --rows 200
     """
     from flows.simulator.extract import write_sample
 
@@ -88,6 +91,9 @@ def simulate(
         seed: The same seed gives the same results.
         links: What its links look like.
         alone: Answer without `cardlink practice`, which then knows none of these links.
+
+    Example:
+        cardlink simulate first-bank --secret-key practice/portal-secret.asc
     """
     from flows.simulator.portal import Behaviour
     from flows.simulator.service_portal import practice_address
@@ -128,6 +134,9 @@ def practice(
         seed: The same seed gives the same results.
         port: The partner's port (default: any free one).
         speed: How many times faster than real time its clock runs.
+
+    Example:
+        cardlink practice --s3
     """
     from flows.simulator import practice as simulator
     from flows.simulator.portal import Behaviour

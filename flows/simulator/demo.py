@@ -74,6 +74,9 @@ def demo(
     Args:
         rows: Generate an extract of this size instead of using the sample.
         folder: Where everything is written; an earlier demo there is removed.
+
+    Example:
+        cardlink demo --rows 200
     """
     home = folder.resolve()
     say = context.terminal.say

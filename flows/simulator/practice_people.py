@@ -66,6 +66,9 @@ def practice_people(
         running: Leave jobs running as they are started, to follow or answer them by
             `cardlink job follow`.
         seed: The same seed lets the same cardholders act alike.
+
+    Example:
+        cardlink practice people first-bank --open 0.8
     """
     from flows.simulator.service_portal import practice_address
 

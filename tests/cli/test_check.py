@@ -141,7 +141,7 @@ def test_the_columns_say_where_they_come_from_how_much_there_is_and_what_is_refu
     _, _, facts = found(bank, EXTRACT)
 
     shown = {one["column"]: one for one in facts["columns"]}
-    assert (f'"{CITY}"', "95 %", "1 missing (reject)") == tuple(
+    assert (f'"{CITY}"', 0.95, "1 missing (reject)") == tuple(
         shown[CITY][one] for one in ("from", "filled", "verdicts")
     )
     assert f'{{ from = "{POSTAL_CODE}", pad = 3 }}' == shown[POSTAL_CODE]["from"]
@@ -259,7 +259,7 @@ def test_files_that_not_everybody_can_read_are_named(
 def test_a_dry_run_names_the_lines_of_the_file_whose_rows_are_refused(bank: Path) -> None:
     done = json.loads(cardlink(bank, "--json", "submit", "bank", "--dry-run").stdout)
 
-    lines = {code: first for code, _, first in done["extracts"][0]["found"]}
+    lines = {each["code"]: each["lines"] for each in done["extracts"][0]["found"]}
     assert ([2], [4]) == (lines["address.city.missing"], lines["card.pan.luhn"])
 
 

@@ -276,6 +276,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "check",
         "outbox list",
         "outbox fetch",
+        "upload",
         "history",
         "report",
         "analysis",
@@ -304,6 +305,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "demo",
         "install",
         "deploy-files",
+        "completion",
     }
     assert by_hand >= {
         "submit",

@@ -111,7 +111,8 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
     worklist = told(tmp_path, "worklist")["worklist"]
 
     lines = {line["kind"]: (line["who"], line["first"].split()[1]) for line in worklist}
-    assert lines["chunks to upload"] == lines["chunks held"] == ("operator", "outbox")
+    assert ("operator", "upload") == lines["chunks to upload"]
+    assert ("operator", "outbox") == lines["chunks held"]
     assert [line["due"] for line in worklist] == sorted(line["due"] for line in worklist)
 
 
@@ -131,10 +132,8 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
     book = bank.content(f"{folder}report.xlsx")
     Work.validate(listed)
     assert listed["chunk"].to_list() == [1, 2]
-    assert [f"cardlink outbox fetch {run} {chunk} --to FOLDER" for chunk in (1, 2)] == [
-        *listed["first"]
-    ]
-    for text in (f"outbox fetch {run} --to FOLDER", f"outbox hold {run} 1 2 --reason WHY"):
+    assert [f"cardlink upload {run} {chunk} --to FOLDER" for chunk in (1, 2)] == [*listed["first"]]
+    for text in (f"upload {run} --to FOLDER", f"outbox hold {run} 1 2 --reason WHY"):
         assert f"cardlink {text}" in page
     assert openpyxl.load_workbook(BytesIO(book)).sheetnames[0] == "Worklist"
 
@@ -205,7 +204,7 @@ def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
 
     shown = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
 
-    assert f"cardlink --config {tmp_path} outbox uploaded {run} 1" == shown["next"]
+    assert f"cardlink --config {tmp_path} upload {run} 1 --done" == shown["next"]
 
 
 def test_result_files_of_no_run_are_read_again_by_one_command_and_on_the_list_until_they_are_gone(
