@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-from pydantic import SecretStr
-
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field
@@ -128,6 +126,7 @@ def _save_blocks() -> dict[str, UUID]:
     Returns the id of each block by its name.
     """
     from prefect.blocks.system import Secret
+    from pydantic import SecretStr
 
     blocks: dict[str, UUID] = {}
     addresses = channel_addresses()
