@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from functools import cache, partial
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,10 @@ from urllib.parse import urlsplit
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
 from flows.errors import BugError, OperatorError
 from flows.hardening import harden_process
+from flows.json_logs import log_as_json
 from flows.redaction import redact
 from flows.steps import Option, Sentence, Text
+from flows.tracing import EXTRA, can_trace, flush_traces, start_tracing
 
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
@@ -191,12 +194,30 @@ def shipped(name: str) -> Path:
     return next(place / name for place in (package, package.parent) if (place / name).is_dir())
 
 
+def begin_observation() -> None:
+    """Begin what this process says of itself to machines: JSON logs and traces, where wanted."""
+    if os.environ.get("CARDLINK_LOGS") == "json":
+        log_as_json()
+    if os.environ.get("CARDLINK_TRACES") == "otlp":
+        start_tracing(version("cardlink"))
+
+
+def observation_problems() -> Iterator[str]:
+    """Yield what is wrong with the variables of logs and traces."""
+    for name, value in (("CARDLINK_LOGS", "json"), ("CARDLINK_TRACES", "otlp")):
+        if os.environ.get(name, value) != value:
+            yield f"{name} must be {value}, or not be set; it is ignored"
+    if os.environ.get("CARDLINK_TRACES") == "otlp" and not can_trace():
+        yield f"CARDLINK_TRACES: no traces are sent, since a package is missing: {EXTRA}"
+
+
 def begin_process() -> None:
     """Harden the process, and remove the gpg homes, keys and agents that killed ones left; every
     command calls this.
     """
     from flows.adapters.gpg_home import remove_dead_homes
 
+    begin_observation()
     harden_process()
     remove_dead_homes()
 
@@ -281,11 +302,13 @@ def prover(issuer: Issuer) -> Prover:
 @contextmanager
 def one_command() -> Iterator[None]:
     """Run a command; what has to be said at its end is said however it ends."""
+    begin_observation()
     try:
         yield
     finally:
         for ending in _ENDINGS:
             ending()
+        flush_traces()
 
 
 def secret(variable: str) -> str:

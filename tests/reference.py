@@ -231,6 +231,14 @@ VARIABLES: Final = {
     "CARDLINK_ALERT_EMAIL": "of `email` by SendGrid: the receiver",
     "CARDLINK_ALERT_SENDER": "their sender",
     "CARDLINK_ALERT_SENDGRID": "its API key",
+    "CARDLINK_LOGS": (
+        "`json`: log lines, and what commands say on stderr, as one JSON object a line; for Prefect's own processes set "
+        "`PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER=json`"
+    ),
+    "CARDLINK_TRACES": (
+        "`otlp`: spans of the stages of each command, by OTLP over HTTP (`pip install 'cardlink[traces]'`); where to, with which headers: "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_HEADERS` and the other standard variables"
+    ),
     "AWS_*": (
         "boto3's own: region, endpoint, credentials; leave the credentials out where a role "
         "provides them"

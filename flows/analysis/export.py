@@ -31,6 +31,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.versions import RELEASE
+from flows.tracing import stage
 from schemas.analysis import EXPORT
 
 LOG = logging.getLogger("cardlink")
@@ -100,7 +101,9 @@ def export_where_wanted(context: IssuerContext, *, is_busy: bool) -> None:
     if not context.issuer.analysis.export:
         return
     try:
-        export(context, is_busy=is_busy)
+        with stage("export") as note:
+            done = export(context, is_busy=is_busy)
+            note(runs=done.runs, rows=done.rows)
     except CardlinkError as error:
         LOG.warning("The analysts' export was not brought up to date: %s", error.what_happened)
 

@@ -13,6 +13,7 @@ import click
 
 from flows.cli.shared_options import SharedOptions, shared_options
 from flows.commands import on_first_use
+from flows.json_logs import are_json, log_line
 from flows.redaction import shown
 from flows.steps import COMMAND_LINE, Text, in_words
 
@@ -32,6 +33,9 @@ def say(text: Text, *, err: bool = False, color: str = "") -> None:
     """
     shared = own_options()
     line = shown(in_words(text, shared.words if shared else COMMAND_LINE))
+    if err and are_json():
+        log_line(line, is_error=color == "red")
+        return
     if color and shared is not None and shared.colorful:
         line = click.style(line, fg=color)
     write(line, err=err)
@@ -45,6 +49,9 @@ def own_options() -> SharedOptions | None:
 
 def write(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text; where that fails the command goes on without, since its work matters more."""
+    if err and nl and are_json():
+        log_line(text)
+        return
     try:
         click.echo(text, err=err, nl=nl)
     except OSError as error:

@@ -24,6 +24,7 @@ from flows.wiring import (
     check_heartbeat,
     effective_settings,
     kept_from_others,
+    observation_problems,
     open_channels,
     open_queue,
     wire,
@@ -122,6 +123,7 @@ def check(
         _check_arrivals(wired, findings)
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
+    warnings += observation_problems()
     warnings += status.older_spellings(wired.issuer)
     warnings += trailer.unproven(wired.issuer.source)
     warnings += rule.remarks(rules.RULES, wired.issuer.rules)

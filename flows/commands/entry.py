@@ -22,6 +22,7 @@ from flows.commands.second_person import run_by_two
 from flows.commands.several_issuers import for_each
 from flows.commands.signature import Parameter, examples_of, parameters_of, summary_of
 from flows.steps import Step
+from flows.tracing import stage
 from flows.wiring import acting, actors, governing, one_command, person
 
 with on_first_use():
@@ -34,6 +35,7 @@ ACTOR = (
 )
 APPROVE = "ID of another person's request for exactly this command, which is then carried out."
 _REFUSED = (2, 3)  # exit codes of a dry run that did not pass
+SUBJECTS = ("issuer", "run", "extract")  # parameters that say what a command is about
 SHARED = ("actor", "approve")  # parameters that every entry may have: they are the context's
 
 
@@ -93,8 +95,10 @@ class Entry(Generic[P]):
     def run_with(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run its function with these values of its parameters, whoever acts."""
         run: Callable[..., Result] = self.run
-        with one_command():
+        about = {name: values[name] for name in SUBJECTS if values.get(name)}
+        with one_command(), stage(f"cardlink {self.name}", **about) as note:
             result = run(context, **values)
+            note(exit_code=result.exit_code)
         return self._rehearsed(result, values) if values.get("dry_run") else result
 
     def _rehearsed(self, result: Result, values: Mapping[str, Any]) -> Result:

@@ -30,6 +30,7 @@ from flows.runs.keys import ingested, keys_of, results
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.tracing import stage
 
 
 class ListedLateError(TryAgainError):
@@ -83,7 +84,8 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     markers = read_markers(store, issuer)
     waiting = read_waiting(store, issuer)
     files = [file for file in result_files(store, issuer) if file.mark not in markers]
-    taken = _take_in(context, files, waiting)
+    with stage("match results", files=len(files)):
+        taken = _take_in(context, files, waiting)
     reported = taken.with_new_outcome
     purged = StoredRuns(store, issuer).without_ledger if reported else frozenset()
     reports = _report_runs(context, reported, purged, also)
@@ -92,7 +94,8 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
         write_waiting(store, issuer, still_waiting)
     done = {file.result.mark: file.result.entry for file in taken.read if file.done}
     write_markers(store, issuer, done)
-    keep_up_to_date(context)
+    with stage("book"):
+        keep_up_to_date(context)
     return Ingested(
         files=len(reported),
         rows=sum(file.rows for file in reported),
@@ -158,7 +161,8 @@ def _report(context: IssuerContext, run: StoredRun, stored: Set[str]) -> RunRepo
     hidden = [key for key in stored if key.startswith(prefix) and key not in listed]
     if hidden:
         raise ListedLateError(key=min(hidden))
-    return rebuild_lasting(context, run)
+    with stage("report", run=run.id):
+        return rebuild_lasting(context, run)
 
 
 def _waiting_records(

@@ -39,6 +39,7 @@ from flows.submissions.plan import make_plan, requested_run, submit_step
 from flows.submissions.prior_state import PriorState, survey_cards, survey_given_up
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submission_chain import RunInputs
+from flows.tracing import stage
 from schemas.manifest import Manifest
 
 
@@ -78,7 +79,9 @@ def submit(
         find_extract(context, request.extract)
         ensure_store_safe(context)
         finished = finish_commits(context)  # first: what died half-way must not be planned anew
-        job, remarks = prepare(context, request)
+        with stage("plan") as note:
+            job, remarks = prepare(context, request)
+            note(run=job.plan.run)
         done = execute(context, job, sealer, on_progress)
         warnings = (warning.text for warning in sealer.warnings)
         return done._replace(remarks=(*finished, *remarks, *done.remarks, *warnings))
@@ -160,7 +163,8 @@ def execute(
         submitted = _committed(context, job, sealer, on_progress)
     remarks = (*submitted.remarks, *end_begun(context, job.plan.run))
     is_whole = job.plan.selection is None
-    keep_up_to_date(context, put_off=job.plan.run if is_whole else "")
+    with stage("book"):
+        keep_up_to_date(context, put_off=job.plan.run if is_whole else "")
     return submitted._replace(remarks=remarks)
 
 
@@ -197,8 +201,11 @@ def _committed(
         clean_up(adapters, run.keys.base, own_submissions)
         if job.opened:  # before the commit: a crash right after it would lose the record
             record_event(adapters, run.keys, "opened", gates=sorted(job.opened))
-        built = _build(context, job, sealer, report_progress)
-        is_first = commit_run(context, job, built.manifest)
+        with stage("check and seal", run=job.plan.run) as note:
+            built = _build(context, job, sealer, report_progress)
+            note(**built.manifest.counts.model_dump(include={"read", "submitted", "rejected"}))
+        with stage("commit", run=job.plan.run):
+            is_first = commit_run(context, job, built.manifest)
         return Submitted(built.manifest, already=not is_first, remarks=built.remarks)
 
 

@@ -4,6 +4,7 @@ uses it.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -47,9 +48,18 @@ def test_a_process_of_prefect_that_uses_it_redacts(tmp_path: Path) -> None:
         "PYTHONPATH": str(ROOT),
     }
 
-    done = subprocess.run(
+    as_text = subprocess.run(
         [sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True
     )
+    as_json = subprocess.run(
+        [sys.executable, "-c", CHILD],
+        env=environment | {"PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json", "COLUMNS": "40"},
+        capture_output=True,
+        text=True,
+    )
 
-    assert (0, 4) == (done.returncode, (done.stdout + done.stderr).count("cell [masked]"))
-    assert PUBLISHED[0] not in done.stdout + done.stderr
+    for done in (as_text, as_json):
+        assert (0, 4) == (done.returncode, (done.stdout + done.stderr).count("cell [masked]"))
+        assert PUBLISHED[0] not in done.stdout + done.stderr
+    lines = [json.loads(line) for line in (as_json.stdout + as_json.stderr).splitlines()]
+    assert {"cell [masked]"} == {line["msg"] for line in lines}
