@@ -200,9 +200,9 @@ def _parsed(words: list[str], *, named: bool = False) -> click.Context:
     return context
 
 
-def pasted(folder: Path, step: Step) -> Result:
-    """Run a step as somebody who pastes its line, with an example in place of each placeholder."""
-    words = shlex.split(str(step))[1:]
-    words = [REPLACED.get(word, word) for word in words]
-    context = Context(folder, local_files=True)
-    return ENTRIES[step.entry].invoke(context, _parsed(words).params)
+def pasted(folder: Path, line: str) -> Result:
+    """Run the line of a step, with an example in place of each placeholder."""
+    words = [REPLACED.get(word, word) for word in shlex.split(line)[1:]]
+    parsed = _parsed(words)
+    entry = ENTRIES[parsed.command_path.removeprefix("cardlink ")]
+    return entry.invoke(Context(folder, local_files=True), parsed.params)

@@ -276,7 +276,9 @@ def test_a_dry_run_says_what_the_command_then_does(tmp_path: Path, command: str)
 
     tried = entry(Context(tmp_path), **case, dry_run=True)
     unchanged = objects(tmp_path)
-    done = pasted(tmp_path, tried.next_step or entry.step(case))  # its line does what was tried
+    done = pasted(
+        tmp_path, str(tried.next_step or entry.step(case))
+    )  # its line does what was tried
 
     assert before == unchanged
     assert lasting(tried.facts) == {

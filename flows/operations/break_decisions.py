@@ -103,9 +103,14 @@ def runs_to_close(context: IssuerContext, name: str, rows: int) -> list[str]:
 
 
 def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason: str) -> Settled:
-    """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break`."""
+    """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break`.
+
+    The same command again makes the report that one which was stopped after its record did not.
+    """
     signed = context.adapters.signed(reason)
     stored = StoredRun.by_id(context.adapters.store, run)
+    if _is_open_and_unreported(context, stored, name, place):
+        return _record(context, stored, "reopened", dict[Break, tuple[int, ...]](), signed)
     chosen = _chosen(run, "closed", stored.closed_breaks, name, place)
     return _record(context, stored, "reopened", dict.fromkeys(chosen, ()), signed)
 
@@ -148,6 +153,20 @@ def _is_unreported(run: StoredRun, findings: Findings, name: str, place: str) ->
     is_reported = any(_is_at(known["name"], known["place"], name, place) for known in reported)
     is_open = any(_is_at(known.name, known.place, name, place) for known in findings.breaks)
     return is_reported and not is_open
+
+
+def _is_open_and_unreported(context: IssuerContext, run: StoredRun, name: str, place: str) -> bool:
+    """Return whether a break is open, and the report does not have it: its closing was taken back.
+
+    Its command was stopped in between.
+    """
+    if any(_is_at(closing.name, closing.place, name, place) for closing in run.closed_breaks):
+        return False
+    reported = (known for known in (run.summary or {}).get("breaks", ()) if not known["notice"])
+    if any(_is_at(known["name"], known["place"], name, place) for known in reported):
+        return False
+    open_breaks = find_breaks(context, run).breaks
+    return any(_is_at(known.name, known.place, name, place) for known in open_breaks)
 
 
 def _is_at(own_name: str, own_place: str, name: str, place: str) -> bool:

@@ -668,6 +668,17 @@ UNCONFIRMED = _kind(
         rows="link",
     )
 )
+UNFINISHED_DELIVERY = _kind(
+    Kind(
+        "deliveries to finish",
+        OPERATOR,
+        "Recorded, and the command ended before all of its files were written",
+        Step("deliver", Slot("issuer")),
+        "The next delivery finishes it.",
+        noun="delivery",
+        rows="link",
+    )
+)
 NOT_RECEIVED = _kind(
     Kind(
         "acknowledgements to confirm",

@@ -258,13 +258,15 @@ def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:
     number, last = last_record(store, deliveries(issuer), Delivery)
     if last is None:
         return
-    confirmed = list(store.keys(f"{deliveries(issuer)}{number:06d}/confirmed.json"))
-    if not confirmed:
+    prefix = f"{deliveries(issuer)}{number:06d}/"
+    names = {entry.key.removeprefix(prefix) for entry in store.keys(prefix)}
+    if "confirmed.json" not in names:
+        is_complete = names.issuperset(last.files)
         links = last.new + last.replaced + last.withdrawn
         named = (("name", f"{number:06d}"), ("number", number))
         yield Work(
             due=last.at,
-            kind=kinds.UNCONFIRMED,
+            kind=kinds.UNCONFIRMED if is_complete else kinds.UNFINISHED_DELIVERY,
             issuer=issuer,
             since=last.at,
             rows=links,

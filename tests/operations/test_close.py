@@ -166,6 +166,28 @@ def test_a_command_stopped_between_its_record_and_the_report_is_finished_by_the_
         close_break(bench.context, run, "RESULT_SHORT", "", WHY, "lost")
 
 
+def test_a_reopening_stopped_before_the_report_is_finished_by_the_same_command(
+    short: tuple[Bench, str],
+) -> None:
+    bench, run = short
+    close_break(bench.context, run, "RESULT_SHORT", "", WHY)
+    busy = StoreBusyError(place="x", code="503")
+    broken = FailingStore(
+        bench.store,
+        lambda does, key: busy if does == "replace" and "/report/" in key else None,
+    )
+    with pytest.raises(StoreBusyError):
+        reopen_break(replace(bench, store=broken).context, run, "RESULT_SHORT", "", WHY)
+    closed_before = summary(bench, run)["breaks"]
+
+    reopen_break(bench.context, run, "RESULT_SHORT", "", WHY)
+
+    assert [] == closed_before
+    assert ["RESULT_SHORT"] == [known["name"] for known in summary(bench, run)["breaks"]]
+    with pytest.raises(NotFoundError):
+        reopen_break(bench.context, run, "RESULT_SHORT", "", WHY)
+
+
 def test_a_dry_run_names_what_would_be_closed_and_writes_nothing(short: tuple[Bench, str]) -> None:
     bench, run = short
     before = bench.snapshot()

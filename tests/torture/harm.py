@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from flows.adapters.gpg_home import remove_dead_homes
 from tests.stores import KINDS, Place, places
+from tests.torture.every_command import Stage, harm_every_command
 from tests.torture.faults import fault_many
 from tests.torture.kills import kill_many
 from tests.torture.night import Children, GateFacts, undisturbed
@@ -39,7 +40,7 @@ class Share(NamedTuple):
 def torture(size: int, folder: Path, seed: int, kinds: Sequence[str] = ()) -> list[Tally]:
     """Harm stores of these kinds (all by default) side by side; print and return the tallies.
 
-    `size` kills, as many signals, a third as many races, half as many faults, a quarter as many
+    `size` kills, as many signals, as many harms to every command in turn, a third as many races, half as many faults, a quarter as many
     losses of power (of stores on disk) and whole systems in memory.
     """
     kinds = kinds or list(KINDS)
@@ -64,11 +65,20 @@ def harm(share: Share) -> list[Tally]:
             _printed(race_many(night, children, stores, races, share.seed)),
             _printed(fault_many(night, stores, faults, share.seed)),
             _printed(signal_many(night, children, stores, share.size, share.seed)),
+            _printed(_commands(share, stores)),
         ]
         if KINDS[share.kind].on_disk:
             losses = max(1, share.size // 2)
             tallies.append(_printed(lose_power(night, children, stores, losses, share.seed)))
         return tallies
+
+
+def _commands(share: Share, stores: Iterator[Place]) -> Tally:
+    """Harm every command in turn, by seed."""
+    folder = share.folder / "commands"
+    folder.mkdir()
+    acts = Stage(folder, stores, on_disk=KINDS[share.kind].on_disk)
+    return harm_every_command(acts, share.kind, share.size, share.seed)
 
 
 def served(share: Share) -> AbstractContextManager[str]:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.leaks.tracing import can_trace
 from tests.stores import Place, places
+from tests.torture.acts import ACTS, unharmed
+from tests.torture.every_command import Stage, harm_every_command
 from tests.torture.harm import torture
 from tests.torture.night import Children, undisturbed
 from tests.torture.nursery import forkserver
@@ -19,6 +21,25 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_ends_a_night(tmp_path: 
     tallies = torture(12, tmp_path, seed=1)
 
     assert [loss for tally in tallies for loss in tally.losses] == []
+
+
+# one harm to each command in make test-all, some to a single one in make test
+@pytest.mark.parametrize(
+    ("harms", "names"),
+    [(2, ["outbox hold"]), pytest.param(len(ACTS), [*ACTS], marks=pytest.mark.slow)],
+)
+def test_whatever_harms_a_command_its_repetition_ends_as_the_quiet_run_and_says_what_is_true(
+    tmp_path: Path, harms: int, names: list[str]
+) -> None:
+    stage = Stage(tmp_path, iter(()), on_disk=True)
+
+    tally = harm_every_command(stage, "directory", harms, seed=3, names=names)
+
+    assert (harms, []) == (tally.nights, tally.losses)
+
+
+def test_every_command_that_changes_something_is_harmed_or_its_own_torture_is_named() -> None:
+    assert set() == unharmed()
 
 
 @pytest.mark.slow

@@ -1,0 +1,122 @@
+"""Every command that changes something, as an act to be harmed: where it is run, and with what.
+
+Taken from the table of entries: `ACTS` has each, or `ELSEWHERE` says which torture has it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flows.commands.context import Context
+from flows.commands.entry import Entry
+from flows.registry import ENTRIES
+from tests.night import DAY
+from tests.test_dry_runs import CASES, WHY, Facts, answered, bank, facts_of, sent
+
+NAMED = {entry.name: entry for entry in ENTRIES}
+
+
+class Act(NamedTuple):
+    """A command, and how its store is prepared: given a folder, it returns the arguments."""
+
+    command: str
+    prepare: Callable[[Path], Facts]
+
+    @property
+    def entry(self) -> Entry[...]:
+        """The command's entry."""
+        return NAMED[self.command]
+
+
+def _dropped(folder: Path) -> Facts:
+    bank(folder).drop(30)
+    return {"issuer": "bank"}
+
+
+def _to_ingest(folder: Path) -> Facts:
+    bench, _ = sent(folder)
+    bench.answer(fail_share=0.3, seed=1)
+    return {"issuer": "bank"}
+
+
+def _errors(folder: Path) -> Facts:
+    return {"run": answered(folder)[1], "errors": True, **WHY}
+
+
+def _ending(folder: Path) -> Facts:
+    bench, _ = sent(folder)
+    bench.answer(fail_share=0, expires=datetime.now(UTC).date() + timedelta(days=10))
+    bench.ingest()
+    return {"issuer": "bank", "within_days": 14}
+
+
+def _cancelled(folder: Path) -> Facts:
+    _, run = sent(folder)
+    facts_of(folder, "outbox cancel", run=run, **WHY)
+    extract = "bank-20261120.csv"
+    return {"issuer": "bank", "extract": extract, "new_run_reason": "the portal lost it"}
+
+
+def _missed(folder: Path) -> Facts:
+    days: dict[str, date] = {"first_day": DAY, "last_day": DAY}
+    case = _dropped(folder)
+    listed = facts_of(folder, "backfill", **case, **days)
+    return {**case, **days, "send_list": listed["digest"]}
+
+
+def _delivered(folder: Path) -> Facts:
+    answered(folder)
+    facts_of(folder, "deliver", issuer="bank")
+    return {"issuer": "bank", "confirm": 1, **WHY}
+
+
+def _answered(folder: Path) -> Facts:
+    return {"issuer": answered(folder)[0].issuer.issuer}
+
+
+MORE = {
+    "submit": Act("submit", _dropped),
+    "submit --new-run": Act("submit", _cancelled),
+    "ingest": Act("ingest", _to_ingest),
+    "resubmit": Act("resubmit", _errors),
+    "renew": Act("renew", _ending),
+    "backfill": Act("backfill", _missed),
+    "deliver --confirm": Act("deliver", _delivered),
+    "reconcile": Act("reconcile", _answered),
+}
+
+
+def _never_kept(prepare: Callable[[Path], Facts]) -> Callable[[Path], Facts]:
+    """Prepare a store whose run was taken back by hand, and so the book that knew its commit."""
+
+    def prepared(folder: Path) -> Facts:
+        case = prepare(folder)
+        shutil.rmtree(folder / "store" / "bank" / "book", ignore_errors=True)
+        return case
+
+    return prepared
+
+
+TAKEN_BACK = {name: _never_kept(CASES[name]) for name in ("mend abandon", "mend take-over")}
+ACTS = {name: Act(name, prepare) for name, prepare in (CASES | TAKEN_BACK).items()} | MORE
+# what needs the partner's service, or files of the partner
+ELSEWHERE = {
+    "link": "tests/partner_api/test_single_links_once.py",
+    "placements": "tests/partner_api/test_placements.py",
+    "answers": "tests/operations/test_questions.py",
+}
+
+
+def unharmed() -> set[str]:
+    """Return the commands that change something and are in neither table."""
+    changing = {entry.name for entry in ENTRIES if entry.changes}
+    return changing - {act.command for act in ACTS.values()} - ELSEWHERE.keys()
+
+
+def run(act: Act, folder: Path, case: dict[str, Any], actor: str = "") -> Any:
+    """Run an act as somebody, and return its result."""
+    return act.entry.invoke(Context(folder, actor=actor, local_files=True), case)

@@ -1,0 +1,112 @@
+"""A store whose n-th write is harmed: the process dies there, is stopped there, or another process
+does the same first.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from flows.runs.store import Entry, Source, StoreBusyError
+from tests.stores import CleanableStore
+
+Harm = Literal["killed before", "killed after", "stopped", "raced", "raced, claims run out"]
+
+
+class KilledError(BaseException):
+    """Stands for a kill: nothing catches it, and nothing is written after it."""
+
+
+@dataclass
+class Writes:
+    """Counts what a process writes, and harms the `nth` write of it (0: none)."""
+
+    harm: Harm | None = None
+    nth: int = 0
+    rival: Callable[[], object] = lambda: None  # what another process does meanwhile
+    count: int = 0
+    is_dead: bool = False
+    keys: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def alive(self) -> None:
+        """Raise where the process is dead."""
+        if self.is_dead:
+            raise StoreBusyError(place="the store of a dead process", code="killed")
+
+    def write(self, key: str, act: Callable[[], bool]) -> bool:
+        """Write once, harmed or not."""
+        with self._lock:
+            self.alive()
+            self.count += 1
+            self.keys.append(key)
+            is_harmed = self.count == self.nth
+        if not is_harmed:
+            return act()
+        match self.harm:
+            case "killed before":
+                self._die()
+            case "killed after":
+                act()
+                self._die()
+            case "stopped":
+                signal.raise_signal(signal.SIGINT)
+            case "raced" | "raced, claims run out" if "/audit/" not in key:
+                rival = threading.Thread(target=self.rival)
+                rival.start()
+                rival.join()
+        return act()
+
+    def _die(self) -> None:
+        self.is_dead = True
+        raise KilledError
+
+
+class HarmedStore:
+    """A store whose writes are counted, and one of them harmed; it can delete where it could."""
+
+    def __init__(self, store: CleanableStore, writes: Writes) -> None:
+        self._store = store
+        self._writes = writes
+
+    def create(self, key: str, data: bytes) -> bool:
+        return self._writes.write(key, lambda: self._store.create(key, data))
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        content = list(parts)
+
+        def act() -> bool:
+            self._store.replace(key, content)
+            return True
+
+        self._writes.write(key, act)
+
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        self._writes.alive()
+        return self._store.open(key, pin)
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        self._writes.alive()
+        return self._store.keys(prefix, shallow=shallow)
+
+    def delete(self, key: str) -> None:
+        def act() -> bool:
+            self._store.delete(key)
+            return True
+
+        self._writes.write(key, act)
+
+    def discard(self, leftover: Entry) -> None:
+        self._writes.alive()
+        self._store.discard(leftover)
+
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        self._writes.alive()
+        return self._store.leftovers(prefix, before)
+
+    def hides(self) -> bool | None:
+        return self._store.hides()
