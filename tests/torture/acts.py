@@ -11,9 +11,12 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flows.adapters.local import LocalStore
 from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.registry import ENTRIES
+from flows.runs.claim import Lease
+from flows.runs.keys import keys_of
 from tests.night import DAY
 from tests.test_dry_runs import CASES, WHY, Facts, answered, bank, facts_of, sent
 
@@ -101,7 +104,20 @@ def _never_kept(prepare: Callable[[Path], Facts]) -> Callable[[Path], Facts]:
     return prepared
 
 
-TAKEN_BACK = {name: _never_kept(CASES[name]) for name in ("mend abandon", "mend take-over")}
+def _claimed(folder: Path) -> Facts:
+    """Prepare a run that another machine has claimed for longer than the harm takes."""
+    case = CASES["mend take-over"](folder)
+    claims = keys_of(case["run"]).claims
+    shutil.rmtree(folder / "store" / claims)
+    store = LocalStore(folder / "store")
+    Lease.take(store, claims, "another:7", datetime.now(UTC), timedelta(minutes=45))
+    return case
+
+
+TAKEN_BACK = {
+    "mend abandon": _never_kept(CASES["mend abandon"]),
+    "mend take-over": _never_kept(_claimed),
+}
 ACTS = {name: Act(name, prepare) for name, prepare in (CASES | TAKEN_BACK).items()} | MORE
 # what needs the partner's service, or files of the partner
 ELSEWHERE = {
