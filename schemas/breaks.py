@@ -131,10 +131,13 @@ DUPLICATE_RESULT = _kind(
 )
 CONFLICTING_RESULT = _kind(
     "CONFLICTING_RESULT",
-    "Two files give different results for the same row.",
     (
-        "Find out whether the chunk was uploaded twice; ask the partner which result is valid, "
-        "then decide."
+        "Two files, or two contents of one file that came again, give different results for the "
+        "same row."
+    ),
+    (
+        "Find out whether the chunk was uploaded twice, or who changed the file; ask the partner "
+        "which result is valid, then decide."
     ),
     question="Two results differ for it: which one is valid?",
     decisions=CONTRADICTED,

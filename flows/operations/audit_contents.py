@@ -17,6 +17,7 @@ import polars as pl
 
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED, Finding
 from flows.operations.audit_objects import Snapshot
+from flows.results.decisions import decided_rows
 from flows.results.masking import mask_key
 from flows.runs.events import ANSWERED
 from flows.runs.identity import digest
@@ -34,14 +35,17 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.submissions.seal_records import GROUP, SealRecords
+from schemas.breaks import CONFLICTING_RESULT
 from schemas.manifest import ManifestChunk
 
 OTHER_LINKS = "hands out links that no result gave"
+OTHER_ANSWERS = "came again with other answers, and nobody has decided which of them count"
 _NOBODY = set[str]()
 # of a run, what its contents are judged by, and what is judged
 _JUDGED = re.compile(
     r"[^/]+/runs/[^/]+/("
-    r"manifest\.json|(chunks|sealed|ledger|rewritten|reseals|seals|outcomes|single|events)/.+"
+    r"manifest\.json"
+    r"|(chunks|sealed|ledger|rewritten|reseals|seals|outcomes|single|events|closed)/.+"
     r"|report/(rows/.+|links.*)"
     r")"
 )
@@ -142,12 +146,14 @@ def _judged(objects: Snapshot, run: StoredRun) -> _Verdict:
     """Return what is wrong with the contents of a run, and the results that it has."""
     with suppress(ConflictError):  # a finding already
         if run.manifest is not None:
+            results = _results(run)
             findings = [
                 *_object_findings(objects, run),
                 *_seal_findings(run, run.manifest.chunks),
                 *_link_findings(run),
+                *_answer_findings(run, results),
             ]
-            return _Verdict(findings, _results(run))
+            return _Verdict(findings, results)
     return _UNJUDGED
 
 
@@ -281,6 +287,25 @@ def _results(run: StoredRun) -> dict[str, list[str]]:
         for name, sha256 in zip(names, event.get("digests", ()), strict=False):
             answered.setdefault(name, []).append(sha256)
     return answered
+
+
+def _answer_findings(run: StoredRun, ingested: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Yield the result files that came again and answer a row otherwise, until that is decided.
+
+    `ingested`: the digests that each had.
+    """
+    changed = {name for name, sha256s in ingested.items() if len(set(sha256s)) > 1}
+    if not changed:
+        return
+    decided = decided_rows(run.closed_breaks).filter(kind=CONFLICTING_RESULT)
+    answers = dict[tuple[str, int], set[tuple[str, str]]]()
+    for file in run.outcomes.of(run.outcomes.chunks()):
+        if file.name in changed:
+            undecided = file.settled.join(decided, on="row", how="anti")
+            for row, *answer in undecided.select("row", "state", "url").iter_rows():
+                answers.setdefault((file.name, row), set()).add((answer[0], answer[1]))
+    for name in sorted({name for (name, _), contents in answers.items() if len(contents) > 1}):
+        yield Finding(results(run.keys.run.issuer) + name, OTHER_ANSWERS)
 
 
 def _result_findings(

@@ -129,10 +129,12 @@ def without_closed(broken: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]
 def file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
     """Yield the breaks of files, whatever their rows say.
 
-    A file is damaged, repeats another, answers several chunks or carries another chunk's name.
+    A file is damaged, repeats another, answers several chunks or carries another chunk's name. Of
+    one that came again its last content counts.
     """
     seen: dict[str, str] = {}
-    for file, chunks in zip(files, _answered_chunks(files), strict=True):
+    newest = [file for file in files if not file.superseded]
+    for file, chunks in zip(newest, _answered_chunks(newest), strict=True):
         yield from _breaks_of(file, chunks)
         height = file.outcomes.height
         rows = digest_of(file.outcomes)

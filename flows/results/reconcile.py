@@ -120,10 +120,17 @@ def reconcile(
 def _distinct(outcomes: Sequence[Attributed]) -> list[Attributed]:
     """Return the files by day of arrival, the same bytes under the same name once.
 
-    A file that came again counts as of its first day, and in the order of the last.
+    A file that came again counts as of its first day, and in the order of the last. With other
+    content it comes before what superseded it on the same day.
     """
     by_arrival = sorted(
-        outcomes, key=lambda file: (file.received or date.max, file.digest, file.name)
+        outcomes,
+        key=lambda file: (
+            file.received or date.max,
+            not file.superseded,
+            file.digest,
+            file.name,
+        ),
     )
     latest_first = {(file.digest, file.name): file for file in reversed(by_arrival)}
     return list(latest_first.values())[::-1]

@@ -2,9 +2,14 @@
 
 A Parquet object per group of result files. They are derived from result files and ledger. A file
 may be in several groups, where it was ingested again; the last time counts.
+
+Where it came again with other content, all of its contents count: of the earlier ones the answers
+that settled a row, so that nobody takes an answer back by changing a file. Where the two differ,
+an operator decides (`schemas.breaks.CONFLICTING_RESULT`). Of what earlier versions stored, in
+objects that are named after the files alone, the last content counts alone.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -17,7 +22,7 @@ from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, Store, read
 from flows.runs.threads import concurrently
-from schemas.ledger import ERROR
+from schemas.ledger import ERROR, LINKED
 from schemas.reasons import ERASED
 
 OUTCOME: dict[str, pl.DataType] = {
@@ -67,8 +72,9 @@ NUMBER = {"number": pl.UInt16}
 _ANSWERED = pl.DataFrame(
     schema={
         "key": pl.String,
-        **{name: FILE[name] for name in list(FILE)[:3]},
+        **{name: FILE[name] for name in list(FILE)[:4]},
         "chunk": OUTCOME["chunk"],
+        "lasts": pl.Boolean,  # its answers stay, whatever content the file has later
     }
 )
 
@@ -86,6 +92,13 @@ class Attributed(NamedTuple):
     outcomes: pl.DataFrame
     named: tuple[str, int] | None  # run and chunk that the file's name gives, where they were sent
     arrived: datetime | None = None  # when the file was dropped, of a stored one
+    superseded: bool = False  # an earlier content of the file: only what settled a row
+
+    @property
+    def settled(self) -> pl.DataFrame:
+        """Its rows (OUTCOME) that answer a sent row with a link or an error."""
+        is_answer = pl.col("state").is_in([LINKED, ERROR])
+        return self.outcomes.filter(is_answer & pl.col("row").is_not_null())
 
 
 class RunOutcomes(NamedTuple):
@@ -101,16 +114,21 @@ def write_outcomes(
 ) -> str:
     """Write the outcomes of a run from some result files, at least one; return the key written.
 
-    It is named after the files, not their content: the same files ingested again replace it.
+    It is named after the files and their contents: the same ones ingested again replace it.
     """
     facts = pl.DataFrame([_file_facts(answer, taken) for answer in answers], FILE)
     heights = [answer.rows.height for answer in answers]
     numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
     rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
-    files = "".join(sorted(facts["file"]))
-    key = f"{keys.outcomes}{digest(files.encode())[:NAMED]}.parquet"
+    key = f"{keys.outcomes}{_name(facts)}.parquet"
     write_parquet(store, key, rows, {FILES: facts.write_json()})
     return key
+
+
+def _name(files: pl.DataFrame) -> str:
+    """Return the name of the object with these files and contents."""
+    contents = "".join(sorted(files["file"] + files["file_digest"]))
+    return digest(contents.encode())[:NAMED]
 
 
 def _file_facts(answer: RunOutcomes, taken: datetime) -> dict[str, Any]:
@@ -167,7 +185,7 @@ def erase_outcomes(store: Store, key: str, which: Callable[[pl.DataFrame], pl.Se
 class StoredOutcomes:
     """The stored outcomes of a run: which result files concern which chunks.
 
-    Each file counts as it was ingested last.
+    Each content of a file counts as it was ingested last.
     """
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
@@ -176,7 +194,10 @@ class StoredOutcomes:
             lambda entry: _chunks_answered(store, entry.key), store.keys(keys.outcomes), READERS
         )
         ordered = pl.concat([_ANSWERED, *answered]).sort("file_taken", "file_modified", "key")
-        self._files = ordered.filter(pl.col("key") == pl.col("key").last().over("file"))
+        is_last = pl.col("key") == pl.col("key").last().over("file", "file_digest")
+        contents = ordered.filter(is_last)
+        is_newest = pl.col("file_digest") == pl.col("file_digest").last().over("file")
+        self._files = contents.with_columns(superseded=~is_newest).filter(_counts())
 
     def chunks(self) -> frozenset[int]:
         """Return the chunks that are answered, wholly or in part."""
@@ -189,25 +210,32 @@ class StoredOutcomes:
     def of(self, chunks: Collection[int]) -> list[Attributed]:
         """Return the attributed result files that concern any of these chunks."""
         concerned = self._files.filter(pl.col("chunk").is_in(list(chunks)))
-        selected = concerned.select("key", "file").unique()
-        groups = selected.group_by("key").agg("file").sort("key").iter_rows()
+        selected = concerned.select("key", "file", "superseded").unique()
+        groups = selected.group_by("key").agg("file", "superseded").sort("key").iter_rows()
         results: list[Attributed] = []
-        for key, files in groups:
-            results += _restore(self._store, key, files)
+        for key, files, superseded in groups:
+            results += _restore(self._store, key, dict(zip(files, superseded, strict=True)))
         return results
+
+
+def _counts() -> pl.Expr:
+    """Return which contents count: of those that do not last, the last one of each file."""
+    is_last = pl.col("key") == pl.col("key").filter(~pl.col("lasts")).last().over("file")
+    return pl.col("lasts") | is_last
 
 
 def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     """Return which chunks the files of an object concern."""
     rows, files = _opened(store, key, [*NUMBER, "chunk"])
     answered = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
-    return answered.select(
-        pl.lit(key).alias("key"), pl.col("file").str.head(NAMED), *_ANSWERED.columns[2:]
-    )
+    name = key.rpartition("/")[2].removesuffix(".parquet")
+    return answered.with_columns(
+        pl.col("file").str.head(NAMED), key=pl.lit(key), lasts=pl.lit(name == _name(files))
+    ).select(_ANSWERED.columns)
 
 
-def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attributed]:
-    """Yield some of the files of an object."""
+def _restore(store: Store, key: str, selected: Mapping[str, bool]) -> Iterator[Attributed]:
+    """Yield some of the files of an object; `selected`: whether they came again since."""
     rows, files = _opened(store, key)
     heights = rows.group_by("number").agg(pl.len())
     is_selected = pl.col("file").str.head(NAMED).is_in(list(selected))
@@ -221,7 +249,7 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
         named = None
         if file["file_run"] is not None:
             named = (file["file_run"], file["file_chunk"])
-        yield Attributed(
+        restored = Attributed(
             digest=file["file_digest"],
             name=file["file_name"],
             received=file["file_received"],
@@ -230,6 +258,9 @@ def _restore(store: Store, key: str, selected: Collection[str]) -> Iterator[Attr
             named=named,
             arrived=file["file_modified"],
         )
+        if selected[file["file"][:NAMED]]:
+            restored = restored._replace(outcomes=restored.settled, problems=(), superseded=True)
+        yield restored
         start = end
 
 

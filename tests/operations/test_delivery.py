@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
 from flows.book import known_runs
+from flows.operations.break_decisions import close_break
 from flows.operations.delivery import Delivered, DeliveredMeanwhileError, confirm, deliver
 from flows.partner_api.single_links import link_row, link_typed
 from flows.partner_api.single_request import Terms
@@ -32,6 +33,7 @@ from flows.runs.context import overlaid
 from flows.runs.delivered import delivery_folder
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import deliveries
+from schemas.breaks import CONFLICTING_RESULT, LINK
 from schemas.portal import PAN
 from schemas.settings import LinkSettings
 from tests import servers
@@ -109,12 +111,13 @@ def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_pa
 def test_what_the_receiving_side_must_no_longer_use_is_withdrawn_with_the_reason(
     tmp_path: Path,
 ) -> None:
-    bench, _ = bench_of(tmp_path)
+    bench, run = bench_of(tmp_path)
     answer(bench, linked(1, "a", SOON), linked(2, "b"), linked(3, "c"))
     delivered(bench, 1)
 
-    # the portal's corrected file, under the same name
-    answer(bench, linked(1, "a", SOON), linked(2, "b2"))
+    # the portal's corrected file, under the same name; the partner confirms one of the new links
+    answer(bench, linked(1, "a", SOON), linked(2, "b2"), linked(3, "c2"))
+    close_break(bench.context, run, CONFLICTING_RESULT, "", "ticket 1", LINK, rows=[2])
     bench.now = lambda: NOON + timedelta(days=12)
     found = delivered(bench, 2)
 
@@ -144,7 +147,7 @@ def test_an_unconfirmed_delivery_is_superseded_by_one_with_everything_since(tmp_
     answer(bench, linked(1, "a"), linked(2, "b"))
     deliver(bench.context)
 
-    answer(bench, linked(1, "a"), linked(3, "c"))
+    answer(bench, linked(1, "a"), linked(2, "b2"), linked(3, "c"))
     found = delivered(bench, 2)
 
     assert [
@@ -286,7 +289,7 @@ def test_a_killed_delivery_whose_links_have_changed_is_superseded(tmp_path: Path
     with pytest.raises(Killed):
         deliver(_with(bench, Mortal(bench.store, 2)).context)
 
-    answer(bench, linked(2, "b"))
+    answer(bench, linked(1, "a2"), linked(2, "b"))
     with pytest.raises(NotFoundError):
         confirm(bench.context, 1, "receipt 1")
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from io import BytesIO
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from flows.adapters.local import LocalStore
 from flows.operations.audit import verify
-from flows.operations.audit_contents import OTHER_LINKS
+from flows.operations.audit_contents import OTHER_ANSWERS, OTHER_LINKS
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
+from flows.operations.break_decisions import close_break
 from flows.operations.delivery import confirm, deliver
 from flows.runs.audit_trail import audited, settle_trails
+from schemas.breaks import CONFLICTING_RESULT, LINK
 from tests.memory import MemoryStore
 from tests.night import BANK, NOON, Bench, issuer
 
@@ -133,3 +136,31 @@ def test_a_result_file_that_the_operator_has_removed_is_no_finding(lived: Object
     key = key_of(lived, "/results/")
 
     assert set() == found({one: data for one, data in lived.items() if one != key})
+
+
+def test_a_result_file_that_comes_again_with_another_link_is_a_break_and_a_finding_until_decided(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(audited(LocalStore(tmp_path), BY, lambda: NOON), issuer(), actor=BY)
+    run = bench.submit(bench.drop(3)).manifest.run
+    bench.answer()
+    bench.ingest()
+    key = key_of(bench.snapshot(), "/results/")
+    first, second, *rest = (line.split(b",") for line in bench.content(key).splitlines()[1:])
+    first[2], second[2] = second[2], first[2]
+    swapped_lines = [bench.content(key).splitlines()[0], *map(b",".join, [first, second, *rest])]
+
+    bench.store.replace(key, [b"\n".join(swapped_lines) + b"\n"])
+    [report] = bench.ingest().reports
+    open_breaks = [(known["name"], known["rows"]) for known in report.summary["breaks"]]
+    settle_trails()
+    before = found(bench.snapshot())
+    close_break(bench.context, run, CONFLICTING_RESULT, "", "as the partner says", LINK)
+    settle_trails()
+
+    assert [(CONFLICTING_RESULT, 2)] == open_breaks
+    assert 1 == report.summary["rows"]["linked"]
+    assert {(key, OTHER_ANSWERS)} == before
+    assert set() == found(bench.snapshot())
+    links = pl.read_csv(bench.report(run, "links.csv"))
+    assert {first[2].decode(), second[2].decode()} < set(links["url"])

@@ -41,13 +41,47 @@ def test_files_kept_together_come_back_one_by_one_as_they_were(tmp_path: Path) -
 
 def test_a_file_taken_up_again_in_other_company_says_what_it_said_last(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    write_outcomes(store, KEYS, LATER, [answer("a.csv", 1, 2, 3)])
+    last = answer("a.csv", 1, 2, 3)
+    first = answer("a.csv", 1)
+    first = first._replace(one=first.one._replace(digest=last.one.digest))
+    write_outcomes(store, KEYS, LATER, [last])
 
-    write_outcomes(store, KEYS, NOON, [answer("a.csv", 1), answer("b.csv", 6)])
+    write_outcomes(store, KEYS, NOON, [first, answer("b.csv", 6)])
 
-    assert [[1, 2, 3], [6]] == sorted(
-        one.outcomes["row"].to_list() for one in StoredOutcomes(store, KEYS).of([1, 2])
-    )
+    assert [[1, 2, 3], [6]] == kept_rows(store)
+
+
+def kept_rows(store: LocalStore) -> list[list[int]]:
+    """Return the rows of each content of each file that counts."""
+    return sorted(one.outcomes["row"].to_list() for one in StoredOutcomes(store, KEYS).of([1, 2]))
+
+
+def test_of_a_file_that_came_again_with_other_content_stays_what_had_settled_a_row(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path)
+    before = answer("a.csv", 1, 2, 3)
+    states = pl.Series(["linked", "broken", "error"])
+    before = before._replace(rows=before.rows.with_columns(state=states))
+    write_outcomes(store, KEYS, NOON, [before, answer("b.csv", 6)])
+
+    write_outcomes(store, KEYS, LATER, [answer("a.csv", 2, 4)])
+
+    kept = {one.digest: one for one in StoredOutcomes(store, KEYS).of([1, 2])}
+    assert [[1, 3], [2, 4], [6]] == kept_rows(store)
+    assert (True, ()) == (kept[before.one.digest].superseded, kept[before.one.digest].problems)
+    assert 1 == sum(one.superseded for one in kept.values())
+
+
+def test_of_what_earlier_versions_stored_the_last_content_of_a_file_counts(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for number, rows in enumerate(([1, 2], [1])):
+        key = write_outcomes(store, KEYS, NOON.replace(minute=number), [answer("a.csv", *rows)])
+        (tmp_path / key).rename(tmp_path / KEYS.outcomes / f"{number}.parquet")
+
+    write_outcomes(store, KEYS, LATER, [answer("a.csv", 3)])
+
+    assert [[1], [3]] == kept_rows(store)
 
 
 def test_the_same_files_taken_up_again_take_no_more_room(tmp_path: Path) -> None:
