@@ -12,7 +12,8 @@ registration.
   also marked as deleted closes none and brings none back, but a portfolio has not left them out.
 * A card that only a correction ever had, which no extract names, leaves with its cardholder.
 * A row that `[status]` leaves out of any other extract than a portfolio neither names its card nor
-  closes it: until a later extract names it, the card is `excluded`, and is not sent again.
+  closes it: until a later extract names it, or is a portfolio, the card is `excluded`, and is not
+  sent again. A row whose card number cannot be read keeps it from leaving, and excluded.
 * Nobody leaves whose cuid we generated: their rows cannot be recognised in another extract.
 """
 
@@ -105,11 +106,15 @@ def departures(
     undecided = _known_cards(attempts.filter(_can_have_left(attempts, newest, before)))
     departed = [NOBODY]
     for extract, named, deleted, excluded in chain(newest, newest_first):
+        stays = undecided["stays"] | _is_of_unreadable(undecided, named)
+        undecided = undecided.with_columns(stays=stays)
         is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
+        is_decided |= stays & extract.full
         departed.append(undecided.filter(is_decided).select(*DEPARTED))
         undecided = undecided.filter(~is_decided)
         is_closed = is_among(undecided, deleted.drop_nulls(), CARD_WITHOUT_TWIN)
-        is_gone = is_closed | _is_left_out(undecided, extract, deleted)
+        is_closed &= ~undecided["stays"]
+        is_gone = is_closed | (_is_left_out(undecided, extract, deleted) & ~undecided["stays"])
         is_excluded = is_among(undecided, excluded.drop_nulls(), CARD_WITHOUT_TWIN)
         undecided = undecided.with_columns(
             pl.col("closed") | is_closed,
@@ -130,8 +135,8 @@ def _with_earlier(undecided: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame
         before, on=CARD_WITHOUT_TWIN, how="left", nulls_equal=True, suffix=suffix
     )
     return joined.with_columns(
-        pl.col("closed") | pl.col(f"closed{suffix}").fill_null(value=False),
-        since=pl.coalesce(f"since{suffix}", "since"),
+        pl.col("closed") | (pl.col(f"closed{suffix}").fill_null(value=False) & ~pl.col("stays")),
+        since=pl.coalesce(pl.when(~pl.col("stays")).then(f"since{suffix}"), "since"),
         excluded=pl.coalesce(f"excluded{suffix}", "excluded"),
     )
 
@@ -151,7 +156,7 @@ def _can_have_left(
 def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
     """Return the cards that can leave: DEPARTED, and of the first attempt `as_of` and `turn`.
 
-    `corrected`: no extract had the card.
+    `corrected`: no extract had the card. `stays`: it cannot leave by what is older.
     """
     is_recognised = (pl.col("holder") == pl.col("cuid")) & (pl.col("run") != "")
     rows = attempts.filter(is_recognised).select(*CARD_WITHOUT_TWIN, "as_of", "turn", "origin")
@@ -162,6 +167,7 @@ def _known_cards(attempts: pl.DataFrame) -> pl.DataFrame:
         closed=pl.lit(value=False),
         excluded=pl.lit(None, pl.Date),
         corrected=pl.col("origin").is_not_null().all(),
+        stays=pl.lit(value=False),
     )
 
 
@@ -183,13 +189,16 @@ def _is_left_out(cards: pl.DataFrame, extract: WholeExtract, deleted: pl.DataFra
 
 def _is_named(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
     """Return which cards an extract names."""
-    unreadable = named.filter(pl.col("last_4").is_null())["holder"].drop_nulls()
     of_corrected = pl.col("holder").is_in(cards.filter("corrected")["holder"].implode())
     corrected = named.filter(of_corrected)["holder"]
-    by_holder = pl.col("holder").is_in(unreadable.implode()) | (
-        pl.col("corrected") & pl.col("holder").is_in(corrected.implode())
-    )
+    by_holder = pl.col("corrected") & pl.col("holder").is_in(corrected.implode())
     return cards.select(by_holder | is_among_many(cards, named, CARD_WITHOUT_TWIN)).to_series()
+
+
+def _is_of_unreadable(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
+    """Return the cards of which an extract has a row whose card number cannot be read."""
+    unreadable = named.filter(pl.col("last_4").is_null())["holder"].drop_nulls()
+    return cards["holder"].is_in(unreadable.implode())
 
 
 def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:

@@ -153,8 +153,12 @@ def model(history: list[Night]) -> dict[Card, list[date | None]]:
             is_left_out = night.full and (card[0], None) not in marked
             if any(_names(row, card, card not in in_an_extract) for row in named):
                 left.pop(card, None)
-                excluded.pop(card, None)
-                continue
+                if night.full or any(
+                    _names_itself(row, card, card not in in_an_extract) for row in named
+                ):
+                    excluded.pop(card, None)
+                    continue
+                is_closed = is_left_out = False
             if (is_closed or is_left_out) and card in known:
                 left.setdefault(card, DAY + timedelta(night.day))
             is_excluded = card in passed_over and card[1] is not None and not night.full
@@ -167,6 +171,10 @@ def model(history: list[Night]) -> dict[Card, list[date | None]]:
 def _names(row: Row, card: tuple[str, str | None], only_corrected: bool) -> bool:
     same_card = row.last_4 in (None, card[1]) or only_corrected
     return row.holder == card[0] and same_card
+
+
+def _names_itself(row: Row, card: tuple[str, str | None], only_corrected: bool) -> bool:
+    return (row.last_4 == card[1] or only_corrected) and row.holder == card[0]
 
 
 @settings(deadline=None)

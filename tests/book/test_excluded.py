@@ -73,6 +73,20 @@ def test_once_a_later_extract_sends_the_card_it_is_renewed_from_there(tmp_path: 
     assert read_book(place.bench.store, "bank").excluded.is_empty()
 
 
+def test_a_row_whose_card_number_cannot_be_read_does_not_take_the_card_up_again(
+    tmp_path: Path,
+) -> None:
+    place = place_of(tmp_path)
+    place.people["b"] |= BLOCKED
+    place.night()
+    place.people = {"b": {CUID: "b", PAN: "unknown"}, "c": {CUID: "c"}}
+    place.night()
+
+    plan = renewals(place.bench.context, 60)
+
+    assert {NOT_RENEWED: 1} == plan.left_out
+
+
 def test_a_card_that_is_left_out_since_is_nobodys_work_whether_its_link_ended_or_it_was_refused(
     tmp_path: Path,
 ) -> None:

@@ -209,9 +209,10 @@ def test_a_decision_holds_for_the_bytes_it_was_made_of(night: tuple[Bench, str])
     bench.ingest()
 
     # the fourth row is not the ninth any more, whose answer stays
-    assert {
-        row: told for row, (told, _) in state(bench, run).items() if told != "awaiting"
-    } == {**dict.fromkeys(range(1, 6), "linked"), 9: "error"}
+    assert {row: told for row, (told, _) in state(bench, run).items() if told != "awaiting"} == {
+        **dict.fromkeys(range(1, 6), "linked"),
+        9: "error",
+    }
 
 
 @pytest.mark.slow
