@@ -173,7 +173,9 @@ class Schedule(Settings):
         (), "business days all the same: a public holiday, or a Saturday, that is worked"
     )
     extract_by: time | None = setting(
-        None, "time of day by which an extract must have arrived; unset: no alert"
+        None,
+        "time of day by which an extract must have arrived. Unset, it is learned from the last 20 "
+        "business days, where extracts came on nearly all; `check` shows it",
     )
 
 

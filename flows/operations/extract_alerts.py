@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 from flows.extracts.delivery import companions
 from flows.operations.alert_kinds import Cause
+from flows.runs.arrival_hour import with_expected_hour
 from flows.runs.business_date import date_in_name, day_off, due
 from flows.runs.context import IssuerContext
 from flows.runs.public_holidays import (
@@ -20,6 +21,10 @@ def calendar_causes(
     context: IssuerContext, today: date, extracts: Sequence[ExtractState]
 ) -> Iterator[Cause]:
     """Yield that there is no run today, and that an extract is missing or incomplete."""
+    adapters = context.adapters
+    context = context._replace(
+        issuer=with_expected_hour(adapters.store, context.issuer, adapters.now())
+    )
     schedule = context.issuer.schedule
     yield from _unknown_calendar(schedule)
     why = day_off(schedule, today)

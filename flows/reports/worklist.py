@@ -19,6 +19,7 @@ from flows.reports.run_facts import RunFacts
 from flows.reports.work import Work
 from flows.results.learned_forms import LearnedForm
 from flows.results.markers import stray_files
+from flows.runs.arrival_hour import with_expected_hour
 from flows.runs.business_date import day_off, due, local_day
 from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
@@ -233,6 +234,7 @@ def _missed_days(
     issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
 ) -> list[date]:
     """Return the business days since the first run that have none, as far back as MISSED."""
+    issuer = with_expected_hour(runs.store, issuer, terms.now)
     last_due = due(issuer.schedule, terms.now, issuer.time_zone)
     days = {plan.as_of for plan in committed if plan.is_whole}
     if last_due is None or not days:

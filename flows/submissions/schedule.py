@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from itertools import islice
 
+from flows.runs.arrival_hour import expected_hour
 from flows.runs.business_date import YEAR, day_off, local_day
 from flows.runs.context import IssuerContext
 from flows.runs.public_holidays import calendar_name, require_calendar
@@ -20,7 +21,12 @@ def schedule_lines(context: IssuerContext) -> list[str]:
     schedule = context.issuer.schedule
     require_calendar(schedule)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    return [f"business days: {', '.join(schedule.days)}; {_holidays(schedule, today)}"]
+    hour, rests_on = expected_hour(context.adapters.store, context.issuer, context.adapters.now())
+    by = f"an extract is expected by {hour:%H:%M} ({context.issuer.time_zone}), " if hour else ""
+    return [
+        f"business days: {', '.join(schedule.days)}; {_holidays(schedule, today)}",
+        f"{by}{rests_on}",
+    ]
 
 
 def _holidays(schedule: Schedule, today: date) -> str:

@@ -1,0 +1,102 @@
+"""The hour by which an extract is expected, learned from when extracts came."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.adapters.local import LocalStore
+from flows.operations.extract_alerts import calendar_causes
+from flows.runs.arrival_hour import ALLOWANCE, DAY, STEP, expected_hour, late_minute
+from flows.runs.keys import RunId, RunKeys
+from flows.runs.versions import facts_as_stored
+from tests.night import issuer, local_bench
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday
+BUSINESS_DAYS = [back for back in range(1, 29) if (NOW - timedelta(days=back)).weekday() < 5]
+BANK = issuer(schedule={"days": ["mon", "tue", "wed", "thu", "fri"]})
+
+
+def arrived(store: LocalStore, days_ago: int, clock: time) -> None:
+    """Store the commit of a run whose extract came so many days ago."""
+    dropped = datetime.combine((NOW - timedelta(days=days_ago)).date(), clock, UTC)
+    run = RunKeys(RunId("bank", dropped.date(), f"{days_ago:08x}"))
+    event = {"what": "committed", "at": dropped.isoformat(), "dropped": dropped.isoformat()}
+    name = f"{dropped:%Y%m%dT%H%M%S%f}-committed-00000000.json"
+    store.create(run.events + name, facts_as_stored(event))
+
+
+def store_of(folder: Path, clocks: dict[int, time]) -> LocalStore:
+    store = LocalStore(folder)
+    for days_ago, clock in clocks.items():
+        arrived(store, days_ago, clock)
+    return store
+
+
+def test_a_late_arrival_of_the_past_business_days_and_half_an_hour_is_expected(
+    tmp_path: Path,
+) -> None:
+    clocks = {back: time(1, 5) for back in BUSINESS_DAYS[:20]} | {BUSINESS_DAYS[3]: time(2, 10)}
+
+    learned = expected_hour(store_of(tmp_path, clocks), BANK, NOW)
+
+    assert time(1, 45) == learned.hour
+    assert "came on 20 of 20 business days, 95% of them by 01:05" in learned.rests_on
+
+
+def test_arrivals_around_midnight_are_compared_along_the_clock(tmp_path: Path) -> None:
+    clocks = {back: time(23, 50) if back % 2 else time(0, 10) for back in BUSINESS_DAYS[:20]}
+
+    learned = expected_hour(store_of(tmp_path, clocks), BANK, NOW)
+
+    assert time(0, 45) == learned.hour
+
+
+@pytest.mark.parametrize("days", [BUSINESS_DAYS[:9], BUSINESS_DAYS[:20:2]])
+def test_nothing_is_learned_from_few_days_or_irregular_ones(
+    days: list[int], tmp_path: Path
+) -> None:
+    store = store_of(tmp_path, {back: time(1) for back in days})
+
+    learned = expected_hour(store, BANK, NOW)
+
+    assert learned.hour is None
+    assert "set [schedule] extract_by" in learned.rests_on
+
+
+def test_what_is_set_is_expected_whatever_came(tmp_path: Path) -> None:
+    store = store_of(tmp_path, {back: time(1) for back in BUSINESS_DAYS})
+
+    learned = expected_hour(store, issuer(schedule={"extract_by": "04:00:00"}), NOW)
+
+    assert (time(4), "set by [schedule] extract_by") == learned
+
+
+def test_a_missing_extract_is_an_alert_by_the_learned_hour_and_a_silence_does_not_end_it(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, schedule={"days": BANK.schedule.days})
+    for back in BUSINESS_DAYS[5:]:
+        arrived(bench.store, back, time(1))
+    context = bench.context._replace(adapters=bench.context.adapters._replace(now=lambda: NOW))
+
+    causes = list(calendar_causes(context, NOW.date(), []))
+
+    assert ["No extract for 2026-11-20 by 01:30 (UTC)"] == [cause.text for cause in causes]
+
+
+@given(st.lists(st.integers(0, DAY - 1), min_size=1, max_size=40), st.integers(0, DAY - 1))
+def test_the_hour_turns_with_the_clock(minutes: list[int], turn: int) -> None:
+    turn -= turn % STEP
+    turned = [(minute + turn) % DAY for minute in minutes]
+
+    latest, _ = late_minute(minutes)
+    turned_latest, expected = late_minute(turned)
+
+    assert latest in minutes
+    assert turned_latest in turned
+    assert ALLOWANCE <= (expected - turned_latest) % DAY < ALLOWANCE + STEP
