@@ -99,6 +99,7 @@ class MailChannel:
         """Log in, and ask whether sender and receivers would be taken; no mail is sent."""
         with self._problems(), self._server() as (server, url):
             sender, receivers = self._people(url)
+            server.ehlo_or_helo_if_needed()
             for code, _ in (server.mail(sender), *map(server.rcpt, receivers)):
                 if code >= 400:
                     raise self._error(f"sender or receiver is refused (SMTP {code})")

@@ -193,7 +193,7 @@ def _wired(folder: Path, name: str, findings: list[Finding]) -> contexts.IssuerC
 def _check_schedule(context: contexts.IssuerContext, findings: list[Finding]) -> None:
     """Show the business days, and check that the holidays of the country are known."""
     with _part(findings, "schedule"):
-        findings += [Finding("schedule", line) for line in schedules.schedule_lines(context)]
+        findings.append(Finding("schedule", schedules.calendar_line(context)))
 
 
 def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) -> None:
@@ -272,6 +272,7 @@ def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> li
         probe.race(context.adapters.store, f"{issuer}/probe/")
         text = f"{context.issuer.root}: of concurrent writes to a key, only one succeeds"
         findings.append(Finding("store", text))
+        findings.append(Finding("schedule", schedules.hour_line(context)))
         forms = reported.link_forms(context)
         findings += [Finding("links", line) for line in form_lines(issuer, forms)]
         return form_records(forms)

@@ -576,6 +576,24 @@ HELD_EXTRACTS = _kind(
         of_one_run=True,
     )
 )
+CORRECTIONS = _kind(
+    Kind(
+        "corrections to send",
+        OPERATOR,
+        "The issuer dropped them, and no run has sent them",
+        Step("resubmit", Slot("issuer"), corrections=Slot("name"), reason=WHY, dry_run=True),
+        "See what it would send; a file that is not to be sent is taken away.",
+        (
+            Choice(
+                "send",
+                "The corrected rows are sent.",
+                Step("resubmit", Slot("issuer"), corrections=Slot("name"), reason=WHY),
+            ),
+        ),
+        noun="file",
+        of_one_run=True,
+    )
+)
 REPEATED_EXTRACTS = _kind(
     Kind(
         "extracts that repeat another",

@@ -24,7 +24,7 @@ from flows.runs.business_date import day_off, due, local_day
 from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.erased import unfinished_erasures
-from flows.runs.keys import deliveries
+from flows.runs.keys import corrections, deliveries
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -72,6 +72,7 @@ def worklist(
     work += _unlinked(name, committed, lacking, terms)
     work += _unknown(name, cards, terms)
     work += _stray_results(store, name)
+    work += unsent_corrections(store, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
     work += _unconfirmed_delivery(store, name)
@@ -195,6 +196,25 @@ def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
     """Yield the result files with breaks that belong to no run, while they are there."""
     for entry in stray_files(store, issuer):
         yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified)
+
+
+def unsent_corrections(store: Store, issuer: str, committed: Iterable[KnownPlan]) -> Iterator[Work]:
+    """Yield the filled-in templates, and corrected extracts, that no committed run has sent."""
+    dropped = list(store.keys(corrections(issuer)))
+    sent = {(plan.key, plan.size) for plan in committed} if dropped else set()
+    for plan in committed if dropped else ():
+        if not plan.is_whole:
+            sent |= _sent_corrections(StoredRun.by_id(store, plan.run))
+    for entry in dropped:
+        if (entry.key, entry.size) not in sent:
+            yield _about_file(issuer, kinds.CORRECTIONS, entry.key, entry.modified)
+
+
+def _sent_corrections(run: StoredRun) -> set[tuple[str, int]]:
+    """Return name and size of the filled-in template that a run has sent, if any."""
+    selection = run.planned().selection
+    source = selection.corrections if selection is not None else None
+    return {(source.key, source.size)} if source is not None else set()
 
 
 def _about_file(issuer: str, kind: str, key: str, since: datetime, run: str = "") -> Work:

@@ -46,6 +46,8 @@ def expected_hour(store: Store, issuer: Issuer, now: datetime) -> ExpectedHour:
     arrivals = _first_arrivals(store, issuer, today)
     days = _business_days(issuer, arrivals)
     minutes = [arrivals[day] for day in days if day in arrivals]
+    if not arrivals:
+        return ExpectedHour(None, "no hour is learned: no extract came on a day before today")
     seen = f"extracts came on {len(minutes)} of {len(days)} business days"
     if len(minutes) < FEWEST or len(minutes) < REGULAR * len(days):
         return ExpectedHour(None, f"no hour is learned: {seen}; set [schedule] extract_by")

@@ -13,20 +13,20 @@ from schemas.settings import WEEK, Schedule
 SHOWN = 3  # holidays
 
 
-def schedule_lines(context: IssuerContext) -> list[str]:
-    """Return what is fine about the schedule, and what a person should know of it.
-
-    Raises UnknownCalendarError.
-    """
+def calendar_line(context: IssuerContext) -> str:
+    """Return the business days and the next holidays. Raises UnknownCalendarError."""
     schedule = context.issuer.schedule
     require_calendar(schedule)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
+    return f"business days: {', '.join(schedule.days)}; {_holidays(schedule, today)}"
+
+
+def hour_line(context: IssuerContext) -> str:
+    """Return the hour by which an extract is expected, and what that rests on."""
     hour, rests_on = expected_hour(context.adapters.store, context.issuer, context.adapters.now())
-    by = f"an extract is expected by {hour:%H:%M} ({context.issuer.time_zone}), " if hour else ""
-    return [
-        f"business days: {', '.join(schedule.days)}; {_holidays(schedule, today)}",
-        f"{by}{rests_on}",
-    ]
+    if hour is None:
+        return rests_on
+    return f"an extract is expected by {hour:%H:%M} ({context.issuer.time_zone}); {rests_on}"
 
 
 def _holidays(schedule: Schedule, today: date) -> str:

@@ -154,6 +154,7 @@ def test_a_night_and_its_answers_are_told_once_however_many_watches_look(tmp_pat
 
     with mail_server() as (box, port), webhook() as (posts, hook_port):
         channels = [mail(port, starttls="no"), hook(hook_port)]
+        checked = [channel.check() for channel in channels]
         for _ in range(2):
             look(bench, *channels)
         bench.answer()
@@ -161,6 +162,7 @@ def test_a_night_and_its_answers_are_told_once_however_many_watches_look(tmp_pat
         for span in (timedelta(0), LATER, LATER):
             look(later(bench, span), *channels)
 
+    assert 2 == len(checked)
     titles = [str(letter["Subject"]) for letter in box.mails]
     texts = [letter.get_content() for letter in box.mails]
     assert ["night", "morning"] == [title.split(": ")[1].split()[0] for title in titles]

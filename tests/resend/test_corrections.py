@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 from flows.book.book import read_book
+from flows.book.head import known_plans
+from flows.reports.worklist import unsent_corrections
 from flows.resend.corrections import (
     LARGEST,
     CorrectedExtractNotFoundError,
@@ -73,6 +75,12 @@ def fill(
     )
 
 
+def to_send(bench: Bench) -> list[str]:
+    """Return the corrections on the worklist."""
+    plans = [plan for plan in known_plans(bench.store, "bank") if plan.end == "committed"]
+    return [dict(work.fields)["name"] for work in unsent_corrections(bench.store, "bank", plans)]
+
+
 def test_rejects_and_errors_make_a_template_without_card_numbers(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, POSTAL_CODE: "1"}, {PAN: None})
     bench.answer(fail_share=1.0)
@@ -91,8 +99,11 @@ def test_a_filled_in_template_makes_the_resubmission(tmp_path: Path) -> None:
         bench, run, {(2, CITY): "Salem", (3, POSTAL_CODE): "02108"}, (2, ADDRESS2, "Apt 5")
     )
 
-    done = again(bench, run, NOTHING, corrections=correct(bench, content))
+    name = correct(bench, content)
+    waiting = to_send(bench)
+    done = again(bench, run, NOTHING, corrections=name)
 
+    assert (["corrected.csv"], []) == (waiting, to_send(bench))
     assert [
         ("c-2", PANS[1], "Salem", "Apt 5", "02108"),
         ("c-3", PANS[2], "Boston", None, "02108"),

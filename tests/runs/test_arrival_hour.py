@@ -13,6 +13,7 @@ from flows.adapters.local import LocalStore
 from flows.operations.extract_alerts import calendar_causes
 from flows.runs.arrival_hour import ALLOWANCE, DAY, STEP, expected_hour, late_minute
 from flows.runs.keys import RunId, RunKeys
+from flows.runs.store import Store
 from flows.runs.versions import facts_as_stored
 from tests.night import issuer, local_bench
 
@@ -21,7 +22,7 @@ BUSINESS_DAYS = [back for back in range(1, 29) if (NOW - timedelta(days=back)).w
 BANK = issuer(schedule={"days": ["mon", "tue", "wed", "thu", "fri"]})
 
 
-def arrived(store: LocalStore, days_ago: int, clock: time) -> None:
+def arrived(store: Store, days_ago: int, clock: time) -> None:
     """Store the commit of a run whose extract came so many days ago."""
     dropped = datetime.combine((NOW - timedelta(days=days_ago)).date(), clock, UTC)
     run = RunKeys(RunId("bank", dropped.date(), f"{days_ago:08x}"))
