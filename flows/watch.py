@@ -8,8 +8,10 @@ people that a watch is silent itself.
 # around it.
 import json
 import time
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from httpx import HTTPError
@@ -79,10 +81,12 @@ def addresses() -> dict[str, str]:
         known = {}
     if known.keys() - {HEARTBEAT}:
         return known
-    try:
-        kept: dict[str, str] = json.loads(Secret.load(KEPT_CHANNELS).get())  # type: ignore[union-attr]
-    except (ValueError, HTTPError):  # there is none, or the server is away
-        return known
+    kept: Any = {}
+    # ValueError: there is none; HTTPError: the server is away
+    with suppress(ValueError, HTTPError):
+        kept = Secret.load(KEPT_CHANNELS).get()  # type: ignore[union-attr]
+        if isinstance(kept, str):  # Prefect gives JSON as it is, or read
+            kept = json.loads(kept)
     return {**kept, **known}
 
 
