@@ -50,7 +50,7 @@ def _settings_for(table: str, document: object) -> str:
     shown = ", ".join(names[:SHOWN_FIELDS])
     more = ", …" if names[SHOWN_FIELDS:] else ""
     return (
-        f"; name its fields in [service.{table}], as `cardlink service probe` proposes "
+        f"; name its fields in [service.{table}], as a probe of the service proposes "
         f"(it has {shown}{more})"
     )
 

@@ -84,7 +84,7 @@ CAUSES: Final = {
     UNAVAILABLE: Cause("no response"),
     UNREADABLE: Cause(
         "unreadable",
-        "Compare [service] with the partner's documentation: `cardlink service probe` shows what "
+        "Compare [service] with the partner's documentation: a probe of the service shows what "
         "its records have, and proposes the settings that fit.",
     ),
     REPORT_WORD: Cause(
