@@ -381,7 +381,7 @@ class Verified(TypedDict, total=False):
     proven_at: datetime | None
     kept: bool
     witness: str
-    checkpoint: dict[str, Any] | None
+    checkpoint: int | None
 
 
 class Accepted(TypedDict, total=False):
@@ -490,6 +490,8 @@ class Init(TypedDict, total=False):
 
     file: str
     doubts: list[Any]
+    extract: dict[str, Any]  # as a dry run has it; empty where it could not be mapped
+    proven_by: list[str]
 
 
 class Witnessed(TypedDict, total=False):

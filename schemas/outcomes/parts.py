@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any, NotRequired
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -227,7 +227,7 @@ class Finding(TypedDict):
     what: str
     entry: int
     by: str
-    at: datetime
+    at: datetime | Literal[""]  # where no entry names it
 
 
 class CheckedPart(TypedDict):
