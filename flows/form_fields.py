@@ -96,6 +96,11 @@ def _takes(entry: Entry[...], name: str) -> bool:
     return any(parameter.name == name for parameter in entry.parameters)
 
 
+def _requires(entry: Entry[...], name: str) -> bool:
+    required = (each.name for each in entry.parameters if each.default is REQUIRED)
+    return name in required
+
+
 def _field(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind
@@ -161,6 +166,14 @@ def _argument(parameter: Parameter, value: Any) -> Any:
     return str(value)
 
 
+def _required_by(field: inspect.Parameter, entries: Sequence[Entry[...]]) -> str:
+    """Return which commands need a field that the form does not require, since others do not."""
+    if field.default is REQUIRED:
+        return ""
+    needing = [entry.label for entry in entries if _requires(entry, field.name)]
+    return f" Required by: {', '.join(needing)}." if needing and field.default in ("", NONE) else ""
+
+
 def docstring_of(
     built: Form, entries: Sequence[Entry[...]], fields: Sequence[inspect.Parameter]
 ) -> str:
@@ -172,6 +185,8 @@ def docstring_of(
         helps |= {parameter.name: parameter.help for parameter in entry.parameters}
     helps |= {choice.name: choice.help for choice in built.choices}
     helps[built.picks] = commands
+    for field in fields:
+        helps[field.name] += _required_by(field, entries)
     summary = commands if built.picks else entries[0].summary
     lines = [f"    {field.name}: {helps[field.name]}" for field in fields]
     return "\n".join([summary, "", "Args:", *lines])

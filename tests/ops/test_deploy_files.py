@@ -63,6 +63,10 @@ def test_every_entrypoint_is_a_flow_by_module_and_nothing_is_pulled() -> None:
     assert len(entries) == len(set(entries))
 
 
+def test_prefect_finds_the_deployments_in_the_root_of_a_checkout() -> None:
+    assert (DEPLOY / "prefect.yaml").samefile(DEPLOY.parent / "prefect.yaml")
+
+
 def test_every_parameter_of_a_deployed_flow_has_a_help_text_and_there_are_at_most_eight() -> None:
     for one in prefect_file()["deployments"]:
         module, _, name = one["entrypoint"].partition(":")

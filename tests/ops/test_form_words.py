@@ -169,3 +169,18 @@ def test_a_table_can_be_an_artifact_whatever_its_cells_are() -> None:
     assert [
         {"extract": "a.csv", "business date": "2026-11-20", "rows": 3, "refused": None}
     ] == json.loads(json.dumps(table.records))
+
+
+@pytest.mark.parametrize(
+    ("form", "field", "words"),
+    [
+        ("outbox", "reason", "Required by: hold, release, cancel."),
+        ("mend", "break_name", "Required by: close, reopen."),
+    ],
+)
+def test_a_field_says_which_commands_of_its_form_require_it(
+    form: str, field: str, words: str
+) -> None:
+    described = getattr(forms, form).parameters.model_dump()["properties"][field]["description"]
+
+    assert described.endswith(words)
