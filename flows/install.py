@@ -36,6 +36,7 @@ from flows.wiring import (
 if TYPE_CHECKING:
     from prefect.blocks.abstract import NotificationBlock
     from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.filters import DeploymentFilter
     from prefect.events.schemas.automations import AutomationCore
 
     from schemas.issuer import Issuer
@@ -120,6 +121,36 @@ def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None
         raise DeployError(command=arguments[0], subject=subject, code=done.returncode)
 
 
+def _deploy(file: str, subject: str, filled: dict[str, str]) -> None:
+    """Deploy everything in a file of `deploy/`."""
+    _prefect(["deploy", "--prefect-file", str(shipped("deploy") / file), "--all"], subject, filled)
+
+
+def _deploy_receivers(settings: Issuer, filled: dict[str, str]) -> None:
+    """Deploy the schedules of receivers that have one of their own; those of others go."""
+    from prefect.client.orchestration import get_client
+
+    issuer = settings.issuer
+    for receiver, table in settings.deliveries.items():
+        if table.cron is not None:
+            values = {"CARDLINK_RECEIVER": receiver, "CARDLINK_CRON": table.cron}
+            _deploy("prefect-receiver.yaml", f"{issuer} {receiver}", {**filled, **values})
+    with_cron = [name for name, table in settings.deliveries.items() if table.cron is not None]
+    scheduled = {f"deliver-{issuer}-{name}" for name in with_cron}
+    with get_client(sync_client=True) as client:
+        for deployment in client.read_deployments(deployment_filter=_of_receivers(issuer)):
+            if deployment.name not in scheduled:
+                client.delete_deployment(deployment.id)
+
+
+def _of_receivers(issuer: str) -> DeploymentFilter:
+    """Return what selects the deployments of an issuer's receivers."""
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
+
+    tags = ["cardlink", "deliver", issuer]
+    return DeploymentFilter(tags=DeploymentFilterTags(all_=tags))
+
+
 def _save_blocks() -> dict[str, UUID]:
     """Save the channels: their addresses, for the watch, and a notification block of each.
 
@@ -199,11 +230,8 @@ def install(context: Context) -> Result:
             "CARDLINK_TIME_ZONE": settings.time_zone,
             "CARDLINK_WORK_POOL": pool,
         }
-        _prefect(
-            ["deploy", "--prefect-file", str(shipped("deploy") / "prefect.yaml"), "--all"],
-            issuer,
-            filled,
-        )
+        _deploy("prefect.yaml", issuer, filled)
+        _deploy_receivers(settings, filled)
         return [issuer]
 
     configured, unread = context.each("", deploy)

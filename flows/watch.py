@@ -32,6 +32,11 @@ from flows.operations.alert_history import Change
 from flows.operations.alert_history import watch as watch_step
 from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure
+from flows.operations.delivery_handover import (
+    notices_to_emit,
+    record_emitted,
+    retry_receivers,
+)
 from flows.operations.metrics import write_metrics
 from flows.operations.telling import tell
 from flows.wiring import (
@@ -44,6 +49,7 @@ from flows.wiring import (
     ping,
     wire,
 )
+from schemas.delivery import EVENT, DeliveryNotice
 
 # more than one beat by Prefect's default, six by deploy/prefect.yaml
 SILENT = timedelta(seconds=200)
@@ -61,6 +67,10 @@ def look(issuer: str) -> list[str]:
     changes = watch_step(context, failures(issuer))
     for change in changes:
         notify(change)
+    retry_receivers(context)
+    for notice in notices_to_emit(context):
+        announce(notice)
+        record_emitted(context, notice)
     write_metrics(context)
     known = addresses()
     heartbeat = known.pop(HEARTBEAT, "").replace("{issuer}", issuer)
@@ -88,6 +98,22 @@ def addresses() -> dict[str, str]:
         if isinstance(kept, str):  # Prefect gives JSON as it is, or read
             kept = json.loads(kept)
     return {**kept, **known}
+
+
+def announce(notice: DeliveryNotice) -> None:
+    """Emit that links were delivered; its id is derived from the delivery, as that of an alert."""
+    resource = f"cardlink.delivery.{notice.issuer}.{notice.receiver}"
+    emit_event(
+        event=f"cardlink.{EVENT}",
+        resource={
+            "prefect.resource.id": resource,
+            "prefect.resource.name": f"links for {notice.receiver}",
+            "issuer": notice.issuer,
+            "receiver": notice.receiver,
+        },
+        payload=notice.model_dump(mode="json"),
+        id=uuid5(NAMESPACE_URL, f"{resource}/{notice.number}"),
+    )
 
 
 def _verb(change: Change) -> str:

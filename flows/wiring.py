@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from flows.operations.four_eyes import Signatures
     from flows.operations.settings_in_force import Governing
     from flows.runs.adapters import Adapters
-    from flows.runs.context import IssuerContext
+    from flows.runs.context import Announcer, IssuerContext
     from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from flows.runs.stored_run import StoredRun
     from flows.runs.trail_proof import Prover
+    from schemas.handover import HandedOver
     from schemas.issuer import Issuer
 
 
@@ -67,7 +68,7 @@ _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 HEARTBEAT = "heartbeat"  # no channel, but a switch outside
 KEPT_CHANNELS = "cardlink-channels"  # a secret on the Prefect server: addresses by name, as JSON
 CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
-ISSUERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # that an issuer's own key may use
+OTHERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # of keys that others give us
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
 # a disk responds at once: more threads only wait for each other, and cost a third more CPU
 LOCAL_CONNECTIONS = 4
@@ -242,6 +243,7 @@ def wire(
             read_file(folder / template, "[portal] template").decode("utf-8"), template
         )
     adapters = edges(issuer, folder)
+    places = cache(lambda root: _place(root, issuer, folder))
     context = IssuerContext(
         issuer=issuer,
         adapters=adapters,
@@ -251,8 +253,9 @@ def wire(
         funnel=_funnel,
         service_check=_service_check,
         opener_key=_opener_key,
-        issuer_sealer=lambda: _issuer_sealer(issuer, folder),
-        issuer_place=cache(lambda: _issuer_place(issuer, folder)),
+        sealer_to=lambda settings: _sealer_to(settings, folder),
+        place_of=lambda settings: places(settings.to),
+        announcer_of=lambda receiver: _announcer_of(issuer, receiver),
     )
     governing = _GOVERNING.get()
     if governing is not None:
@@ -477,29 +480,43 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 
 
 @contextmanager
-def _issuer_sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
-    """Open the sealer to the issuer's own key, for its acknowledgements."""
+def _sealer_to(settings: HandedOver, folder: Path) -> Iterator[Sealer]:
+    """Open the sealer to the key of whom files are handed to."""
     from flows.adapters.gpg_sealer import GpgSealer, trial_seal
 
-    settings = issuer.acknowledgement
-    if settings is None or settings.key_file is None or settings.fingerprint is None:
-        raise BugError(place="acknowledgement", kind="no key")
-    key = read_file(folder / settings.key_file, "[acknowledgement] key_file")
-    form = partial(GpgSealer, armor=False, compression="zip", curves=ISSUERS_CURVES)
+    if settings.key_file is None or settings.fingerprint is None:
+        raise BugError(place="handing over", kind="no key")
+    key = read_file(folder / settings.key_file, "key_file of whom files are handed to")
+    form = partial(GpgSealer, armor=False, compression="zip", curves=OTHERS_CURVES)
     with form([key], [settings.fingerprint], today=now().date()) as sealer:
         trial_seal(sealer)
         yield sealer
 
 
-def _issuer_place(issuer: Issuer, folder: Path) -> Store | None:
-    """Open the place where the issuer takes its acknowledgements; None where that is the store."""
+def _place(root: str | None, issuer: Issuer, folder: Path) -> Store | None:
+    """Open the place where others take what they are handed; None where that is the store."""
     from schemas.settings import StoreSettings
 
-    settings = issuer.acknowledgement
-    if settings is None or settings.to is None:
+    if root is None:
         return None
-    elsewhere = {"root": settings.to, "store": StoreSettings()}  # what [store] says is of `root`
+    elsewhere = {"root": root, "store": StoreSettings()}  # what [store] says is of `root`
     return open_store(issuer.model_copy(update=elsewhere), folder)
+
+
+def _announcer_of(issuer: Issuer, receiver: str) -> Announcer | None:
+    """Return who posts a receiver's events, with its secret; None where it has no webhook."""
+    from flows.adapters.webhook import Webhook
+
+    settings = issuer.deliveries.get(receiver)
+    if settings is None or settings.webhook is None:
+        return None
+    variable = webhook_secret_variable(issuer.issuer, receiver)
+    return Webhook.of(settings.webhook, variable, secret(variable), now)
+
+
+def webhook_secret_variable(issuer: str, receiver: str) -> str:
+    """Return the variable that holds the secret of a receiver's webhook."""
+    return f"CARDLINK_WEBHOOK_SECRET_{issuer}_{receiver}".upper().replace("-", "_")
 
 
 @contextmanager

@@ -14,12 +14,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from schemas.handover import Receiver
 from schemas.issuer import Issuer
 from schemas.settings import Act
 
@@ -33,6 +34,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "portal.sealed",
         "portal.allowed_hosts",
         "acknowledgement.",
+        "deliveries.",
         "service.",
         "store.",
         "limits.",
@@ -62,6 +64,9 @@ HOURS: Final = "four_eyes.hours"
 PERSONS: Final = "four_eyes.persons"
 # Tables whose keys are columns of the extract or of the portal.
 FREE: Final = ("columns", "status", "filter", "deleted")
+# The tables of receivers of links, by their names, and what stands for a name where none is meant.
+RECEIVERS: Final = "deliveries"
+ANY: Final = "*"
 IDENTIFIERS: Final = ("service.fi_key", "service.safe_key")
 COPYBOOKS: Final = ("source.copybook",)
 ADDRESS: Final = "alerts.report_url"
@@ -108,8 +113,12 @@ def governed_settings(issuer: Issuer, header: str) -> dict[str, Any]:
     for name in COPYBOOKS:
         if values.get(name):
             values[name] = f"sha256 {_short_digest(values[name])}"
-    address = urlsplit(values[ADDRESS])
-    values[ADDRESS] = address._replace(path="", query="", fragment="").geturl()
+    values[ADDRESS] = _host(values[ADDRESS])
+    for name in issuer.deliveries:
+        webhook = f"{RECEIVERS}.{name}.webhook"
+        if values[webhook]:
+            digest = _short_digest(values[webhook])
+            values[webhook] = f"{_host(values[webhook])}, sha256 {digest}"
     return {**values, HEADER: header.rstrip("\r\n")}
 
 
@@ -147,7 +156,9 @@ def _flat(model: type[BaseModel], values: Values, prefix: str) -> Iterator[tuple
     for name in model.model_fields:
         value = values.get(name)
         below = _table_of(model, name)
-        if below is not None and value is not None:
+        if name == RECEIVERS and not prefix:
+            yield from _receivers(value or {})
+        elif below is not None and value is not None:
             yield from _flat(below, value, f"{prefix}{name}.")
         elif name in FREE and not prefix:
             yield from ((f"{name}.{column}", each) for column, each in values[name].items())
@@ -155,9 +166,19 @@ def _flat(model: type[BaseModel], values: Values, prefix: str) -> Iterator[tuple
             yield f"{prefix}{name}", value
 
 
+def _receivers(tables: Mapping[str, Values]) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of the receivers of links, and their names where there are any."""
+    if tables:
+        yield f"{RECEIVERS}.names", sorted(tables)
+    for name, values in sorted(tables.items()):
+        yield from _flat(Receiver, values, f"{RECEIVERS}.{name}.")
+
+
 def _table_of(model: type[BaseModel], name: str) -> type[BaseModel] | None:
     """Return the model of a table within another, None where the setting is no table."""
     annotation = model.model_fields[name].annotation
+    if get_origin(annotation) is dict:  # of tables by free names
+        return None
     for kind in (annotation, *get_args(annotation)):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind
@@ -167,7 +188,8 @@ def _table_of(model: type[BaseModel], name: str) -> type[BaseModel] | None:
 @cache
 def _defaults() -> Values:
     """Return the default of every setting that this version has, by name."""
-    return dict(_default_of_each(Issuer, ""))
+    of_receivers = _default_of_each(Receiver, f"{RECEIVERS}.{ANY}.")
+    return {**dict(_default_of_each(Issuer, "")), **dict(of_receivers)}
 
 
 def _default_of_each(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -185,10 +207,23 @@ def _default_of_each(model: type[BaseModel], prefix: str) -> Iterator[tuple[str,
 def _comes_with_a_version(name: str, before: Values, after: Values) -> bool:
     """Return whether a setting is in one of both only because another version wrote it."""
     defaults = _defaults()
+    general = _of_any_receiver(name)
     if name not in before:
-        return name in defaults and defaults[name] == after[name]
-    is_known = name in defaults or name == HEADER or name.startswith(tuple(map(_table, FREE)))
+        return general in defaults and defaults[general] == after[name]
+    is_free = name.startswith(tuple(map(_table, (*FREE, RECEIVERS))))
+    is_known = general in defaults or name == HEADER or is_free
     return name not in after and not is_known
+
+
+def _of_any_receiver(name: str) -> str:
+    """Return the name of a receiver's setting without whose it is; any other as it is."""
+    table, _, below = name.partition(".")
+    _, _, setting = below.partition(".")
+    return f"{RECEIVERS}.{ANY}.{setting}" if table == RECEIVERS and setting else name
+
+
+def _host(address: str) -> str:
+    return urlsplit(address)._replace(path="", query="", fragment="").geturl()
 
 
 def _without_lookup(spec: Any) -> Any:

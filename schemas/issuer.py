@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from schemas import settings
+from schemas import handover, settings
 from schemas.arrivals import Arrivals
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
@@ -202,7 +202,8 @@ class Issuer(Settings):
     resend: Resend = Resend()
     portal: PortalSettings
     links: settings.LinkSettings = settings.LinkSettings()
-    acknowledgement: settings.Acknowledgement | None = None  # where the issuer wants one
+    acknowledgement: handover.Acknowledgement | None = None  # where the issuer wants one
+    deliveries: dict[handover.ReceiverName, handover.Receiver] = Field(default_factory=dict)
     analysis: settings.Analysis = settings.Analysis()
     schedule: settings.Schedule = settings.Schedule()
     arrivals: Arrivals | None = None  # where runs start when a file arrives
@@ -243,5 +244,22 @@ class Issuer(Settings):
             raise ValueError(
                 "[arrivals] queue is for a root on S3, and root is a directory, which is watched "
                 "itself: delete the key"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _delivers_safely(self) -> Self:
+        places = [receiver.to for receiver in self.deliveries.values() if receiver.to]
+        if len(set(places)) < len(places):
+            raise ValueError("two tables of [deliveries] have one place `to`: give each its own")
+        by_itself = [
+            name
+            for name, receiver in self.deliveries.items()
+            if receiver.schedule != handover.BY_HAND
+        ]
+        if by_itself and "deliver" in self.four_eyes.acts:
+            raise ValueError(
+                f"[four_eyes] acts names deliver, so nothing is delivered without two persons: "
+                f'[deliveries.{by_itself[0]}] needs schedule = "by-hand"'
             )
         return self

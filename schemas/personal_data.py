@@ -66,8 +66,8 @@ PLACES = {
     ),
     "deliveries": Place(
         "cuid, last 4, personal link",
-        "so that the receiving side can use links, and stops using those withdrawn",
-        "[retention] ledger_days; after an erasure, until the withdrawal is confirmed",
+        "so that receivers use links and stop using those withdrawn; copies at `to` are theirs",
+        "[retention] ledger_days; after an erasure, until each receiver confirms the withdrawal",
         erased=True,
     ),
     "acknowledgements": Place(

@@ -273,10 +273,11 @@ class SingleAnswered(Document):
 
 
 class Delivery(Document):
-    """One record of the chain `deliveries/`: the changes since another, 0 for none; `files`:
-    SHA-256 by name.
+    """One record of a receiver's chain in `deliveries/`: the changes since another, 0 for none;
+    `files`: SHA-256 by name, in clear where they are `sealed_to` a key.
     """
 
+    format: int = version(2)
     after: int
     at: AwareDatetime
     by: str
@@ -285,10 +286,37 @@ class Delivery(Document):
     replaced: int
     withdrawn: int
     living: int  # links that the receiving side has after it
+    sealed_to: str | None = Field(None, exclude_if=lambda key: key is None)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files as they are handed over."""
+        return [f"{name}.pgp" if self.sealed_to else name for name in sorted(self.files)]
 
 
 class Confirmed(Record):
     """The record, once, that the receiving side has a delivery."""
+
+
+class Taken(Document):
+    """The record, once, that the event of a delivery was taken: by a webhook, or by Prefect."""
+
+    at: AwareDatetime
+    by: str
+
+
+class HandoverTrouble(Document):
+    """Why the last delivery of a receiver has not reached it yet, replaced after each attempt.
+
+    `problem` is "" once it has; `since` the first of the `tries` in a row that failed.
+    """
+
+    number: int
+    since: AwareDatetime
+    last: AwareDatetime
+    tries: int
+    problem: str
+    not_before: AwareDatetime
 
 
 class Acknowledgement(Document):

@@ -28,8 +28,8 @@ _WORDS: Final = {
 }
 
 
-# Tables whose keys are columns, with the model of a column's own table.
-BY_COLUMN: Final = {"columns": "Cell", "status": "StatusColumn"}
+# Tables whose keys are free names, such as columns, with the model of the table of one of them.
+BY_NAME: Final = {"columns": "Cell", "status": "StatusColumn", "deliveries": "Receiver"}
 
 
 class Key(NamedTuple):
@@ -46,8 +46,8 @@ class Key(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The dotted name; the keys of a column have `*` for its name."""
-        return f"{self.table}{'.*' if self.table in BY_COLUMN else ''}.{self.name}".lstrip(".")
+        """The dotted name; the keys of those BY_NAME have `*` for the name."""
+        return f"{self.table}{'.*' if self.table in BY_NAME else ''}.{self.name}".lstrip(".")
 
 
 @cache
@@ -81,13 +81,13 @@ def _for_editors(node: Any) -> Any:
 
 
 def tables() -> dict[str, dict[str, Any]]:
-    """Return the schema of each table by its dotted name, "" for the top; those BY_COLUMN have that
-    of a column.
+    """Return the schema of each table by its dotted name, "" for the top; those BY_NAME have that
+    of one name.
     """
     schema = json_schema()
     by_name = {"": schema}
     for name, node in schema["properties"].items():
-        model = BY_COLUMN.get(name) or _model_of(node)
+        model = BY_NAME.get(name) or _model_of(node)
         if model:
             by_name |= _tables_of(name, schema["$defs"], model)
     return by_name
@@ -98,7 +98,7 @@ def _tables_of(name: str, definitions: Mapping[str, Any], model: str) -> dict[st
     schema = _with_whole_lines(definitions[model])
     below: dict[str, dict[str, Any]] = {}
     for key, node in schema["properties"].items():
-        if name not in BY_COLUMN and _model_of(node):
+        if name not in BY_NAME and _model_of(node):
             below |= _tables_of(f"{name}.{key}", definitions, _model_of(node))
     return {name: schema, **below}
 
@@ -137,13 +137,13 @@ def every_key() -> tuple[Key, ...]:
 
 
 def _examples() -> dict[str, dict[str, Any]]:
-    """Return the example of each key, by table and name; of those BY_COLUMN, of a column."""
+    """Return the example of each key, by table and name; of those BY_NAME, of one name."""
     example = tomllib.loads(Path(__file__).with_name("example.toml").read_text("utf-8"))
-    by_column: dict[str, Any] = {}
-    for table in BY_COLUMN:
-        tables_of_columns = [each for each in example[table].values() if isinstance(each, dict)]
-        by_column[table] = dict(chain.from_iterable(each.items() for each in tables_of_columns))
-    return {"": example, **_examples_of_tables("", example), **by_column}
+    examples: dict[str, Any] = {}
+    for table in BY_NAME:
+        tables_below = [each for each in example[table].values() if isinstance(each, dict)]
+        examples[table] = dict(chain.from_iterable(each.items() for each in tables_below))
+    return {"": example, **_examples_of_tables("", example), **examples}
 
 
 def _examples_of_tables(prefix: str, example: Mapping[str, Any]) -> dict[str, Any]:

@@ -284,35 +284,6 @@ WitnessKey = Annotated[
 ]
 
 
-class Acknowledgement(Settings):
-    """What the issuer is told of each extract: what became of its rows, as CSV and JSON."""
-
-    to: Place | None = setting(
-        None,
-        "where the files are copied to, as a `root` is written; unset: they stay below the "
-        "issuer's `acknowledgements/`",
-    )
-    key_file: str | None = setting(
-        None, "the issuer's public key beside the TOML: the files are sealed to it"
-    )
-    fingerprint: Fingerprint | None = setting(
-        None, "full fingerprint of that key, checked over another channel"
-    )
-    receipt_within_hours: int | None = setting(
-        None,
-        "hours within which the issuer drops a receipt; one that is late is on the worklist. "
-        "Unset: none is expected",
-        ge=1,
-        le=720,
-    )
-
-    @model_validator(mode="after")
-    def _is_pinned(self) -> Self:
-        if (self.key_file is None) != (self.fingerprint is None):
-            raise ValueError("key_file and fingerprint go together")
-        return self
-
-
 class Analysis(Settings):
     """The export for analysts: every row, run and state of the book as Parquet, no card data."""
 

@@ -38,10 +38,14 @@ def settings_in_effect(
 def _shown(name: str, value: str) -> str:
     """Return what may be shown of a variable's value: of an address the host alone."""
     if name.endswith("_URL"):
-        url = urlsplit(value)
-        host = url.netloc.rpartition("@")[2]
-        return url._replace(netloc=host, path="", query="", fragment="").geturl()
+        return _host(value)
     return value if name.endswith(REPORTED) else "(set)"
+
+
+def _host(address: str) -> str:
+    url = urlsplit(address)
+    host = url.netloc.rpartition("@")[2]
+    return url._replace(netloc=host, path="", query="", fragment="").geturl()
 
 
 def _flat(
@@ -52,5 +56,7 @@ def _flat(
         below = content[name] if in_file else {}
         if isinstance(value, Mapping) and value:
             yield from _flat(value, below, f"{prefix}{name}.")
+        elif name == "webhook" and isinstance(value, str):  # its path may hold a token
+            yield f"{prefix}{name}", {"value": _host(value), "from": "file"}
         else:
             yield f"{prefix}{name}", {"value": value, "from": "file" if in_file else "default"}

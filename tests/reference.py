@@ -29,6 +29,8 @@ from schemas import portal, rules
 from schemas.acknowledgement import AcknowledgementFile
 from schemas.analysis import TABLES
 from schemas.challenges import ANSWERS
+from schemas.delivery import DeliveryEvent
+from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
 from schemas.outcomes import document as outcomes
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
@@ -214,6 +216,11 @@ VARIABLES: Final = {
         "the key that requests are signed with, where `[service.signing]` takes it from here; "
         "or `..._FILE`"
     ),
+    "CARDLINK_WEBHOOK_SECRET_ISSUER_NAME": (
+        "the secret that signs events for the receiver `[deliveries.NAME]` of ISSUER, `whsec_` and "
+        "base64, both names in upper case, `_` for `-`; two with a space between while it is "
+        "changed; or `..._FILE`"
+    ),
     "CARDLINK_CHANNELS": (
         "channels that people are told by, one `name = URL` a line, or `..._FILE`: "
         "`smtp://USER:PASSWORD@HOST/?from=ADDRESS&to=ADDRESS,ADDRESS` (STARTTLS; `smtps://`: TLS), "
@@ -322,7 +329,8 @@ def settings_page() -> str:
         if name in ABOUT_ROWS:
             text += ABOUT_ROWS[name]
             continue
-        text += f"\n### `[{name}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
+        heading = f"{name}.NAME" if name == RECEIVERS else name
+        text += f"\n### `[{heading}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
     columns = "".join(f"| `{name}` | {column.hint} |\n" for name, column in portal.COLUMNS.items())
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
@@ -429,6 +437,12 @@ def outcome_schema() -> str:
     return json.dumps(outcomes.document(), indent=1, ensure_ascii=False) + "\n"
 
 
+def delivery_schema() -> str:
+    """Return the JSON Schema of a delivery's done marker, and of the event."""
+    schema = DeliveryEvent.model_json_schema()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
 PAGES: Final = {
     "ANALYSIS.md": analysis_page,
     "SETTINGS.md": settings_page,
@@ -438,6 +452,7 @@ PAGES: Final = {
     "acknowledgement.schema.json": acknowledgement_schema,
     "outcome.schema.json": outcome_schema,
     "cardlink.1": man_page,
+    "delivery.schema.json": delivery_schema,
 }
 
 

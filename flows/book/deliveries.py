@@ -1,26 +1,33 @@
-"""The changes of all deliveries of links, each link by its digest, and which links they leave.
+"""The changes of the deliveries of links to all receivers, each link by its digest, and which links
+they leave.
 
 They are kept with the stages (`kept_stages.py`), so whoever delivers, or asks what was delivered,
 opens no delivery of earlier days.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from flows.book.known_rows import link_digest
-from flows.runs.chains import last_record
-from flows.runs.delivered import read_delivered_links
+from flows.runs.delivered import (
+    DeliveryId,
+    delivery_key,
+    delivery_of,
+    last_delivery,
+    read_delivered_links,
+)
 from flows.runs.identity import digest
-from flows.runs.keys import deliveries, link
+from flows.runs.keys import deliveries
 from flows.runs.single_links import ARRIVED
 from flows.runs.store import Store
 from flows.runs.threads import concurrently
 from flows.runs.versions import read_document
+from schemas.handover import DEFAULT
 from schemas.records import Delivery
 
 LOOK = ("cuid", "last_4", "expiration")  # of a card, as a delivery has it
@@ -28,6 +35,7 @@ ROW = ("run", "row")  # that a link came of; null in deliveries of earlier versi
 WITHDRAWN = "withdrawn"
 CHANGE = pl.Schema(
     {
+        "receiver": pl.String(),
         "delivery": pl.UInt32(),
         "run": pl.String(),
         "row": pl.UInt32(),
@@ -50,22 +58,37 @@ DELIVERED_LINK = pl.Schema(
 
 
 class KnownDelivery(BaseModel):
-    """What is kept of a delivery: its record, and the stored `objects` that it was read from.
+    """What is kept of a delivery: whose it is, its number, what its record says, and the stored
+    `objects` that it was read from.
 
     `after`: the delivery that it goes on from. `at`: None where its record is gone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    receiver: str
+    number: int
     objects: str
     at: datetime | None = None
     after: int = 0
 
+    @property
+    def id(self) -> DeliveryId:
+        """Which delivery it is."""
+        return DeliveryId(self.receiver, self.number)
+
 
 class Deliveries(NamedTuple):
-    """The deliveries by number, and their changes in order (CHANGE), those purged apart."""
+    """The deliveries by receiver and number, and their changes in order (CHANGE), those purged
+    apart.
+    """
 
-    known: Mapping[int, KnownDelivery]
+    known: Mapping[DeliveryId, KnownDelivery]
     changes: pl.DataFrame
+
+    def of(self, receiver: str) -> "Deliveries":
+        """Return those of one receiver."""
+        known = {id_: each for id_, each in self.known.items() if id_.receiver == receiver}
+        return Deliveries(known, self.changes.filter(receiver=receiver))
 
 
 NO_DELIVERIES = Deliveries({}, pl.DataFrame(schema=CHANGE))
@@ -74,18 +97,52 @@ NO_DELIVERIES = Deliveries({}, pl.DataFrame(schema=CHANGE))
 def read_deliveries(store: Store, issuer: str, kept: Deliveries) -> Deliveries:
     """Return all deliveries, from what is kept and from those that are others than they were."""
     listed = _listed(store, issuer)
-    newest, _ = last_record(store, deliveries(issuer), Delivery)
-    numbers = sorted({*listed, *range(1, newest + 1)})
-    stay = [number for number in numbers if _fits(kept.known.get(number), listed.get(number))]
-    if numbers == stay == list(kept.known):
+    ids = set(listed)
+    for receiver in {DEFAULT, *(delivery.receiver for delivery in listed)}:
+        ids.update(_chained(store, issuer, receiver))
+    stay = {id_ for id_ in ids if _fits(kept.known.get(id_), listed.get(id_))}
+    if ids == stay == set(kept.known):
         return kept
-    new = sorted(set(numbers).difference(stay))
-    read = concurrently(lambda number: _read_one(store, issuer, number), new)
-    known = {number: kept.known[number] for number in stay}
-    for number, (record, _) in zip(new, read, strict=True):
-        known[number] = _known(record, listed.get(number, ""))
-    changes = [kept.changes.filter(pl.col("delivery").is_in(stay)), *(frame for _, frame in read)]
-    in_order = pl.concat(changes).sort("delivery", maintain_order=True)
+    new = sorted(ids.difference(stay))
+    staying = [kept.known[id_] for id_ in stay]
+    return _joined(store, issuer, staying, kept.changes, {id_: listed.get(id_) for id_ in new})
+
+
+def with_chain(store: Store, issuer: str, receiver: str, known: Deliveries) -> Deliveries:
+    """Return the deliveries to a receiver, with those that a listing did not show yet."""
+    own = known.of(receiver)
+    new = [id_ for id_ in _chained(store, issuer, receiver) if id_ not in own.known]
+    if not new:
+        return own
+    return _joined(store, issuer, own.known.values(), own.changes, dict.fromkeys(new))
+
+
+def _chained(store: Store, issuer: str, receiver: str) -> list[DeliveryId]:
+    """Return the deliveries in a receiver's chain, which is read by key."""
+    newest, _ = last_delivery(store, issuer, receiver)
+    return [DeliveryId(receiver, number) for number in range(1, newest + 1)]
+
+
+def _joined(
+    store: Store,
+    issuer: str,
+    staying: Iterable[KnownDelivery],
+    changes: pl.DataFrame,
+    new: Mapping[DeliveryId, str | None],
+) -> Deliveries:
+    """Return the deliveries that stay, and those that are read now: `new`, with their objects."""
+    known = {each.id: each for each in staying}
+    stay = pl.DataFrame(
+        [(id_.receiver, id_.number) for id_ in known],
+        {"receiver": pl.String(), "delivery": pl.UInt32()},
+        orient="row",
+    )
+    frames = [changes.join(stay, on=["receiver", "delivery"], how="semi", maintain_order="left")]
+    read = concurrently(lambda id_: _read_one(store, issuer, id_), new)
+    for (id_, objects), (record, frame) in zip(new.items(), read, strict=True):
+        known[id_] = _known(id_, record, objects or "")
+        frames.append(frame)
+    in_order = pl.concat(frames).sort("receiver", "delivery", maintain_order=True)
     return Deliveries(dict(sorted(known.items())), in_order)
 
 
@@ -94,48 +151,67 @@ def _fits(known: KnownDelivery | None, objects: str | None) -> bool:
     return known is not None and bool(objects) and known.objects == objects
 
 
-def _known(record: Delivery | None, objects: str) -> KnownDelivery:
+def _known(id_: DeliveryId, record: Delivery | None, objects: str) -> KnownDelivery:
+    kept = KnownDelivery(receiver=id_.receiver, number=id_.number, objects=objects)
     if record is None:
-        return KnownDelivery(objects=objects)
-    return KnownDelivery(objects=objects, at=record.at, after=record.after)
+        return kept
+    return kept.model_copy(update={"at": record.at, "after": record.after})
 
 
-def _listed(store: Store, issuer: str) -> dict[int, str]:
-    """Return a digest of the objects of each delivery, as they are listed, by its number."""
-    chain = deliveries(issuer)
-    objects = dict[int, list[str]]()
-    for entry in store.keys(chain):
-        number = entry.key.removeprefix(chain)[:6]
-        if number.isdecimal():
+def _listed(store: Store, issuer: str) -> dict[DeliveryId, str]:
+    """Return a digest of the objects of each delivery, as they are listed."""
+    objects = dict[DeliveryId, list[str]]()
+    for entry in store.keys(deliveries(issuer)):
+        id_ = delivery_of(entry.key)
+        if id_ is not None:
             line = f"{entry.key} {entry.size} {entry.version}"
-            objects.setdefault(int(number), []).append(line)
-    return {number: digest("\n".join(lines).encode()) for number, lines in objects.items()}
+            objects.setdefault(id_, []).append(line)
+    return {id_: digest("\n".join(lines).encode()) for id_, lines in objects.items()}
 
 
-def _read_one(store: Store, issuer: str, number: int) -> tuple[Delivery | None, pl.DataFrame]:
+def _read_one(store: Store, issuer: str, id_: DeliveryId) -> tuple[Delivery | None, pl.DataFrame]:
     """Return the record of a delivery, and its changes (CHANGE)."""
-    record = read_document(store, link(deliveries(issuer), number), Delivery)
-    content = read_delivered_links(store, issuer, number)
+    record = read_document(store, delivery_key(issuer, id_), Delivery)
+    content = read_delivered_links(store, issuer, id_)
     if content is None:
         return record, NO_DELIVERIES.changes
     stored = pl.read_parquet(BytesIO(content))
     lacking = [name for name in ROW if name not in stored.columns]
     changes = stored.with_columns(
         *(pl.lit(None, CHANGE[name]).alias(name) for name in lacking),
-        delivery=pl.lit(number, pl.UInt32),
+        receiver=pl.lit(id_.receiver),
+        delivery=pl.lit(id_.number, pl.UInt32),
         link=link_digest(pl.col("url")),
         at=pl.lit(record.at if record is not None else None, ARRIVED),
     )
     return record, changes.select(*CHANGE).cast(CHANGE)
 
 
+def history_of(changes: pl.DataFrame, cuid: str) -> list[dict[str, Any]]:
+    """Return what each receiver has of a cardholder's links: `receiver`, `until`, `delivered`, and
+    `withdrawn`, when it was taken back, None while the receiver may use it.
+    """
+    is_withdrawn = pl.col("change") == WITHDRAWN
+    links = (
+        changes.filter(cuid=cuid)
+        .group_by("receiver", "link", "last_4", maintain_order=True)
+        .agg(
+            pl.col("until").last(),
+            delivered=pl.col("at").filter(~is_withdrawn).first(),
+            withdrawn=pl.when(is_withdrawn.last()).then(pl.col("at").last()),
+        )
+    )
+    return links.drop("link").to_dicts()
+
+
 def delivered_links(changes: pl.DataFrame) -> pl.DataFrame:
-    """Return the links that were delivered and not withdrawn since, and when first.
+    """Return the links that a receiver was delivered and that were not withdrawn from it since,
+    when first, and to whom.
 
     `changes`: those of all deliveries in order (CHANGE). Of those of one row, or without a row of
     one look, that end on the same day the first.
     """
-    links = changes.group_by("cuid", "link", maintain_order=True).agg(
+    links = changes.group_by("receiver", "cuid", "link", maintain_order=True).agg(
         pl.col(*ROW, *LOOK[1:], "until", "change").last(),
         delivered=pl.col("at").filter(pl.col("change") != WITHDRAWN).first(),
     )

@@ -53,7 +53,7 @@ class StagesHead(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     code: str = CODE
     generation: int = 0  # of the book: it is not read any more once that was discarded
-    deliveries: dict[int, KnownDelivery] = {}
+    known_deliveries: tuple[KnownDelivery, ...] = ()
     delivered: _Part = _Part()  # the changes of these deliveries
     followed: _Part = _Part()
     reported: _Part = _Part()
@@ -78,7 +78,7 @@ class KeptStages:
         self._attempts_of = attempts_of
         self._kept = _read_head(store, issuer)
         self._made: dict[str, tuple[dict[str, str], pl.DataFrame]] = {}
-        self._deliveries = dict(self._kept.deliveries)
+        self._deliveries = self._kept.known_deliveries
 
     def read(self) -> Stages:
         """Return what is known of links."""
@@ -97,10 +97,11 @@ class KeptStages:
         changes = self._believed("delivered", part) if part.sha256 else None
         kept = NO_DELIVERIES
         if changes is not None:
-            kept = Deliveries(self._kept.deliveries, changes.cast(CHANGE))
+            known = {each.id: each for each in self._kept.known_deliveries}
+            kept = Deliveries(known, changes.cast(CHANGE))
         now = read_deliveries(self._store, self._issuer, kept)
         if now is not kept:
-            self._deliveries = dict(now.known)
+            self._deliveries = tuple(now.known.values())
             self._made["delivered"] = {}, now.changes
         return now
 
@@ -114,7 +115,7 @@ class KeptStages:
             content = parquet(frame, compression="zstd", compression_level=1)
             self._store.replace(_key(self._issuer, name), [content])
             parts[name] = _Part(made_of=made_of, sha256=digest(content))
-        head = self._kept.model_copy(update={**parts, "deliveries": self._deliveries})
+        head = self._kept.model_copy(update={**parts, "known_deliveries": self._deliveries})
         self._store.replace(stages_key(self._issuer), [canonical(head)])
 
     def _whole(self, name: str, prefix: str, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:

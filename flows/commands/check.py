@@ -32,7 +32,13 @@ from flows.wiring import (
 
 with on_first_use():
     from flows.extracts import errors, status, trailer
-    from flows.operations import acknowledgement, arrivals_beat, settings_in_force
+    from flows.operations import (
+        acknowledgement,
+        arrivals_beat,
+        delivery_handover,
+        receivers,
+        settings_in_force,
+    )
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
@@ -121,6 +127,7 @@ def check(
         _check_service(wired, findings)
         _check_acknowledgement(wired, findings)
         _check_arrivals(wired, findings)
+        _check_receivers(wired, findings)
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += observation_problems()
@@ -246,6 +253,29 @@ def _check_arrivals(context: contexts.IssuerContext, findings: list[Finding]) ->
     with _part(findings, "arrivals"):
         for line in arrivals_beat.check_arrivals(context, open_queue):
             findings.append(Finding("arrivals", line))
+
+
+def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Try the key, the place and the secret of each receiver of links; one line for each that lacks
+    its last delivery.
+    """
+    stuck = dict(delivery_handover.troubles(context))
+    for receiver in context.issuer.deliveries:
+        part = f"receiver {receiver}"
+        trouble = stuck.get(receiver)
+        if trouble is not None:
+            text = f"has no links since {trouble.since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
+            findings.append(Finding(part, text, "HandoverTrouble", 2))
+            continue
+        with _part(findings, part):
+            for line in delivery_handover.check_receiver(context, receiver):
+                findings.append(Finding(part, line))
+    for receiver in receivers.without_table(context):
+        text = (
+            f"has deliveries and no table [deliveries.{receiver}], so nothing is withdrawn: "
+            "put the table back, with retired = true to withdraw all of its links"
+        )
+        findings.append(Finding(f"receiver {receiver}", text, "NoReceiverError", 2))
 
 
 def _check_keys(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import DRY_OR_SEND, Form
-from flows.commands.parameters import DryRun, Issuer, Number, Reason
-from flows.commands.result import Result
-from flows.steps import RECEIPT, Step
+from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason
+from flows.commands.result import Part, Result
+from flows.errors import CardlinkError
+from flows.steps import RECEIPT, Sentence, Step
 from flows.wiring import wire
 
 with on_first_use():
-    from flows.operations import delivery as deliveries
+    from flows.operations import delivered_so_far, delivery_handover, receivers
     from flows.runs import context as contexts
     from flows.runs import delivered
+    from schemas import handover, records
 
 DELIVER = Form(
     "deliver",
@@ -25,23 +28,30 @@ DELIVER = Form(
     choices=(DRY_OR_SEND,),
     retries=(10, 60),
     says_result=True,
+    actor="optional",
 )
 NOTHING_NEW = "nothing new since the last confirmed delivery"
+NOT_HANDED_OVER = 4  # the exit code where a receiver has not got its delivery yet
+Receiver = Annotated[str, Field(pattern=r"[a-z][a-z0-9-]{0,40}")]
 
 
 @entry("deliver", form=DELIVER, second={"deliver": ""})
 def deliver(
     context: Context,
     issuer: Issuer,
+    receiver: Receiver = "",
     *,
     confirm: Number | None = None,
     reason: Reason = "",
     dry_run: DryRun = False,
 ) -> Result:
-    """Deliver ISSUER's links that are new or withdrawn since the last confirmed delivery.
+    """Deliver ISSUER's links that are new or withdrawn since the last confirmed delivery, to each
+    receiver or to RECEIVER.
 
     Args:
         issuer: Whose links, of all runs and single links.
+        receiver: Only this one, a table [deliveries.RECEIVER] of the TOML; "default" is the one
+            whose deliveries have no name.
         confirm: Record that the receiving side has this delivery; then give the reason, such as its
             receipt.
 
@@ -50,59 +60,159 @@ def deliver(
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     if confirm is not None:
-        return _confirm(issuer_context, confirm, reason, dry_run)
-    return _deliver(issuer_context, dry_run)
+        return _confirm(issuer_context, receiver, confirm, reason, dry_run)
+    named = receivers.receivers_of(issuer_context, receiver)
+    outcomes = list(
+        delivery_handover.deliver_to(issuer_context, named, at_once=True, hands_over=not dry_run)
+    )
+    if len(outcomes) == 1 and outcomes[0].error is not None:
+        raise outcomes[0].error
+    return _delivered(issuer_context, outcomes, dry_run)
 
 
-def _confirm(context: contexts.IssuerContext, number: int, reason: str, dry_run: bool) -> Result:
+def with_deliveries(context: contexts.IssuerContext, result: Result) -> Result:
+    """Return the result of an ingest, with what was delivered because of it.
+
+    A receiver that cannot be reached is named, and the command is done all the same.
+    """
+    try:
+        outcomes = delivery_handover.deliver_after_ingest(context)
+    except CardlinkError as error:
+        failed = Sentence("links were not delivered: {error}", error=error.text)
+        facts = {**result.facts, "not_delivered": str(error.text)}
+        return result._replace(facts=facts, shown=[*result.shown, failed])
+    news = [each for each in outcomes if each.problem or each.delivered.fresh]
+    if not news:
+        return result
+    shown: list[Part] = [*result.shown]
+    for outcome in news:
+        shown += _lines(context, outcome, dry_run=False)
+    facts = {**result.facts, "deliveries": [_facts(outcome) for outcome in news]}
+    return result._replace(facts=facts, shown=shown)
+
+
+def _confirm(
+    context: contexts.IssuerContext, named: str, number: int, reason: str, dry_run: bool
+) -> Result:
     issuer = context.issuer.issuer
-    confirmed = deliveries.confirm(context, number, reason)
+    receiver = receivers.only_one(context, named, number)
+    confirmed = delivered_so_far.confirm(context, number, reason, receiver)
     facts = {
         "issuer": issuer,
+        "receiver": receiver,
         "number": number,
         "dry_run": dry_run,
         **confirmed.model_dump(mode="json"),
     }
     line = (
-        f"{issuer}: delivery {number} confirmed {confirmed.at:%Y-%m-%d %H:%M} "
+        f"{_name(issuer, receiver)}: delivery {number} confirmed {confirmed.at:%Y-%m-%d %H:%M} "
         f"by {confirmed.by}: {confirmed.reason}"
     )
     return Result(facts, [_marked(line, dry_run)])
 
 
-def _deliver(context: contexts.IssuerContext, dry_run: bool) -> Result:
+def _delivered(
+    context: contexts.IssuerContext, outcomes: Sequence[delivery_handover.Outcome], dry_run: bool
+) -> Result:
+    """Show what was delivered to each receiver; the facts of a single one stand alone."""
+    shown: list[Part] = []
+    for outcome in outcomes:
+        shown += _lines(context, outcome, dry_run=dry_run)
+    of_each = [_facts(outcome) for outcome in outcomes]
+    facts = {"issuer": context.issuer.issuer, "dry_run": dry_run}
+    facts |= of_each[0] if len(of_each) == 1 else {"deliveries": of_each}
+    codes = [each.error.exit_code for each in outcomes if each.error is not None]
+    codes += [NOT_HANDED_OVER for each in outcomes if each.problem and each.error is None]
+    next_step = _next_step(context, outcomes)
+    if dry_run and any(each.delivered.fresh for each in outcomes):
+        # there is nothing to confirm yet
+        named = outcomes[0].receiver if len(outcomes) == 1 else handover.DEFAULT
+        next_step = Step("deliver", context.issuer.issuer, _argument(named))
+    return Result(facts, shown, next_step, max(codes, default=0))
+
+
+def _next_step(
+    context: contexts.IssuerContext, outcomes: Sequence[delivery_handover.Outcome]
+) -> Step | None:
+    """Return how the first delivery that waits for it is confirmed."""
     issuer = context.issuer.issuer
-    done = deliveries.deliver(context)
+    for outcome in outcomes:
+        done = outcome.delivered
+        is_open = done.record is not None and not outcome.problem
+        id_ = delivered.DeliveryId(outcome.receiver, done.number)
+        if is_open and not delivered.is_confirmed(context.adapters.store, issuer, id_):
+            named = _argument(outcome.receiver)
+            return Step("deliver", issuer, named, confirm=done.number, reason=RECEIPT)
+    return None
+
+
+def _facts(outcome: delivery_handover.Outcome) -> dict[str, Any]:
+    done = outcome.delivered
     facts: dict[str, Any] = {
-        "issuer": issuer,
+        "receiver": outcome.receiver,
         "number": done.number,
         "fresh": done.fresh,
-        "dry_run": dry_run,
         "doubts": done.doubts,
     }
-    doubts = [f"{key} names other bytes than were delivered: not confirmed" for key in done.doubts]
-    record = done.record
-    if record is None:
-        return Result(facts, [f"{issuer}: {NOTHING_NEW}", *doubts])
+    if outcome.problem:
+        facts["problem"] = outcome.problem
+    if done.record is not None:
+        facts |= done.record.model_dump(mode="json", exclude={"format"})
+    return facts
+
+
+def _lines(
+    context: contexts.IssuerContext, outcome: delivery_handover.Outcome, *, dry_run: bool
+) -> Iterator[str]:
+    """Yield what is to be said of a receiver."""
+    name = _name(context.issuer.issuer, outcome.receiver)
+    done = outcome.delivered
     would_be = dry_run and done.fresh
-    state = "would be written" if would_be else _state(done)
-    line = (
-        f"{issuer}: delivery {done.number} {state}: {record.new:,} new, "
+    if done.record is not None:
+        state = "would be written" if would_be else _state(done.fresh)
+        yield _marked(_counts(name, done.number, done.record, state), dry_run)
+    elif outcome.error is None:
+        yield f"{name}: {NOTHING_NEW}"
+    for key in done.doubts:
+        yield f"{key} names other bytes than were delivered: not confirmed"
+    if done.record is not None and not would_be:
+        yield f"files: {_place(context, outcome.receiver, done.number, done.record)}"
+    if outcome.problem:
+        yield f"{name}: not handed over yet: {outcome.problem} It is tried again by itself."
+
+
+def _state(fresh: bool) -> str:
+    return "written" if fresh else "not confirmed yet, nothing new since"
+
+
+def _counts(name: str, number: int, record: records.Delivery, state: str) -> str:
+    return (
+        f"{name}: delivery {number} {state}: {record.new:,} new, "
         f"{record.replaced:,} replaced, {record.withdrawn:,} withdrawn; "
         f"{record.living:,} living links"
     )
-    place = f"{context.issuer.root}/{delivered.delivery_folder(issuer, done.number)}"
-    files = f"files: {place} ({' '.join(record.files)})"
-    next_step = Step("deliver", issuer, confirm=done.number, reason=RECEIPT)
-    if would_be:  # there is nothing to confirm yet, nor a file
-        next_step = Step("deliver", issuer)
-    facts |= record.model_dump(mode="json")
-    shown = [_marked(line, dry_run), *doubts, *([] if would_be else [files])]
-    return Result(facts, shown, next_step)
 
 
-def _state(done: deliveries.Delivered) -> str:
-    return "written" if done.fresh else "not confirmed yet, nothing new since"
+def _place(
+    context: contexts.IssuerContext, receiver: str, number: int, record: records.Delivery
+) -> str:
+    """Return where the files are, and their names."""
+    issuer = context.issuer.issuer
+    settings = receivers.settings_of(context.issuer, receiver)
+    place = f"{context.issuer.root}/{delivered.delivery_folder(issuer, number, receiver)}"
+    if settings.to is not None:
+        id_ = delivered.DeliveryId(receiver, number)
+        place = f"{settings.to.rstrip('/')}/{delivered_so_far.place_below(issuer, id_)}"
+    return f"{place} ({' '.join(record.names)})"
+
+
+def _name(issuer: str, receiver: str) -> str:
+    return f"{issuer} to {receiver}" if _argument(receiver) else issuer
+
+
+def _argument(receiver: str) -> str:
+    """Return a receiver as a command names it, "" for the default one."""
+    return "" if receiver == handover.DEFAULT else receiver
 
 
 def _marked(line: str, dry_run: bool) -> str:

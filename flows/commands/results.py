@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from flows.commands import acknowledgement, on_first_use
+from flows.commands import acknowledgement, delivery, on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
@@ -62,6 +62,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     if done.unjudged:
         parts.append(f"{done.unjudged:,} files wait for their malware verdict")
     result = ingested(issuer_context, done, "; ".join(parts), done._asdict())
+    result = delivery.with_deliveries(issuer_context, result)
     return acknowledgement.with_acknowledgements(issuer_context, result)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -17,7 +17,7 @@ from flows.steps import Sentence, Step, Text
 from flows.wiring import edges, now, wire
 
 with on_first_use():
-    from flows.book import book
+    from flows.book import book, deliveries
     from flows.operations import erasure
     from flows.reports import cardholder, cardholder_status, cardholder_trace
     from flows.resend import renewal
@@ -34,6 +34,7 @@ class _Known(NamedTuple):
     trace: cardholder_trace.CardholderTrace
     cards: list[cardholder_status.CardStatus]
     forgotten: str = ""
+    delivered: Sequence[Mapping[str, Any]] = ()  # by receiver (`flows.book.deliveries`)
 
 
 @entry("trace", form="what is known of one person is kept out of every form's log")
@@ -59,7 +60,9 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         renewals = _renewals(context, of_issuer, cuid, known.attempts, today)
         cards = cardholder_status.card_statuses(of_issuer, cuid, known.attempts, today, renewals)
         act = erasure.erasure_of(adapters.store, name, cuid)
-        return [_Known(known, cards, f"{name} since {act.at:%Y-%m-%d %H:%M}" if act else "")]
+        forgotten = f"{name} since {act.at:%Y-%m-%d %H:%M}" if act else ""
+        delivered = deliveries.history_of(of_issuer.stages.deliveries.changes, cuid)
+        return [_Known(known, cards, forgotten, delivered)]
 
     known, unread = context.each(issuer, of_issuer)
     attempts = list(chain.from_iterable(each.trace.attempts for each in known))
@@ -68,18 +71,37 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     purged = list(chain.from_iterable(each.trace.purged for each in known))
     cards = list(chain.from_iterable(each.cards for each in known))
     forgotten = [each.forgotten for each in known if each.forgotten]
+    delivered = list(chain.from_iterable(each.delivered for each in known))
     facts = {
         "cuid": cuid,
         "forgotten": forgotten,
         "attempts": [attempt._asdict() for attempt in attempts],
         "stands": [card.facts for card in cards],
+        "deliveries": [{**each, **_as_text(each)} for each in delivered],
         "purged": purged,
     }
     lines: list[Text] = [
         f"forgotten at {each}: nothing is sent for this cuid again" for each in forgotten
     ]
     lines += list(_lines(attempts, cards, purged))
+    lines += map(_delivery_line, delivered)
     return Result(facts, lines, _next_step(cards)).beside(unread)
+
+
+def _as_text(delivered: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the times of a delivered link as JSON has them."""
+    return {
+        name: delivered[name].isoformat() if delivered[name] is not None else None
+        for name in ("until", "delivered", "withdrawn")
+    }
+
+
+def _delivery_line(delivered: Mapping[str, Any]) -> str:
+    """Return what a receiver has of a link."""
+    came = f"delivered to {delivered['receiver']} {delivered['delivered']:%Y-%m-%d %H:%M}"
+    went = delivered["withdrawn"]
+    then = f"withdrawn {went:%Y-%m-%d %H:%M}" if went else f"link until {delivered['until']}"
+    return f"card {_card(delivered['last_4'], None)}: {came}, {then}"
 
 
 def _renewals(

@@ -8,9 +8,7 @@ the other wrote is in a folder without `done.json`, which counts for nothing.
 An extract is told of again once its report says something else: what is in the record by digest.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -26,6 +24,13 @@ from flows.operations.acknowledged_rows import (
     reason_totals,
     totals,
 )
+from flows.operations.handing_over import (
+    copy_to,
+    digests_in_receipts,
+    place_lines,
+    sealed,
+    sealer_of,
+)
 from flows.redaction import redact
 from flows.resend.template import correction_template
 from flows.results.masking import mask_key
@@ -36,7 +41,7 @@ from flows.runs.errors import NotFoundError
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import acknowledgements, link
-from flows.runs.sealing import Plain, Sealer
+from flows.runs.sealing import Sealer
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -59,8 +64,6 @@ REJECTS = "rejects.csv"
 DONE = "done.json"
 RECEIVED = "received"
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-RECEIPT = 1 << 16  # bytes read of one
-_SHA256 = re.compile(rb"\b[0-9a-f]{64}\b")
 
 
 class AcknowledgedMeanwhileError(TryAgainError):
@@ -71,13 +74,6 @@ class AcknowledgedMeanwhileError(TryAgainError):
         "this one counts for nothing."
     )
     next_step = "Run {same_command} again: it tells the issuer what is new after that one."
-
-
-class NotSealedError(TryAgainError):
-    """gpg sealed no file for the issuer."""
-
-    message = "{name} could not be sealed to the issuer's key ({trouble}). Nothing was written."
-    next_step = "Run {same_command} again; if it persists, check [acknowledgement] key_file."
 
 
 class Told(NamedTuple):
@@ -114,7 +110,7 @@ def acknowledge(context: IssuerContext) -> list[Told]:
         return []
     written: list[Told] = []
     cards = _cards(context)
-    with _sealer(context) as sealer:
+    with sealer_of(context, context.issuer.acknowledgement) as sealer:
         for due in news:
             number += 1
             known[due.run.id] = due.says
@@ -175,15 +171,7 @@ def check_place(context: IssuerContext) -> list[str]:
     settings = context.issuer.acknowledgement
     if settings is None:
         return []
-    lines = []
-    with _sealer(context) as sealer:
-        if sealer is not None:
-            lines.append(f"{settings.fingerprint}: the trial seal is as expected")
-    outbox = context.issuer_place()
-    if outbox is not None:
-        count = sum(1 for _ in outbox.keys("", shallow=True))
-        lines.append(f"{settings.to}: can be listed, {count:,} objects")
-    return lines or ["stays in the store, in clear"]
+    return place_lines(context, settings)
 
 
 # What is new
@@ -236,7 +224,7 @@ def _tell(
 ) -> Told:
     """Write the acknowledgement of a run as that number; `known`: what each open run says now."""
     file, plain = _contents(context, run, cards, number)
-    files = _sealed(plain, sealer)
+    files = sealed(plain, sealer)
     digests = {name: digest(content) for name, content in files.items()}
     issuer = context.issuer.issuer
     record = Acknowledgement(
@@ -321,23 +309,6 @@ def _json(file: AcknowledgementHead, frames: Sequence[pl.DataFrame]) -> bytes:
     return f'{head.removesuffix("}").rstrip()},\n "rows": {rows}\n}}\n'.encode()
 
 
-def _sealed(plain: Mapping[str, bytes], sealer: Sealer | None) -> dict[str, bytes]:
-    """Return the files as they are handed out, by name."""
-    if sealer is None:
-        return dict(plain)
-    messages = sealer.seal([Plain(name, content) for name, content in plain.items()])
-    for message in messages:
-        if message.trouble:
-            raise NotSealedError(name=message.name, trouble=message.trouble)
-    return {f"{message.name}.pgp": message.data for message in messages}
-
-
-def _sealer(context: IssuerContext) -> AbstractContextManager[Sealer | None]:
-    settings = context.issuer.acknowledgement
-    is_sealed = settings is not None and settings.key_file is not None
-    return context.issuer_sealer() if is_sealed else nullcontext()
-
-
 def _hand_out(context: IssuerContext, record: Acknowledgement) -> None:
     """Write `done.json`, and copy the files to where the issuer takes them, as far as that is not
     done.
@@ -345,14 +316,16 @@ def _hand_out(context: IssuerContext, record: Acknowledgement) -> None:
     store = context.adapters.store
     folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
     store.create(folder + DONE, canonical(record))
-    outbox = context.issuer_place()
-    if outbox is None or read_if_stored(outbox, record.folder + DONE, 0) is not None:
-        return
-    for name in record.files:
-        content = read_if_stored(store, folder + name)
-        if content is not None:  # None: retention or an erasure removed it
-            outbox.create(record.folder + name, content)
-    outbox.create(record.folder + DONE, canonical(record))
+    place = _place(context)
+    if place is not None:
+        done = {DONE: canonical(record)}
+        copy_to(store, folder, record.files, place, record.folder, done)
+
+
+def _place(context: IssuerContext) -> Store | None:
+    """Return where the issuer takes its files; None where they stay in the store."""
+    settings = context.issuer.acknowledgement
+    return context.place_of(settings) if settings is not None else None
 
 
 # Receipts
@@ -362,10 +335,6 @@ def _hand_out(context: IssuerContext, record: Acknowledgement) -> None:
 def _is_receipted(context: IssuerContext, record: Acknowledgement) -> bool:
     """Return whether the issuer has dropped a receipt that names the bytes of all files."""
     own = f"{acknowledgements(context.issuer.issuer)}{record.folder}{RECEIVED}"
-    receipts = [read_if_stored(context.adapters.store, own, RECEIPT)]
-    outbox = context.issuer_place()
-    if outbox is not None:
-        receipts.append(read_if_stored(outbox, record.folder + RECEIVED, RECEIPT))
-    text = b" ".join(filter(None, receipts)).lower()
-    named = {sha256.decode() for sha256 in _SHA256.findall(text)}
-    return named.issuperset(record.files.values())
+    elsewhere = _place(context), record.folder + RECEIVED
+    named = digests_in_receipts([(context.adapters.store, own), elsewhere])
+    return named is not None and named.issuperset(record.files.values())

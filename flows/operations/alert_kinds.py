@@ -73,6 +73,10 @@ KINDS: dict[str, Kind] = {
         "Nothing starts when a file arrives",
         "See that the process of arrivals runs, and what hinders it; schedules start hourly.",
     ),
+    "links-not-taken": Kind(
+        "Links have not come to a receiver, or it has not confirmed them",
+        "Check the issuer, which says what stands in the way; ask the receiver. It is tried again.",
+    ),
     "key-ending": Kind(
         "Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."
     ),

@@ -13,6 +13,7 @@ from flows.errors import CardlinkError, TryAgainError
 from flows.operations.acknowledgement import not_told
 from flows.operations.alert_kinds import Alert, Cause
 from flows.operations.arrivals_beat import liveness
+from flows.operations.delivery_handover import late_receipts, troubles
 from flows.operations.extract_alerts import calendar_causes, extract_causes
 from flows.reports.ages import duration
 from flows.reports.business_result import result_sentence
@@ -31,6 +32,7 @@ from schemas.manifest import Manifest
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
 TELLING = timedelta(hours=1)  # the time that telling the issuer may take
+REACHING = timedelta(minutes=15)  # the time that a receiver of links may be away
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")  # in the key of an alert
 
 # A deployment whose last run failed or crashed, and the state that the orchestrator reports.
@@ -51,6 +53,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *_channel_causes(context),
         *_acknowledgement_causes(context),
         *_arrival_causes(context),
+        *_delivery_causes(context),
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
         *_drift_causes(context, runs, recent),
@@ -108,6 +111,21 @@ def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
         number, last, record = late
         text = f"acknowledgements {number} to {last}: no receipt since {record.at:%Y-%m-%d %H:%M}"
         yield Cause("issuer-not-told", f"receipt-{number}", text)
+
+
+def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield the receivers that have not got their last delivery, or not confirmed it in time."""
+    now = context.adapters.now()
+    stuck = dict(troubles(context))
+    for receiver, trouble in stuck.items():
+        if now - trouble.since >= REACHING:
+            since = f"since {trouble.since:%Y-%m-%d %H:%M}"
+            text = f"{receiver}: links have not come there {since}: {trouble.problem}"
+            yield Cause("links-not-taken", receiver, text)
+    for receiver, number, moment in late_receipts(context):
+        if receiver not in stuck:
+            text = f"{receiver}: no receipt of delivery {number} since {moment:%Y-%m-%d %H:%M}"
+            yield Cause("links-not-taken", receiver, text)
 
 
 def _run_causes(

@@ -1,17 +1,18 @@
-"""Deliver links: what is new since the last confirmed delivery, and what may no longer be used.
+"""Deliver links: what is new since a receiver's last confirmed delivery, and what it may no longer
+use.
 
-A delivery's record is created first and pins the bytes of its files. So of two processes one wins,
-and an interrupted delivery is finished by the same command, or superseded by the next one, which
-has everything since the last confirmed.
+A delivery's record is created first and pins the bytes of its files, in clear. So of two processes
+one wins, and an interrupted delivery is finished by the same command, or superseded by the next
+one, which has everything since the last confirmed.
 
-What the receiving side has is replayed from the confirmed deliveries (`flows/book/deliveries.py`),
-by digests of links: of earlier runs and deliveries only those are read whose links change. What was
-delivered and never confirmed may have been used: its links are withdrawn where they no longer live,
-and what it withdrew is delivered again where it does.
+What a receiver has is replayed from its confirmed deliveries (`delivered_so_far.py`), by digests of
+links: of earlier runs and deliveries only those are read whose links change. What was delivered and
+never confirmed may have been used: its links are withdrawn where they no longer live, and what it
+withdrew is delivered again where it does. Each receiver has a chain of its own, so a link is
+withdrawn from whoever may have it, and from nobody else.
 """
 
-import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
@@ -19,12 +20,15 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.deliveries import WITHDRAWN, Deliveries
+from flows.book.deliveries import WITHDRAWN
 from flows.book.kept import keep_up_to_date
 from flows.book.kept_stages import known_deliveries
 from flows.book.known_rows import link_digest
 from flows.book.standing import GIVEN_UP, LEFT, SERVED
 from flows.errors import TryAgainError
+from flows.operations.delivered_so_far import DeliveredSoFar, delivered_so_far
+from flows.operations.delivery_files import delivery_files
+from flows.operations.handing_over import sealed, sealer_of
 from flows.operations.link_changes import CARD as CARD_OF_LINK
 from flows.operations.link_changes import (
     CHANGED,
@@ -32,29 +36,30 @@ from flows.operations.link_changes import (
     ISSUE,
     LINK,
     delta,
-    replayed,
     surely_delivered,
 )
+from flows.operations.receivers import settings_of
 from flows.redaction import redact
-from flows.reports.links import link_files
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD
-from flows.runs.chains import add_next, last_record
+from flows.runs.chains import add_next
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import delivery_folder, read_delivered_links
+from flows.runs.delivered import (
+    DeliveryId,
+    chain_of,
+    delivery_folder,
+    read_delivered_links,
+    receivers_with_deliveries,
+)
 from flows.runs.erased import People, erased_people
-from flows.runs.errors import NotFoundError
-from flows.runs.identity import canonical, digest
-from flows.runs.keys import deliveries, link
+from flows.runs.identity import digest
 from flows.runs.single_links import prompted_links
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
-from flows.runs.versions import read_document
-from flows.steps import Step
-from schemas.records import Confirmed, Delivery
-from schemas.settings import CHANGES
+from schemas.handover import DEFAULT, Receiver
+from schemas.records import Delivery
 from schemas.tables import parquet
 
 _LINK = pl.Schema(
@@ -69,11 +74,8 @@ _LINK = pl.Schema(
 _URL = ["delivery", *LINK, "url", "expires_on"]
 STOPPED = [LEFT.name, GIVEN_UP.name]  # states in which a card needs no link
 FORGOTTEN = "forgotten"  # why the links of erased cardholders are withdrawn
+ENDED = "receiver retired"  # why all links of a receiver are withdrawn
 PARQUET = "links.parquet"
-RECEIVED = "received"
-CONFIRMED = "confirmed.json"
-RECEIPT = 1 << 16  # bytes read of one
-_SHA256 = re.compile(rb"\b[0-9a-f]{64}\b")
 
 
 class DeliveredMeanwhileError(TryAgainError):
@@ -98,111 +100,152 @@ class Delivered(NamedTuple):
     doubts: tuple[str, ...] = ()
 
 
-class _Books(NamedTuple):
-    """What was delivered so far.
+class LinksNow(NamedTuple):
+    """The links of an issuer as they are now, for all of its receivers.
 
-    `newest` is the number of the last delivery (0: none) and `last` its record, `base` is the last
-    confirmed one. `delivered` are the links that the receiving side has, `unconfirmed` the changes
-    that it may have applied without confirming them, `later` those of them after `base`. `doubts`
-    are receipts that name other bytes.
+    `served`: the cards with a link that can be opened. `stopped`: those that need no link any more.
     """
 
-    newest: int
-    last: Delivery | None
-    base: int
-    doubts: tuple[str, ...]
-    delivered: pl.DataFrame
-    unconfirmed: pl.DataFrame
-    later: pl.DataFrame
+    book: Book
+    today: date
+    served: pl.DataFrame
+    stopped: pl.DataFrame
 
 
-def deliver(context: IssuerContext) -> Delivered:
-    """Write the next delivery, or finish the last one.
-
-    No record where the receiving side has every living link. Raises DeliveredMeanwhileError.
-    """
-    now = context.adapters.now()
-    today = local_day(now, context.issuer.time_zone)
+def links_now(context: IssuerContext) -> LinksNow:
+    """Read where the cards of an issuer stand now."""
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
     cards = book.cards(today)
-    books = _books(context, book.stages.deliveries)
-    alive = _living_links(context, book, books, _cards_with_links(cards, today))
     stopped = cards.filter(pl.col("standing").is_in(STOPPED)).select(*CARD_OF_LINK, "standing")
-    stopped = pl.concat([stopped.cast({"standing": pl.String}), _forgotten(context, books)])
-    delivered_links = books.delivered, books.unconfirmed
-    changes = _with_urls(context, delta(alive, *delivered_links, book.sent, stopped, today))
+    as_text = stopped.cast({"standing": pl.String})
+    return LinksNow(book, today, _cards_with_links(cards, today), as_text)
+
+
+def deliver(
+    context: IssuerContext, receiver: str = DEFAULT, now: LinksNow | None = None
+) -> Delivered:
+    """Write the next delivery to a receiver, or finish the last one.
+
+    No record where it has every living link. Raises DeliveredMeanwhileError, NotSealedError.
+    """
+    now = now or links_now(context)
+    settings = settings_of(context.issuer, receiver)
+    books = delivered_so_far(context, receiver, now.book.stages.deliveries)
+    alive = pl.DataFrame(schema=DELTA)
+    if not settings.retired:
+        alive = _living_links(context, now.book, books, now.served)
+    changes = _changes(context, receiver, now, books, alive)
     if changes.is_empty():
         return Delivered(doubts=books.doubts)
-    contents = _link_files(context, changes)
+    contents = delivery_files(changes, settings, context.issuer.links)
     record = Delivery(
         after=books.base,
-        at=now,
+        at=context.adapters.now(),
         by=redact(context.adapters.actor),
         files={name: digest(content) for name, content in contents.items()},
         new=changes.filter(change="new").height,
         replaced=changes.filter(change="replaced").height,
         withdrawn=changes.filter(change=WITHDRAWN).height,
         living=alive.height,
+        sealed_to=settings.fingerprint,
     )
-    delivered = _record(context, books, record)
-    place = delivery_folder(context.issuer.issuer, delivered.number)
-    for name, content in {PARQUET: parquet(changes), **contents}.items():
-        context.adapters.store.create(place + name, content)
+    delivered = _write(context, receiver, books, record, {PARQUET: parquet(changes), **contents})
     keep_up_to_date(context)
     return delivered
 
 
-def _forgotten(context: IssuerContext, books: _Books) -> pl.DataFrame:
-    """Return the cards of erased cardholders of which the receiving side may have links."""
-    erased = erased_people(context.adapters.store, context.issuer.issuer)
+def _changes(
+    context: IssuerContext,
+    receiver: str,
+    now: LinksNow,
+    books: DeliveredSoFar,
+    alive: pl.DataFrame,
+) -> pl.DataFrame:
+    """Return what is to be delivered (CHANGED)."""
     known = pl.concat([books.delivered, books.unconfirmed]).select(*CARD_OF_LINK).unique()
-    cards = known.filter(erased.named_by(known["cuid"]))
-    return cards.with_columns(standing=pl.lit(FORGOTTEN))
+    erased = erased_people(context.adapters.store, context.issuer.issuer)
+    forgotten = known.filter(erased.named_by(known["cuid"]))
+    reasons = [now.stopped, forgotten.with_columns(standing=pl.lit(FORGOTTEN))]
+    if settings_of(context.issuer, receiver).retired:
+        reasons.append(known.with_columns(standing=pl.lit(ENDED)))
+    stopped = pl.concat(reasons)
+    changed = delta(alive, books.delivered, books.unconfirmed, now.book.sent, stopped, now.today)
+    return _with_urls(context, receiver, changed)
 
 
 def owes_withdrawal(context: IssuerContext, people: People) -> bool:
-    """Return whether the receiving side may still use a link of these cardholders."""
-    books = _books(context, known_deliveries(context.adapters.store, context.issuer.issuer))
-    is_used = pl.col("change") != WITHDRAWN
-    perhaps = [books.delivered, books.unconfirmed.filter(is_used), books.later]
-    return bool(people.named_by(pl.concat(perhaps)["cuid"]).any())
-
-
-def _record(context: IssuerContext, books: _Books, record: Delivery) -> Delivered:
-    """Record a delivery as the next one; where the last one has the same files, go on with that."""
-    issuer = context.issuer.issuer
-    last = books.last
-    number = books.newest
-    if last is not None and number != books.base and last.files == record.files:
-        return Delivered(last, number, False, books.doubts)
-    number += 1
-    if not add_next(context.adapters.store, deliveries(issuer), number, record):
-        raise DeliveredMeanwhileError(issuer=issuer, number=number)
-    return Delivered(record, number, True, books.doubts)
-
-
-def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
-    """Record that the receiving side has a delivery; return the record, an earlier one if any.
-
-    Raises NotFoundError where the delivery is not complete, NoReasonError.
-    """
+    """Return whether a receiver may still use a link of these cardholders."""
     store = context.adapters.store
+    known = known_deliveries(store, context.issuer.issuer)
+    receivers = receivers_with_deliveries(store, context.issuer.issuer)
+
+    def may_use(receiver: str) -> bool:
+        books = delivered_so_far(context, receiver, known)
+        is_used = pl.col("change") != WITHDRAWN
+        perhaps = [books.delivered, books.unconfirmed.filter(is_used), books.later]
+        return bool(people.named_by(pl.concat(perhaps)["cuid"]).any())
+
+    return any(map(may_use, receivers))
+
+
+def _write(
+    context: IssuerContext,
+    receiver: str,
+    books: DeliveredSoFar,
+    record: Delivery,
+    contents: Mapping[str, bytes],
+) -> Delivered:
+    """Write a delivery as the next one; where the last one is the same, go on with that."""
     issuer = context.issuer.issuer
-    place = delivery_folder(issuer, number)
-    record = read_document(store, link(deliveries(issuer), number), Delivery)
-    if record is None or read_if_stored(store, place + max(record.files), 0) is None:
-        raise NotFoundError(
-            place=issuer, what=f"complete delivery {number}", command=Step("deliver", issuer)
-        )
-    confirmed = Confirmed(**context.adapters.signed(reason))
-    store.create(place + CONFIRMED, canonical(confirmed))
-    return read_document(store, place + CONFIRMED, Confirmed) or confirmed
+    store = context.adapters.store
+    is_same = _is_same(books, record)
+    number = books.newest if is_same else books.newest + 1
+    folder = delivery_folder(issuer, number, receiver)
+
+    def is_lacking(name: str) -> bool:
+        return not is_same or read_if_stored(store, folder + name, 0) is None
+
+    handed_over = _handed_over(context, settings_of(context.issuer, receiver), contents, is_lacking)
+    if not is_same and not add_next(store, chain_of(issuer, receiver), number, record):
+        raise DeliveredMeanwhileError(issuer=issuer, number=number)
+    for name, content in handed_over.items():
+        store.create(folder + name, content)
+    if is_same and books.last is not None:
+        record = books.last
+    return Delivered(record, number, not is_same, books.doubts)
 
 
-def _link_files(context: IssuerContext, changes: pl.DataFrame) -> dict[str, bytes]:
-    """Return the CSV files of a delivery by name."""
-    files = link_files(iter([changes]), context.issuer.links, CHANGES)
-    return {name: b"".join(pieces) for name, pieces in files}
+def _is_same(books: DeliveredSoFar, record: Delivery) -> bool:
+    """Return whether the last delivery is not confirmed, and has the same files."""
+    last = books.last
+    if last is None or books.newest == books.base:
+        return False
+    return (last.files, last.sealed_to) == (record.files, record.sealed_to)
+
+
+def _handed_over(
+    context: IssuerContext,
+    settings: Receiver,
+    contents: Mapping[str, bytes],
+    is_lacking: Callable[[str], bool],
+) -> dict[str, bytes]:
+    """Return the lacking files of a delivery as they are stored: our own record, and the
+    receiver's, sealed where it has a key.
+
+    They are sealed before anything is written.
+    """
+    own = {name: content for name, content in contents.items() if name == PARQUET}
+    suffix = ".pgp" if settings.fingerprint else ""
+    plain = {
+        name: content
+        for name, content in contents.items()
+        if name not in own and is_lacking(name + suffix)
+    }
+    if not plain:
+        return own
+    with sealer_of(context, settings) as sealer:
+        return own | sealed(plain, sealer)
 
 
 def _cards_with_links(cards: pl.DataFrame, today: date) -> pl.DataFrame:
@@ -218,7 +261,7 @@ def _cards_with_links(cards: pl.DataFrame, today: date) -> pl.DataFrame:
 
 
 def _living_links(
-    context: IssuerContext, book: Book, books: _Books, cards: pl.DataFrame
+    context: IssuerContext, book: Book, books: DeliveredSoFar, cards: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the links of these cards: ISSUE, run, row, until, `link`; url and expires_on if read.
 
@@ -248,7 +291,7 @@ def _links_of(context: IssuerContext, runs: Collection[str]) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=_LINK), *(frame.cast(_LINK) for frame in frames)])
 
 
-def _with_urls(context: IssuerContext, changes: pl.DataFrame) -> pl.DataFrame:
+def _with_urls(context: IssuerContext, receiver: str, changes: pl.DataFrame) -> pl.DataFrame:
     """Return changes (DELTA) as they are delivered (CHANGED).
 
     The URLs of withdrawn links are those of their delivery.
@@ -256,8 +299,9 @@ def _with_urls(context: IssuerContext, changes: pl.DataFrame) -> pl.DataFrame:
     withdrawn = changes.filter(change=WITHDRAWN)
     numbers = withdrawn["delivery"].unique().to_list()
     store = context.adapters.store
+    issuer = context.issuer.issuer
     frames = concurrently(
-        lambda number: _delivered_urls(store, context.issuer.issuer, number), numbers
+        lambda number: _delivered_urls(store, issuer, DeliveryId(receiver, number)), numbers
     )
     urls = pl.concat([pl.DataFrame(schema=DELTA).select(_URL), *frames])
     was_delivered = withdrawn.drop("url", "expires_on").join(urls, on=["delivery", *LINK])
@@ -265,66 +309,11 @@ def _with_urls(context: IssuerContext, changes: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows.select(*CHANGED).sort("cuid", "last_4", "url") for rows in both])
 
 
-def _delivered_urls(store: Store, issuer: str, number: int) -> pl.DataFrame:
+def _delivered_urls(store: Store, issuer: str, id_: DeliveryId) -> pl.DataFrame:
     """Return the links of a delivery as they were handed out (_URL)."""
-    content = read_delivered_links(store, issuer, number) or b""
+    content = read_delivered_links(store, issuer, id_) or b""
     links = pl.read_parquet(BytesIO(content), columns=["cuid", "url", "expires_on"])
     digests = links.with_columns(
-        delivery=pl.lit(number, pl.UInt32), link=link_digest(pl.col("url"))
+        delivery=pl.lit(id_.number, pl.UInt32), link=link_digest(pl.col("url"))
     )
     return digests.select(_URL).unique(LINK)
-
-
-def _books(context: IssuerContext, known: Deliveries) -> _Books:
-    """Read what was delivered, and record the receipts that were dropped since."""
-    newest, last = last_record(context.adapters.store, deliveries(context.issuer.issuer), Delivery)
-    base, doubts = _last_confirmed(context, newest)
-    confirmed = _confirmed_numbers(known, base)
-    number = pl.col("delivery")
-    applied = replayed(known.changes.filter(number.is_in(confirmed)))
-    # a superseded delivery counts too: it may have been finished after the one that supersedes it
-    first_superseded = confirmed[-2] + 1 if base else 1
-    superseded = replayed(known.changes.filter(number.is_between(first_superseded, base)))
-    later = known.changes.filter(number > base)
-    return _Books(
-        newest,
-        last,
-        base,
-        doubts,
-        delivered=applied.filter(pl.col("change") != WITHDRAWN),
-        unconfirmed=pl.concat([superseded, later]),
-        later=later,
-    )
-
-
-def _confirmed_numbers(known: Deliveries, base: int) -> list[int]:
-    """Return the numbers of the confirmed deliveries from 0 (none) to the last, `base`."""
-    numbers = [base]
-    while numbers[-1] in known.known:
-        numbers.append(known.known[numbers[-1]].after)
-    return numbers[::-1]
-
-
-def _last_confirmed(context: IssuerContext, newest: int) -> tuple[int, tuple[str, ...]]:
-    """Return the last confirmed delivery, 0 where there is none, and the receipts in doubt.
-
-    A receipt that names the bytes of all files confirms its delivery; in doubt is one that does
-    not.
-    """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    doubts: list[str] = []
-    for number in range(newest, 0, -1):
-        place = delivery_folder(issuer, number)
-        if read_if_stored(store, place + CONFIRMED, 0) is not None:
-            return number, tuple(doubts)
-        receipt = read_if_stored(store, place + RECEIVED, RECEIPT)
-        record = read_document(store, link(deliveries(issuer), number), Delivery)
-        if record is None or receipt is None:
-            continue
-        named = {sha256.decode() for sha256 in _SHA256.findall(receipt.lower())}
-        if named.issuperset(record.files.values()):
-            confirm(context, number, "receipt of the receiving side")
-            return number, tuple(doubts)
-        doubts.append(place + RECEIVED)
-    return 0, tuple(doubts)

@@ -22,7 +22,13 @@ from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
 from flows.runs.chains import add_record, records
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import delivered_links_key, delivery_folder, next_links_key
+from flows.runs.delivered import (
+    FILES,
+    DeliveryId,
+    delivered_links_key,
+    delivery_folder,
+    next_links_key,
+)
 from flows.runs.erased import People
 from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
@@ -198,26 +204,27 @@ def _derive_anew(context: IssuerContext, cleaner: Cleaner) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def delivered_objects(context: IssuerContext, numbers: Iterable[int]) -> list[str]:
+def delivered_objects(context: IssuerContext, delivered: Iterable[DeliveryId]) -> list[str]:
     """Return the keys of the files of these deliveries that name links: they go."""
     store = context.adapters.store
-    folders = [delivery_folder(context.issuer.issuer, number) for number in numbers]
+    issuer = context.issuer.issuer
+    folders = [delivery_folder(issuer, each.number, each.receiver) for each in delivered]
     entries = chain.from_iterable(map(store.keys, folders))
-    return [entry.key for entry in entries if entry.key.endswith((".csv", ".parquet"))]
+    return [entry.key for entry in entries if FILES.search(entry.key)]
 
 
 def erase_in_deliveries(
-    context: IssuerContext, cleaner: Cleaner, people: People, numbers: Iterable[int]
+    context: IssuerContext, cleaner: Cleaner, people: People, delivered: Iterable[DeliveryId]
 ) -> None:
     """Take cardholders out of deliveries that are confirmed or superseded.
 
-    The changes for others are written anew; the CSV files go, since the receiving side has them.
+    The changes for others are written anew; the files go, since the receiver has them.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
-    for number in numbers:
-        old = delivered_objects(context, [number])
-        key = delivered_links_key(store, issuer, number)
+    for delivery in delivered:
+        old = delivered_objects(context, [delivery])
+        key = delivered_links_key(store, issuer, delivery)
         content = read_if_stored(store, key) if key else None
         if key and content is not None:
             changes = from_parquet(content, key, None, None)

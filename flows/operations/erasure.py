@@ -28,7 +28,7 @@ from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS
 from flows.runs.chains import add_record, whole_chain
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import LINKS
+from flows.runs.delivered import DeliveryId, delivery_of
 from flows.runs.erased import (
     ErasedPeople,
     NamedPeople,
@@ -209,11 +209,11 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
     if owes_withdrawal(context, people):
         return False
     named = [each for each in mentions(context, people) if each.place == "deliveries"]
-    numbers = sorted(set(map(_delivery, named)))
-    objects = tuple(delivered_objects(context, numbers))
+    delivered = _deliveries(named)
+    objects = tuple(delivered_objects(context, delivered))
     if objects:
         add_record(store, erasures(issuer), Erasure(**signed, what="removed", deleted=objects))
-    erase_in_deliveries(context, cleaner, people, numbers)
+    erase_in_deliveries(context, cleaner, people, delivered)
     keep_up_to_date(context)
     add_record(store, erasures(issuer), Erasure(**signed, what="finished"))
     return True
@@ -302,9 +302,10 @@ def _deleted(named: Iterable[Mention]) -> tuple[str, ...]:
     return (*keys, *map(answer_key, keys))
 
 
-def _delivery(mention: Mention) -> int:
-    match = LINKS.search(mention.key)
-    return int(match["delivery"]) if match else 0
+def _deliveries(named: Iterable[Mention]) -> list[DeliveryId]:
+    """Return the deliveries that name somebody."""
+    delivered = [delivery_of(mention.key) for mention in named]
+    return sorted({id_ for id_ in delivered if id_ is not None})
 
 
 def _kept(named: Iterable[Mention]) -> Iterable[Kept]:

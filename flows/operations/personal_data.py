@@ -14,13 +14,12 @@ import polars as pl
 from flows.analysis.exported_rows import named_rows, row_files
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import delivered_links_key
+from flows.runs.delivered import DeliveryId, all_deliveries, delivered_links_key
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
 from flows.runs.keys import (
     acknowledgements,
     approvals,
-    deliveries,
     given_up,
     kept_links,
     link,
@@ -38,7 +37,7 @@ from flows.runs.told import TOLD_ROWS
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
-from schemas.records import Acknowledgement, Approval, Delivery, GivingUp, LinkKept
+from schemas.records import Acknowledgement, Approval, GivingUp, LinkKept
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
 Facts = Mapping[str, Any]
@@ -68,8 +67,8 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from _in_acknowledgements(store, issuer, {each.run for each in in_runs if each.rows})
     singles = [single for single in prompted_singles(store, issuer) if _is_of(single, people)]
     yield from map(_single, singles)
-    for number in _delivery_numbers(store, issuer):
-        yield from _in_delivery(store, issuer, number, people)
+    for delivery in all_deliveries(store, issuer):
+        yield from _in_delivery(store, issuer, delivery, people)
     yield from _in_reports(store, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(store, issuer, people.cuids)
@@ -190,20 +189,18 @@ def _in_acknowledgements(store: Store, issuer: str, runs: Collection[str]) -> It
             yield Mention("acknowledgements", entry.key, (), run)
 
 
-def _delivery_numbers(store: Store, issuer: str) -> list[int]:
-    chained = records(store, deliveries(issuer), Delivery)
-    return [number for number, _ in enumerate(chained, start=1)]
-
-
-def _in_delivery(store: Store, issuer: str, number: int, people: People) -> Iterator[Mention]:
-    key = delivered_links_key(store, issuer, number)
+def _in_delivery(
+    store: Store, issuer: str, delivery: DeliveryId, people: People
+) -> Iterator[Mention]:
+    key = delivered_links_key(store, issuer, delivery)
     content = read_if_stored(store, key) if key else None
     if key is None or content is None:
         return
     links = from_parquet(content, key, None, None)
     named = links.filter(people.named_by(links["cuid"]))
     if not named.is_empty():
-        yield Mention("deliveries", key, [{"delivery": number, **row} for row in named.to_dicts()])
+        whose = {"receiver": delivery.receiver, "delivery": delivery.number}
+        yield Mention("deliveries", key, [{**whose, **row} for row in named.to_dicts()])
 
 
 def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:

@@ -37,6 +37,7 @@ from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
+from flows.runs.delivered import FILES
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
 from flows.runs.keys import (
@@ -62,7 +63,6 @@ from flows.runs.versions import read_document
 from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
-_DELIVERED_LINKS = re.compile(r"/\d{6}/links(-\d{5}|-erased-\d+)?\.(csv|parquet)$")
 
 
 class PurgeUnit(NamedTuple):
@@ -279,7 +279,7 @@ def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:
     return [
         entry
         for entry in context.adapters.store.keys(deliveries(context.issuer.issuer))
-        if _DELIVERED_LINKS.search(entry.key) and entry.modified <= until
+        if FILES.search(entry.key) and entry.modified <= until
     ]
 
 

@@ -1,6 +1,6 @@
 """The links of a run as the sending system takes them: links.csv, or files of so many rows."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import polars as pl
 
@@ -33,15 +33,14 @@ def write_links(run: StoredRun, links: Iterator[pl.DataFrame], settings: LinkSet
 
 
 def link_files(
-    links: Iterator[pl.DataFrame], settings: LinkSettings, more: Sequence[str] = ()
+    links: Iterator[pl.DataFrame], settings: LinkSettings
 ) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Yield name and content of links.csv, or of links-00001.csv and so on.
 
-    Columns, their names and the date format are those of the sending system; `more` columns follow.
+    Columns, their names and the date format are those of the sending system.
     """
-    columns = [*settings.columns, *more]
-    names = [*settings.columns.values(), *more]
-    cells = [pl.col(column).alias(name) for column, name in zip(columns, names, strict=True)]
+    names = list(settings.columns.values())
+    cells = [pl.col(column).alias(name) for column, name in settings.columns.items()]
     expires_on = pl.col("expires_on").dt.strftime(settings.strftime)
     mailed = (part.with_columns(expires_on).select(cells) for part in links)
     for number, frames in enumerate(_files(mailed, settings.rows_per_file), start=1):

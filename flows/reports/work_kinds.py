@@ -675,15 +675,37 @@ LINK_FORMS = _kind(
         of_one_run=True,
     )
 )
+_CONFIRM = Step("deliver", Slot("issuer"), Slot("receiver"), confirm=Slot("number"), reason=RECEIPT)
 UNCONFIRMED = _kind(
     Kind(
         "links to confirm",
         OPERATOR,
         "Delivered, and the receiving side has not confirmed it",
-        Step("deliver", Slot("issuer"), confirm=Slot("number"), reason=RECEIPT),
+        _CONFIRM,
         "Confirm it with the receipt of the receiving side.",
         noun="delivery",
         rows="link",
+        of_one_run=True,  # each receiver has a line of its own
+    )
+)
+NOT_HANDED_OVER = _kind(
+    Kind(
+        "receivers to reach",
+        OPERATOR,
+        "Links have not come to their receiver; it is tried again by itself",
+        Step("deliver", Slot("issuer"), Slot("receiver")),
+        "Ask the receiver, or correct its table in the TOML; the first step tries now.",
+        (
+            Choice(
+                "confirm",
+                "The receiver has these links in another way.",
+                _CONFIRM,
+                widest="issuer",
+            ),
+        ),
+        noun="delivery",
+        rows="link",
+        of_one_run=True,
     )
 )
 UNFINISHED_DELIVERY = _kind(
@@ -691,10 +713,11 @@ UNFINISHED_DELIVERY = _kind(
         "deliveries to finish",
         OPERATOR,
         "Recorded, and the command ended before all of its files were written",
-        Step("deliver", Slot("issuer")),
+        Step("deliver", Slot("issuer"), Slot("receiver")),
         "The next delivery finishes it.",
         noun="delivery",
         rows="link",
+        of_one_run=True,
     )
 )
 NOT_RECEIVED = _kind(

@@ -21,10 +21,17 @@ from flows.results.learned_forms import LearnedForm
 from flows.results.markers import stray_files
 from flows.runs.arrival_hour import with_expected_hour
 from flows.runs.business_date import day_off, due, local_day
-from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
+from flows.runs.delivered import (
+    DeliveryId,
+    delivery_folder,
+    is_confirmed,
+    last_delivery,
+    receivers_with_deliveries,
+    trouble_of,
+)
 from flows.runs.erased import unfinished_erasures
-from flows.runs.keys import corrections, deliveries
+from flows.runs.keys import corrections
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -32,9 +39,10 @@ from flows.runs.told import first_unconfirmed
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import DECISIONS, EXPIRED, LOST
 from schemas.corrections import is_at_source
+from schemas.handover import DEFAULT
 from schemas.issuer import Issuer
 from schemas.reasons import CANCELLED_CHUNK
-from schemas.records import Delivery
+from schemas.records import Delivery, HandoverTrouble
 
 MISSED = timedelta(days=31)  # business days without an extract are looked for so far back
 # what is to be done about cardholders without a link, by the reason of their last attempt
@@ -75,7 +83,7 @@ def worklist(
     work += unsent_corrections(store, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
-    work += _unconfirmed_delivery(store, name)
+    work += _deliveries(store, name)
     work += _late_receipts(store, issuer, terms)
     work += _unfinished_erasures(store, name)
     work += _link_forms(name, forms, terms)
@@ -275,25 +283,43 @@ def _undecided_days(runs: StoredRuns, committed: Iterable[KnownPlan]) -> set[dat
     return {run.day for run in runs.ids if str(run) not in committed_runs}
 
 
-def _unconfirmed_delivery(store: Store, issuer: str) -> Iterator[Work]:
-    """Yield the last delivery of links, unless the receiving side has confirmed it."""
-    number, last = last_record(store, deliveries(issuer), Delivery)
-    if last is None:
-        return
-    prefix = f"{deliveries(issuer)}{number:06d}/"
-    names = {entry.key.removeprefix(prefix) for entry in store.keys(prefix)}
-    if "confirmed.json" not in names:
-        is_complete = names.issuperset(last.files)
-        links = last.new + last.replaced + last.withdrawn
-        named = (("name", f"{number:06d}"), ("number", number))
-        yield Work(
-            due=last.at,
-            kind=kinds.UNCONFIRMED if is_complete else kinds.UNFINISHED_DELIVERY,
-            issuer=issuer,
-            since=last.at,
-            rows=links,
-            fields=named,
-        )
+def _deliveries(store: Store, issuer: str) -> Iterator[Work]:
+    """Yield the last delivery of links to each receiver, unless it is confirmed: it has not come
+    there, or nobody has said that it has.
+    """
+    for receiver in receivers_with_deliveries(store, issuer):
+        number, last = last_delivery(store, issuer, receiver)
+        if last is None or is_confirmed(store, issuer, DeliveryId(receiver, number)):
+            continue
+        folder = delivery_folder(issuer, number, receiver)
+        names = {entry.key.removeprefix(folder) for entry in store.keys(folder)}
+        work = _delivery(issuer, receiver, number, last, trouble_of(store, issuer, receiver))
+        is_complete = names.issuperset(last.names)
+        yield work if is_complete else work._replace(kind=kinds.UNFINISHED_DELIVERY)
+
+
+def _delivery(
+    issuer: str, receiver: str, number: int, last: Delivery, trouble: HandoverTrouble | None
+) -> Work:
+    """Return what is to be done about a delivery that is not confirmed."""
+    named = "" if receiver == DEFAULT else receiver
+    is_stuck = trouble is not None and bool(trouble.problem)
+    note = ""
+    if trouble is not None and is_stuck:
+        note = f"Since {trouble.since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
+    return Work(
+        due=last.at,
+        kind=kinds.NOT_HANDED_OVER if is_stuck else kinds.UNCONFIRMED,
+        issuer=issuer,
+        since=trouble.since if trouble is not None and is_stuck else last.at,
+        rows=last.new + last.replaced + last.withdrawn,
+        fields=(
+            ("name", f"{named} {number:06d}".strip()),
+            ("number", number),
+            ("receiver", named),
+        ),
+        note=note,
+    )
 
 
 def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator[Work]:

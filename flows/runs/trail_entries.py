@@ -18,8 +18,9 @@ OLD = timedelta(minutes=15)  # no write takes as long: who named it before that 
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals|rewritten)/.+)"
-    r"|(commits|deliveries|acknowledgements|link-forms|given-up|kept-links|settings)/\d{6}\.json"
-    r"|(deliveries/\d{6}/confirmed|acknowledgements/confirmed/\d{6})\.json"
+    r"|(commits|acknowledgements|link-forms|given-up|kept-links|settings)/\d{6}\.json"
+    r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}(|/confirmed|/taken|/emitted)\.json"
+    r"|acknowledgements/confirmed/\d{6}\.json"
     r"|(dismissed|attributions|backfills|purged|approvals|erasures)/.+"
     r")"
 )
@@ -28,7 +29,7 @@ EVIDENCE = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(claims/\d{6}\.json|outcomes/[^/]+\.parquet)"
     r"|(runs/[^/]+/)?single/.+"
-    r"|deliveries/\d{6}/(links(-erased-\d+)?\.parquet|[^/]+\.csv)"
+    r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
     r")"
 )
 REPLACED = re.compile(r"[^/]+/runs/[^/]+/outcomes/.+")  # may be written again: the last time counts

@@ -70,6 +70,8 @@ class Ingest(TypedDict, total=False):
     reports: list[parts.Report]
     open_files: int
     unjudged: int
+    deliveries: list[Delivered]
+    not_delivered: str
 
 
 class Worklist(TypedDict, total=False):
@@ -100,14 +102,14 @@ class History(TypedDict, total=False):
     history: list[parts.Event]
 
 
-class Delivery(TypedDict, total=False):
-    """A delivery of links, or its confirmation."""
+class Delivered(TypedDict, total=False):
+    """What a receiver of links was delivered, and why it has not got it, if it has not."""
 
-    issuer: str
+    receiver: str
     number: int
     fresh: bool
-    dry_run: bool
     doubts: list[str]
+    problem: str
     after: int
     at: datetime
     by: str
@@ -117,6 +119,15 @@ class Delivery(TypedDict, total=False):
     replaced: int
     withdrawn: int
     living: int
+    sealed_to: str
+
+
+class Delivery(Delivered, total=False):
+    """A delivery of links, or its confirmation; of several receivers one entry each."""
+
+    issuer: str
+    dry_run: bool
+    deliveries: list[Delivered]
 
 
 class Acknowledgement(TypedDict, total=False):
@@ -323,6 +334,7 @@ class Trace(TypedDict, total=False):
     forgotten: list[str]
     attempts: list[dict[str, Any]]
     stands: list[dict[str, Any]]
+    deliveries: list[dict[str, Any]]
     purged: list[str]
 
 

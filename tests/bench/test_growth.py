@@ -14,7 +14,8 @@ import pytest
 
 from flows.book import known_runs
 from flows.book.book import read_book
-from flows.operations.delivery import confirm, deliver
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery import deliver
 from flows.operations.metrics import write_metrics
 from flows.operations.questions import open_questions
 from flows.reports import link_forms

@@ -13,7 +13,8 @@ import pytest
 
 from flows.book.book import read_book
 from flows.book.people import balance
-from flows.operations.delivery import confirm, deliver
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery import deliver
 from flows.operations.giving_up import Decided, NoCardsNamedError, Which, give_up
 from flows.reports.cardholder_trace import CardGivenError
 from flows.reports.survey import survey

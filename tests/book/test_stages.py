@@ -151,6 +151,7 @@ def test_a_transaction_report_says_nothing_of_a_cardholder_with_two_cards() -> N
 def test_a_link_withdrawn_since_is_not_delivered_and_counts_from_its_first_delivery() -> None:
     changes = pl.DataFrame(
         {
+            "receiver": "default",
             "run": "r1",
             "row": 1,
             "cuid": ["a", "b", "b", "a"],

@@ -71,7 +71,7 @@ def json_of(bench: Bench, told: Told) -> AcknowledgementFile:
 def placed(bench: Bench, place: Path) -> IssuerContext:
     """Return a context whose issuer takes its files at a place of its own."""
     place.mkdir(exist_ok=True)
-    return bench.context._replace(issuer_place=lambda: LocalStore(place))
+    return bench.context._replace(place_of=lambda _: LocalStore(place))
 
 
 def test_a_committed_extract_is_told_with_each_row_and_its_reason(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_files_are_sealed_to_the_issuers_own_key(tmp_path: Path) -> None:
         update={"acknowledgement": settings.model_copy(update=sealing)}
     )
     context = replace(bench, issuer=issuer).context._replace(
-        issuer_sealer=lambda: GpgSealer(
+        sealer_to=lambda _: GpgSealer(
             [own.public], [own.fingerprint], armor=False, compression="zip", today=NOON.date()
         )
     )

@@ -24,7 +24,8 @@ from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
 from flows.book import known_runs
 from flows.operations.break_decisions import close_break
-from flows.operations.delivery import Delivered, DeliveredMeanwhileError, confirm, deliver
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery import Delivered, DeliveredMeanwhileError, deliver
 from flows.partner_api.single_links import link_row, link_typed
 from flows.partner_api.single_request import Terms
 from flows.reports.rebuild import rebuild

@@ -19,7 +19,8 @@ from flows.book.book import read_book
 from flows.book.known_rows import NO_ROWS, runs_with, write_known_rows
 from flows.book.people import balance
 from flows.operations.audit import verify
-from flows.operations.delivery import confirm, deliver
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery import deliver
 from flows.operations.erasure import (
     NoSuchLinkError,
     OfRows,

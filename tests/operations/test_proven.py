@@ -13,7 +13,8 @@ from flows.adapters.local import LocalStore
 from flows.operations.audit import Proof, verify, verify_and_keep
 from flows.operations.audit_contents import OTHER_LINKS, facts_of_runs
 from flows.operations.audit_objects import Snapshot
-from flows.operations.delivery import confirm, deliver
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery import deliver
 from flows.runs.adapters import Adapters
 from flows.runs.audit_trail import audited, settle_trails
 from flows.runs.identity import digest

@@ -14,7 +14,8 @@ from flows.operations.audit import verify
 from flows.operations.audit_contents import OTHER_ANSWERS, OTHER_LINKS
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
 from flows.operations.break_decisions import close_break
-from flows.operations.delivery import confirm, deliver
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery import deliver
 from flows.runs.audit_trail import audited, settle_trails
 from schemas.breaks import CONFLICTING_RESULT, LINK
 from tests.memory import MemoryStore

@@ -25,9 +25,12 @@ from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure, current_alerts
 from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.break_decisions import close_break
+from flows.operations.delivery import deliver
+from flows.operations.delivery_handover import hand_over
 from flows.operations.metrics import write_metrics
 from flows.operations.remediation import dismiss
 from flows.reports.rebuild import rebuild
+from flows.runs.context import Answer
 from flows.runs.keys import keys_of
 from flows.runs.notices import Sending
 from flows.runs.outbox import move
@@ -260,6 +263,27 @@ def silent(folder: Path) -> Shown:
     yield bench
 
 
+class Lost:
+    """A webhook that nobody answers at."""
+
+    def announce(self, event_id: str, body: bytes) -> Answer:
+        return Answer(is_taken=False, problem=f"no answer to {event_id}, {len(body)} bytes")
+
+
+def not_taken(folder: Path) -> Shown:
+    bench = local_bench(folder, deliveries={"one": {}})
+    bench.submit(bench.drop(5))
+    bench.answer()
+    bench.ingest()
+    deliver(bench.context, "one")
+    lost = bench.context._replace(announcer_of=lambda _: Lost())
+    hand_over(lost, "one", at_once=True)
+    later = replace(bench, now=lambda: NOON + timedelta(hours=1))
+    yield later
+    hand_over(later.context, "one", at_once=True)
+    yield later
+
+
 STORIES: dict[str, Callable[[Path], Shown]] = {
     "extract-missing": missing,
     "extract-waiting": waiting,
@@ -280,6 +304,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
     "arrivals-down": silent,
     "key-ending": ending,
     "issuer-not-told": untold,
+    "links-not-taken": not_taken,
     "key-unusable": unusable,
 }
 

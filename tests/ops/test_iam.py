@@ -27,7 +27,8 @@ from flows.adapters.sqs import QueueUnusableError, SqsQueue
 from flows.analysis.export import export
 from flows.operations.alert_history import watch
 from flows.operations.arrivals_beat import Beat, read_beat, write_beat
-from flows.operations.delivery import confirm, deliver
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery import deliver
 from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge

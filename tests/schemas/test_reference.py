@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 import schemas
 from flows.configuration import ConfigurationError, load_issuer
 from schemas.issuer import Issuer
-from schemas.reference import BY_COLUMN, every_key, json_schema, toml
+from schemas.reference import BY_NAME, every_key, json_schema, toml
 
 COPYBOOK = """\
 01 CARD.
@@ -80,7 +80,7 @@ def test_what_an_editor_and_cardlink_say_of_a_misspelt_key_agrees(one: Any) -> N
         table = table[name]
     table = (
         next(cell for cell in table.values() if isinstance(cell, dict) and one.name in cell)
-        if one.table in BY_COLUMN
+        if one.table in BY_NAME
         else table
     )
     table[one.name + "x"] = copy.deepcopy(table[one.name])

@@ -52,6 +52,14 @@ ledger_days = 63
 TOLD = """[acknowledgement]
 receipt_within_hours = 24
 """
+DELIVERING = """[deliveries.default]
+schedule = "by-hand"
+[deliveries.marketing]
+schedule = "by-hand"
+format = "jsonl"
+key_file = "portal.asc"
+fingerprint = "ADBE32BB5580779A224C83CB045DB46131AFFFAC"
+"""
 # The command with its clock at argv[1]; it kills itself where it is about to create a key that fits
 # argv[2].
 CHILD = """
@@ -201,7 +209,11 @@ def write(bank: Bank) -> None:
     if (bank.code / "flows/commands/link_forms.py").exists():  # earlier versions have no forms
         bank.type("link-form", FIRST, FORM, "--reason", "says the partner")
     bank.type("deliver", FIRST)
-    bank.type("deliver", FIRST, "--confirm", 1, "--reason", "receipt 1")
+    receivers: list[list[str]] = [[]]
+    if has_receivers(bank.code):
+        receivers = [["default"], ["marketing"]]
+    for receiver in receivers:
+        bank.type("deliver", FIRST, *receiver, "--confirm", 1, "--reason", "receipt 1")
     if (bank.code / "flows/operations/acknowledgement.py").exists():
         bank.type("acknowledge", FIRST, "--confirm", 1, "--reason", "receipt 1")
 
@@ -252,6 +264,11 @@ def write(bank: Bank) -> None:
         bank.type("person", "erase", forgotten, "--row", 1, "--reason", "request 1")
 
 
+def has_receivers(code: Path) -> bool:
+    """Return whether a version delivers to several receivers."""
+    return (code / "flows/operations/receivers.py").exists()
+
+
 def make(archive: Path, code: Path) -> None:
     """Write the archive."""
     with TemporaryDirectory() as made:
@@ -265,7 +282,8 @@ def make(archive: Path, code: Path) -> None:
             for extract in (Path(old) / "store" / SECOND / "extracts").iterdir():
                 shutil.copy2(extract, bank.store / SECOND / "extracts")
         is_acknowledging = (code / "flows/operations/acknowledgement.py").exists()
-        (bank.folder / f"{FIRST}.toml").write_text(TOML + TOLD * is_acknowledging)
+        toml = TOML + TOLD * is_acknowledging + DELIVERING * has_receivers(code)
+        (bank.folder / f"{FIRST}.toml").write_text(toml)
         write(bank)
         for probe in bank.store.glob("*/probe"):
             shutil.rmtree(probe)  # it names this folder
