@@ -244,7 +244,7 @@ def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) ->
         with _part(findings, "channels"):
             notices.require_channels(context, opened)
     elif context.issuer.channels.model_fields_set:
-        text = "this process has no addresses; what `cardlink install` has given the server counts"
+        text = "this process has no addresses; those count that an installation gave the server"
         findings.append(Finding("channels", text))
 
 
