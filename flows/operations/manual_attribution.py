@@ -98,10 +98,6 @@ def attribute_row(
     file = _find_result(context, result)
     rows, attributed = examine(context, file)
     run, row = to
-    reported_last_4 = _unattributed_last_4(rows, attributed, position)
-    sent_last_4 = _unanswered_last_4(context.adapters.store, run, row)
-    if not last_4_confirmed and reported_last_4 not in (None, sent_last_4):
-        raise LastFourError(result=rows.name, position=position, run=run, row=row)
     record = Attribution(
         **signed,
         what="attributed",
@@ -112,6 +108,13 @@ def attribute_row(
         row=row,
         last_4_confirmed=last_4_confirmed,
     )
+    finished = _finished(context, file, record)
+    if finished is not None:
+        return finished
+    reported_last_4 = _unattributed_last_4(rows, attributed, position)
+    sent_last_4 = _unanswered_last_4(context.adapters.store, run, row)
+    if not last_4_confirmed and reported_last_4 not in (None, sent_last_4):
+        raise LastFourError(result=rows.name, position=position, run=run, row=row)
     return _decide(context, file, record)
 
 
@@ -129,8 +132,6 @@ def withdraw(context: IssuerContext, result: str, position: int, reason: str) ->
         for decision in file.decided
         if decision.position == position and decision.digest == rows.digest
     ]
-    if not earlier or earlier[-1].what != "attributed":
-        raise NoSuchRowError(place=rows.name, rows=f"{position} that an operator attributed")
     record = Attribution(
         **signed,
         what="withdrawn",
@@ -138,6 +139,11 @@ def withdraw(context: IssuerContext, result: str, position: int, reason: str) ->
         digest=rows.digest,
         position=position,
     )
+    finished = _finished(context, file, record)
+    if finished is not None:
+        return finished
+    if not earlier or earlier[-1].what != "attributed":
+        raise NoSuchRowError(place=rows.name, rows=f"{position} that an operator attributed")
     return _decide(context, file, record)
 
 
@@ -218,23 +224,54 @@ def _answered_state(run: StoredRun, chunk: int, row: int) -> str:
     return ""
 
 
+def _finished(context: IssuerContext, file: ResultObject, decision: Attribution) -> Decided | None:
+    """Ingest a file about which just this was decided, by a command that was stopped before that.
+
+    None where it was not decided, or where the file is ingested.
+    """
+    same_row = [
+        known
+        for known in file.decided
+        if (known.position, known.digest) == (decision.position, decision.digest)
+    ]
+    last = same_row[-1] if same_row else None
+    act = (decision.what, decision.run, decision.row)
+    if last is None or (last.what, last.run, last.row) != act:
+        return None
+    _, attributed = examine(context, file)
+    ingested = ingest(context)
+    if not ingested.files and not ingested.reports:
+        return None
+    return _recorded(context, last, attributed, ingested)
+
+
 def _decide(context: IssuerContext, file: ResultObject, decision: Attribution) -> Decided:
     """Record a decision about a result file with the runs it answered so far, and ingest it."""
     store = context.adapters.store
     answered = _answered_runs(store, context.issuer.issuer, file.entry.key)
     record = decision.model_copy(update={"runs": answered})
     _, attributed = examine(context, file._replace(decided=(*file.decided, record)))
-    outcome = attributed.outcomes.filter(position=record.position).select(_OUTCOME)
     add_record(store, chain_of(context.issuer.issuer, file.entry.key), record)
+    return _recorded(context, record, attributed)
+
+
+def _recorded(
+    context: IssuerContext,
+    record: Attribution,
+    attributed: Attributed,
+    ingested: Ingested | None = None,
+) -> Decided:
+    """Record a decision with the runs it is about, and ingest its file, unless that was done."""
+    outcome = attributed.outcomes.filter(position=record.position).select(_OUTCOME)
     answering = attributed.outcomes["run"].drop_nulls().unique()
     facts: dict[str, str | int] = {"result": record.result}
     if record.position:
         facts["row"] = record.position
-    for run in sorted({*answered, *answering, record.run} - {""}):
+    for run in sorted({*record.runs, *answering, record.run} - {""}):
         kind = EVENTS[record.what]
         record_event(context.adapters, keys_of(run), kind, reason=record.reason, **facts)
     row = outcome.row(0, named=True) if outcome.height else {}
-    return Decided(record, row, ingest(context))
+    return Decided(record, row, ingest(context) if ingested is None else ingested)
 
 
 def _answered_runs(store: Store, issuer: str, result: str) -> tuple[str, ...]:

@@ -87,14 +87,14 @@ class Stage:
         """Return what a case comes to in quiet: its writes, and what is stored after it."""
         if name not in self.quiet:
             scene = self.scene(name)
-            findings = scene.facts()["findings"]
-            firsts = scene.first_steps()
+            before = Quiet(scene.facts()["findings"], scene.first_steps(), [], {}, {})
             writes = Writes()
             result = scene.live(writes)
             assert isinstance(result, Result), f"{name}: {result}"
-            after = scene.facts()
+            after = before.seen(scene)
             scene.paste(str(result.next_step or ""))
-            self.quiet[name] = Quiet(findings, firsts, writes.keys, after, scene.facts())
+            then = before.seen(scene)
+            self.quiet[name] = before._replace(writes=writes.keys, after=after, then=then)
             scene.remove()
         return self.quiet[name]
 
@@ -111,6 +111,12 @@ class Quiet(NamedTuple):
     writes: list[str]
     after: Facts
     then: Facts
+
+    def seen(self, scene: Scene) -> Facts:
+        """Return what a scene comes to, without findings that were there before."""
+        facts = scene.facts()
+        findings = [finding for finding in facts["findings"] if finding not in self.findings]
+        return {**facts, "findings": findings}
 
 
 @dataclass
@@ -254,13 +260,13 @@ def _losses(scene: Scene, quiet: Quiet, *, twice: bool) -> list[str]:
     done = scene.live(Writes(), LATER)
     found += [
         f"after the repetition: {loss}"
-        for loss in differences(quiet.after, scene.facts(), twice=twice)
+        for loss in differences(quiet.after, quiet.seen(scene), twice=twice)
     ]
     if found:
         return found
     for line in _printed(done):
         scene.paste(line)
-    then = scene.facts()
+    then = quiet.seen(scene)
     if differences(quiet.after, then, twice=twice):
         lost = differences(quiet.then, then, twice=twice)
         found += [f"after what it says next: {loss}" for loss in lost]

@@ -35,7 +35,7 @@ RUN = re.compile(r"bank-\d{8}-[0-9a-f]{8}(-r\d+)?")
 TIME = re.compile(r"\d{8}T\d+")
 STANDING = ["cuid", "last_4", "standing", "reason"]
 # that a command was refused or interrupted before, and that a run was begun and left
-ON_THE_WAY = {"refused", "replaced", "taken over"}
+ON_THE_WAY = {"refused", "replaced", "taken-over"}
 
 
 def facts_of_store(folder: Path) -> Facts:
