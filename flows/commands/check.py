@@ -261,21 +261,21 @@ def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -
     """
     stuck = dict(delivery_handover.troubles(context))
     for receiver in context.issuer.deliveries:
-        part = f"receiver {receiver}"
         trouble = stuck.get(receiver)
         if trouble is not None:
-            text = f"has no links since {trouble.since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
-            findings.append(Finding(part, text, "HandoverTrouble", 2))
+            since = f"{trouble.since:%Y-%m-%d %H:%M} UTC"
+            text = f"{receiver}: has not got its links since {since}: {trouble.problem}"
+            findings.append(Finding("receivers", text, "HandoverTrouble", 2))
             continue
-        with _part(findings, part):
+        with _part(findings, "receivers"):
             for line in delivery_handover.check_receiver(context, receiver):
-                findings.append(Finding(part, line))
+                findings.append(Finding("receivers", f"{receiver}: {line}"))
     for receiver in receivers.without_table(context):
         text = (
-            f"has deliveries and no table [deliveries.{receiver}], so nothing is withdrawn: "
-            "put the table back, with retired = true to withdraw all of its links"
+            f"{receiver}: has deliveries and no table [deliveries.{receiver}], "
+            "so nothing is withdrawn: put it back, with retired = true to withdraw all links"
         )
-        findings.append(Finding(f"receiver {receiver}", text, "NoReceiverError", 2))
+        findings.append(Finding("receivers", text, "NoReceiverError", 2))
 
 
 def _check_keys(

@@ -169,7 +169,10 @@ def _lines(
     done = outcome.delivered
     would_be = dry_run and done.fresh
     if done.record is not None:
+        id_ = delivered.DeliveryId(outcome.receiver, done.number)
         state = "would be written" if would_be else _state(done.fresh)
+        if delivered.is_confirmed(context.adapters.store, context.issuer.issuer, id_):
+            state = "taken, which confirms it"
         yield _marked(_counts(name, done.number, done.record, state), dry_run)
     elif outcome.error is None:
         yield f"{name}: {NOTHING_NEW}"
@@ -178,7 +181,7 @@ def _lines(
     if done.record is not None and not would_be:
         yield f"files: {_place(context, outcome.receiver, done.number, done.record)}"
     if outcome.problem:
-        yield f"{name}: not handed over yet: {outcome.problem} It is tried again by itself."
+        yield f"{name}: not handed over yet, and tried again by itself: {outcome.problem}"
 
 
 def _state(fresh: bool) -> str:
