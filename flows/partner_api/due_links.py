@@ -27,6 +27,11 @@ QUIET_SHARE: Final = 3  # a link quiet for so many hours is queried an hour late
 RUNNING: Final = 1e9  # urgencies; that of other links is how often their pause has passed
 NEVER_QUERIED: Final = 1e6
 REQUESTS: Final = 2  # that a link takes at most, but for its jobs
+MOST_REQUESTS: Final = 3  # the same with one job, where more is learned of a link than was foreseen
+# of the time of a check; the rest is for links that turn out to be opened, whose messages and jobs
+# are then read too, and for the batch that is under way when the planned time is over
+PLANNED: Final = 0.93
+BATCH: Final = 64  # links queried at a time, at most
 _HOUR: Final = 3_600_000_000  # microseconds
 _SECONDS: Final = 60
 
@@ -42,6 +47,22 @@ class Turn(NamedTuple):
     def most_requests(self) -> float:
         """How many requests can be sent in the time that a check may take."""
         return self.settings.look_minutes * _SECONDS * self.settings.requests_per_second
+
+    @property
+    def planned_requests(self) -> float:
+        """How many requests are planned for."""
+        return self.most_requests * PLANNED
+
+    @property
+    def planned_seconds(self) -> float:
+        """After how many seconds no more links are begun with."""
+        return self.settings.look_minutes * _SECONDS * PLANNED
+
+    @property
+    def batch(self) -> int:
+        """How many links are queried at a time, so that the last batch ends within the time."""
+        unplanned = self.most_requests - self.planned_requests
+        return min(BATCH, max(1, int(unplanned / MOST_REQUESTS)))
 
 
 def due_links(run: StoredRun, links: pl.DataFrame, turn: Turn) -> pl.DataFrame:
@@ -76,11 +97,12 @@ def due_links(run: StoredRun, links: pl.DataFrame, turn: Turn) -> pl.DataFrame:
 
 def least_urgency(runs: Sequence[StoredRun], turn: Turn) -> float:
     """Return the urgency of the last link that a check has the time for, 0 where it has for all."""
-    if turn.recheck or sum(map(_linked, runs)) * REQUESTS <= turn.most_requests:
+    if turn.recheck or sum(map(_linked, runs)) * MOST_REQUESTS <= turn.planned_requests:
         return 0.0
     due = chain.from_iterable(_due_of_run(run, turn) for run in runs)
     ordered = pl.concat(due).sort("urgency", descending=True)
-    within = ordered.filter(pl.col("requests").cum_sum() <= max(REQUESTS, turn.most_requests))
+    most = max(REQUESTS, turn.planned_requests)
+    within = ordered.filter(pl.col("requests").cum_sum() <= most)
     return 0.0 if within.height == ordered.height else float(within["urgency"][-1])
 
 
@@ -106,12 +128,15 @@ def followed_rows(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
 
 def _requests(turn: Turn) -> pl.Expr:
     """Return how many requests a link takes: its record where it is not known to be opened, its
-    cardholder's messages where these are to be read, and a job.
+    cardholder's messages where these are to be read, and its jobs that run or were never read.
     """
     reads_record = pl.col("cardholder_id").is_null() | ~pl.col("opened").fill_null(value=False)
     reads_messages = ~has_no_messages(turn.now) & turn.settings.follow_cardholders
-    has_job = pl.col("running").fill_null(value=False)
-    return pl.sum_horizontal(reads_record, reads_messages, has_job)
+    job = pl.element().struct
+    was_read = job.field("recorded").fill_null(value=False)
+    is_due = job.field("termination_type").is_null() | ~was_read
+    reads_jobs = pl.col("jobs").list.eval(is_due).list.sum()
+    return pl.sum_horizontal(reads_record, reads_messages, reads_jobs)
 
 
 def has_no_messages(now: datetime) -> pl.Expr:

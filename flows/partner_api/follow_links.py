@@ -89,14 +89,15 @@ def _check_runs(
     turn = Turn(settings, context.adapters.now(), recheck)
     limit = NO_LIMIT
     if not recheck:
-        until = time.monotonic() + turn.settings.look_minutes * 60
-        limit = Limit(least_urgency(runs, turn), until)
+        until = time.monotonic() + turn.planned_seconds
+        limit = Limit(least_urgency(runs, turn), until, turn.planned_requests)
     # of two links of a cardholder the newer one is more likely to have led to a job
     for run in reversed(runs):
         check = check_links(context, service, settings, run, recheck=recheck, limit=limit)
         yield check
         if check.stopped:
             return
+        limit = limit.after(check.questions)
 
 
 def _counts(check: LinkCheck) -> dict[str, Any]:

@@ -39,7 +39,6 @@ from schemas.manifest import LedgerPart
 from schemas.partner_api.link_placements import Placements, dtypes
 from schemas.partner_api.service import ServiceSettings
 
-BATCH = 64  # rows queried at a time
 KEEP_EVERY = 60.0  # seconds of queries that a kill may cost: they are repeated
 MOST_SILENT = 20  # links in a row without a response before the check stops
 
@@ -60,10 +59,17 @@ class LinkCheck(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """How far a check goes: links of at least this urgency, until this moment (monotonic)."""
+    """How far a check goes: links of at least this urgency, until this moment (monotonic), and
+    until so many requests are sent.
+    """
 
     urgency: float = 0.0
     until: float = math.inf
+    requests: float = math.inf
+
+    def after(self, questions: Counter[Question]) -> Limit:
+        """Return what is left of it after a part of the check."""
+        return self._replace(requests=self.requests - questions.total())
 
 
 NO_LIMIT = Limit()
@@ -97,6 +103,7 @@ def check_links(
             check.count_stored(has_other_settings=has_other_settings)
             turn = Turn(settings, context.adapters.now(), recheck)
             checks.append(check.check(turn, limit))
+            limit = limit.after(checks[-1].questions)
             if checks[-1].stopped:
                 break
         mark_check(run, reading=reading)
@@ -156,7 +163,7 @@ class _PartCheck:
         questions: Counter[Question] = Counter()
         queried = 0
         try:
-            for answer in self._query(chosen, limit.until):
+            for answer in self._query(chosen, turn.batch, limit):
                 queried += 1
                 if answer.questions:
                     answers[answer.has_learned] += 1
@@ -224,16 +231,20 @@ class _PartCheck:
 
     # The queries
 
-    def _query(self, due: pl.DataFrame, until: float) -> Iterator[LinkAnswer]:
-        """Yield the answers, and store them from time to time; none is asked for after `until`."""
+    def _query(self, due: pl.DataFrame, size: int, limit: Limit) -> Iterator[LinkAnswer]:
+        """Yield the answers, and store them from time to time; no batch begins beyond the limit."""
         written = time.monotonic()
+        sent = 0
         with ThreadPoolExecutor(self._settings.requests_at_a_time) as threads:
-            for batch in due.iter_slices(BATCH):
+            for batch in due.iter_slices(size):
+                if sent > limit.requests:
+                    return
                 results = threads.map(self._check_row, batch.to_dicts())
                 answers = [answer for answer in results if answer is not None]
                 self._replace([answer.placement for answer in answers])
                 yield from answers
-                if self._stopped or time.monotonic() > until:
+                sent += sum(answer.questions.total() for answer in answers)
+                if self._stopped or time.monotonic() > limit.until:
                     return
                 if time.monotonic() - written > KEEP_EVERY:
                     self._write()

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.partner_api.due_links import Turn, due_links, followed_rows
+from flows.partner_api.due_links import MOST_REQUESTS, Turn, due_links, followed_rows
 from flows.partner_api.follow_links import follow_links
 from flows.partner_api.funnel_tables import queries
 from flows.partner_api.link_check import Limit, check_links
@@ -85,7 +85,7 @@ def test_running_jobs_come_first_then_links_never_queried_then_those_that_waited
 
 
 def test_a_check_queries_what_its_time_allows_and_the_next_one_the_others(tmp_path: Path) -> None:
-    bench, _, linked = night(tmp_path, requests_per_second=2, look_minutes=0.1)
+    bench, _, linked = night(tmp_path, requests_per_second=2, look_minutes=0.11)
     partner = Partner()
     know_all(partner, linked)
 
@@ -98,6 +98,60 @@ def test_a_check_queries_what_its_time_allows_and_the_next_one_the_others(tmp_pa
         line for line in queries(bench.issuer.service, first) if "wait" in line
     ]
     assert 0 == second["funnel"]["unasked"]
+
+
+@pytest.mark.parametrize("rate", [0.5, 2, 10, 50])
+def test_the_batch_that_is_under_way_when_the_planned_time_is_over_ends_within_the_time(
+    rate: float,
+) -> None:
+    service = ServiceSettings(base_url="http://127.0.0.1:1", requests_per_second=rate)
+
+    turn = Turn(service, NOON)
+
+    last_batch = turn.batch * MOST_REQUESTS / rate
+    assert turn.planned_seconds + last_batch <= service.look_minutes * 60
+    assert turn.planned_requests + turn.batch * MOST_REQUESTS <= turn.most_requests
+
+
+def test_each_job_that_runs_or_was_never_read_is_a_request_more(tmp_path: Path) -> None:
+    bench, run, _ = night(tmp_path)
+    followed, links = stored(bench, run)
+    ended = {"status": "TIMEOUT_TFA", "termination_type": "PROCESS_FAILURE", "recorded": True}
+    running = {"status": "AUTH", "termination_type": None, "recorded": True}
+    jobs = [
+        [],
+        [{"job_id": "1", **ended}],
+        [{"job_id": "1", **ended}, {"job_id": "2", **running}],
+        [{"job_id": "1", **ended, "recorded": False}, {"job_id": "2", **running}],
+    ]
+    opened = {"opened": True, "settled": False, "cardholder_id": "h"}
+    records = [
+        {**link, **opened, "jobs": of_link}
+        for link, of_link in zip(links.to_dicts(), jobs, strict=False)
+    ]
+
+    frame = pl.DataFrame(records, schema=links.schema)
+    due = due_links(followed, frame, Turn(settings(bench), NOON, recheck=True))
+
+    # the messages, and the jobs
+    assert [1, 1, 2, 3] == due.sort("row")["requests"].to_list()
+
+
+def test_a_check_sends_no_more_requests_than_its_time_allows_where_many_links_were_opened(
+    tmp_path: Path,
+) -> None:
+    bench, _, linked = night(tmp_path, rows=70, requests_per_second=2, look_minutes=0.5)
+    partner = Partner()
+    know_all(partner, linked)
+    for row, link_id in linked.select("row", "link_id").iter_rows():
+        partner.links[link_id]["opened_on"] = "2026-12-10"
+        partner.messages[f"h-{row}"] = [status(str(row), "AUTH")]
+        partner.jobs[str(row)] = {"id": row, "status": "AUTH"}
+
+    [check] = follow_links(bench.context, partner)["looked"]
+
+    assert partner.asked.total() <= 60
+    assert (19, 51) == (check["asked"], check["waiting"])
 
 
 def test_a_check_that_somebody_asks_for_has_no_limit(tmp_path: Path) -> None:
