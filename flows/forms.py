@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from httpx import HTTPStatusError
-from prefect import Flow, artifacts, flow, get_client, get_run_logger, task
+from prefect import Flow, artifacts, get_client, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.runtime import flow_run, task_run
@@ -39,7 +39,7 @@ from flows.commands.form import Form
 from flows.commands.outbox import outbox_list
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, TryAgainError, guarded
-from flows.form_fields import docstring_of, fields_of, filled_in, kind_of
+from flows.form_fields import docstring_of, fields_of, filled_in, kind_of, renamed
 from flows.redaction import redact, redacted
 from flows.registry import ENTRIES, FormWords, form_of
 from flows.reports.business_result import issuer_balance
@@ -254,6 +254,14 @@ def to_do(issuer: str) -> Table:
     )
 
 
+class FormFlow(Flow[..., Facts]):
+    """The flow of a form, which takes what schedules of earlier versions send."""
+
+    def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return the checked fields; a ParameterTypeError names what is wrong."""
+        return super().validate_parameters(renamed(parameters))
+
+
 def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     """Return the flow of a form: of the entry that has it, or of those it selects from."""
     entries: list[Entry[...]] = []
@@ -283,14 +291,21 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     fill.__name__ = name
     fill.__doc__ = docstring_of(built, entries, fields)
     fill.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` reads
-    decorated = flow(
+    guarded_fill = cast("Callable[..., Facts]", failing(name)(fill))  # what a success holds
+    return FormFlow(
+        guarded_fill,
         name=name,
-        flow_run_name=built.run_name,
+        flow_run_name=lambda: _run_name(built, flow_run.parameters),
         persist_result=False,
         log_prints=False,
         timeout_seconds=built.hours and built.hours * 3600,
-    )(failing(name)(fill))
-    return cast("Flow[..., Facts]", decorated)  # what a state of success holds
+    )
+
+
+def _run_name(built: Form, fields: Mapping[str, Any]) -> str:
+    """Return the name of a flow run: whether it is a dry run, and what it is about."""
+    name = built.run_name.format(**fields)
+    return f"dry run: {name}" if fields.get("dry_run") else name
 
 
 def _subject(arguments: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
-from flows.commands.form import DRY_OR_SEND, Form
+from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Issuer, Number, Reason
 from flows.commands.result import Part, Result
 from flows.errors import CardlinkError
@@ -20,7 +20,6 @@ with on_first_use():
 ACKNOWLEDGE = Form(
     "acknowledge",
     "acknowledgements of {issuer}",
-    choices=(DRY_OR_SEND,),
     retries=(10, 60),
 )
 LEFT_OUT = {"told", "files", "folder"}  # of a record's facts: they begin with the moment

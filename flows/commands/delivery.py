@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
-from flows.commands.form import DRY_OR_SEND, Form
+from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason
 from flows.commands.result import Part, Result
 from flows.errors import CardlinkError
@@ -25,7 +25,6 @@ DELIVER = Form(
     "deliver",
     "links of {issuer}",
     hours=2,
-    choices=(DRY_OR_SEND,),
     retries=(10, 60),
     says_result=True,
     actor="optional",

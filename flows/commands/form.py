@@ -19,13 +19,6 @@ class Choice(NamedTuple):
         return any(parameter in values for values in self.sets.values())
 
 
-DRY_OR_SEND = Choice(
-    "mode",
-    "A dry run shows what would be sent, what is left out, and why; nothing is written.",
-    {"dry run": {"dry_run": True}, "send": {"dry_run": False}},
-)
-
-
 class Form(NamedTuple):
     """The Prefect form of an entry.
 
@@ -33,7 +26,7 @@ class Form(NamedTuple):
     """
 
     name: str
-    run_name: str
+    run_name: str  # of a flow run, with the form's fields; before it stands whether it is a dry run
     hours: float | None = None
     needs: Sequence[str] = ()  # parameters the form requires, though the command does not
     without: Sequence[str] = ()  # parameters the form leaves out: it has at most eight fields

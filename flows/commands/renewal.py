@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
-from flows.commands.form import DRY_OR_SEND, Form
+from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer
 from flows.commands.result import Part, Result, Table, counted
 from flows.commands.sent_runs import run_facts, submitted
@@ -23,7 +23,7 @@ with on_first_use():
     from flows.submissions import rehearsal
     from schemas import reasons
 
-RENEW = Form("renew", "renew {issuer}: {mode}", LONGEST, choices=(DRY_OR_SEND,), actor="optional")
+RENEW = Form("renew", "renew {issuer}", LONGEST, actor="optional")
 STUCK = 2  # exit code where links are due and none could be renewed
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
-from flows.commands.form import DRY_OR_SEND, Choice, Form
+from flows.commands.form import Choice, Form
 from flows.commands.parameters import (
     ExtractName,
     Field,
@@ -66,11 +66,11 @@ WHICH = Choice(
 )
 RESEND = Form(
     "resubmit",
-    "resubmit {run}: {mode}",
+    "resubmit {run}",
     hours=LONGEST,
     needs=("reason",),
     without=("row",),
-    choices=(WHICH, DRY_OR_SEND),
+    choices=(WHICH,),
 )
 Templated = Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*(,[a-z0-9][a-z0-9-]*)*")]
 Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar, get_args
 from flows.commands import acknowledgement, on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
-from flows.commands.form import DRY_OR_SEND, Choice, Form
+from flows.commands.form import Choice, Form
 from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
 from flows.commands.result import Part, Result
 from flows.commands.sent_runs import outcome, run_facts, submitted, would_send
@@ -39,10 +39,10 @@ OPEN_GATE = Choice(
 )
 RERUN = Form(
     "rerun",
-    "{mode}: {extract}",
+    "submit {extract}",
     LONGEST,
     needs=("extract",),
-    choices=(DRY_OR_SEND, OPEN_GATE),
+    choices=(OPEN_GATE,),
     retries=(10, 60, 300),
     says_result=True,
 )

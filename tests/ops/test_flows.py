@@ -6,6 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -16,6 +20,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # ships no types
 from prefect import Flow
 from prefect.client.schemas.objects import TaskRun
+from prefect.exceptions import SignatureMismatchError
 from prefect.states import exception_to_failed_state
 from prefect.tasks import Task
 from pydantic import TypeAdapter, ValidationError
@@ -171,10 +176,30 @@ def test_names_choices_and_defaults_of_a_form_are_those_of_its_command(
 def test_a_form_that_can_look_first_does(entry: Entry[...], form: Form) -> None:
     fields = inspect.signature(flow_of(form).fn).parameters
 
-    first = [fields[name].default for name in ("mode", "dry_run") if name in fields]
+    looks = "dry_run" in parameters(entry)
 
-    assert first in ([], ["dry run"], [True])
-    assert bool(first) == ("dry_run" in parameters(entry) and "dry_run" not in form.without)
+    assert looks == ("dry_run" in fields and fields["dry_run"].default is True)
+    assert "mode" not in fields
+
+
+@pytest.mark.parametrize(("mode", "dry_run"), [("send", False), ("dry run", True)])
+def test_what_a_schedule_of_an_earlier_version_sends_is_taken(mode: str, dry_run: bool) -> None:
+    sent = {"issuer": "first-bank", "mode": mode}
+
+    taken = forms.renew.validate_parameters(sent)
+
+    assert taken["dry_run"] is dry_run
+    assert "mode" not in taken
+
+
+def test_a_dry_run_that_is_set_holds_and_an_unknown_mode_is_refused() -> None:
+    issuer = {"issuer": "first-bank"}
+
+    taken = forms.renew.validate_parameters({**issuer, "mode": "send", "dry_run": True})
+
+    assert taken["dry_run"] is True
+    with pytest.raises(SignatureMismatchError, match="mode"):
+        forms.renew.validate_parameters({**issuer, "mode": "now"})
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda one: one.name)
@@ -233,3 +258,59 @@ def test_an_entry_of_a_few_lines_is_a_command_and_a_form() -> None:
     assert schema["properties"]["times"]["minimum"] == 1
     assert schema["properties"]["times"]["description"] == "How often."
     assert [schema["properties"][name]["default"] for name in ("times", "dry_run")] == [2, True]
+
+
+WHY = "ticket INC0012345, agreed 2026-11-20"
+TODAY = datetime.now(UTC).date()
+FILLED: dict[str, Any] = {
+    "issuer": "bank",
+    "reason": WHY,
+    "break_name": "RESULT_SHORT",
+    "form": "https://links.example.com/{token}",
+    "first_day": TODAY - timedelta(days=1),
+    "last_day": TODAY,
+    "actor": "tester",
+}  # what a form is filled in with, beside the run and the extract
+
+
+def night(folder: Path) -> tuple[str, str]:
+    """Return a committed run that is not answered yet, and its extract."""
+    bank(folder)
+    issuer = folder / "store" / "bank"
+    [run], [extract] = (
+        [path.name for path in (issuer / part).iterdir()] for part in ("runs", "extracts")
+    )
+    return run, extract
+
+
+def empty(folder: Path) -> tuple[str, str]:
+    """Return a run and an extract of an issuer that has neither."""
+    bank(folder)
+    shutil.rmtree(folder / "store" / "bank")
+    return "bank-20261120-3f9c21aa", "bank-20261120.csv"
+
+
+def end_of(entry: Entry[...], folder: Path, values: dict[str, Any]) -> str:
+    """Return the sentence that the form of an entry ends with."""
+    arguments = {name: values[name] for name in parameters(entry) if name in values}
+    try:
+        result = entry.invoke(Context(folder), arguments)
+    except CardlinkError as error:
+        return error.sentence.in_words(COMMAND_LINE)
+    return str(result.failure.text) if result.failure else result.sentence
+
+
+@pytest.mark.parametrize("place", [empty, night])
+def test_every_end_of_every_form_has_its_sentence(
+    place: Callable[[Path], tuple[str, str]], tmp_path: Path
+) -> None:
+    run, extract = place(tmp_path)
+    formed = [one for one in ENTRIES if isinstance(one.form, Form)]
+
+    ends: dict[str, str] = {}
+    for one, dry_run in product(formed, (True, False)):
+        if dry_run or "dry_run" in parameters(one):
+            values = {**FILLED, "run": run, "target": run, "extract": extract, "dry_run": dry_run}
+            ends[f"{one.name}, dry run: {dry_run}"] = end_of(one, tmp_path, values)
+
+    assert {} == {name: end for name, end in ends.items() if " " not in end.strip()}

@@ -38,7 +38,7 @@ CANCEL = Step("outbox cancel", "bank-20261120-01234567-r2", reason=WHY)
         (
             "resubmit",
             Sentence("{same_command} with {dry}", dry=Option("--dry-run", of="resubmit")),
-            "the same form with the field mode: dry run",
+            "the same form with the field dry_run",
         ),
         (
             "rerun",
