@@ -71,7 +71,13 @@ class RuleSettings(Settings):
     cuid_formula: Severity = setting(
         "warn", "a cuid that a spreadsheet may run as a formula (= + - @); links.csv keeps it"
     )
-    link_life_months: int = setting(2, "how long a link lives, for `expires_soon`", ge=0, le=24)
+    link_life_months: int = setting(
+        2,
+        "how long a link lives, for `expires_soon`; of a single link the last day that is "
+        "requested counts (`--expires`, [service] `link_expires`)",
+        ge=0,
+        le=24,
+    )
     fill_name_on_card: bool = setting(
         True, "take first and last name where the name on the card is empty"
     )

@@ -110,6 +110,7 @@ def link(
         raise OneWayError
     issuer_context = context.context_of_target(target, dry_run=dry_run)
     until = single_request.end_of_links(issuer_context, expires)
+    issuer_context = single_request.judged_until(issuer_context, until)
     references = _references(issuer_context, prompt=prompt) if by_reference else None
     terms = single_request.Terms(override, until, references)
     if prompt and dry_run:

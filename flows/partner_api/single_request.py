@@ -110,6 +110,18 @@ def end_of_links(context: IssuerContext, expires: str) -> date | None:
     raise LinkExpiryError(expires=redact(text), where=where, problem=problem, example=example)
 
 
+def judged_until(context: IssuerContext, until: date | None) -> IssuerContext:
+    """Return a context whose rules ask whether a card outlives a link that ends on that day, in
+    place of `link_life_months`; the same one for None.
+    """
+    if until is None:
+        return context
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    months = (until.year - today.year) * 12 + until.month - today.month
+    rules = context.issuer.rules.model_copy(update={"link_life_months": months})
+    return context._replace(issuer=context.issuer.model_copy(update={"rules": rules}))
+
+
 class SingleUnderWayError(TryAgainError):
     """Another command is requesting the same link."""
 

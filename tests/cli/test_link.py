@@ -392,6 +392,22 @@ def test_a_service_that_lets_nobody_in_ends_the_command_with_every_row_left(
     assert ["unsent"] == [single.state for single in bench.stored(run).single_link_attempts]
 
 
+@pytest.mark.parametrize(("last_day", "exit_code"), [("2029-11-30", 0), ("2029-12-01", 2)])
+def test_a_card_has_to_outlive_the_link_that_is_requested_not_the_usual_one(
+    tmp_path: Path, bench: Bench, service: RunningService, last_day: str, exit_code: int
+) -> None:
+    run = left_over(bench)  # of a card that ends in November 2029
+    toml = tmp_path / "bank.toml"
+    toml.write_text(toml.read_text() + '\n[rules]\nexpires_soon = "reject"\n')
+
+    done = cardlink(tmp_path, service, "link", run, "1", "--expires", last_day)
+
+    assert (exit_code, exit_code == 2) == (
+        done.exit_code,
+        "card.expiration.soon" in done.stdout + done.stderr,
+    )
+
+
 @pytest.mark.slow
 def test_many_links_say_until_when_they_are_requested(
     tmp_path: Path, bench: Bench, service: RunningService
