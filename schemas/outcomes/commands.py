@@ -74,6 +74,24 @@ class Ingest(TypedDict, total=False):
     not_delivered: str
 
 
+class RunReport(parts.Report, total=False):
+    """The summary of a run's report, and what it rests on."""
+
+    source: dict[str, Any]
+    how: Any
+    recipients: Any
+    results: Any
+    newest_results: Any
+    links: Any
+    shapes: Any
+    repairs: Any
+    attempts: Any
+    closed: Any
+    settings_sha256: str | None
+    settings_in_force: Any
+    versions: dict[str, Any]
+
+
 class Worklist(TypedDict, total=False):
     """What is to be done: line by line, and together for several issuers."""
 
@@ -86,6 +104,7 @@ class Status(TypedDict, total=False):
 
     cardholders: dict[str, dict[str, Any] | None]
     runs: list[parts.RunStatus]
+    arrivals: dict[str, dict[str, Any]]
 
 
 class Extracts(TypedDict, total=False):
@@ -588,7 +607,7 @@ FACTS: Final[Mapping[str, Any]] = {
     "outbox cancel": Moved,
     "ingest": Ingest,
     "history": History,
-    "report": parts.Report,
+    "report": RunReport,
     "analysis": Analysis,
     "acknowledge": Acknowledgement,
     "reconcile": Issuers,

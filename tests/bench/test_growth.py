@@ -23,6 +23,7 @@ from flows.reports.cardholder_trace import trace
 from flows.reports.programme_report import read_issuer
 from flows.reports.survey import survey
 from flows.resend.renewal import renewals
+from flows.runs import arrival_hour
 from flows.runs.context import overlaid
 from flows.runs.outbox import outboxes
 from flows.submissions.extract_states import extract_states
@@ -101,7 +102,9 @@ def reads(bench: Bench) -> dict[str, int]:
 
 def test_closed_runs_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_runs, "TOGETHER", 1)
-    monkeypatch.setattr(link_forms, "RUNS", 1)  # it looks at the last ones, whatever they are
+    # these look at the last runs, whatever they are
+    monkeypatch.setattr(link_forms, "RUNS", 1)
+    monkeypatch.setattr(arrival_hour, "NEWEST", 1)
     bench = grown(tmp_path / "store", 2)
     clock = bench.now
     assert isinstance(clock, Clock)

@@ -312,7 +312,6 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "outbox release",
         "resubmit",
         "backfill",
-        "deliver",
         "dismiss",
         "mend close",
     }
