@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
 from functools import cache
+from typing import Final
 
 from flows.errors import OperatorError
 from schemas.settings import Schedule
+
+ENGLISH: Final = "en_US"
 
 
 class UnknownCalendarError(OperatorError):
@@ -60,5 +63,8 @@ def _public_holidays(country: str, part: str | None) -> Mapping[date, str] | Non
     with suppress(NotImplementedError):
         public = country_holidays(country, subdiv=part)
         categories = {BANK, PUBLIC}.intersection(public.supported_categories)
-        return country_holidays(country, subdiv=part, categories=tuple(categories) or None)
+        # in English wherever the library has it, else the names are those of the machine's locale
+        return country_holidays(
+            country, subdiv=part, categories=tuple(categories) or None, language=ENGLISH
+        )
     return None
