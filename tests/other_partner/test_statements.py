@@ -1,11 +1,10 @@
-"""The interface, statement by statement, held against the practice service by plain HTTP.
+"""The interface, statement by statement: single links and the jobs that follow from them.
 
-Nothing of the client is used: who reads these lines beside the document can say which one fails.
+They are held against the practice service by plain HTTP.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,18 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service import RunningService, running_service
+from tests.other_partner.caller import GOOD, JOB, Caller, calling, changed
 
-GOOD: dict[str, Any] = {
-    "service": {"app_name": "practice", "app_key": "practice-key"}
-    | {"username": "cardlink", "password": "practice"},
-    "cardholder": {"cuid": "s-1", "first_name": "Ann", "last_name": "Smith"},
-    "address": {"address1": "12 Elm Street", "city": "Boston", "subnational": "MA"}
-    | {"postal_code": "02108", "country": "US", "phone_number": "6175550101"},
-    "card": {"reference": None, "pan": "4111111111111111", "expiration_month": "12"}
-    | {"expiration_year": "36", "name_on_card": "Ann Smith", "nickname": "daily", "cvv": "123"},
-    "financial_institution_key": "bank",
-}
 REQUIRED = (
     *[f"service.{name}" for name in ("service_server", *GOOD["service"])],
     "cardholder.first_name",
@@ -83,71 +72,12 @@ SITES = {
     "broken.example.com": ("", "SITE_INTERACTION_FAILURE"),
     "down.example.com": ("", "PROCESS_FAILURE"),
 }
-JOB = "/place_card_on_single_site_jobs/"
-
-
-class Caller:
-    """A client in a few lines: a session, and the paths of the document."""
-
-    def __init__(self, service: RunningService) -> None:
-        self.service = service
-        self.http = httpx.Client(base_url=service.address, trust_env=False)
-        token = self.http.post("/session", json=GOOD["service"]).json()["session_token"]
-        self.http.headers["Authorization"] = f"Bearer {token}"
-
-    def create(self, **changes: Any) -> httpx.Response:
-        """Request a link; a change names a property, None leaves it out."""
-        return self.http.post("/card_links", json=changed(self.service.address, changes))
-
-    def job(self, site: str = "shop.example.com") -> int:
-        """Let a cardholder choose a site; return the job."""
-        link = self.create(**{"cardholder.cuid": None}).json()["id"]
-        answers = {"CVV": "123", "ZIP Code": "02108"}
-        self.service.act(lambda books: books.links.verify(link, answers, books.now))
-        (job,) = self.service.act(lambda books: books.place(link, [site], {}))
-        self.service.advance(5)
-        return int(job.id)
-
-    def record(self, job: int, *, hydrated: bool = True) -> dict[str, Any]:
-        """Poll a job."""
-        value = {"x-service-hydration": '["credential_requests"]'} if hydrated else {}
-        record: dict[str, Any] = self.http.get(f"{JOB}{job}", headers=value).json()
-        return record
-
-    def messages(self, job: int) -> list[dict[str, Any]]:
-        """Read a job's messages."""
-        body = self.http.get(f"/messages{JOB}{job}").json()
-        elements: list[dict[str, Any]] = body if isinstance(body, list) else body["messages"]
-        return elements
-
-    def answer(self, job: int, request: dict[str, Any]) -> httpx.Response:
-        """Answer a request as the document says."""
-        keys = [prompt["key_name"] for prompt in request["account_link"]]
-        is_message = keys == ["tfa_message"]
-        values = {"tfa": "ack"} if is_message else dict.fromkeys(keys, "right")
-        return self.http.put(
-            f"{JOB}{job}",
-            headers={"x-service-envelope-id": request["envelope_id"]},
-            json={"account": {"account_link": values}},
-        )
-
-
-def changed(address: str, changes: dict[str, Any]) -> dict[str, Any]:
-    body = copy.deepcopy(GOOD)
-    body["service"]["service_server"] = address
-    for path, value in changes.items():
-        *outer, name = path.split(".")
-        part = body[outer[0]] if outer else body
-        part[name] = value
-        if value is None and path != "card.reference":
-            del part[name]
-    return body
 
 
 @pytest.fixture(scope="module")
 def caller() -> Iterator[Caller]:
-    with running_service() as service:
-        yield Caller(service)
+    with calling() as caller:
+        yield caller
 
 
 @pytest.mark.slow
