@@ -48,7 +48,7 @@ def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]
 
 def newest_first(runs: Iterable[str]) -> list[str]:
     """Return runs, the newest first."""
-    return sorted(runs, key=lambda run: keys_of(run).run[1:], reverse=True)
+    return sorted(runs, key=lambda run: keys_of(run).run.age, reverse=True)
 
 
 def _is_meant(selection: RowSelection, stage: str, code: str | None) -> bool:

@@ -145,8 +145,8 @@ def _meant(pairs: pl.DataFrame) -> pl.DataFrame:
 def _turns(places: pl.DataFrame) -> pl.DataFrame:
     """Return place, day, turn: the business date of a place's run, and the run's rank by age."""
     runs = {text: RunId.parse(text) for text in places["run"].unique()}
-    dated = sorted((run.day, run.again, text) for text, run in runs.items() if run is not None)
-    ranks = [(text, day, turn) for turn, (day, _, text) in enumerate(dated, start=1)]
+    dated = sorted((run.age, text) for text, run in runs.items() if run is not None)
+    ranks = [(text, age[0], turn) for turn, (age, text) in enumerate(dated, start=1)]
     turns = pl.DataFrame(ranks, {"run": pl.String, "day": pl.Date, "turn": pl.UInt32}, orient="row")
     return (
         places.select("place", "run")

@@ -39,9 +39,10 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class RunId(NamedTuple):
-    """A run's id: issuer, business date, first 8 hex of the extract's SHA-256.
+    """A run's id: issuer, business date, first 8 hex of the SHA-256 of what it sends.
 
-    `again` counts from 2 where an operator asked for a new run of an extract that already had one.
+    That is the extract, or the selection of its rows: so runs of other rows never share a name, not
+    even where a store was put back to a copy. `again` counts the runs of an extract on a date.
     """
 
     issuer: str
@@ -52,6 +53,11 @@ class RunId(NamedTuple):
     def __str__(self) -> str:
         first = f"{self.issuer}-{self.day:%Y%m%d}-{self.sha8}"
         return f"{first}-r{self.again}" if self.again > 1 else first
+
+    @property
+    def age(self) -> tuple[date, int, str]:
+        """What runs are sorted by, the oldest first, as far as their ids say."""
+        return self.day, self.again, self.sha8
 
     @classmethod
     def parse(cls, text: str) -> RunId | None:

@@ -54,8 +54,7 @@ class StoredRuns:
         """The ids of the runs, by business date."""
         folders = (entry.key for entry in self.store.keys(runs(self.issuer), shallow=True))
         named = (RunId.parse(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
-        ids = [run for run in named if run is not None]
-        return sorted(ids, key=lambda run: (run.day, run.sha8, run.again))
+        return sorted((run for run in named if run is not None), key=lambda run: run.age)
 
     @read_once
     def without_ledger(self) -> frozenset[str]:

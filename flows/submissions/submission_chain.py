@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from flows.runs.chains import CONTESTS, records
 from flows.runs.context import IssuerContext
-from flows.runs.identity import canonical, differences, row_settings
+from flows.runs.identity import canonical, differences, digest, row_settings
 from flows.runs.keys import RunId, keys_of, link, submissions
 from flows.runs.store import Store, StoreBusyError
 from flows.runs.stored_run import StoredRun
@@ -111,7 +111,8 @@ def _new(
     """Return a run that the chain does not have; its id counts the runs of one date."""
     dates = [_business_date(submission) for submission in chain]
     number = dates.count(as_of) + 1
-    run = RunId(context.issuer.issuer, as_of, source.sha256[:8], number)
+    content = digest(f"{source.sha256} {inputs.rows}".encode()) if inputs.rows else source.sha256
+    run = RunId(context.issuer.issuer, as_of, content[:8], number)
     return Submission(run=str(run), reason=reason, selection=inputs.rows)
 
 

@@ -25,11 +25,13 @@ from flows.runs.commits import OvertakenError
 from flows.runs.outbox import move
 from flows.runs.store import Store
 from flows.submissions.begun import OVERTAKEN
+from flows.submissions.submission_chain import RunInputs, Submission, pick
 from flows.submissions.submit import Submitted
-from schemas.manifest import Manifest
+from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.reasons import ACTIONS
 from tests.again import ERRORS, again, in_state, night
 from tests.builders import quick, share_of
+from tests.memory import MemoryStore
 from tests.night import NOON, Bench
 from tests.storms import FailingStore
 
@@ -95,6 +97,21 @@ def test_after_a_crash_at_any_boundary_the_same_command_finishes_the_same_run(
     assert [done.manifest.run] == [one.run for one in sent_again(bench)]
     assert errors == bench.ledger(done.manifest.run)["origin"].to_list()
     assert {1} == set(cards_sent_again(bench).values())
+
+
+def test_in_a_store_that_was_put_back_only_a_run_of_the_same_rows_gets_the_same_name() -> None:
+    whole = "bank-20261120-01234567"
+    source = SourceIdentity(key="x", version="1", size=1, sha256="01234567" * 8)
+    context = Bench(MemoryStore()).context
+    chain = [Submission(run=whole), Submission(run=f"{whole}-r2", selection="of an older version")]
+
+    def named(rows: str) -> str:
+        meant = Selection(kind="resubmit", of=whole, rows=1, sha256=rows, reason="again")
+        return pick(context, source, chain, RunInputs(NOON.date(), selection=meant)).run
+
+    one, same, other = named("one"), named("one"), named("other")
+    assert (one, ["r3", "r3"]) == (same, [name.split("-")[-1] for name in (one, other)])
+    assert 3 == len({one, other, f"{whole}-r3"})
 
 
 def test_who_was_overtaken_while_working_commits_nothing(failed: tuple[Bench, str]) -> None:
