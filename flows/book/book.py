@@ -19,7 +19,7 @@ from flows.book.attempts import (
     attempts_typed_in,
     in_order,
 )
-from flows.book.fold import Folded, fold, is_not_replaced
+from flows.book.fold import Folded, fold, is_not_replaced, newest_rows
 from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
 from flows.book.kept_links import kept_links
@@ -152,11 +152,11 @@ class Book:
     def not_updated(self, cards: pl.DataFrame) -> pl.DataFrame:
         """Return the cards with a link of which we refused the newest row (`standing.NOT_UPDATED`).
 
-        Columns: those of that row (ATTEMPT), `link` and `refused` (KEPT), and of what the link was
-        made from `name_linked` and `address_linked`. `cards`: all that `cards` returns.
+        Columns: those of that row (`newest_rows`), `link` and `refused` (KEPT), and of what the
+        link was made from `name_linked` and `address_linked`. `cards`: all that `cards` returns.
         """
         sent = self.folded.attempt("content")
-        newest = self.folded.attempt("row").with_columns(
+        newest = newest_rows(self.folded).with_columns(
             link=sent["run"],
             refused="run",
             name_linked=sent["name_check"],

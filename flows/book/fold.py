@@ -4,6 +4,8 @@ Of the many attempts of an issue of a card at most a handful still decide someth
 the link that lasts longest, the last that awaits its answer, the last as the extract had it, the
 last that is a row of some run, that of the newest extract's row with a link or a wait, the last
 that says of a change of name or address, and the last row that was held back and could be sent.
+A refused row whose card number could not be read may be of any card of its cardholder: until a
+later run has a row of one of them, it is the newest row of each.
 `fold` finds them; `compacted` keeps only them, with the number of those that they stand for, and
 nothing that is asked of the book changes by it.
 """
@@ -64,9 +66,43 @@ def fold(attempts: pl.DataFrame) -> Folded:
     A later refusal by us or a cancelled chunk says less than anything that was sent in the same
     run. A decision that an answer cannot be used is the last word, but no answer of the partner.
     """
+    return Folded(attempts, _with_unreadable(attempts, _places(attempts)))
+
+
+def _places(attempts: pl.DataFrame) -> pl.DataFrame:
     single = is_single(attempts, ISSUE)
     several = attempts.with_row_index("place").filter(~single)
-    return Folded(attempts, pl.concat([_of_single(attempts, single), _of_several(several)]))
+    return pl.concat([_of_single(attempts, single), _of_several(several)])
+
+
+def _with_unreadable(attempts: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+    """Return places whose newest `row` may be one whose card number could not be read."""
+    unreadable = _open_unreadable(attempts)
+    if unreadable.is_empty():
+        return places
+    holders = attempts.select("holder")[places["last"]]
+    later = holders.join(unreadable, on="holder", how="left", maintain_order="left")["place"]
+    row = pl.when(later.is_not_null()).then(later).otherwise("row").alias("row")
+    return places.with_columns(row)
+
+
+def _open_unreadable(attempts: pl.DataFrame) -> pl.DataFrame:
+    """Return the `place` of the last refused row, by `holder`, whose card number could not be read,
+    where no later run has a row of a card of theirs.
+    """
+    places = attempts["last_4"].is_null().arg_true().cast(pl.UInt32)
+    rows = attempts.select("holder", "turn", "state", "reason", "run")[places].with_columns(
+        place=places
+    )
+    is_refused = (pl.col("state") == REJECTED) & ~_is_not_eligible() & (pl.col("run") != "")
+    refused = rows.filter(is_refused).drop_nulls("holder").unique("holder", keep="last")
+    if refused.is_empty():
+        return refused
+    is_other = pl.col("last_4").is_not_null() & (pl.col("run") != "")
+    is_other &= pl.col("holder").is_in(refused["holder"].implode())
+    newest = attempts.filter(is_other).group_by("holder").agg(newest=pl.col("turn").max())
+    known = refused.join(newest, on="holder")
+    return known.filter(pl.col("turn") >= pl.col("newest")).select("holder", "place")
 
 
 def _of_single(attempts: pl.DataFrame, single: pl.Series) -> pl.DataFrame:
@@ -236,10 +272,16 @@ def is_not_updated(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
     is_refused = is_refused_since(folded) & has_link
     if not is_refused.any():
         return is_refused
-    newest = folded.attempt("row")
+    newest = newest_rows(folded)
     is_refused &= ~newest.select(_is_not_eligible()).to_series()
     link = folded.attempt("content", "run").to_series()
     return is_refused & ~is_among(newest.with_columns(link=link), kept, OF_CHANGE)
+
+
+def newest_rows(folded: Folded) -> pl.DataFrame:
+    """Return the newest row of each issue of a card, with the last four digits of the card."""
+    own = folded.attempt("last", "last_4", "twin")
+    return folded.attempt("row").with_columns(own.get_columns())
 
 
 def _is_not_eligible() -> pl.Expr:
@@ -255,7 +297,7 @@ def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     active twice is seen. What is asked about `today` or a later day has the same answer.
     The counts of attempts that are left out go to the last one of their issue that stays.
     """
-    places = fold(attempts).places.with_row_index("issue")
+    places = _places(attempts).with_row_index("issue")
     of_issue = places.unpivot([*PLACES, "first"], index="issue", value_name="place")
     deciding = of_issue.drop_nulls("place").select("issue", "place").unique()
     heaviest = deciding.group_by("issue").agg(pl.col("place").max())

@@ -128,16 +128,23 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
         not_replaced=is_not_replaced(folded, kept),
         not_updated=is_not_updated(folded, kept),
         refusal=folded.attempt("last", "reason").to_series(),
+        newest_refusal=folded.attempt("row", "reason").to_series(),
     )
     named = cards.with_columns(_state(today).alias("standing"))
     is_expired = pl.col("standing") == EXPIRED.name
     ended = (pl.col("until") + timedelta(days=1)).cast(ATTEMPT["since"])
     named = named.with_columns(since=pl.when(is_expired).then(ended).otherwise("since"))
-    is_refused = pl.col("standing").is_in([NOT_REPLACED.name, NOT_UPDATED.name])
-    named = named.with_columns(reason=pl.when(is_refused).then("refusal").otherwise("reason"))
+    reason_of_state = (
+        pl.when(pl.col("standing") == NOT_REPLACED.name)
+        .then("refusal")
+        .when(pl.col("standing") == NOT_UPDATED.name)
+        .then("newest_refusal")
+        .otherwise("reason")
+    )
+    named = named.with_columns(reason=reason_of_state)
     who = _with_who(named).with_columns(_nobody_for_ended_cards(today))
     return who.with_columns(_is_current().alias("current")).drop(
-        "newest", "changed", "not_replaced", "not_updated", "refusal"
+        "newest", "changed", "not_replaced", "not_updated", "refusal", "newest_refusal"
     )
 
 

@@ -22,7 +22,7 @@ from flows.resend.resubmission import Request, ResendPlan, plan_resubmit
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.resend.template import correction_template, template_of_all_runs
-from schemas.portal import CITY, COUNTRY
+from schemas.portal import CITY, COUNTRY, PAN
 from schemas.reasons import REVERTED, STANDING
 from tests.again import again, correct
 from tests.partner_api.town import Population, town
@@ -90,6 +90,31 @@ def test_a_refused_row_of_a_card_with_a_link_is_a_line_until_a_later_extract_has
     assert ("linked", "changed") == (stand(place)["a"], stand(place)["b"])
 
 
+@pytest.mark.parametrize("portfolio", [False, True])
+def test_a_row_whose_card_number_cannot_be_read_is_a_line_until_a_row_of_theirs_is_good(
+    tmp_path: Path, *, portfolio: bool
+) -> None:
+    place = feed(tmp_path, portfolio=portfolio)
+    place.people["a"] |= {PAN: "unreadable"}
+    run = place.night().manifest.run
+    line = refused(place)
+    (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
+    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    template = pl.concat(template_of_all_runs(place.bench.context))
+
+    place.people["a"].pop(PAN)
+    good = place.night()
+
+    assert line is not None
+    assert (1, "issuer", run) == (line.rows, line.kind.who, line.run)
+    assert "we refused a newer row of it: card.pan" in card.stands
+    assert (8, 1) == (counted.linked, counted.waits["issuer"])
+    assert ["a"] == template["cuid"].to_list()
+    assert "correct it at the source" in template["accepted"].item()
+    assert REVERTED == place.held_back(good)["a"]
+    assert None is refused(place)
+
+
 @pytest.mark.slow
 def test_in_a_portfolio_the_next_extract_with_a_good_row_ends_the_line(tmp_path: Path) -> None:
     place = feed(tmp_path, portfolio=True)
@@ -126,12 +151,14 @@ def test_a_corrected_row_goes_out_where_it_has_another_address_than_the_link(
     assert "linked" == stand(place)["a"]
 
 
-@pytest.mark.parametrize("portfolio", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "portfolio"), [(BAD, False), (BAD, True), ({PAN: "unreadable"}, True)]
+)
 def test_a_kept_link_leaves_the_list_however_often_we_refuse_such_a_row(
-    tmp_path: Path, *, portfolio: bool
+    tmp_path: Path, bad: dict[str, str | None], *, portfolio: bool
 ) -> None:
     place = feed(tmp_path, portfolio=portfolio)
-    place.people["a"] |= BAD
+    place.people["a"] |= bad
     run = place.night().manifest.run
     line = refused(place)
 
