@@ -36,7 +36,10 @@ from schemas.tables import parquet
 
 UNMARKED = "unmarked"  # of a run that only an earlier version checked
 _NONE: Mapping[str, str] = {}
-_COLUMNS = ["row", "opened", "opened_seen", "running", "termination_type", "settled", "seen"]
+_COLUMNS = [
+    *("row", "opened", "opened_seen", "authenticated"),
+    *("running", "termination_type", "settled", "seen", "moved"),
+]
 
 
 class _Part(BaseModel):

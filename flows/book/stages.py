@@ -1,4 +1,4 @@
-"""How far a card with a link came: delivered, opened, placed.
+"""How far a card with a link came: delivered, opened, authenticated, placed or failed.
 
 Each is known where it was asked, and null where nobody knows: a link that was never queried is not
 "not opened". Frames in, frames out; `kept_stages.py` reads them.
@@ -7,6 +7,9 @@ Each is known where it was asked, and null where nobody knows: a link that was n
   name rows: of two cards that look the same both are delivered, once one is.
 * **Opened**: the service or a transaction report says so of the link by which the card stands,
   since the first check that learned it: the service does not say when.
+* **Authenticated**: the same, of a job of its cardholder that signed in to a merchant site.
+* **Failed**: the same, where no job has placed the card and none is under way, by the kind of the
+  last end. The link can be used again: this is nobody's work, and later progress replaces it.
 * **Placed**: that is said of any link of this issue of the card, and stays so: with no attempt on
   its way it is nobody's work any more, whether its link has ended or not, and it is not renewed. A
   transaction report names a cardholder, not a card: it says nothing of one who has several cards
@@ -18,7 +21,16 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.book.deliveries import DELIVERED_LINK, LOOK, NO_DELIVERIES, ROW, Deliveries
-from flows.book.standing import DELIVERED, HAS_LINK, NAMES, OPENED, PLACED, State
+from flows.book.standing import (
+    AUTHENTICATED,
+    DELIVERED,
+    FAILED,
+    HAS_LINK,
+    NAMES,
+    OPENED,
+    PLACED,
+    State,
+)
 from flows.runs.cards import ISSUE, is_single
 from flows.runs.single_links import ARRIVED
 from schemas.ledger import AWAITING
@@ -38,6 +50,10 @@ FOLLOWED = pl.Schema(  # what the service says of a link; null: it does not say
         "opened_at": ARRIVED,  # when the first check that found it opened was made
         "placed": pl.Boolean(),
         "placed_at": ARRIVED,  # when the check that found it placed was made
+        "authenticated": pl.Boolean(),
+        "under_way": pl.Boolean(),
+        "failed": pl.String(),  # the kind of its end; null: it has not failed, or that is not known
+        "moved_at": ARRIVED,  # when the last check that found something new was made
     }
 )
 REPORTED_END = pl.Schema(  # what transaction reports say of a cardholder
@@ -46,8 +62,15 @@ REPORTED_END = pl.Schema(  # what transaction reports say of a cardholder
         "reported_opened": pl.Boolean(),
         "reported_placed": pl.Boolean(),
         "completed_on": pl.Date(),
+        "reported_authenticated": pl.Boolean(),
+        "reported_under_way": pl.Boolean(),
+        "reported_failed": pl.String(),
     }
 )
+
+
+STAGES = ("opened", "authenticated", "placed")
+_OF_LINK = (*STAGES, "under_way", "failed")
 
 
 class Stages(NamedTuple):
@@ -69,17 +92,18 @@ NO_STAGES = Stages(
 def followed_links(placements: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
     """Return what the service says of the links of a run (FOLLOWED).
 
-    `placements`: row, opened, opened_seen, running, termination_type, settled, seen. `attempts`:
-    those of the run, which say whose each link is.
+    `placements`: row, opened, opened_seen, authenticated, running, termination_type, settled, seen,
+    moved. `attempts`: those of the run, which say whose each link is.
     """
     rows = attempts.select("run", "row", *ISSUE).unique("row", keep="last")
-    is_placed = pl.col("termination_type").eq_missing(BILLABLE)
-    is_known = pl.col("running").is_not_null()
     known = placements.join(rows, on="row").with_columns(
-        placed=pl.when(is_placed).then(True).when(is_known).then(False),
+        placed=_placed(),
+        under_way="running",
+        failed=_failed(),
         opened_at="opened_seen",
+        moved_at="moved",
         # a link is not queried any more once it is settled
-        placed_at=pl.when(is_placed & pl.col("settled")).then("seen"),
+        placed_at=pl.when(_is_billable() & pl.col("settled")).then("seen"),
     )
     says = pl.col("opened").is_not_null() | pl.col("placed").is_not_null()
     return known.filter(says).select(*FOLLOWED).cast(FOLLOWED)
@@ -90,25 +114,44 @@ def reported_ends(reported: pl.DataFrame) -> pl.DataFrame:
 
     A status that nobody can read says neither that a card is placed nor that it is not.
     """
-    is_placed = pl.col("termination_type").eq_missing(BILLABLE)
-    is_known = pl.col("running").is_not_null()
     ends = reported.with_columns(
         reported_opened="opened",
-        reported_placed=pl.when(is_placed).then(True).when(is_known).then(False),
+        reported_authenticated="authenticated",
+        reported_under_way="running",
+        reported_failed=_failed(),
+        reported_placed=_placed(),
     )
     return ends.select(*REPORTED_END).cast(REPORTED_END)
+
+
+def _is_billable() -> pl.Expr:
+    return pl.col("termination_type").eq_missing(BILLABLE)
+
+
+def _placed() -> pl.Expr:
+    """Return whether a card is placed; null where nothing is known of its jobs."""
+    return pl.when(_is_billable()).then(True).when(pl.col("running").is_not_null()).then(False)
+
+
+def _failed() -> pl.Expr:
+    """Return the kind of an end without a placed card, null where there is none."""
+    has_ended = pl.col("running").eq_missing(pl.lit(value=False))
+    return pl.when(has_ended & ~_is_billable()).then("termination_type")
 
 
 def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     """Return cards (`flows.book.standing.standing`) with how far those with a link came.
 
-    Adds `opened` and `placed` (null: not known), and `placed_on`, the day, where it is known.
+    Adds `opened` and `placed` (null: not known), `failed`, the kind of its end, where it is in that
+    state, and `placed_on`, the day, where it is known.
     """
     known = _known(cards, stages)
     stood = cards["standing"] == HAS_LINK.name
     is_answered = (cards["state"] != AWAITING).fill_null(value=True)
     table = [
         (is_answered & _is_true(known["placed"]), PLACED, known["placed_at"]),
+        (stood & known["failed"].is_not_null(), FAILED, known["moved_at"]),
+        (stood & _is_true(known["authenticated"]), AUTHENTICATED, known["moved_at"]),
         (stood & _is_true(known["opened"]), OPENED, known["opened_at"]),
         (stood & known["delivered"].is_not_null(), DELIVERED, known["delivered"]),
     ]
@@ -116,25 +159,28 @@ def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     for applies, state, since in reversed(table):
         staged = _in_state(staged, applies, state, since)
     placed_on = known["placed_at"].dt.date().alias("placed_on")
-    return staged.with_columns(known["opened"], known["placed"], placed_on)
+    failed = pl.when(pl.col("standing") == FAILED.name).then(known["failed"]).alias("failed")
+    return staged.with_columns(known["opened"], known["placed"], failed, placed_on)
 
 
 def coverage(cards: pl.DataFrame, stages: Stages) -> dict[str, Any]:
     """Return of how many cards with a link it is known how far they came, and by whom.
 
-    `links`: how many have one; `opened` and `placed`: the `cards` that came so far, and `known_by`,
-    of how many it is known by each source.
+    `links`: how many have one; by each of STAGES: the `cards` that came so far, and `known_by`, of
+    how many it is known by each source. `failed`: of those of whom it is known
+    whether they are placed, how many ended otherwise, by kind.
     """
     linked = _known(cards, stages).filter(pl.col("has_link"))
     facts: dict[str, Any] = {"links": linked.height}
-    for stage in ("opened", "placed"):
+    for stage in STAGES:
         sources = linked[f"{stage}_by"].drop_nulls()
         known_by = {name: int((sources == name).sum()) for name in (SERVICE, REPORTS)}
         facts[stage] = {
             "cards": int(_is_true(linked[stage]).sum()),
             "known_by": {name: number for name, number in known_by.items() if number},
         }
-    return facts
+    kinds = linked["failed"].drop_nulls().value_counts().sort("count", "failed", descending=True)
+    return {**facts, "failed": dict(kinds.iter_rows())}
 
 
 def _in_state(
@@ -154,9 +200,38 @@ def _is_true(values: pl.Series) -> pl.Series:
 
 
 def _known(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
-    """Return of each card `opened`, `placed`, and when: `opened_at`, `placed_at`, `delivered`."""
+    """Return of each card what is known of each of STAGES, by whom (`…_by`), and when: `opened_at`,
+    `moved_at`, `placed_at`, `delivered`; and the kind of its end, where it has `failed`.
+    """
+    rows = _with_sources(cards, stages)
+    has_link = pl.col("until").is_not_null()
+    by_report = {name: pl.when("counts").then(f"reported_{name}") for name in _OF_LINK}
+    placed = pl.when(has_link).then(_either("issue_placed", by_report["placed"]))
+    placed_by_service = pl.coalesce("issue_placed", "link_placed")
+    signed_in = pl.when("issue_placed").then(True)
+    return rows.select(
+        *("delivered", "opened_at", "moved_at"),
+        has_link=has_link & pl.col("current"),
+        opened_by=_by(["link_opened", placed_by_service], ["reported_opened", "reported_placed"]),
+        authenticated_by=_by(["link_authenticated", signed_in], ["reported_authenticated"]),
+        placed_by=_by([placed_by_service], ["reported_placed"]),
+        opened=_either("link_opened", by_report["opened"], placed),
+        authenticated=_either("link_authenticated", by_report["authenticated"], signed_in),
+        failed=pl.when(~_is_set(placed) & ~_is_under_way()).then(
+            pl.coalesce("link_failed", by_report["failed"])
+        ),
+        placed=_either(placed, "link_placed"),
+        placed_at=pl.when(placed).then(
+            pl.coalesce("issue_placed_at", pl.col("completed_on").cast(ARRIVED))
+        ),
+    )
+
+
+def _with_sources(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
+    """Return of each card what its link, any link of its issue, and a transaction report say."""
     of_link = stages.followed.unique(["run", "row"], keep="last").select(
-        "run", "row", "opened_at", link_opened="opened", link_placed="placed"
+        *("run", "row", "opened_at", "moved_at"),
+        *(pl.col(name).alias(f"link_{name}") for name in _OF_LINK),
     )
     of_issue = (
         stages.followed.filter("placed")
@@ -170,25 +245,13 @@ def _known(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
         (stages.reported, ["cuid"]),
     ):
         rows = rows.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")
-    has_link = pl.col("until").is_not_null()
-    rows = rows.with_columns(counts=_is_reported(), delivered=_delivered(rows, stages.delivered))
-    by_report = pl.when("counts").then("reported_placed")
-    placed = pl.when(has_link).then(_either("issue_placed", by_report))
-    placed_by_service = pl.coalesce("issue_placed", "link_placed")
-    opened_by = _by(["link_opened", placed_by_service], ["reported_opened", "reported_placed"])
-    placed_by = _by([placed_by_service], ["reported_placed"])
-    return rows.select(
-        "delivered",
-        "opened_at",
-        has_link=has_link & pl.col("current"),
-        opened_by=opened_by,
-        placed_by=placed_by,
-        opened=_either("link_opened", pl.when("counts").then("reported_opened"), placed),
-        placed=_either(placed, "link_placed"),
-        placed_at=pl.when(placed).then(
-            pl.coalesce("issue_placed_at", pl.col("completed_on").cast(ARRIVED))
-        ),
-    )
+    return rows.with_columns(counts=_is_reported(), delivered=_delivered(rows, stages.delivered))
+
+
+def _is_under_way() -> pl.Expr:
+    """Return whether a job runs; an end that the service knows is later than what a report says."""
+    is_reported = _is_set("reported_under_way") & pl.col("counts")
+    return _is_set("link_under_way") | (is_reported & pl.col("link_failed").is_null())
 
 
 def _delivered(cards: pl.DataFrame, links: pl.DataFrame) -> pl.Series:
@@ -215,6 +278,11 @@ def _by_look(cards: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     look = [*LOOK, "until"]
     first = links.sort("delivered").unique(look, keep="first").select(*look, "delivered")
     return cards.join(first, on=look, nulls_equal=True).select("place", "delivered")
+
+
+def _is_set(flag: pl.Expr | str) -> pl.Expr:
+    """Return whether a flag is true, false where it is not known."""
+    return (pl.col(flag) if isinstance(flag, str) else flag).fill_null(value=False)
 
 
 def _is_reported() -> pl.Expr:

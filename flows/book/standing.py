@@ -53,6 +53,12 @@ NOT_UPDATED = State("not updated", "it has a link, but we refused a newer row of
 HAS_LINK = State("linked", "it has a link that can be opened", "")
 DELIVERED = State("delivered", "its link is in a delivery", "")
 OPENED = State("opened", "its link was opened, as the partner says", "")
+AUTHENTICATED = State(
+    "authenticated", "its cardholder signed in to a merchant site, as the partner says", ""
+)
+FAILED = State(
+    "failed", "its placement failed, as the partner says; its link can be used again", ""
+)
 PLACED = State("placed", "the card is placed; its link may have ended since", "")
 GIVEN_UP = State("given up", "an operator decided that it needs no link", "")
 LEFT = State("left", "the issuer's extracts do not name it any more, or mark it as deleted", "")
@@ -74,13 +80,18 @@ STATES = (
     HAS_LINK,
     DELIVERED,
     OPENED,
+    AUTHENTICATED,
+    FAILED,
     PLACED,
     NOT_ELIGIBLE,
     GIVEN_UP,
     LEFT,
 )
 # a link that can be opened, and is still needed
-USABLE = (HAS_LINK, CHANGED_SINCE, NOT_REPLACED, NOT_UPDATED, DELIVERED, OPENED)
+USABLE = (
+    *(HAS_LINK, CHANGED_SINCE, NOT_REPLACED, NOT_UPDATED),
+    *(DELIVERED, OPENED, AUTHENTICATED, FAILED),
+)
 SERVED = (*USABLE, PLACED)  # the cardholder has a link, or needs none because the card is placed
 # a card with which only another sending can do something
 _TO_SEND = (EXPIRED, LOST, CANCELLED_CHUNK, REFUSED, CHANGED_SINCE, NOT_REPLACED, NOT_UPDATED)

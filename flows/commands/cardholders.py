@@ -102,13 +102,16 @@ def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
     Nothing where it is known of none.
     """
     links = coverage["links"]
-    for stage in ("opened", "placed"):
+    for stage in stages.STAGES:
         known_by = coverage[stage]["known_by"]
         known = sum(known_by.values())
         sources = ", ".join(f"{source} {number:,}" for source, number in known_by.items())
         if known:
             cards = coverage[stage]["cards"]
             yield f"{stage}: {cards:,} of {known:,} known ({sources}), of {links:,} with a link"
+    failed = ", ".join(f"{kind} {cards:,}" for kind, cards in coverage["failed"].items())
+    if failed:
+        yield f"failed, of those of whom it is known whether they are placed: {failed}"
 
 
 def standing_table(counted: Mapping[str, Any]) -> Table:

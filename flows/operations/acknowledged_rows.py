@@ -37,7 +37,14 @@ from schemas.ledger import (
 )
 from schemas.reasons import DELETED, EXCLUDED
 
-_SETTLED = (book.HAS_LINK, book.DELIVERED, book.OPENED, book.PLACED)
+_SETTLED = (
+    book.HAS_LINK,
+    book.DELIVERED,
+    book.OPENED,
+    book.AUTHENTICATED,
+    book.FAILED,
+    book.PLACED,
+)
 _CHANGED = (book.CHANGED_SINCE, book.NOT_REPLACED, book.NOT_UPDATED)
 _OVER = (book.REFUSED, book.NOT_SENT, book.NOT_ELIGIBLE, book.GIVEN_UP)
 # by where the card of a row stands that was sent

@@ -9,10 +9,12 @@ import polars as pl
 from flows.book.book import Book
 from flows.book.people import counted_cards
 from flows.book.standing import (
+    AUTHENTICATED,
     BY_NAME,
     CANCELLED_CHUNK,
     CHANGED_SINCE,
     EXPIRED,
+    FAILED,
     HAS_LINK,
     LOST,
     NOT_ELIGIBLE,
@@ -178,6 +180,10 @@ def _link(terms: _Terms, card: Mapping[str, Any]) -> tuple[str, Text]:
     came = "" if card["standing"] == HAS_LINK.name else f", which is {card['standing']}"
     if card["standing"] == OPENED.name and card["since"] is not None:
         came = f", which was seen opened on {card['since']:%Y-%m-%d}"
+    if card["standing"] == AUTHENTICATED.name:
+        came = "; its cardholder signed in to a merchant site"
+    if card["standing"] == FAILED.name:
+        came = f"; placing the card failed: {card['failed']}"
     then: Text = ""
     if card["standing"] == CHANGED_SINCE.name:
         came = "; its name or address has changed since"

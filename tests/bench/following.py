@@ -3,7 +3,8 @@
 `python -m tests.bench.following --links 20000` sends a night of so many cards, lets a practice
 service in a process of its own answer it, checks all links once, and then four times a day, while
 two per cent of them move a day. CPU is of the checks alone. What a check may query is what `--rate`
-requests a second allow in its time; they are sent as fast as they can be, unless `--in-real-time`.
+requests a second allow in its time; they are sent as fast as they can be, unless `--in-real-time`,
+which concerns all checks but the first.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def look(bench: Bench, plan: Plan, base_url: str, day: float, *, of_all: bool = 
     later = replace(bench, now=lambda: NOON + timedelta(days=day))
     began = time.monotonic()
     spent = cpu_seconds()
-    with client_of(later, in_real_time=plan.in_real_time) as client:
+    with client_of(later, in_real_time=plan.in_real_time and not of_all) as client:
         facts = follow_links(later.context, client, recheck=of_all)
     cpu = cpu_seconds() - spent
     wall = time.monotonic() - began

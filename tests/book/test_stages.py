@@ -14,12 +14,8 @@ from flows.book.book import read_book
 from flows.book.deliveries import DELIVERED_LINK, delivered_links
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.stages import (
-    FOLLOWED,
-    NO_STAGES,
-    REPORTED_END,
-    with_stages,
-)
+from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, with_stages
+from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
 from flows.operations.delivery import deliver
 from flows.partner_api.follow_links import follow_links
@@ -33,6 +29,9 @@ from tests.placed import placed
 
 THEN = datetime(2026, 11, 22, 8, tzinfo=UTC)
 OPENED_AT = THEN + timedelta(hours=3)
+MOVED_AT = THEN + timedelta(hours=5)
+COME = ("authenticated", "failed", "placed")
+LATE = "USER_DATA_FAILURE"
 
 
 def delivered(
@@ -44,16 +43,24 @@ def delivered(
 
 
 def followed(
-    opened: bool | None = None, placed: bool | None = None, turn: int = 1, expiration: str = "2912"
+    opened: bool | None = None,
+    placed: bool | None = None,
+    turn: int = 1,
+    expiration: str = "2912",
+    **jobs: Any,
 ) -> dict[str, Any]:
-    """Return what the service says of the link of an attempt."""
-    seen = OPENED_AT if opened else None
-    link = (f"r{turn}", 1, "a", "1111", 0, expiration, None, opened, seen, placed, THEN)
-    return {"followed": pl.DataFrame([link], FOLLOWED, orient="row")}
+    """Return what the service says of the link of an attempt; `jobs`: authenticated, failed."""
+    of = {"run": f"r{turn}", "row": 1, "holder": "a", "last_4": "1111", "twin": 0}
+    came = {"opened": opened, "opened_at": OPENED_AT if opened else None}
+    then = {"placed": placed, "placed_at": THEN, "moved_at": MOVED_AT}
+    link = {**of, "expiration": expiration, **came, **then, **jobs}
+    return {"followed": pl.DataFrame([link], FOLLOWED)}
 
 
-def reported(placed: bool | None, on: date | None = None) -> dict[str, Any]:
-    return {"reported": pl.DataFrame([("a", True, placed, on)], REPORTED_END, orient="row")}
+def reported(placed: bool | None, on: date | None = None, **jobs: Any) -> dict[str, Any]:
+    end = {"cuid": "a", "reported_opened": True, "reported_placed": placed, "completed_on": on}
+    says = {f"reported_{name}": value for name, value in jobs.items()}
+    return {"reported": pl.DataFrame([{**end, **says}], REPORTED_END)}
 
 
 def staged(*attempts: dict[str, object], day: date = TODAY, **stages: Any) -> pl.DataFrame:
@@ -74,6 +81,24 @@ def stands(*attempts: dict[str, object], **changes: Any) -> list[str]:
         ({**delivered(), **followed(opened=False)}, ("delivered", THEN)),
         ({**delivered(), **followed(opened=True)}, ("opened", OPENED_AT)),
         ({**delivered(), **followed(opened=True, placed=True)}, ("placed", THEN)),
+        (followed(opened=True, placed=False, authenticated=False), ("opened", OPENED_AT)),
+        (followed(opened=True, placed=False, authenticated=True), ("authenticated", MOVED_AT)),
+        (followed(opened=True, placed=False, failed=LATE), ("failed", MOVED_AT)),
+        (
+            {**followed(opened=True, placed=False), **reported(False, failed=LATE)},
+            ("failed", MOVED_AT),
+        ),
+        (
+            {**followed(opened=True, under_way=True), **reported(False, failed=LATE)},
+            ("opened", OPENED_AT),
+        ),
+        (
+            {**followed(opened=True, failed=LATE), **reported(False, under_way=True)},
+            ("failed", MOVED_AT),
+        ),
+        (followed(opened=True, placed=True, authenticated=True), ("placed", THEN)),
+        (reported(False, authenticated=True), ("authenticated", None)),
+        (reported(False, failed="NEVER_STARTED"), ("failed", None)),
         (reported(None), ("opened", None)),
         (reported(True), ("placed", None)),
         (reported(False), ("opened", None)),
@@ -243,7 +268,12 @@ def test_links_that_the_service_was_asked_about_are_opened_and_placed_in_the_boo
         night.service.advance(3600)
         facts = follow_links(night.later(7).context, night.client)
         known = counts(night.bench)
+        book = read_book(night.bench.store, BANK)
+        coverage = stages_coverage(book.cards(DAY), book.stages)
 
     stages = {line["stage"]: line["cardholders"] for line in facts["funnel"]["stages"]}
     assert stages["placed"] == known["placed"] > 0
-    assert stages["opened"] - stages["placed"] == known.get("opened", 0)
+    failed = sum(kind["cardholders"] for kind in facts["funnel"]["failed"])
+    assert failed == known.get("failed", 0)
+    assert stages["opened"] == sum(known.get(s, 0) for s in ("opened", *COME))
+    assert stages["authenticated"] == coverage["authenticated"]["cards"]

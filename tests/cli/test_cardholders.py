@@ -73,9 +73,13 @@ def test_how_far_links_came_is_said_with_who_knows_it_and_of_how_many() -> None:
     coverage = {
         "links": 70,
         "opened": {"cards": 50, "known_by": {"service": 60, "transaction reports": 4}},
-        "placed": {"cards": 0, "known_by": {}},
+        "authenticated": {"cards": 0, "known_by": {}},
+        "placed": {"cards": 20, "known_by": {"service": 60}},
+        "failed": {"PROCESS_FAILURE": 3},
     }
 
     assert [
-        "opened: 50 of 64 known (service 60, transaction reports 4), of 70 with a link"
+        "opened: 50 of 64 known (service 60, transaction reports 4), of 70 with a link",
+        "placed: 20 of 60 known (service 60), of 70 with a link",
+        "failed, of those of whom it is known whether they are placed: PROCESS_FAILURE 3",
     ] == list(coverage_lines(coverage))

@@ -58,7 +58,9 @@ def test_a_link_of_a_result_file_is_followed_to_the_card_that_a_cardholder_place
     assert {
         "links": 9,
         "opened": {"cards": 9, "known_by": {"service": 9}},
+        "authenticated": {"cards": 9, "known_by": {"service": 9}},
         "placed": {"cards": placed, "known_by": {"service": 9}},
+        "failed": {"USER_DATA_FAILURE": 9 - placed},
     } == standing["links"]
 
 

@@ -66,8 +66,11 @@ def issuer(
 ) -> IssuerFacts:
     """Return what is known of an issuer with these attempts."""
     cards = standing(fold(pl.DataFrame([*attempts], ATTEMPT)), TODAY)
-    known = [(holder, True, is_placed, None) for holder, is_placed in (placed or {}).items()]
-    reported = pl.DataFrame(known, REPORTED_END, orient="row")
+    known = [
+        {"cuid": holder, "reported_placed": is_placed}
+        for holder, is_placed in (placed or {}).items()
+    ]
+    reported = pl.DataFrame(known, REPORTED_END)
     cards = with_stages(cards, NO_STAGES._replace(reported=reported))
     return IssuerFacts(name, programme.cardholders(cards), balance(cards), runs, within)
 
@@ -204,7 +207,8 @@ def test_days_run_from_the_link_to_the_placed_card() -> None:
     came = datetime(2026, 11, 10, 9, tzinfo=UTC)
     linked = attempt("a", "linked", LAST_WEEK, since=came)
     cards = standing(fold(pl.DataFrame([linked], ATTEMPT)), TODAY)
-    reported = pl.DataFrame([("a", True, True, date(2026, 11, 14))], REPORTED_END, orient="row")
+    says = {"cuid": "a", "reported_placed": True, "completed_on": date(2026, 11, 14)}
+    reported = pl.DataFrame([says], REPORTED_END)
 
     known = programme.cardholders(with_stages(cards, NO_STAGES._replace(reported=reported)))
 

@@ -188,9 +188,21 @@ def test_a_link_was_seen_opened_on_a_day_where_a_check_saw_it(
     assert f"has a link until 2027-01-01, which {came}" == status.stands
 
 
+def test_a_link_by_which_no_card_was_placed_says_why() -> None:
+    link = attempt(1, "linked")
+    names = ("run", "row", "holder", "last_4", "twin", "expiration")
+    failed = {**{name: link[name] for name in names}, "opened": True, "failed": "PROCESS_FAILURE"}
+    followed = pl.DataFrame([failed], FOLLOWED)
+
+    [status] = statuses(link, stages=NO_STAGES._replace(followed=followed))
+
+    assert "has a link until 2027-01-01; placing the card failed: PROCESS_FAILURE" == status.stands
+
+
 def test_a_placed_card_needs_nothing_although_its_link_has_ended() -> None:
     ended = attempt(1, "linked", expires_on=TODAY - timedelta(1))
-    placed = pl.DataFrame([("C1", True, True, date(2026, 11, 9))], REPORTED_END, orient="row")
+    says = {"cuid": "C1", "reported_placed": True, "completed_on": date(2026, 11, 9)}
+    placed = pl.DataFrame([says], REPORTED_END)
 
     [status] = statuses(ended, stages=NO_STAGES._replace(reported=placed))
 
