@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -108,6 +109,8 @@ def sound(folder: Path) -> Iterator[tuple[Bench, float]]:
 def much_later(folder: Path) -> Iterator[tuple[Bench, float]]:
     bench = night(folder)
     start = bench.now()
+    for path in folder.rglob("*"):  # when a run was committed is the time of its manifest's file
+        os.utime(path, (start.timestamp(), start.timestamp()))
     bench.now = lambda: start + timedelta(days=10)
     yield bench, bench.now().timestamp()
 
