@@ -53,6 +53,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 LINES = 20  # of a result are logged; its artifact has them all
 LONGEST = 200  # characters of a flow run's name
+IDLE = "idle"  # the tag of a flow run that had nothing to do
 Facts = dict[str, Any]
 RESEND_PAUSE = 5.0  # seconds until Prefect is sent again what it did not accept
 GRACE = 30.0  # seconds after the work for what it has not taken yet
@@ -221,10 +222,15 @@ def _next(step: Step | None) -> str:
     return f"\n\n**Next:** `{step}`" + (f", or {choice}" if choice else "")
 
 
-def ended(sentence: str, data: T) -> State[T]:
-    """End a flow well: its state and, in the list of runs, its name say what came of it."""
-    name = f"{flow_run.get_name()}: {sentence}"[:LONGEST]
-    report(get_client(sync_client=True).update_flow_run, UUID(flow_run.id), name=name)
+def ended(sentence: str, data: T, *, is_idle: bool = False) -> State[T]:
+    """End a flow well: its state and, in the list of runs, its name say what came of it.
+
+    One that had nothing to do gets the tag IDLE: the watch keeps the newest of them.
+    """
+    changes: dict[str, Any] = {"name": f"{flow_run.get_name()}: {sentence}"[:LONGEST]}
+    if is_idle:
+        changes["tags"] = [*flow_run.tags, IDLE]
+    report(get_client(sync_client=True).update_flow_run, UUID(flow_run.id), **changes)
     return Completed(message=sentence, data=data)
 
 
@@ -286,7 +292,8 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
         show(result, f"{_subject(arguments)}-{name}")
         if result.failure is not None:
             return failed(result.failure, name)
-        return ended(last_sentence(built, arguments, result), result.facts)
+        sentence = last_sentence(built, arguments, result)
+        return ended(sentence, result.facts, is_idle=result.is_idle)
 
     fill.__name__ = name
     fill.__doc__ = docstring_of(built, entries, fields)

@@ -1,5 +1,5 @@
 """Everything on the Prefect server that PREFECT_API_URL names: deployments, notification blocks,
-automations.
+automations, filters of the list of runs.
 
 Run `cardlink install` as often as you like: the server ends up as `deploy/` and the issuers' TOML
 files say. Prefect is imported when a command runs.
@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 
 OFTEN = "*/10 * * * *"  # the ingest, where nothing else starts it
 HOURLY = "50 * * * *"
+MONTH = -30 * 24 * 3600  # seconds from now
+FILTERS: dict[str, dict[str, list[str]]] = {  # what the page of runs offers as saved filters
+    "nights (cardlink)": {"tag": ["nightly"]},
+    "failures (cardlink)": {"tag": ["cardlink"], "state": ["Failed", "Crashed", "TimedOut"]},
+}
 
 
 class NoServerError(OperatorError):
@@ -181,6 +186,17 @@ def _save_automations(client: SyncPrefectClient, blocks: list[UUID]) -> list[str
     return [spec.name for spec in specs]
 
 
+def _save_filters(client: SyncPrefectClient) -> None:
+    """Create or replace the saved filters: of the last month, so that nights can be compared."""
+    of_month = {"range": {"type": "span", "seconds": MONTH}}
+    for name, wanted in FILTERS.items():
+        parts = [
+            {"object": "flowRun", "property": part, "type": "", "operation": "", "value": value}
+            for part, value in {**wanted, **of_month}.items()
+        ]
+        client.request("PUT", "/saved_searches/", json={"name": name, "filters": parts})
+
+
 def schedules(issuer: Issuer) -> dict[str, str]:
     """Return when the night and the ingest of an issuer start, as the variables of `prefect.yaml`.
 
@@ -220,6 +236,7 @@ def install(context: Context) -> Result:
             _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
         blocks = _save_blocks()
         names = _save_automations(client, list(blocks.values()))
+        _save_filters(client)
 
     def deploy(issuer: str) -> list[str]:
         settings = load_issuer(folder, issuer)
@@ -239,6 +256,7 @@ def install(context: Context) -> Result:
         f"issuers: {', '.join(configured) or 'none'}",
         f"alerts go to: {', '.join(blocks) or 'no channel (name one in the environment)'}",
         f"automations: {', '.join(names)}",
+        f"saved filters of the list of runs: {', '.join(FILTERS)}",
     ]
     facts = {
         "issuers": configured,

@@ -126,4 +126,6 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
     keep(Result({}, [sentence, *_lines(done), to_do(issuer)]), f"{issuer}-night")
     if failed:
         return Failed(message=sentence, data=failed[0])
-    return ended(sentence, _runs(done))
+    # where extracts start their night themselves, the schedule finds none every hour
+    is_idle = not names and context.issuer.arrivals is not None
+    return ended(sentence, _runs(done), is_idle=is_idle)

@@ -1,4 +1,5 @@
 """The watch: opens and closes alerts by what the store shows, and tells people; writes the metrics.
+It also keeps what forms offer to choose from, and removes scheduled flow runs that found nothing.
 
 Alerts are Prefect events, too, for automations of your own; those of `deploy/automations.yaml` tell
 people that a watch is silent itself.
@@ -19,15 +20,19 @@ from prefect import flow, get_run_logger, task
 from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags, FlowRunFilter
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events import emit_event
 from prefect.events.filters import EventFilter, EventOccurredFilter, EventResourceFilter
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
+from flows.configuration import issuers
 from flows.errors import CardlinkError, guarded
-from flows.forms import IssuerName, failing
+from flows.form_choices import names_of, with_choices
+from flows.forms import IDLE, IssuerName, ended, failing
 from flows.operations.alert_history import Change
 from flows.operations.alert_history import watch as watch_step
 from flows.operations.alert_kinds import KINDS
@@ -188,6 +193,39 @@ def failures(issuer: str) -> list[Failure]:
     return failed
 
 
+def keep_choices(client: SyncPrefectClient, issuer: str) -> None:
+    """Offer an issuer's runs and extracts in the forms, as they are now.
+
+    Forms on a schedule have no list: a deployment that is changed loses the runs planned next.
+    """
+    folder = config_folder()
+    names = names_of(wire(folder, issuer))
+    by_hand = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", "by-hand"]))
+    for deployment in client.read_deployments(deployment_filter=by_hand):
+        schema = deployment.parameter_openapi_schema or {"properties": {}}
+        offering = with_choices(deployment.name, schema, issuer, names, issuers(folder))
+        if offering != schema:
+            update = DeploymentUpdate(parameter_openapi_schema=offering)
+            client.update_deployment(deployment.id, update)
+
+
+def remove_idle(client: SyncPrefectClient, issuer: str) -> None:
+    """Delete an issuer's scheduled flow runs that had nothing to do, but the newest of each kind.
+
+    Among eighteen runs an hour nobody would see the night.
+    """
+    tagged = {"tags": {"all_": [IDLE, issuer]}, "state": {"type": {"any_": [StateType.COMPLETED]}}}
+    idle = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter.model_validate(tagged), sort=FlowRunSort.END_TIME_DESC
+    )
+    newest: set[UUID | None] = set()
+    for run in idle:
+        if run.deployment_id in newest and run.auto_scheduled:
+            with suppress(ObjectNotFound):  # somebody else was first
+                client.delete_flow_run(run.id)
+        newest.add(run.deployment_id)
+
+
 @flow(
     name="watch",
     flow_run_name="watch {issuer}",
@@ -196,7 +234,7 @@ def failures(issuer: str) -> list[Failure]:
     timeout_seconds=600,
 )
 @failing("watch")
-def watch(issuer: IssuerName) -> list[str]:
+def watch(issuer: IssuerName) -> State[list[str]]:
     """Open and close an issuer's alerts, and send each notification once.
 
     Args:
@@ -206,6 +244,10 @@ def watch(issuer: IssuerName) -> list[str]:
     lines = look(issuer)
     for line in lines:
         log.warning("%s", line)
-    if not lines:
-        log.info("%s: no alert opened or closed", issuer)
-    return lines
+    with suppress(HTTPError), get_client(sync_client=True) as client:  # the next watch repeats it
+        keep_choices(client, issuer)
+        remove_idle(client, issuer)
+    if lines:
+        return ended("; ".join(lines), lines)
+    log.info("%s: no alert opened or closed", issuer)
+    return ended("no alert opened or closed", lines, is_idle=True)

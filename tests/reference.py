@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 import tempfile
+import tomllib
 import typing
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -25,6 +26,7 @@ from flows.cli.main import command_of
 from flows.cli.sections import EARLIER, GROUPS
 from flows.commands.entry import Entry
 from flows.commands.form import Form
+from flows.install import schedules
 from schemas import portal, rules
 from schemas.acknowledgement import AcknowledgementFile
 from schemas.analysis import TABLES
@@ -62,6 +64,13 @@ page's tables, and `cardlink settings KEY` one of their keys. `cardlink --json c
 every setting with its value and where it comes from: the file, a default or the environment. The
 first line that `cardlink init` writes names the JSON Schema beside the file: editors complete and
 check by it (VS Code with Even Better TOML, others with taplo).
+"""
+
+SAMPLE_HEAD: Final = """\
+# Deployments of the sample issuer, for `prefect deploy --all` or `prefect deploy -n nightly-sample-bank` in the root of
+# a checkout. Written by `python -m tests.reference` from deploy/prefect.yaml, which `cardlink install` deploys for
+# issuers of yours.
+
 """
 
 COLUMNS: Final = """
@@ -456,10 +465,29 @@ PAGES: Final = {
 }
 
 
+def sample_deployments() -> str:
+    """Return `prefect.yaml` of the root: that of `deploy/`, filled in for the sample issuer.
+
+    Prefect compares names before it fills in the environment, so `-n` finds only written ones.
+    """
+    sample = tomllib.loads((DEPLOY.parent / "sample_data" / "sample-bank.toml").read_text("utf-8"))
+    issuer = Issuer.model_validate(sample)
+    values = {
+        "CARDLINK_ISSUER": issuer.issuer,
+        **schedules(issuer),
+        "CARDLINK_TIME_ZONE": issuer.time_zone,
+        "CARDLINK_WORK_POOL": "cardlink",
+    }
+    template = (DEPLOY / "prefect.yaml").read_text("utf-8")
+    _, _, rest = template.partition("\n\n")
+    return SAMPLE_HEAD + re.sub(r"\{\{ \$(\w+) \}\}", lambda name: values[name[1]], rest)
+
+
 def write(folder: Path = DEPLOY) -> None:
     """Write the pages anew."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), "utf-8")
+    (folder.parent / "prefect.yaml").write_text(sample_deployments(), "utf-8")
 
 
 def _examples() -> str:

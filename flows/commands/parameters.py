@@ -4,10 +4,12 @@ spells each.
 
 from collections.abc import Callable, Sequence
 from datetime import date
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from flows.configuration import issuers
 from flows.wiring import config_folder
+
+Offer = Literal["", "runs", "targets", "extracts"]  # of an issuer; targets are it and its runs
 
 
 class Field(NamedTuple):
@@ -30,6 +32,7 @@ class Field(NamedTuple):
     most: float | None = None
     names: Callable[[], Sequence[str]] | None = None  # what a form offers, read when it is built
     checked: bool = False  # the command line takes nothing else
+    offers: Offer = ""  # what a form offers to choose from, kept up to date on Prefect's server
     several: bool = False  # the command line takes several with commas between, one after another
 
 
@@ -44,7 +47,12 @@ Issuer = Annotated[
     ),
 ]
 RunName = Annotated[
-    str, Field(pattern=r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?", help="The run's id.")
+    str,
+    Field(
+        pattern=r"[a-z0-9][a-z0-9-]*-\d{8}-[0-9a-f]{8}(-r\d+)?",
+        help="The run's id.",
+        offers="runs",
+    ),
 ]
 Target = Annotated[
     str,
@@ -52,9 +60,11 @@ Target = Annotated[
         pattern=r"[a-z0-9][a-z0-9-]*",
         help="The run's id; or an issuer: all of its runs; several with commas between.",
         several=True,
+        offers="targets",
     ),
 ]
-ExtractName = Annotated[str, Field(pattern=r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
+FileName = Annotated[str, Field(pattern=r"[^/\\.][^/\\]*(/[^/\\.][^/\\]*)*")]
+ExtractName = Annotated[FileName, Field(offers="extracts")]
 Reason = Annotated[
     str, Field(words=True, help="Why; kept in the audit trail. Never a card number.")
 ]

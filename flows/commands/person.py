@@ -104,7 +104,9 @@ class CardholderUnnamedError(OperatorError):
 @entry("person erase", form=ERASE, second={"erase": ""})
 def erase(
     context: Context,
-    target: Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*", metavar="RUN|ISSUER")],
+    target: Annotated[
+        str, Field(pattern=r"[a-z0-9][a-z0-9-]*", metavar="RUN|ISSUER", offers="targets")
+    ],
     *,
     row: Number | None = None,
     single: Annotated[str, Field(pattern=r"\d{8}T\d{12}-[0-9a-f]{8}", metavar="NAME")] = "",

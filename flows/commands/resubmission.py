@@ -12,8 +12,8 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Choice, Form
 from flows.commands.parameters import (
-    ExtractName,
     Field,
+    FileName,
     Number,
     Reason,
     ReasonCode,
@@ -89,8 +89,8 @@ def resubmit(
     changed: bool = False,
     replacing: bool = False,
     row: Sequence[Number] = (),
-    corrections: Annotated[ExtractName, Field(metavar="FILE")] = "",
-    extract: ExtractName = "",
+    corrections: Annotated[FileName, Field(metavar="FILE")] = "",
+    extract: FileName = "",
     reason: Reason = "",
     override_reason: Annotated[Reason, Field("--override", "REASON")] = "",
     dry_run: bool = False,

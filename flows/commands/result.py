@@ -69,6 +69,7 @@ class Result(NamedTuple):
 
     `headline`: what came of it in one sentence, where the first line shown does not say it.
     `failure`: the error that a flow ends with, after it has shown everything.
+    `is_idle`: there was nothing to do, so that of scheduled flow runs the newest is enough.
     """
 
     facts: dict[str, Any]
@@ -78,6 +79,7 @@ class Result(NamedTuple):
     outbox: str = ""
     headline: str = ""
     failure: CardlinkError | None = None
+    is_idle: bool = False
 
     def beside(self, unread: Mapping[str, CardlinkError]) -> Self:
         """Return it with a row for each issuer that could not be read, and with the exit code of

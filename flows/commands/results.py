@@ -62,8 +62,11 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     if done.unjudged:
         parts.append(f"{done.unjudged:,} files wait for their malware verdict")
     result = ingested(issuer_context, done, "; ".join(parts), done._asdict())
+    before = result.shown
     result = delivery.with_deliveries(issuer_context, result)
-    return acknowledgement.with_acknowledgements(issuer_context, result)
+    result = acknowledgement.with_acknowledgements(issuer_context, result)
+    is_idle = not done.files and not done.reports and result.shown == before
+    return result._replace(is_idle=is_idle)
 
 
 def ingested(

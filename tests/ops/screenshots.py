@@ -21,9 +21,10 @@ SETTLE = 2  # seconds until charts are drawn and pages have slid in
 def take(stage: Stage, page: Page) -> None:
     """Go through the night as an operator does, and take a picture at each step."""
     page.size(1280, 1000)
+    stage.do(f"watch-{ISSUER}", issuer=ISSUER)  # it offers the extracts
     stage.form(page, "rerun")
     page.choose("Issuer", ISSUER)
-    page.type_into("extract", f"{ISSUER}-20261120.csv")
+    page.choose("extract", f"{ISSUER}-20261120.csv")
     page.picture(PLACE / "ui-dry-run-form.png")
     night = stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
     stage.cardlink("simulate", ISSUER, "--secret-key", "portal-secret.asc")

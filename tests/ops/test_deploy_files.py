@@ -28,7 +28,7 @@ from flows.errors import CardlinkError
 from flows.install import automation, automations, notifications
 from flows.operations.alert_kinds import KINDS
 from flows.wiring import CHANNELS, ChannelsError, channel_addresses
-from tests.reference import PERSONAL
+from tests.reference import PERSONAL, sample_deployments
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -64,8 +64,13 @@ def test_every_entrypoint_is_a_flow_by_module_and_nothing_is_pulled() -> None:
     assert len(entries) == len(set(entries))
 
 
-def test_prefect_finds_the_deployments_in_the_root_of_a_checkout() -> None:
-    assert (DEPLOY / "prefect.yaml").samefile(DEPLOY.parent / "prefect.yaml")
+def test_the_root_of_a_checkout_has_the_deployments_of_the_sample_issuer_by_name() -> None:
+    sample = (ROOT / "prefect.yaml").read_text()
+
+    names = [one["name"] for one in yaml.safe_load(sample)["deployments"]]
+
+    assert sample == sample_deployments(), "run: python -m tests.reference"
+    assert {"nightly-sample-bank", "ingest-sample-bank", "rerun"} <= set(names)
 
 
 def test_every_parameter_of_a_deployed_flow_has_a_help_text_and_there_are_at_most_eight() -> None:

@@ -32,6 +32,7 @@ from flows.commands.entry import Entry, entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Issuer, Number
 from flows.commands.result import Result
+from flows.commands.results import ingest
 from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import BugError, CardlinkError
 from flows.form_fields import NONE, kind_of
@@ -314,3 +315,11 @@ def test_every_end_of_every_form_has_its_sentence(
             ends[f"{one.name}, dry run: {dry_run}"] = end_of(one, tmp_path, values)
 
     assert {} == {name: end for name, end in ends.items() if " " not in end.strip()}
+
+
+def test_an_ingest_is_idle_where_it_found_nothing(tmp_path: Path) -> None:
+    bank(tmp_path).answer()
+
+    done = [ingest(Context(tmp_path), "bank").is_idle for _ in range(2)]
+
+    assert [False, True] == done

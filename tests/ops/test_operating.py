@@ -618,10 +618,11 @@ def test_the_form_of_each_deployment_shows_help_and_choices(
 def test_a_run_started_from_the_form_completes_and_shows_what_it_found(
     page: Page, story: Story
 ) -> None:
+    story.stage.do(f"watch-{ISSUER}", issuer=ISSUER)  # it offers the extracts
     story.stage.form(page, "rerun")
     known = story.stage.newest("rerun")
     page.choose("Issuer", ISSUER)
-    page.type_into("extract", EXTRACT)
+    page.choose("extract", EXTRACT)
     page.type_into("actor", "tester")
 
     page.click("Submit")
@@ -665,6 +666,13 @@ def test_the_link_on_the_page_of_the_ingest_opens_the_report(page: Page, story: 
     assert story.stage.settings["CARDLINK_REPORTS_URL"] in str(url)
 
 
+def test_a_chosen_run_that_is_gone_by_now_is_refused_in_a_sentence(stage: Stage) -> None:
+    done = stage.do("mend", run=f"{ISSUER}-20261119-00000000", verb="abandon", reason="stale")
+
+    assert "Failed" == done.state
+    assert done.message.startswith(f"No run {ISSUER}-20261119-00000000.")
+
+
 @needs_browser
 def test_a_mistake_of_the_operator_is_one_sentence_without_a_stack_trace(
     page: Page, story: Story
@@ -694,6 +702,7 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
 ) -> None:
     story.stage.form(page, "outbox")
     known = story.stage.newest("outbox")
+    page.click("type")  # instead of choosing one
     page.type_into("run", story.run)
     page.type_into("actor", "tester")
     page.click("Submit")
@@ -711,6 +720,7 @@ def test_the_outbox_form_does_nothing_until_a_move_is_chosen_and_then_shows_it_f
 def test_a_wrong_parameter_is_refused_by_the_form_in_plain_words(page: Page, story: Story) -> None:
     story.stage.form(page, "outbox")
     page.choose("action", "uploaded")
+    page.click("type")
     page.type_into("run", "last night")
     page.type_into("actor", "tester")
 

@@ -1,0 +1,109 @@
+"""The runs and extracts that forms offer: put into the schemas of their deployments.
+
+Prefect makes a form from a flow where it is deployed, and a flow knows no runs. So each issuer's
+watch puts them in afterwards, and `cardlink install` takes them away until then. They are an offer:
+what else fits the field can be typed, and a command checks what it gets in any case.
+
+Nothing of Prefect: `flows.watch` keeps the schemas on its server.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from flows.book.head import known_plans
+from flows.commands.parameters import Offer
+from flows.errors import CardlinkError
+from flows.extracts.delivery import is_extract
+from flows.redaction import redact
+from flows.registry import FORMED
+from flows.runs.context import IssuerContext
+from flows.runs.keys import extracts
+from flows.runs.store import Entry
+
+MOST = 60  # names of an issuer in a field: two months of nights; older ones can be typed
+BY_ISSUER = "x-cardlink-by-issuer"  # what each issuer's watch has put into a field
+Schema = dict[str, Any]
+Names = Mapping[Offer, Sequence[str]]
+
+
+def offered_fields(form: str) -> dict[str, Offer]:
+    """Return the fields of a form whose values it offers, and what it offers in each.
+
+    Of several commands with the same field the first counts, as it does for the field's type.
+    """
+    fields: dict[str, Offer] = {}
+    for entry, built in FORMED:
+        for parameter in entry.parameters:
+            if built.name == form:
+                fields.setdefault(parameter.name, parameter.field.offers)
+    return {name: offer for name, offer in fields.items() if offer}
+
+
+def names_of(context: IssuerContext) -> Names:
+    """Return an issuer's runs and extracts, the newest first.
+
+    There are none of what cannot be read: alerts say so.
+    """
+    issuer = context.issuer.issuer
+    runs: list[str] = []
+    files: list[str] = []
+    with suppress(CardlinkError):
+        runs = [plan.run for plan in reversed(known_plans(context.adapters.store, issuer))]
+    with suppress(CardlinkError):
+        files = _extracts(context)
+    return {"runs": runs[:MOST], "targets": [issuer, *runs[:MOST]], "extracts": files[:MOST]}
+
+
+def _extracts(context: IssuerContext) -> list[str]:
+    """Return the names of stored extracts; one that may have a card number in it is none."""
+    prefix = extracts(context.issuer.issuer)
+    stored = sorted(context.adapters.store.keys(prefix), key=_age, reverse=True)
+    names = [entry.key.removeprefix(prefix) for entry in stored]
+    return [
+        name for name in names if is_extract(name, context.issuer.source) and redact(name) == name
+    ]
+
+
+def _age(entry: Entry) -> tuple[datetime, str]:
+    return entry.modified, entry.key
+
+
+def with_choices(
+    form: str, schema: Schema, issuer: str, names: Names, issuers: Iterable[str]
+) -> Schema:
+    """Return a form's schema in which an issuer's names are those that are known now.
+
+    Those of other `issuers` stay, and those of issuers that are gone go.
+    """
+    properties = dict(schema["properties"])
+    for field, offer in offered_fields(form).items():
+        if field not in properties:
+            continue
+        offered = {**properties[field].get(BY_ISSUER, {}), issuer: list(names[offer])}
+        known = {name: offered[name] for name in sorted(issuers) if offered.get(name)}
+        properties[field] = _offering(_typed(properties[field]), known)
+    return {**schema, "properties": properties}
+
+
+def _typed(field: Schema) -> Schema:
+    """Return a field into which names are typed, as its flow has it."""
+    if BY_ISSUER not in field:
+        return field
+    plain = {name: value for name, value in field.items() if name not in ("anyOf", BY_ISSUER)}
+    return {**plain, "type": "string"}
+
+
+def _offering(field: Schema, names: Mapping[str, Sequence[str]]) -> Schema:
+    """Return a field with two ways: a list of names, and a text; both have to match its pattern.
+
+    The list has no type, by which Prefect's UI tells it from the text: a chosen name is then shown
+    as a text that can be changed.
+    """
+    if not names:
+        return field
+    offered = [name for of_issuer in names.values() for name in of_issuer]
+    ways = [{"title": "choose", "enum": offered}, {"title": "type", "type": "string"}]
+    rest = {name: value for name, value in field.items() if name != "type"}
+    return {**rest, "anyOf": ways, BY_ISSUER: dict(names)}
