@@ -140,7 +140,20 @@ class ServiceClient:
 
         It has the job's pending requests, which need the hydration header.
         """
-        response = self._job_response(job_id)
+        return self._job(self._job_response(job_id), job_id)
+
+    def changed_job(self, job_id: str, tag: str | None) -> JobRecord | None:
+        """Return the record of a job, and its tag where it has one.
+
+        None where it is still the one that had this tag (RFC 9110 13.1).
+        """
+        response = self._job_response(job_id, tag)
+        if response.status == UNCHANGED:
+            return None
+        record = self._job(response, job_id)
+        return record.model_copy(update={"tag": tag_of(response.headers)})
+
+    def _job(self, response: Response, job_id: str) -> JobRecord:
         record = job_of(response.body, self._settings)
         if record is None:
             place = f"GET {_path(self._settings.paths.job, job_id)}"
@@ -152,9 +165,10 @@ class ServiceClient:
         """Return the record of a job as the service answers it; None where it is no JSON."""
         return document_of(self._job_response(job_id).body)
 
-    def _job_response(self, job_id: str) -> Response:
+    def _job_response(self, job_id: str, tag: str | None = None) -> Response:
         path = _path(self._settings.paths.job, job_id)
-        header = {self._settings.hydration_header: self._settings.job_hydration}
+        header = unless_changed(tag)
+        header[self._settings.hydration_header] = self._settings.job_hydration
         return self._sender.send(Request("GET", path, f"GET {path}", headers=header))
 
     @property

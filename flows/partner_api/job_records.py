@@ -54,6 +54,7 @@ class Job(NamedTuple):
     percent: int | None = None
     merchant_site: str | None = None
     recorded: bool = False  # known from its record, not only from messages
+    tag: str | None = None  # of the record that was read last, while nothing later is known
 
     @property
     def placed(self) -> bool:
@@ -252,6 +253,15 @@ class Placement(NamedTuple):
         """Merge in states of jobs; a cardholder with a job has opened the link."""
         jobs = merged((*self.jobs, *states))
         return self._replace(jobs=jobs, opened=True if jobs else self.opened)
+
+    def with_record(self, state: Job) -> Placement:
+        """Merge in a state that a job's record says: its tag replaces that of the one before."""
+        merged_in = self.with_jobs([state])
+        jobs = [
+            known._replace(tag=state.tag) if known.job_id == state.job_id else known
+            for known in merged_in.jobs
+        ]
+        return merged_in._replace(jobs=tuple(jobs))
 
     def record(self) -> dict[str, Any]:
         """Return the record of the table."""

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.partner_api.job_records import Placement, job, kept
+from flows.partner_api.job_records import Job, Placement, job, kept
 from flows.partner_api.link_ids import LinkIds
 from flows.partner_api.service import (
     AnswerLostError,
@@ -118,7 +118,7 @@ class _LinkQueries:
         if answer.has_learned:
             placement = placement._replace(seen=now)
         was_opened = bool(placement.opened) and not self._before.opened
-        if was_opened or placement.jobs != self._before.jobs:
+        if was_opened or _states(placement) != _states(self._before):
             placement = placement._replace(moved=now)
         return placement
 
@@ -231,18 +231,21 @@ class _LinkQueries:
         """Read the record of each job that has not ended or was never read."""
         for known in self._placement.jobs:
             if known.running or not known.recorded:
-                self._read_job(known.job_id)
+                self._read_job(known)
 
-    def _read_job(self, job_id: str) -> None:
+    def _read_job(self, known: Job) -> None:
+        job_id = known.job_id
+        tag = known.tag if known.recorded else None
         try:
-            record = self._ask(JOB_RECORDS, lambda: self._context.service.job(job_id))
+            record = self._ask(JOB_RECORDS, lambda: self._context.service.changed_job(job_id, tag))
         except NoSuchRecordError:  # what its messages said of it stands
             self._questions[Question(JOB_RECORDS, NO_RECORD)] += 1
             return
         self._questions[Question(JOB_RECORDS, ANSWERED)] += 1
-        state = job(job_id, record, record.merchant_site)
-        if state is not None:
-            self._placement = self._placement.with_jobs([state._replace(recorded=True)])
+        state = job(job_id, record, record.merchant_site) if record else None
+        if record and state:
+            read = state._replace(recorded=True, tag=record.tag)
+            self._placement = self._placement.with_record(read)
 
     def _ask(self, source: str, question: Callable[[], T]) -> T:
         """Put a question; NoSuchRecordError, or _FailedError where no other is to be put."""
@@ -269,6 +272,11 @@ class _LinkQueries:
         needs_record = self._follows and not self._placement.cardholder_id
         if source != LINK_RECORDS or needs_record:
             self._placement = self._placement._replace(jobs_trouble=cause)
+
+
+def _states(placement: Placement) -> list[Job]:
+    """Return what is known of jobs, whatever version of their records said it."""
+    return [state._replace(tag=None) for state in placement.jobs]
 
 
 def cause_of(error: CardlinkError) -> str:

@@ -32,8 +32,8 @@ class Placing(Protocol):
         """
         ...
 
-    def job(self, job_id: str) -> JobRecord:
-        """Return a job's record; it can be read any number of times."""
+    def changed_job(self, job_id: str, tag: str | None) -> JobRecord | None:
+        """Return a job's record; None where it is still the one that had this tag."""
         ...
 
 

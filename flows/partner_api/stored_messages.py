@@ -85,9 +85,10 @@ def _states(messages: Messages) -> Iterator[tuple[str | None, RunStatus]]:
 
 
 def _reworded(state: Job, words: Words) -> Job:
-    """Return a job whose stored words mean what the settings say now."""
+    """Return a job whose stored words mean what the settings say now; its record is due in full."""
     end = state.termination_type
     return state._replace(
         status=meaning_of(state.status, words.status),
         termination_type=meaning_of(end, words.termination_type) if end else None,
+        tag=None,
     )

@@ -43,6 +43,8 @@ JOB: Final = pl.Struct(
         "percent": pl.UInt8,  # null if the service does not say
         "merchant_site": pl.String,  # null if the service does not say
         "recorded": pl.Boolean,  # its record was read: messages alone do not name the site
+        # by which the service knows the version of its record that was read last; null: also older
+        "tag": pl.String,
     }
 )
 

@@ -52,6 +52,23 @@ def test_a_service_sends_a_record_only_where_it_has_changed() -> None:
     assert first.tag != changed.tag
 
 
+def test_a_service_sends_a_job_only_where_it_has_changed(tmp_path: Path) -> None:
+    with placed(tmp_path, 3) as night:
+        [link] = night.service.act(lambda books: open_links(books, 1))
+        sites = ["shop.example.com"]
+        [job] = night.service.act(lambda books: books.place(link, sites, {}))
+        first = night.client.changed_job(str(job.id), None)
+        assert first is not None
+
+        again = night.client.changed_job(str(job.id), first.tag)
+        night.service.advance(900)
+        changed = night.client.changed_job(str(job.id), first.tag)
+
+    assert again is None
+    assert changed is not None
+    assert first.tag != changed.tag
+
+
 def test_links_that_did_not_change_stay_known_and_those_that_did_are_read(tmp_path: Path) -> None:
     with placed(tmp_path, 6) as night:
         follow_links(night.bench.context, night.client)
