@@ -7,11 +7,11 @@ were ingested; the links that a run's report and lists hand out, by what its res
 import csv
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO, StringIO
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -49,7 +49,8 @@ _JUDGED = re.compile(
     r"|report/(rows/.+|links.*)"
     r")"
 )
-T = TypeVar("T")
+TOGETHER = 1 << 20  # bytes of tables that are decoded at once
+Row = tuple[Any, ...]
 
 
 class JudgedRun(NamedTuple):
@@ -212,61 +213,103 @@ def _is_recorded(run: StoredRun, group: int, chunks: Sequence[ManifestChunk]) ->
 
 def _link_findings(run: StoredRun) -> Iterator[Finding]:
     """Yield the parts of a run's report, and its lists, that give a cardholder another's link."""
-    if run.purged_ledger is not None:
-        return
-    folder = run.keys.report("")
+    lists = [entry.key for entry in run.store.keys(run.keys.report("links"))]
+    if run.purged_ledger is not None or not lists:
+        return  # or there is no report yet
+    links = _Links(run)
+    outcomes = [entry.key for entry in run.store.keys(run.keys.outcomes)]
     parts = [run.rows_key(part) for part in run.committed().ledger]
-    lists = [entry.key for entry in run.store.keys(f"{folder}links")]
-    if not lists:
-        return  # there is no report yet
-    of_results = _links_given(run)
-    owners = dict[str, set[str]]()
-    for key in parts:
-        rows = _readable(lambda: _links_in(run.store, key, "row", "cuid"))  # noqa: B023
-        if rows is None or not of_results.issuperset((row, url) for url, row, _ in rows):
-            yield Finding(key, OTHER_LINKS)
-        for url, _, cuid in rows or ():
-            owners.setdefault(url, set()).add(cuid)
-    for key in lists:
-        lines = _readable(lambda: _lines(run.store, key))  # noqa: B023
-        if lines is None or any(_is_of_another(line, owners) for line in lines):
+    columns = dict.fromkeys(outcomes, ("url", "row")) | dict.fromkeys(parts, ("url", "row", "cuid"))
+    for key, rows in _tables(run.store, columns | dict.fromkeys(lists, ("cuid", "url"))):
+        if key in outcomes:
+            links.add(rows or ())
+        elif rows is None or not (links.gave(rows) if key in parts else links.are_of(rows)):
             yield Finding(key, OTHER_LINKS)
 
 
-def _readable(read_rows: Callable[[], list[T]]) -> list[T] | None:
-    """Return rows, none where there is no object; None where it is no table."""
+class _Links:
+    """The links that the results of a run gave, single links too, and whose they are by its report.
+
+    What is asked of it is asked in this order: of results, of parts of the report, of lists.
+    """
+
+    def __init__(self, run: StoredRun) -> None:
+        self._given = set[tuple[int, str]]()  # row and URL
+        self._owners = dict[str, set[str]]()  # cuids, by URL
+        for single in run.single_link_attempts:
+            answer = single.answered
+            if single.asked.row is not None and answer is not None and answer.url is not None:
+                self._given.add((single.asked.row, answer.url))
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add the links of a result: url and row."""
+        self._given.update((row, url) for url, row in rows if url is not None)
+
+    def gave(self, rows: Iterable[Row]) -> bool:
+        """Return whether the links of a part of the report (url, row, cuid) were given."""
+        linked = [row for row in rows if row[0] is not None]
+        for url, _, cuid in linked:
+            self._owners.setdefault(url, set()).add(cuid)
+        return self._given.issuperset((row, url) for url, row, _ in linked)
+
+    def are_of(self, lines: Iterable[Row]) -> bool:
+        """Return whether each line of a list has links beside cuids that they belong to."""
+        return not any(_is_of_another(line, self._owners) for line in lines)
+
+
+def _tables(
+    store: Store, columns: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, list[Row] | None]]:
+    """Yield the rows of tables by key, in order: these columns of a Parquet object, all of a CSV.
+
+    Without those that are not there; None for one that is no table. Small objects are decoded at
+    once: each of them alone takes twice as long.
+    """
+    together = dict[str, pl.LazyFrame]()
+    size = 0
+    for key, names in columns.items():
+        try:
+            content = read(store, key)
+        except ObjectMissingError:
+            continue
+        if not key.endswith(".parquet"):
+            yield from _decoded(together)
+            together.clear()
+            yield key, _cells(content)
+            continue
+        together[key] = pl.scan_parquet(BytesIO(content)).select(names)
+        size += len(content)
+        if size > TOGETHER:
+            yield from _decoded(together)
+            together.clear()
+            size = 0
+    yield from _decoded(together)
+
+
+def _decoded(tables: Mapping[str, pl.LazyFrame]) -> Iterator[tuple[str, list[Row] | None]]:
     try:
-        return read_rows()
-    except ObjectMissingError:
-        return []
-    except (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error):
+        frames = pl.collect_all(tables.values())
+    except pl.exceptions.PolarsError:
+        for key, rows in tables.items():
+            yield key, _collected(rows)
+        return
+    for key, frame in zip(tables, frames, strict=True):
+        yield key, frame.rows()
+
+
+def _collected(rows: pl.LazyFrame) -> list[Row] | None:
+    try:
+        return rows.collect().rows()
+    except pl.exceptions.PolarsError:
         return None
 
 
-def _links_in(store: Store, key: str, *columns: str) -> list[tuple[Any, ...]]:
-    """Return url and these columns of the rows of a Parquet object that have a link."""
-    rows = pl.read_parquet(BytesIO(read(store, key)), columns=["url", *columns])
-    return [row for row in rows.select("url", *columns).rows() if row[0] is not None]
-
-
-def _links_given(run: StoredRun) -> set[tuple[int, str]]:
-    """Return the links that the results of a run gave: row and url; single links too."""
-    links = set[tuple[int, str]]()
-    for entry in run.store.keys(run.keys.outcomes):
-        links.update((row, url) for url, row in _links_in(run.store, entry.key, "row"))
-    for single in run.single_link_attempts:
-        answer = single.answered
-        if single.asked.row is not None and answer is not None and answer.url is not None:
-            links.add((single.asked.row, answer.url))
-    return links
-
-
-def _lines(store: Store, key: str) -> list[tuple[Any, ...]]:
-    """Return the cells of each line of a list; its columns may have any names."""
-    content = read(store, key)
-    if key.endswith(".parquet"):
-        return pl.read_parquet(BytesIO(content), columns=["cuid", "url"]).rows()
-    return [tuple(line) for line in csv.reader(StringIO(content.decode("utf-8-sig")))]
+def _cells(content: bytes) -> list[Row] | None:
+    """Return the cells of each line of a list, whose columns may have any names; None for none."""
+    try:
+        return [tuple(line) for line in csv.reader(StringIO(content.decode("utf-8-sig")))]
+    except (UnicodeDecodeError, csv.Error):
+        return None
 
 
 def _is_of_another(line: Sequence[Any], owners: Mapping[str, set[str]]) -> bool:

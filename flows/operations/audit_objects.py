@@ -24,6 +24,8 @@ from flows.runs.store import (
 from flows.runs.threads import concurrently
 
 Marks = Mapping[str, tuple[str, str]]  # by key: the mark of the write that was read, its digest
+SMALL = 1 << 14  # bytes: such an object is kept once it was read, and not read again to be judged
+ROOM = 1 << 26  # bytes that are kept in all
 
 
 class Snapshot:
@@ -41,6 +43,8 @@ class Snapshot:
         self._known_marks = marks or {}
         self._digests: dict[str, str] = {}
         self.marks: dict[str, tuple[str, str]] = {}  # of what was compared
+        self._contents: dict[str, bytes] = {}
+        self._room = ROOM
         self._read = set[str]()
         self._unread = set[str]()
         self.unlisted = set[str]()  # what was written, or shown, after the listing
@@ -91,8 +95,13 @@ class Snapshot:
             return ""
 
     def _content(self, key: str) -> bytes:
+        if key in self._contents:
+            return self._contents[key]
         with self._store.open(key) as source:
             content = source.read()
+        if len(content) <= SMALL and self._room > 0:
+            self._contents[key] = content
+            self._room -= len(content)
         self._read.add(key)
         if key not in self._entries:
             self.unlisted.add(key)
