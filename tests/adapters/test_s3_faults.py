@@ -458,6 +458,7 @@ def test_a_server_that_ignores_conditions_is_caught_by_the_probe(
     assert [] == list(calm.keys(""))
 
 
+@pytest.mark.slow
 def test_a_server_killed_in_the_middle_and_started_again_has_every_object_once_and_whole(
     tmp_path: Path,
 ) -> None:

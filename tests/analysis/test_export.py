@@ -58,6 +58,7 @@ def files(bench: Bench) -> dict[str, bytes]:
     return {key: data for key, data in stored if key.startswith(analysis(BANK)) and "=" in key}
 
 
+@pytest.mark.slow
 def test_duckdb_and_polars_give_the_same_answers_to_the_ten_questions(tmp_path: Path) -> None:
     two_nights(tmp_path)
     root = tmp_path / "store"

@@ -100,6 +100,7 @@ def reads(bench: Bench) -> dict[str, int]:
     return {name: len(opened(bench, act)) for name, act in READERS.items()}
 
 
+@pytest.mark.slow
 def test_closed_runs_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_runs, "TOGETHER", 1)
     # these look at the last runs, whatever they are

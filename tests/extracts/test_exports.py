@@ -104,6 +104,7 @@ def test_of_thirty_more_exports_none_is_wrong_without_a_doubt() -> None:
     assert {name for name, kind in verdicts.items() if kind == DOUBTED} == DOUBTFUL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", seven())
 def test_seven_usual_exports_are_sent_whole_by_what_init_writes(tmp_path: Path, name: str) -> None:
     export = seven()[name]

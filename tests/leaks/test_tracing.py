@@ -36,6 +36,7 @@ def test_a_card_in_a_temporary_file_that_is_gone_is_seen(place: Place) -> None:
     assert any("/tmp" in leak.place for leak in leaks)
 
 
+@pytest.mark.slow
 def test_a_submit_writes_no_plaintext_to_any_file(place: Place) -> None:
     place.drop(portal_csv(rows()))
 

@@ -33,6 +33,7 @@ def answered(store: S3Store) -> Bench:
     return replace(bench, now=lambda: datetime.now(UTC) + timedelta(days=400))
 
 
+@pytest.mark.slow
 def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(
     server: servers.S3Server,
 ) -> None:

@@ -62,6 +62,8 @@ from tests.night import BANK, Bench, issuer, portal_csv
 from tests.pages import TOKEN, served_pages
 from tests.resend.test_corrections import fill
 
+pytestmark = pytest.mark.slow  # a server of its own that enforces policies, and a whole run on it
+
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 NAMES = ("", "purge-", "reports-", "drop-", "programme-", "analysts-", "arrivals-")
 PIPELINE, PURGE, REPORTS, DROP, PROGRAMME, ANALYSTS, ARRIVALS = (

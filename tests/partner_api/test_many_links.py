@@ -316,6 +316,7 @@ def killed(folder: Path, run: str, operations: int) -> tuple[Bench, Desk, bool]:
     return bench, desk, False
 
 
+@pytest.mark.slow
 def test_a_kill_anywhere_loses_no_link_and_repeats_none(tmp_path: Path) -> None:
     operations = 0
     is_killed = True

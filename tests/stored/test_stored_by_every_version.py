@@ -70,7 +70,7 @@ def sent(bank: Path) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("bank", first(OLDEST, "second-file", NEWEST), indirect=True)
+@pytest.mark.parametrize("bank", first(OLDEST, NEWEST), indirect=True)
 def test_results_that_wait_are_ingested_and_the_runs_are_reported_traced_sent_again_and_delivered(
     bank: Path,
 ) -> None:
@@ -132,7 +132,7 @@ def test_the_first_book_of_a_store_says_what_its_ledgers_say_and_writes_nothing_
     }
 
 
-@pytest.mark.parametrize("bank", first(OLDEST, "not-eligible", NEWEST), indirect=True)
+@pytest.mark.parametrize("bank", first(OLDEST, NEWEST), indirect=True)
 def test_runs_that_were_begun_are_finished_or_planned_anew_and_nobody_goes_out_twice(
     bank: Path,
 ) -> None:

@@ -104,6 +104,7 @@ class WithPrivateKey(Bench):
             yield opener
 
 
+@pytest.mark.slow
 def test_the_same_extract_in_every_dialect_gives_the_same_chunks(tmp_path: Path) -> None:
     first = local_bench(tmp_path / "plain")
     expected = first.chunks(first.submit(first.drop_bytes(PLAIN)).manifest.run)

@@ -85,6 +85,7 @@ def links_to(home: Path) -> list[Path]:
     ]
 
 
+@pytest.mark.slow
 def test_the_private_key_of_a_killed_ingest_is_gone_with_its_agent_at_the_start_of_the_next_command(
     tmp_path: Path, other_temporary_folder: Path
 ) -> None:

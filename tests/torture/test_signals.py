@@ -201,6 +201,7 @@ def test_a_killed_submit_leaves_a_home_that_the_next_command_sweeps(tmp_path: Pa
     assert 0 == code
 
 
+@pytest.mark.slow
 def test_everything_a_submit_writes_is_for_its_owner_only(tmp_path: Path) -> None:
     folder = configured(tmp_path)
 

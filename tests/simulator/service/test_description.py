@@ -88,6 +88,7 @@ def explore(
         answered_as_described()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", quick(1, [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_every_answer_to_a_client_is_one_the_description_knows(

@@ -93,6 +93,7 @@ def test_a_served_portal_takes_a_night_gives_its_links_and_ends_cleanly(
     assert "4242" not in out + talk
 
 
+@pytest.mark.slow
 def test_a_served_portal_refuses_what_is_not_sealed_for_its_key(bank: Path) -> None:
     with serving(bank) as (_, http):
         answer = http.post("/portal/uploads", params={"name": "a.csv.pgp"}, content=b"\x84sealed")
