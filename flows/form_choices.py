@@ -10,6 +10,7 @@ Nothing of Prefect: `flows.watch` keeps the schemas on its server.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from flows.book.head import known_plans
@@ -103,7 +104,7 @@ def _offering(field: Schema, names: Mapping[str, Sequence[str]]) -> Schema:
     """
     if not names:
         return field
-    offered = [name for of_issuer in names.values() for name in of_issuer]
+    offered = list(chain.from_iterable(names.values()))
     ways = [{"title": "choose", "enum": offered}, {"title": "type", "type": "string"}]
-    rest = {name: value for name, value in field.items() if name != "type"}
-    return {**rest, "anyOf": ways, BY_ISSUER: dict(names)}
+    untyped = {name: value for name, value in field.items() if name != "type"}
+    return {**untyped, "anyOf": ways, BY_ISSUER: dict(names)}

@@ -189,10 +189,10 @@ def _save_automations(client: SyncPrefectClient, blocks: list[UUID]) -> list[str
 def _save_filters(client: SyncPrefectClient) -> None:
     """Create or replace the saved filters: of the last month, so that nights can be compared."""
     of_month = {"range": {"type": "span", "seconds": MONTH}}
-    for name, wanted in FILTERS.items():
+    for name, criteria in FILTERS.items():
         parts = [
             {"object": "flowRun", "property": part, "type": "", "operation": "", "value": value}
-            for part, value in {**wanted, **of_month}.items()
+            for part, value in {**criteria, **of_month}.items()
         ]
         client.request("PUT", "/saved_searches/", json={"name": name, "filters": parts})
 
