@@ -14,10 +14,10 @@ and too little to identify a person. A change of name or address is a different 
 """
 
 from collections.abc import Sequence
-from zlib import crc32
 
 import numpy as np
 import polars as pl
+from isal.isal_zlib import crc32  # with a list of texts, in half the time of zlib's
 
 from schemas import portal
 
@@ -52,7 +52,8 @@ def fingerprint(rows: pl.DataFrame, *names: str) -> pl.Series:
     texts = rows.select(
         pl.concat_str([pl.col(name).fill_null("") for name in names], separator="\x1f")
     ).to_series()
-    return pl.Series(values=np.fromiter(map(crc32, texts.cast(pl.Binary)), np.uint32, rows.height))
+    contents = texts.cast(pl.Binary).to_list()
+    return pl.Series(values=np.fromiter(map(crc32, contents), np.uint32, rows.height))
 
 
 def holder(rows: pl.DataFrame, cuid: str = "cuid") -> pl.Expr:

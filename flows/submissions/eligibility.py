@@ -36,12 +36,15 @@ def ineligible(rows: pl.DataFrame, issuer: Issuer, as_of: date) -> pl.Series:
     if ELIGIBLE in rows.columns:
         conditions[f"|{NOT_WANTED}"] = ~pl.col(ELIGIBLE)
     asks_for_more = ELIGIBLE in rows.columns or issuer.eligible != Eligibility()
-    if not asks_for_more and not rows.select(_is_odd().any()).item():
-        return pl.repeat(None, rows.height, dtype=pl.String, eager=True).alias("why")
     why = pl.lit(None, pl.String)
     for reason, condition in reversed(conditions.items()):
         why = pl.when(condition.fill_null(value=False)).then(pl.lit(reason)).otherwise(why)
-    return rows.select(why.alias("why")).to_series()
+    why = why.alias("why")
+    if asks_for_more:
+        return rows.select(why).to_series()
+    odd = rows.select(_is_odd().arg_true()).to_series()
+    eligible = pl.repeat(None, rows.height, dtype=pl.String, eager=True).alias("why")
+    return eligible.scatter(odd, rows[odd].select(why).to_series())
 
 
 def _is_odd() -> pl.Expr:

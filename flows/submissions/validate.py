@@ -2,8 +2,8 @@
 
 The contract is the schema of `schemas.input_file`, with a check for each rule. Pandera evaluates
 the whole block once for each check, so all rows pass one check that is made of the same rules
-(`FastSchema`), and only the rows that fail it are then checked rule by rule. A test holds the two
-schemas equal, verdict by verdict.
+(`FastSchema`), and of the rows that fail it what this check found of each rule is read. A test
+holds the two schemas equal, verdict by verdict.
 
 Validation takes about a fifth of the CPU of a submit. A rejected row keeps only the reasons that
 rejected it; a row that is sent keeps its warnings.
@@ -11,7 +11,7 @@ rejected it; a row that is sent keeps its warnings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from pandera.errors import SchemaError, SchemaErrors
 from flows.errors import BugError
 from schemas import rules
 from schemas.expressions import lacks_all
-from schemas.input_file import check_of, text_columns
+from schemas.input_file import text_columns
 from schemas.issuer import RuleSettings
 from schemas.portal import columns
 from schemas.rule import ActiveRule, Rule, rules_in_force
@@ -50,16 +50,16 @@ class _DisagreeError(Exception):
 class FastSchema(NamedTuple):
     """The schema of the input file with one check for all rules instead of one for each.
 
-    Rules with a screen have a schema of their own, `screened`: only rows that do not keep `screens`
-    can break one. Of the other rules, `verdicts` has column, code, severity and rank: what each
-    says where it is broken.
+    Most rows keep `screens`, and then they keep all rules of `behind`, a schema for each screen. Of
+    the other rules, `verdicts` has column, code, severity and rank: what each says where it is
+    broken.
     """
 
-    schema: pa.DataFrameSchema
-    holds: tuple[pl.Expr, ...]
+    columns: dict[str, pa.Column] | None
+    rules: tuple[pl.Expr, ...]
     verdicts: pl.DataFrame
-    screens: pl.Expr
-    screened: FastSchema | None = None
+    screens: tuple[pl.Expr, ...] = ()
+    behind: tuple[FastSchema, ...] = ()
 
 
 def validate(rows: pl.DataFrame, as_of: date, settings: RuleSettings) -> pl.DataFrame:
@@ -94,82 +94,97 @@ def keeps_rules(column: str, rows: pl.DataFrame, as_of: date, settings: RuleSett
 
 @lru_cache(8)
 def fast_schema(table: Sequence[Rule], as_of: date, settings: RuleSettings) -> FastSchema:
-    """Make the fast schema of a table of rules, on a business date, by an issuer's settings."""
+    """Make the fast schema of a table of rules, on a business date, by an issuer's settings.
+
+    Asked of few rows, column by column, are the rules with a screen, and those that narrow another
+    one: a row breaks the wider rule, too.
+    """
     active_rules = rules_in_force(table, as_of, settings)
-    plain = [active for active in active_rules if not active.rule.screen]
-    screened = [active for active in active_rules if active.rule.screen]
-    # its rows have been judged by their columns, so its schema has none
-    behind_screens = _fast_schema(screened, pl.lit(value=True), None) if screened else None
-    return _fast_schema(plain, _screens(screened), behind_screens, text_columns({}))
+    holds = {active.rule.code: active.holds for active in active_rules}
+    plain: list[ActiveRule] = []
+    seldom: dict[str, list[ActiveRule]] = {}
+    for active in active_rules:
+        if active.rule.screen or active.rule.narrows in holds:
+            seldom.setdefault(active.rule.column, []).append(active)
+        else:
+            plain.append(active)
+    return _fast_schema(plain, text_columns({}))._replace(
+        screens=tuple(
+            _screen(column, rules, holds).alias(column) for column, rules in seldom.items()
+        ),
+        # their rows have been judged by their columns, so these schemas have none
+        behind=tuple(_fast_schema(rules, None) for rules in seldom.values()),
+    )
 
 
 def _fast_schema(
-    active_rules: Sequence[ActiveRule],
-    screens: pl.Expr,
-    screened: FastSchema | None,
-    columns: dict[str, pa.Column] | None = None,
+    active_rules: Sequence[ActiveRule], columns: dict[str, pa.Column] | None
 ) -> FastSchema:
-    """Make the schema of rules and screens: of a row that passes its check all of them hold."""
-    codes = {active.rule.code for active in active_rules}
-    # a row that breaks a narrow rule breaks the one that it narrows
-    holds = [active.holds for active in active_rules if active.rule.narrows not in codes]
-    check = check_of(CONJUNCTION, pl.all_horizontal(*holds, screens))
-    is_whole = columns is not None
-    schema = pa.DataFrameSchema(columns, checks=[check], strict=is_whole, ordered=is_whole)
     verdicts = [
         (active.rule.column, active.rule.code, active.severity, active.rank)
         for active in active_rules
     ]
     return FastSchema(
-        schema,
+        columns,
         tuple(active.holds.alias(active.rule.code) for active in active_rules),
         pl.DataFrame(verdicts, _NO_VERDICTS.drop("row").schema, orient="row"),
-        screens,
-        screened,
     )
 
 
-def _screens(screened: Sequence[ActiveRule]) -> pl.Expr:
-    """Return whether a row has none of the shapes that these rules look for."""
-    shapes: dict[str, list[str]] = {}
-    for active in screened:
-        shapes.setdefault(active.rule.column, []).append(active.rule.screen)
-    return pl.all_horizontal(
-        pl.lit(value=True), *(lacks_all(column, of_column) for column, of_column in shapes.items())
-    )
+def _screen(column: str, rules: Sequence[ActiveRule], holds: Mapping[str, pl.Expr]) -> pl.Expr:
+    """Return whether a row keeps these rules of a column for sure: it has none of the shapes that
+    they look for, and keeps the rules that they narrow.
+    """
+    shapes = [active.rule.screen for active in rules if active.rule.screen]
+    wider = dict.fromkeys(active.rule.narrows for active in rules if not active.rule.screen)
+    return pl.all_horizontal(lacks_all(column, shapes), *(holds[code] for code in wider))
 
 
 def _verdicts(fast: FastSchema, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield verdicts with their ranks, those behind the screens of rows that have their shapes.
+    """Yield verdicts with their ranks, those behind the screens of rows that do not keep them.
 
-    Raises _DisagreeError for a row that fails and has neither a verdict nor such a shape.
+    Raises _DisagreeError for a row that fails and breaks neither a rule nor a screen.
     """
-    failing = _failing(fast.schema, rows)
+    failing, holds = _failing(fast, rows)
     if failing.is_empty():
         return
-    judged = failing.lazy().select(*fast.holds, fast.screens.alias(CONJUNCTION)).collect()
-    breaks = ~judged.to_numpy()
+    breaks = ~holds.to_numpy()
     if not breaks.any(axis=1).all():
         raise _DisagreeError
-    rule_indexes, row_indexes = np.nonzero(breaks[:, :-1].T)
+    rule_indexes, row_indexes = np.nonzero(breaks[:, : len(fast.rules)].T)
     yield fast.verdicts[rule_indexes].insert_column(0, failing["row"][row_indexes])
-    if fast.screened is not None:
-        yield from _verdicts(fast.screened, failing.filter(breaks[:, -1]))
+    for screened, is_asked in zip(fast.behind, breaks[:, len(fast.rules) :].T, strict=True):
+        if is_asked.any():
+            yield from _verdicts(screened, failing.filter(is_asked))
 
 
-def _failing(schema: pa.DataFrameSchema, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that fail the check.
+def _failing(fast: FastSchema, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows that fail pandera's check, and of each which rules and screens hold.
 
-    Raises _DisagreeError where something else is wrong, such as the columns.
+    The rules are evaluated once, in the check. Raises _DisagreeError where something else is wrong,
+    such as the columns.
     """
+    holds: list[pl.DataFrame] = []
+
+    def all_hold(data: pa.PolarsData) -> pl.LazyFrame:
+        # for so few rows the other engine, of many threads, takes a tenth longer
+        verdicts = data.lazyframe.select(*fast.rules, *fast.screens).collect(engine="in-memory")
+        holds.append(verdicts)
+        return verdicts.lazy().select(pl.all_horizontal(pl.all()))
+
+    # pandera would keep the values of cells that fail
+    check = pa.Check(all_hold, name=CONJUNCTION, n_failure_cases=0)
+    is_whole = fast.columns is not None
+    schema = pa.DataFrameSchema(fast.columns, checks=[check], strict=is_whole, ordered=is_whole)
     cells = rows.select(name for name in columns() if name in rows.columns)
     with config_context(validation_enabled=True, validation_depth=ValidationDepth.SCHEMA_AND_DATA):
         try:
             schema.validate(cells, lazy=True)
         except SchemaErrors as failed:
             (error,) = failed.schema_errors
-            return rows.filter(~_passes(error))
-    return rows.clear()
+            is_failing = ~_passes(error)
+            return rows.filter(is_failing), holds[0].filter(is_failing)
+    return rows.clear(), pl.DataFrame()
 
 
 def _passes(error: SchemaError) -> pl.Series:
