@@ -97,7 +97,8 @@ def link(
         expires: Last day of the links: a date such as 2027-01-31, or a period from today such as
             60d or 3mo (default: `link_expires` of [service], else the partner's 2 months).
         by_reference: For rows that have or had a link, name the card by the partner's own
-            reference, which the record of that link has; no card number is sent.
+            reference, which the record of that link has; no card number is sent. Where the extract
+            of ROW is gone, name and address are typed in.
         override: Why links are requested for cards that have a link or await one; recorded.
         dry_run: Show for which rows a link would be requested and why not for the others; request
             nothing.

@@ -9,6 +9,7 @@ import csv
 import secrets
 from collections.abc import Iterable, Mapping
 from io import BytesIO, StringIO
+from typing import Any
 
 from flows.partner_api.card_guard import CardGuard
 from flows.partner_api.service import Linking
@@ -20,9 +21,10 @@ from flows.partner_api.single_request import (
     nothing_supplied,
     prepared_request,
 )
-from flows.partner_api.source_rows import refine, refined_rows
+from flows.partner_api.source_rows import refine, refined_rows, typed_row
 from flows.redaction import hiding
 from flows.reports.rebuild import rebuild_lasting
+from flows.resend.selected_run import SourceGoneError
 from flows.results.lineage import newest_first
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunKeys, prompted_prefix
@@ -46,17 +48,18 @@ def link_row(
 ) -> SingleLink:
     """Request one link for a row (from 1) of a run's source, and count it in the run's report.
 
-    The row is read and refined again. Raises NoServiceError, LedgerPurgedError, NoSuchRowError,
-    SourceGoneError, LinkRequestError, CardTakenError, and what the service's client raises.
+    The row is read and refined again, or typed in where its extract is gone and the partner's
+    reference names the card. Raises NotTypedError, NoServiceError, LedgerPurgedError,
+    NoSuchRowError, SourceGoneError, LinkRequestError, CardTakenError, and what the service's client
+    raises.
     """
     stored = StoredRun.by_id(context.adapters.store, run)
-    refined = refined_rows(context, stored, [row])
+    fields = _fields(context, stored, row, terms, supply)
     earlier = [single for single in stored.single_link_attempts if single.asked.row == row]
     if any(single.state == LINKED for single in earlier):  # killed before it was counted?
         report(context, [stored])
     key = attempt_key(stored.keys, row, len(earlier) + 1)
     requests = SingleRequests(context, linking)
-    fields = refined.single()
     references = terms.references
     reference = references.of(stored, row, fields[CUID]) if references else None
     prepared = prepared_request(
@@ -68,6 +71,21 @@ def link_row(
     if single.state == LINKED:
         report(context, [stored])
     return single
+
+
+def _fields(
+    context: IssuerContext, run: StoredRun, row: int, terms: Terms, supply: Supply
+) -> dict[str, Any]:
+    """Return a row as a request is made of it, from its extract.
+
+    By reference it may be gone: what it had of the cardholder is supplied then.
+    """
+    try:
+        return refined_rows(context, run, [row]).single()
+    except SourceGoneError:
+        if terms.references is None:
+            raise
+    return typed_row(run, row, supply)
 
 
 def attempt_key(keys: RunKeys, row: int, number: int) -> str:

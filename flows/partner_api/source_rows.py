@@ -1,16 +1,18 @@
 """Rows for single links: read again from their extract and refined exactly as in a run.
 
-An extract is opened once, however many of its rows are requested.
+An extract is opened once, however many of its rows are requested. Where the partner has the card,
+a row whose extract is gone is what its ledger has and what is typed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from flows.errors import OperatorError
 from flows.extracts.decode import Readable
 from flows.extracts.opening import open_extract
 from flows.partner_api.service import LinkRequestError
@@ -24,8 +26,34 @@ from flows.submissions.gates import WrongCardsError
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas.manifest import SourceIdentity
+from schemas.portal import (
+    ADDRESS1,
+    CITY,
+    COUNTRY,
+    CUID,
+    FIRST_NAME,
+    IS_PRIMARY,
+    LAST_NAME,
+    PHONE,
+    POSTAL_CODE,
+    SUBNATIONAL,
+)
 
+# what a request requires beside the card (interface.md 2.8)
+HOLDER: Final = (
+    *(FIRST_NAME, LAST_NAME, ADDRESS1, CITY, SUBNATIONAL, POSTAL_CODE, COUNTRY, PHONE),
+)
 NO_RECORD = "row.record.missing"  # the extract has no such row any more
+
+
+class NotTypedError(OperatorError):
+    """A row's extract is gone, and what a request requires of its cardholder was not typed in."""
+
+    message = (
+        "No link was requested: the extract of {run} is gone or has changed, and name, address and "
+        "phone number of row {row} were not typed in."
+    )
+    next_step = "Run {same_command} at a terminal and type them in, or put the same file back."
 
 
 class RefinedRows(NamedTuple):
@@ -59,6 +87,20 @@ def refined_rows(context: IssuerContext, run: StoredRun, rows: Collection[int]) 
     selected = SelectedRows(picks, by_row(cells_of(context, manifest)))
     with open_extract(context, entry, source) as stream:
         return refine(context, stream, source, RowScope(selected, keep_cells=True))
+
+
+def typed_row(run: StoredRun, row: int, supply: Callable[[str], str]) -> dict[str, Any]:
+    """Return a row without its extract: what the ledger has of the card, and HOLDER as supplied.
+
+    Nothing of the card number is in it, so that only a reference can name the card. Raises
+    NotTypedError.
+    """
+    records = pl.concat(run.ledger(["row", "cuid", "last_4", "expiration"])).filter(row=row)
+    [(cuid, last_4, expiration)] = records.select("cuid", "last_4", "expiration").rows()
+    typed = {column: supply(column) for column in HOLDER}
+    if not all(typed.values()):
+        raise NotTypedError(run=run.id, row=row)
+    return {CUID: cuid, "last_4": last_4, "expiration": expiration, IS_PRIMARY: "TRUE", **typed}
 
 
 def refine(

@@ -77,11 +77,11 @@ def typed_fields(terminal: Terminal) -> dict[str, str]:
 
 
 def supplied(terminal: Terminal, column: str) -> str:
-    """Prompt for a field the extract does not have, if a person is at the terminal."""
+    """Prompt for a field that no extract has, if a person is at the terminal."""
     if not terminal.attended:
         return ""
     label = next(field.label for field in FIELDS if field.column == column)
-    return _prompt(terminal, Field(column, f"{label} (the extract has none)", optional=True))
+    return _prompt(terminal, Field(column, f"{label} (no extract has it)", optional=True))
 
 
 def _prompt(terminal: Terminal, field: Field) -> str:

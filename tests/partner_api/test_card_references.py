@@ -13,10 +13,14 @@ from flows.partner_api.many_links import rehearse_links, request_links
 from flows.partner_api.service import ServiceBusyError
 from flows.partner_api.single_links import link_row
 from flows.partner_api.single_request import Terms
+from flows.partner_api.source_rows import NotTypedError
+from flows.resend.selected_run import SourceGoneError
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.service import ServiceSettings
+from schemas.portal import PHONE
+from tests.builders import GOOD
 from tests.night import Bench, local_bench
-from tests.partner_api.linker import SERVICE, Linker, left_over
+from tests.partner_api.linker import REACHED, SERVICE, Linker, left_over
 
 OVERRIDE = "its cardholder lost it"
 
@@ -47,6 +51,11 @@ def terms(records: Records | None, **settings: Any) -> Terms:
     """Return terms by which cards are named by reference."""
     spoken = ServiceSettings.model_validate({**SERVICE, **settings})
     return Terms(OVERRIDE, references=CardReferences(spoken, records))
+
+
+def remove_extract(bench: Bench, run: str) -> None:
+    assert bench.folder
+    (bench.folder / "store" / bench.stored(run).committed().source.key).unlink()
 
 
 @pytest.mark.parametrize(
@@ -82,6 +91,37 @@ def test_a_card_that_is_not_the_rows_own_at_the_partner_is_never_named(
         link_row(bench.context, linker, run, row, terms=terms(Records(**record)))
 
     assert reason.format(run=run) in caught.value.fields["reason"]
+    assert [] == linker.asked
+
+
+def test_a_row_whose_extract_is_gone_is_renewed_with_what_is_typed_in(bench: Bench) -> None:
+    run, linker = left_over(bench), Linker()
+    remove_extract(bench, run)
+    by_reference = terms(Records(card_id=7, cuid="c-1"))
+    typed = {**GOOD, **REACHED}
+
+    link_row(bench.context, linker, run, 1, terms=by_reference, supply=typed.__getitem__)
+
+    [request] = linker.asked
+    assert {"reference": {"id": 7}} == request.body()["card"]
+    assert "c-1" == request.body()["cardholder"]["cuid"]
+    assert REACHED[PHONE] == request.body()["address"]["phone_number"]
+    attempt = bench.stored(run).single_link_attempts[0].asked
+    assert ("c-1", "4242", True) == (attempt.cuid, attempt.last_4, attempt.by_reference)
+
+
+def test_a_row_whose_extract_is_gone_is_not_requested_without_its_cardholders_address(
+    bench: Bench,
+) -> None:
+    run, linker = left_over(bench), Linker()
+    remove_extract(bench, run)
+    by_reference = terms(Records(card_id=7, cuid="c-1"))
+
+    with pytest.raises(NotTypedError):
+        link_row(bench.context, linker, run, 1, terms=by_reference)
+    with pytest.raises(SourceGoneError):
+        link_row(bench.context, linker, run, 1, terms=Terms(OVERRIDE))
+
     assert [] == linker.asked
 
 
