@@ -14,6 +14,7 @@ from flows.commands import (
     backfill,
     card_decisions,
     cardholders,
+    changelog,
     check,
     delivery,
     init,
@@ -31,6 +32,7 @@ from flows.commands import (
     settings,
     submit,
     trace,
+    upgrade,
     upload,
 )
 from flows.commands.entry import entries_of
@@ -53,6 +55,8 @@ ENTRIES = entries_of(
     settings,
     check,
     agree,
+    upgrade,
+    changelog,
     submit,
     upload,
     outbox,

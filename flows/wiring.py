@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from functools import cache, partial
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from flows import __version__
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
 from flows.errors import BugError, OperatorError
 from flows.hardening import harden_process
@@ -188,11 +188,11 @@ def witness_store(issuer: Issuer, folder: Path) -> Store | None:
 
 
 def shipped(name: str) -> Path:
-    """Return a folder that the wheel carries inside `flows`, and a checkout beside it: `deploy` or
-    `sample_data`.
+    """Return what the wheel carries inside `flows`, and a checkout beside it: `deploy`,
+    `sample_data` or `CHANGELOG.md`.
     """
     package = Path(str(files("flows")))
-    return next(place / name for place in (package, package.parent) if (place / name).is_dir())
+    return next(place / name for place in (package, package.parent) if (place / name).exists())
 
 
 def begin_observation() -> None:
@@ -200,7 +200,7 @@ def begin_observation() -> None:
     if os.environ.get("CARDLINK_LOGS") == "json":
         log_as_json()
     if os.environ.get("CARDLINK_TRACES") == "otlp":
-        start_tracing(version("cardlink"))
+        start_tracing(__version__)
 
 
 def observation_problems() -> Iterator[str]:

@@ -189,7 +189,11 @@ RESULT_FOR_CANCELLED = _kind(
 FOREIGN_FILE = _kind(
     "FOREIGN_FILE",
     "No row of the file matches a row that was sent.",
-    "Move the file to the issuer it belongs to, or remove it from the results folder.",
+    (
+        "Move the file to the issuer it belongs to, or remove it from the results folder. Where "
+        "the store was put back to a copy, submit the extract again first: it makes the same run, "
+        "and the file fits."
+    ),
 )
 DAMAGED_FILE = _kind(
     "DAMAGED_FILE",

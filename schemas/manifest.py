@@ -90,11 +90,14 @@ class Plan(Inputs):
     if it differs.
     """
 
+    format: int = version(4)
     settings: dict[str, Any]
     reason: str = ""  # why an extract that already had a run gets another
     # set by an earlier version that read extracts in parts; always null now
     cut: dict[str, Any] | None = None
     known: str = ""  # digest of the prior state of the issuer's cards; "" where it does not count
+    # the version of cardlink that planned the run; "" in documents of earlier formats
+    release: str = Field("", exclude_if=lambda release: not release)
 
 
 class Counts(Document):

@@ -104,6 +104,17 @@ class SettingsInForce(Record):
     settings: dict[str, Any]
 
 
+class FormatInForce(Record):
+    """One record of the chain `formats/`: what is stored of an issuer is written in this format
+    from now on.
+
+    `release`: the first version of cardlink that knows it.
+    """
+
+    number: int
+    release: str
+
+
 class Closing(Record):
     """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened.
 

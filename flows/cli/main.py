@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from flows import install, stopping
+from flows import __version__, install, stopping
 from flows.cli import completion
 from flows.cli.command import Command, CommandGroup, Commands
 from flows.cli.outcome import print_result, result_of
@@ -34,7 +34,7 @@ from flows.wiring import begin_process
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="cardlink")
+@click.version_option(__version__, prog_name=PROGRAM)
 def main() -> None:
     """Get a card link for every cardholder of a nightly extract, and show who has none and why.
 

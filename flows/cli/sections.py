@@ -29,7 +29,17 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "acknowledge",
     ),
     "The partner's interface": ("link", "record", "placements", "job", "service"),
-    "Set up": ("init", "settings", "check", "agree", "install", "deploy-files", "completion"),
+    "Set up": (
+        "init",
+        "settings",
+        "check",
+        "agree",
+        "upgrade",
+        "changelog",
+        "install",
+        "deploy-files",
+        "completion",
+    ),
     "Keep and prove": ("audit", "purge", "person"),
     "Practise": ("demo", "practice", "practice people", "sample", "simulate"),
 }

@@ -62,6 +62,8 @@ def _planning(run: StoredRun) -> Iterator[HistoryEvent]:
     }
     if plan.reason:
         facts["reason"] = plan.reason
+    if plan.release:
+        facts["release"] = plan.release
     yield HistoryEvent(_written(run.store, run.keys.plan), "planned", "", facts)
 
 

@@ -530,7 +530,8 @@ STRAY_RESULTS = _kind(
         Step("mend ingest-again", Slot("issuer"), Slot("name"), reason=WHY),
         (
             "Read them again; move what still fits nothing to the issuer it belongs to, or remove "
-            "it from the results."
+            "it from the results. Where the store was put back to a copy, submit the extracts "
+            "first."
         ),
         noun="file",
     )

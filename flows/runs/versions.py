@@ -29,11 +29,11 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from flows import __version__
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.runs.identity import canonical
@@ -41,7 +41,7 @@ from flows.runs.store import ConflictError, Entry, Store, read_if_stored
 from schemas.manifest import FACTS, Document
 
 T = TypeVar("T", bound=BaseModel)
-RELEASE: Final = version("cardlink")  # that runs; looking it up takes milliseconds
+RELEASE: Final = __version__  # that runs
 LOG = logging.getLogger("cardlink")
 
 

@@ -38,6 +38,7 @@ from flows.runs.identity import canonical
 from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
+from flows.runs.versions import RELEASE
 from flows.submissions.build import Job
 from schemas.manifest import Manifest
 
@@ -146,7 +147,8 @@ def _record_commit(
     keys = StoredRun.by_id(context.adapters.store, manifest.run).keys
     dropped = {DROP_TIME: extract.modified.isoformat()} if extract else {}
     rows = manifest.counts.submitted
-    record_event(context.adapters, keys, COMMITTED, "", when, rows=rows, **dropped)
+    kind = (COMMITTED, "", when)
+    record_event(context.adapters, keys, *kind, rows=rows, release=RELEASE, **dropped)
 
 
 def _report_if_nothing_sent(context: IssuerContext, manifest: Manifest) -> None:

@@ -12,9 +12,11 @@ from flows.book.head import known_plans
 from flows.errors import ExtractError, OperatorError
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPLACED, record_event
+from flows.runs.formats import PLANNED_BY, version_in
 from flows.runs.identity import canonical, digest, row_settings
 from flows.runs.store import Store, write_once
 from flows.runs.stored_run import StoredRun
+from flows.runs.versions import RELEASE
 from flows.steps import REASON, WHY, Option, Sentence, Step, Values
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.submission_chain import RunInputs, changes, pick, read_chain, submission_of
@@ -103,6 +105,8 @@ def _planned(
         selection=inputs.selection,
         known=inputs.known,
         settings_in_force=context.settings_in_force,
+        format=version_in(Plan, context.stored_format),
+        release=RELEASE if context.stored_format >= PLANNED_BY else "",
     )
     stored = run.plan
     if stored is None:

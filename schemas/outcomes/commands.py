@@ -185,6 +185,24 @@ class Agree(TypedDict, total=False):
     dry_run: bool
 
 
+class Upgrade(TypedDict, total=False):
+    """The format in which what is stored of an issuer is written from now on."""
+
+    issuer: str
+    before: int
+    format: int
+    release: str
+    changes: list[str]
+    dry_run: bool
+
+
+class Changelog(TypedDict, total=False):
+    """What is new in versions of cardlink."""
+
+    installed: str
+    releases: list[dict[str, str]]
+
+
 class Decided(TypedDict, total=False):
     """A decision as it was recorded, or would be."""
 
@@ -597,6 +615,8 @@ FACTS: Final[Mapping[str, Any]] = {
     "settings": Settings,
     "check": Check,
     "agree": Agree,
+    "upgrade": Upgrade,
+    "changelog": Changelog,
     "submit": Submit,
     "upload": Upload,
     "outbox list": Outbox,

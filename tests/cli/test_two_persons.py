@@ -302,6 +302,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "practice",
         "practice people",
         "settings",
+        "changelog",
         "demo",
         "install",
         "deploy-files",

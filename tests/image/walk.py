@@ -83,7 +83,7 @@ def images(folder: Path) -> Iterator[str | dict[str, str]]:
     named = {"postgres": "postgres:15.18-bookworm", "s3": "motoserver/moto:5.2.3"}
     found = {name: build.stand_in(name, target, begun) for target, name in named.items()}
     yield f"beside it: {', '.join(found.values())}"
-    yield {"cardlink:0.1.0": image, **found}
+    yield {"cardlink:0.2.0": image, **found}
 
 
 def alone(image: str, folder: Path) -> Iterator[str]:
@@ -219,7 +219,7 @@ def walk(folder: Path) -> Iterator[str]:
                 yield one
             else:
                 names = one
-        yield from alone(names["cardlink:0.1.0"], folder / "files")
+        yield from alone(names["cardlink:0.2.0"], folder / "files")
         stage = installed(folder / "files")
         parts = Composed(folder / "files" / "deploy", names)
         with parts.networks():

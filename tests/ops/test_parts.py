@@ -20,6 +20,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from flows import __version__
 from tests import lock
 
 ROOT = Path(__file__).parent.parent.parent
@@ -240,7 +241,7 @@ def test_every_image_that_a_file_names_is_built_by_a_command_that_stands_there()
             r"^#   docker build .*-t (\S+) \.", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE
         )
     )
-    assert {"cardlink:0.1.0", "cardlink-worker:0.1.0"} == named == built
+    assert {f"cardlink:{__version__}", f"cardlink-worker:{__version__}"} == named == built
 
 
 AS_A_SERVER = """

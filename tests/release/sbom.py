@@ -4,7 +4,7 @@ The Python packages are installed as the image installs them, into a folder that
 licences and dependencies are those of the files whose hashes are in `deploy/requirements.txt`. The
 packages of Debian are those of a list that the image itself prints:
 
-    docker run --rm cardlink:0.1.0 dpkg-query -W -f '${Package} ${Version} ${Architecture}\\n'
+    docker run --rm cardlink:0.2.0 dpkg-query -W -f '${Package} ${Version} ${Architecture}\\n'
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ KILLED = {"20240404": 16, "20240405": 24, "20240406": 14}  # rows that are sent 
 
 # Of these `make test` walks the oldest, the newest, and those in which a meaning changed: what is
 # asked of a run's source, and what becomes of its rows. `make test-all` walks every store.
-OLDEST, NEWEST = "before-versions", "receivers"
+OLDEST, NEWEST = "before-versions", "planned-by"
 MEANING_CHANGED = ("second-file", "not-eligible")
 
 

@@ -1,0 +1,68 @@
+"""What is new in this version, as the wheel brings it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+from flows import __version__
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.parameters import Field
+from flows.commands.result import Part, Result
+from flows.wiring import shipped
+
+_VERSION = r"\d+\.\d+\.\d+"
+_HEADING = re.compile(rf"^## ({_VERSION})\n", re.MULTILINE)
+
+
+class Release(NamedTuple):
+    """A version of the changelog, and what is new in it."""
+
+    version: str
+    text: str
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The version, to compare."""
+        return numbered(self.version)
+
+
+def numbered(version: str) -> tuple[int, ...]:
+    """Return a version as numbers, to compare."""
+    return tuple(map(int, version.split(".")))
+
+
+@entry("changelog", form="it prints a page; CHANGELOG.md is the same")
+def changelog(
+    context: Context,
+    *,
+    since: Annotated[str, Field(metavar="VERSION", pattern=_VERSION, longest=20)] = "",
+) -> Result:
+    """Say what is new in this version of cardlink.
+
+    Args:
+        since: Say it of all versions after this one, as `cardlink --version` shows it where an
+            earlier one is installed.
+
+    Example:
+        cardlink changelog --since 0.1.0
+    """
+    releases = list(releases_of(shipped("CHANGELOG.md").read_text("utf-8")))
+    if since:
+        releases = [release for release in releases if release.number > numbered(since)]
+    else:
+        releases = releases[:1]
+    facts = {"installed": __version__, "releases": [release._asdict() for release in releases]}
+    shown: list[Part] = []
+    for release in releases:
+        shown += [f"cardlink {release.version}", "", *release.text.splitlines()]
+    return Result(facts, shown or [f"nothing after {since}: this is {__version__}"])
+
+
+def releases_of(page: str) -> Iterator[Release]:
+    """Yield the versions of a changelog, the last one first."""
+    _, *parts = _HEADING.split(page)
+    for version, text in zip(parts[::2], parts[1::2], strict=True):
+        yield Release(version, text.strip())
