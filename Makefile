@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench pace bench-growth bench-following bench-issuers hundred quarter year twenty leaks torture image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
+.PHONY: bench pace bench-growth bench-following bench-issuers hundred quarter year twenty leaks torture mutants image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -86,6 +86,13 @@ torture: N = 300
 SEED ?= 0
 torture: .venv/test-ready
 	@$(BIN)/python -m tests.torture $(N) $(SEED) $(STORES)
+
+# Small faults put into the code, N drawn by SEED, each against the tests that call the changed function until one fails;
+# those that none notices are printed. Which test calls what is noted once, which takes as long as the tests; then a mutant
+# takes seconds. ONLY='faults' tries the faults put in by hand; ONLY='protocol', or files: make mutants N=30 ONLY=flows/book
+mutants: N = 100
+mutants: .venv/release-ready
+	@$(BIN)/python -m tests.mutants $(ONLY) --count $(N) --seed $(SEED) $(MUTANTS)
 
 # Simulated days, recounted by an oracle of its own; what each is about stands in DESIGN.md, as data in
 # tests/lives/profile.py. Small sizes run in `make test-all`, of `hundred` in `make test` too:

@@ -43,9 +43,9 @@ def portal_rows(*changes: Mapping[str, str | None]) -> pl.DataFrame:
 
 def share_of(examples: float) -> int:
     """Return a share of the examples that the profile of this session has, counted as 25 at least:
-    for properties whose examples cost a night each, or next to nothing.
+    for properties whose examples cost a night each, or next to nothing. Fewer than ten show nothing.
     """
-    return max(1, round(max(settings().max_examples, 25) * examples))
+    return max(10, round(max(settings().max_examples, 25) * examples))
 
 
 def quick(number: int, cases: Sequence[Any]) -> list[Any]:

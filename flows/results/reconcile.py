@@ -281,11 +281,13 @@ def _rows(
 
 
 def _best(settled: pl.DataFrame) -> pl.DataFrame:
-    """Return one answer per row: a link before an error, a later file before an earlier one."""
+    """Return one answer per row, that of the latest file; what contradicts each other is decided
+    by now, so a row has either links or errors.
+    """
     has_several = pl.col("spot").is_duplicated()
     ordered = settled.filter(has_several).sort(
-        ["state", "received", "expires_on", "file", "position"],
-        descending=[True, True, True, True, False],
+        ["received", "expires_on", "file", "position"],
+        descending=[True, True, True, False],
         nulls_last=True,
     )
     best = ordered.unique("spot", keep="first", maintain_order=True)

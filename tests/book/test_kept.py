@@ -130,7 +130,7 @@ STEPS: dict[str, Callable[[Bench], object]] = {
 }
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=10)
 @given(st.lists(st.sampled_from(["night", *STEPS]), min_size=3, max_size=8), st.booleans())
 def test_whatever_happens_the_book_says_what_the_ledgers_say(
     steps: list[str], has_trail: bool

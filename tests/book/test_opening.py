@@ -218,7 +218,7 @@ STEPS: dict[str, Callable[[Bench, Clock], object]] = {
 
 
 @settings(deadline=None, max_examples=share_of(0.2))
-@given(st.lists(st.sampled_from(["purge", *STEPS]), min_size=4, max_size=7))
+@given(st.lists(st.sampled_from(["purge", *STEPS]), min_size=3, max_size=5))
 def test_those_ever_named_never_become_fewer_and_nobody_counts_twice(steps: list[str]) -> None:
     with TemporaryDirectory() as folder:
         bench, clock = clocked(Path(folder))

@@ -338,7 +338,6 @@ def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(
     assert state(bench, run)[4] == ("error", "by hand")
 
 
-@pytest.mark.slow
 def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> None:
     bench, run = night
     attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)
@@ -349,6 +348,7 @@ def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> N
     assert from_scratch(bench, run) == told
 
 
+@pytest.mark.slow
 @settings(max_examples=share_of(0.05), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     decisions=st.lists(

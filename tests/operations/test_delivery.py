@@ -159,6 +159,33 @@ def test_an_unconfirmed_delivery_is_superseded_by_one_with_everything_since(tmp_
     assert Delivered() == deliver(bench.context)
 
 
+def test_a_superseded_delivery_that_is_confirmed_not_before_its_successor_may_be_applied_after_it(
+    tmp_path: Path,
+) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a"), linked(2, "b"))
+    deliver(bench.context)
+    answer(bench, linked(1, "a"), linked(2, "b2"))
+    delivered(bench, 2)
+
+    confirm(bench.context, 1, "a receipt that was late")  # at the same moment
+
+    assert [("b", "withdrawn", "contradicted")] == delivered(bench, 3)
+    assert Delivered() == deliver(bench.context)
+
+
+def test_a_link_is_delivered_on_its_last_day_and_not_on_the_next(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    answer(bench, linked(1, "a", SOON))
+
+    bench.now = lambda: NOON + timedelta(days=12)
+    after = deliver(bench.context)
+    bench.now = lambda: NOON + timedelta(days=11)
+
+    assert Delivered() == after
+    assert [("a", "new", "no other link")] == delivered(bench, 1)
+
+
 def test_the_same_state_is_the_same_delivery_byte_for_byte(tmp_path: Path) -> None:
     bench, _ = bench_of(tmp_path)
     answer(bench, linked(2, "b"), linked(1, "a"))

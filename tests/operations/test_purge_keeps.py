@@ -151,7 +151,6 @@ def test_a_ledger_stays_while_one_of_its_links_lives(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(
     tmp_path: Path,
 ) -> None:

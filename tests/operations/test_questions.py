@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.operations.giving_up import Which, give_up
+from flows.operations.questions import open_questions
+from flows.runs.outbox import move
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests.cli.test_mend import bank_in, cardlink, told
-from tests.night import Bench, made_once
+from tests.night import NOON, Bench, local_bench, made_once
 from tests.operations.test_decide import WHY, answer
 
 STATES = (LINKED, ERROR, AWAITING)
@@ -111,6 +116,27 @@ def test_an_answer_about_a_row_that_we_did_not_send_closes_its_break(
         done["decided"]
     )
     assert [] == (bank.stored(run).summary or {})["breaks"]
+
+
+def test_the_partner_is_asked_about_chunks_that_were_uploaded_and_are_overdue_and_no_others(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 2, "answer_within_hours": 24})
+    run = bench.submit(bench.drop(6)).manifest.run
+    move(bench.context.adapters, run, "uploaded", [1, 2], "")
+    rows = bench.ledger(run).filter(chunk=2)["row"]
+    give_up(bench.context, Which(run, rows=frozenset(rows)), "they left")
+
+    asked = [
+        [question.place for question in open_questions(at(bench, hours).context)]
+        for hours in (24, 24.1)
+    ]
+
+    assert [[], ["chunk 1"]] == asked
+
+
+def at(bench: Bench, hours: float) -> Bench:
+    return replace(bench, now=lambda: NOON + timedelta(hours=hours))
 
 
 def test_a_file_with_an_answer_that_is_none_decides_nothing(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flows.operations.retention import (
     End,
+    Kept,
     RunState,
     open_reasons,
     part_of,
@@ -51,6 +52,32 @@ def test_only_what_is_done_old_enough_and_has_no_living_link_is_due(
     alive = part == "ledger" and until is not None and until >= now.date()
     assert (kept is None) == (not reasons and age >= (chunks if shorter else ledgers) and not alive)
     assert kept is None or (kept.until is None) == bool(reasons)
+
+
+MOMENT = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(("part", "days"), [("chunks", 7), ("ledger", 500)])
+def test_a_part_is_due_from_the_moment_its_term_ends(part: Part, days: int) -> None:
+    settings = Retention(chunks_days=7, ledger_days=500)
+    end = NOON + timedelta(days=days)
+
+    told = [verdict(part, RunState(NOON), settings, end + late) for late in (-MOMENT, 0 * MOMENT)]
+
+    why = f"{part}_days = {days}: not before {end:%Y-%m-%d}"
+    assert [Kept(why, end.date()), None] == told
+
+
+def test_a_ledger_stays_until_the_day_after_the_last_of_its_links() -> None:
+    settings = Retention(ledger_days=500)
+    state = RunState(NOON, (), NOON.date() + timedelta(days=600))
+    days = (599, 600, 601)
+
+    told = [verdict("ledger", state, settings, NOON + timedelta(days=day)) for day in days]
+
+    kept = Kept(f"it has links valid until {state.links_until}", state.links_until)
+    assert [kept, kept, None] == told
+    assert verdict("chunks", state, settings, NOON + timedelta(days=599)) is None
 
 
 def test_a_break_that_was_closed_ends_the_wait_for_the_rows_of_its_own_chunk_alone() -> None:

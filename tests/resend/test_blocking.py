@@ -14,10 +14,12 @@ from flows.book.attempts import ATTEMPT, in_order
 from flows.book.fold import fold
 from flows.resend.blocking import (
     ISSUES,
+    NEWER,
     STANDING,
     active_attempts,
     blocking,
     identified,
+    superseded,
     with_twins,
 )
 from flows.runs.cards import holder
@@ -141,14 +143,26 @@ def test_the_last_attempt_blocks_and_one_of_an_own_override_before_all() -> None
     of_row = identified(pl.Series([1], dtype=pl.UInt32), rows(OLD))
     tried = attempts(Tried(OLD, "awaiting", 0), Tried(OLD, "linked", 9))
 
-    where = [
-        blocking(of_row, active_attempts(tried, TODAY), frozenset(first))["where"].item()
+    blocked = [
+        blocking(of_row, active_attempts(tried, TODAY), frozenset(first)).row(0)[1:]
         for first in ([], ["r0"])
     ]
 
-    assert ["r1", "r0"] == where
+    assert [("linked", "r1"), ("awaiting", "r0")] == blocked
     assert list(STANDING) == active_attempts(tried, TODAY).columns
     assert list(ISSUES) == of_row.columns
+
+
+def test_only_an_issue_that_expires_before_one_sent_is_superseded_and_the_last_of_those_is_named() -> (
+    None
+):
+    issues = [OLD._replace(expiration=expiration) for expiration in ("2911", "2912", "3001")]
+    of_rows = identified(pl.Series([1, 2, 3], dtype=pl.UInt32), rows(*issues))
+    tried = [Tried(OLD, "linked", 9), Tried(OLD, "awaiting", 0), Tried(OLD, "error", 0)]
+
+    blocked = superseded(of_rows, active_attempts(attempts(*tried), TODAY))
+
+    assert [(1, NEWER, "r1")] == blocked.rows()
 
 
 issues_of_cards = st.builds(

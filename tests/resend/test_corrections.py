@@ -13,8 +13,8 @@ import pytest
 from flows.book.book import read_book
 from flows.book.head import known_plans
 from flows.reports.worklist import unsent_corrections
+from flows.resend import corrections as run_corrections
 from flows.resend.corrections import (
-    LARGEST,
     CorrectedExtractNotFoundError,
     CorrectionsNotFoundError,
     read_corrections,
@@ -39,7 +39,7 @@ from schemas.portal import (
     YEAR,
 )
 from tests.again import ERRORS, PANS, again, correct, of_rows, sent
-from tests.night import DAY, Bench
+from tests.night import DAY, Bench, local_bench
 from tests.partner_api.town import Population, town
 
 NOTHING = RowSelection()
@@ -159,16 +159,17 @@ def test_corrections_after_which_every_row_is_still_refused_make_no_run(tmp_path
     assert before == bench.snapshot().keys()
 
 
-@pytest.mark.slow
-def test_the_loop_closes_over_two_rounds(tmp_path: Path) -> None:
+def test_the_loop_closes_over_two_rounds_and_the_last_correction_of_a_cell_counts(
+    tmp_path: Path,
+) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None}, {CITY: None})
     first = fill(bench, run, {(2, CITY): "Salem", (3, CITY): "Salem"})
     once = again(bench, run, NOTHING, corrections=correct(bench, first, "one.csv")).manifest.run
-    more = fill(bench, once, {(2, ADDRESS1): "2 Main St"})
+    more = fill(bench, once, {(2, ADDRESS1): "2 Main St"}, (2, CITY, "Lynn"))
 
     twice = again(bench, once, NOTHING, corrections=correct(bench, more, "two.csv"))
 
-    assert [("c-2", "Salem", "2 Main St")] == sent(bench, twice.manifest.run, CUID, CITY, ADDRESS1)
+    assert [("c-2", "Lynn", "2 Main St")] == sent(bench, twice.manifest.run, CUID, CITY, ADDRESS1)
 
 
 @pytest.mark.slow
@@ -246,14 +247,19 @@ def test_a_file_of_this_machine_is_dropped_once_it_is_found_good(tmp_path: Path)
     assert done.manifest.counts.submitted == 1
 
 
-def test_a_file_that_is_not_there_or_far_too_large_is_refused(tmp_path: Path) -> None:
-    bench, _ = of_rows(tmp_path, {})
-    correct(bench, b" " * (LARGEST + 1), "large.csv")
+def test_a_file_that_is_not_there_or_larger_than_the_limit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = local_bench(tmp_path)
+    monkeypatch.setattr(run_corrections, "LARGEST", 9)
+    correct(bench, b" " * 9, "largest.csv")
+    correct(bench, b" " * 10, "large.csv")
 
     with pytest.raises(CorrectionsNotFoundError):
         read_corrections(bench.context, "mine.csv")
-    with pytest.raises(CorrectionsUnreadableError, match="the limit is 67,108,864"):
+    with pytest.raises(CorrectionsUnreadableError, match="it is 10 bytes; the limit is 9"):
         read_corrections(bench.context, "large.csv")
+    assert 9 == read_corrections(bench.context, "largest.csv")[0].size
 
 
 def test_a_corrected_extract_that_is_among_the_extracts_is_refused_with_where_it_belongs(

@@ -97,6 +97,22 @@ def test_elimination_does_not_count_in_a_file_that_is_short() -> None:
     assert breaks.UNATTRIBUTED_ERROR == placed(rows)[1][4]
 
 
+def test_nothing_is_placed_by_order_in_a_file_with_wrong_last_four_digits() -> None:
+    rows = [link(1), link(2), link(3), link(4, last_4="9999"), error(OBJECT)]
+
+    assert (1, None, None, BROKEN, breaks.UNATTRIBUTED_ERROR) == placed(rows)[4]
+
+
+@pytest.mark.parametrize(("wrong", "state"), [(1, LINKED), (2, LINKED), (3, BROKEN)])
+def test_a_cuid_alone_counts_unless_more_digits_are_wrong_than_right(
+    wrong: int, state: str
+) -> None:
+    without_digits = (link(10)[0], "", *link(10)[2:])
+    rows = [link(1), link(2), *(link(3 + at, last_4="9999") for at in range(wrong)), without_digits]
+
+    assert (10, state) == placed([*rows], sent_rows(1, 10))[-1][1::2]
+
+
 def test_an_error_that_names_a_cuid_never_sent_is_not_placed_by_its_position() -> None:
     rows = [link(1), refusal(99), link(3), link(4), link(5)]
 
@@ -206,6 +222,15 @@ def test_a_file_of_plain_texts_that_name_our_cuids_is_ours() -> None:
     assert [(2, 7, "token"), (2, 6, "token"), (2, None, None)] == [row[:3] for row in placed(rows)]
 
 
+@pytest.mark.parametrize(("rows", "trouble"), [(4, None), (5, breaks.FOREIGN_FILE)])
+def test_plain_texts_tell_a_chunk_where_half_of_a_file_names_its_cuids(
+    rows: int, trouble: str | None
+) -> None:
+    named = [error("refused: c-7"), error("refused: c-6")]
+
+    assert trouble == placed([*named, *[error(OBJECT)] * (rows - 2)])[0][4]
+
+
 def test_a_file_of_mute_errors_belongs_to_the_chunk_it_is_named_after() -> None:
     named = placed([error(OBJECT)] * 5, name=f"card-links-{RUN}-00002-result.csv")
     nameless = placed([error(OBJECT)] * 5)
@@ -284,6 +309,19 @@ def test_a_merged_file_of_two_sendings_of_the_same_cards_answers_both() -> None:
 
     assert 3 == told.outcomes.filter(run=RUN).height
     assert 5 == told.outcomes.filter(run=again).height
+
+
+@pytest.mark.parametrize(("more", "answers"), [(1, 0), (2, 2), (3, 3)])
+def test_an_earlier_sending_is_answered_by_half_of_its_rows_at_least(
+    more: int, answers: int
+) -> None:
+    again = "first-bank-20261121-aaaaaaaa"
+    rows = [*map(link, range(1, 5)), *(link(at, host="other.example") for at in range(1, more + 1))]
+    sent = pl.concat([sent_rows(1, 4), sent_rows(1, 4, again)])
+
+    told = attribute(result(rows), sent)
+
+    assert answers == told.outcomes.filter(run=RUN).height
 
 
 def test_a_part_of_a_result_with_rows_that_were_not_sent_again_answers_the_first_sending() -> None:

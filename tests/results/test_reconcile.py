@@ -5,7 +5,7 @@ files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 
 import polars as pl
 import pytest
@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.results.read import ResultRows
-from flows.results.reconcile import Reconciled, reconcile
+from flows.results.reconcile import Reconciled, reconcile, with_single_links
 from flows.runs.outcomes import Attributed
+from flows.runs.single_links import ARRIVED, LINK
 from schemas import breaks
 from schemas.ledger import AWAITING
 from schemas.records import Closing
@@ -133,6 +134,77 @@ def test_a_link_dead_on_arrival_is_a_break_and_its_row_stays_open() -> None:
 
     assert [breaks.LINK_EXPIRED] == names(told)
     assert {"linked": 3, "error": 1, AWAITING: 6} == states(told)
+
+
+@pytest.mark.parametrize(
+    ("last_day", "state"),
+    [("2026-11-20", AWAITING), ("2026-11-21", "linked"), ("2026-11-22", "linked")],
+)
+def test_a_link_counts_where_it_could_be_opened_on_the_day_it_came(
+    last_day: str, state: str
+) -> None:
+    told = reconciled(result([link(1, day=last_day), *WHOLE[1:]]))
+
+    assert state == told.rows["state"][0]
+
+
+def test_a_file_that_comes_again_counts_as_of_its_first_day() -> None:
+    file = result([link(1, day="2026-11-20"), *WHOLE[1:]])
+    files = [file._replace(received=date(2026, 11, day)) for day in (21, 20, 23)]
+
+    told = reconcile(sent_rows(), attributed(files), TODAY)
+
+    assert {"linked": 4, "error": 1, AWAITING: 5} == states(told)
+
+
+def message_after(*files: tuple[str, date | None, bool]) -> str:
+    """Return the message of a row that files refuse: what each says, its day, and whether it is
+    superseded.
+    """
+    parts = [
+        attributed([result([refusal(2, says)], f"{says}.csv")._replace(received=day)])[0]._replace(
+            superseded=superseded
+        )
+        for says, day, superseded in files
+    ]
+    told = [reconcile(sent_rows(1), several, TODAY) for several in (parts, parts[::-1])]
+    [message] = {one.rows.filter(row=2)["message"].item() for one in told}
+    return str(message)
+
+
+CITY_IS, STREET_IS = "city is required", "address is required"
+
+
+@pytest.mark.parametrize(("first", "last"), [(CITY_IS, STREET_IS), (STREET_IS, CITY_IS)])
+def test_of_two_errors_of_a_row_that_of_the_later_file_counts(first: str, last: str) -> None:
+    later = message_after((first, TODAY, False), (last, TODAY + timedelta(days=1), False))
+    dated = message_after((first, TODAY, False), (last, None, False))
+    current = message_after((first, TODAY, True), (last, TODAY, False))
+
+    assert (last, first, last) == (later, dated, current)
+
+
+@pytest.mark.parametrize(
+    ("ends", "counts"),
+    [
+        (date(2027, 1, 19), "https://links.example/1"),
+        (date(2027, 1, 20), "https://links.example/1"),
+        (date(2027, 1, 21), "https://links.example/single"),
+        (None, "https://links.example/single"),
+    ],
+)
+def test_a_single_link_counts_where_it_lasts_longer_than_that_of_the_file(
+    ends: date | None, counts: str
+) -> None:
+    single = pl.DataFrame(
+        [(1, "c-1", "0001", "https://links.example/single", ends, None)],
+        {**LINK, "arrived": ARRIVED},
+        orient="row",
+    )
+
+    told = with_single_links(reconciled(result(WHOLE)), single)
+
+    assert counts == told.rows.filter(row=1)["url"].item()
 
 
 def test_a_link_that_expired_after_it_came_stays_a_link_when_the_report_is_rebuilt() -> None:

@@ -3,6 +3,8 @@ from typing import Any
 import pytest
 
 from flows.submissions.gates import (
+    CHANGED_EXTRACT,
+    OPENABLE,
     Built,
     RejectRateError,
     RowFallError,
@@ -15,6 +17,7 @@ from flows.submissions.gates import (
 from flows.submissions.row_counts import fewest_rows
 from schemas.issuer import Issuer
 from schemas.manifest import Counts
+from schemas.reasons import UNKNOWN_STATUS
 from tests.facts import manifest
 from tests.night import issuer
 
@@ -25,6 +28,19 @@ def bank(**changes: Any) -> Issuer:
     return issuer(limits=LIMITS | changes.pop("limits", {}), **{"test": False, **changes})
 
 
+def gated(name: str, **facts: Any) -> Built:
+    """Return a night that only the gate of this name refuses."""
+    nights: dict[str, dict[str, Any]] = {
+        "reject-rate": {"rejected": 11},
+        "ineligible-rate": {"ineligible": 51},
+        "seen-before": {"seen": 51},
+        "row-jump": {"before": (10, 20, 30)},
+        "unknown-status": {"unknown": {("status", "Z"): 2, ("code", "Y"): 1}},
+        "drift": {"drift": ("rows without a city", "fewer codes")},
+    }
+    return night(**nights[name], **facts)
+
+
 def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **facts: Any) -> Built:
     counts = Counts(
         lines=read + 1,
@@ -33,11 +49,19 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         rejected=rejected,
         duplicate=0,
         suppressed=0,
+        ineligible=facts.get("ineligible", 0),
         trailer=facts.pop("trailer", None),
     )
-    seen = {"card.link.standing": facts.get("seen", 0)}
-    kinds = facts.get("test_cards", 0), facts.get("real_cards", read)
-    return Built(manifest(0).model_copy(update={"counts": counts, "reasons": seen}), before, *kinds)
+    unknown = facts.get("unknown", {})
+    reasons = {"card.link.standing": facts.get("seen", 0), UNKNOWN_STATUS: sum(unknown.values())}
+    return Built(
+        manifest(0).model_copy(update={"counts": counts, "reasons": reasons}),
+        before,
+        facts.get("test_cards", 0),
+        facts.get("real_cards", read),
+        drift=facts.get("drift", ()),
+        unknown_values=unknown,
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,6 +75,9 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         (night(before=(100, 100, 150)), None),
         (night(before=(201, 201, 201)), RowJumpError),
         (night(before=(60, 66, 60)), RowJumpError),
+        (night(before=(200, 200, 200)), None),
+        (night(before=(67, 67, 67)), None),
+        (night(before=(66, 66, 66)), RowJumpError),
         (night(before=(10, 10)), None),
         (night(test_cards=1), WrongCardsError),
         (night(seen=100), None),
@@ -68,6 +95,47 @@ def test_a_real_card_at_a_test_issuer_refuses_the_run() -> None:
     found = next(refusals(night(real_cards=1, test_cards=99), bank(test=True)))
 
     assert isinstance(found, WrongCardsError)
+
+
+STRICT = {
+    "max_ineligible_rate": 0.5,
+    "max_seen_before": 0.5,
+    "drift": "refuse",
+}
+
+
+@pytest.mark.parametrize("name", sorted({*OPENABLE} - {CHANGED_EXTRACT, "sequence-gap"}))
+def test_a_gate_is_opened_by_its_own_name_alone(name: str) -> None:
+    issuer = bank(limits=STRICT)
+    others = [gate for gate in OPENABLE if gate != name]
+
+    shut, opened, others_opened = (
+        len([*refusals(gated(name), issuer, names)]) for names in ((), (name,), others)
+    )
+
+    assert (1, 0, 1) == (shut, opened, others_opened)
+
+
+@pytest.mark.parametrize(
+    ("tried", "told"),
+    [
+        (night(trailer=101), {"record": "header record", "read": 100, "trailer": 101}),
+        (night(test_cards=3), {"count": 3, "kind": "test", "test": "false"}),
+        (gated("reject-rate"), {"refused": 11, "read": 100, "limit": 0.1, "rejects": "the list"}),
+        (
+            gated("ineligible-rate"),
+            {"ineligible": 51, "read": 100, "limit": 0.5, "rejects": "the list"},
+        ),
+        (gated("seen-before"), {"seen": 51, "read": 100, "limit": "50%", "others": 100}),
+        (gated("row-jump"), {"read": 100, "runs": 3, "median": 20}),
+        (gated("unknown-status"), {"rows": 3, "read": 100, "values": "code Y: 1, status Z: 2"}),
+        (gated("drift"), {"how": "rows without a city; fewer codes"}),
+    ],
+)
+def test_what_a_gate_says_are_the_numbers_it_judged_by(tried: Built, told: dict[str, Any]) -> None:
+    [error] = refusals(tried, bank(limits=STRICT), rejects="the list")
+
+    assert {"extract": manifest(0).source.key, **told} == error.fields
 
 
 def test_an_opened_gate_lets_the_run_pass() -> None:
@@ -123,6 +191,18 @@ def test_how_few_rows_are_too_few_is_learned_from_the_last_runs(
     assert least == fewest_rows(
         before, limits, full_portfolio=settings.get("full_portfolio", False)
     )
+
+
+@pytest.mark.parametrize(("read", "refused"), [(247, 1), (248, 0), (249, 0)])
+def test_an_extract_has_too_few_rows_below_the_least_number(read: int, refused: int) -> None:
+    told = [
+        error.fields
+        for error in refusals(night(read, before=(300, 301, 302)), bank(full_portfolio=True))
+    ]
+
+    extract = manifest(0).source.key
+    numbers = {"read": read, "runs": 3, "lowest": 300, "highest": 302, "least": 248}
+    assert [{"extract": extract, **numbers}] * refused == told
 
 
 def test_an_extract_of_too_few_rows_passes_where_its_gate_is_opened() -> None:

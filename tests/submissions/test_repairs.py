@@ -209,7 +209,7 @@ KINDS: tuple[Mapping[str, str | None], ...] = (
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=10)
 @given(
     st.sets(st.integers(0, len(KINDS) - 1), min_size=1, max_size=3),
     st.integers(20, 30),

@@ -1,0 +1,93 @@
+"""The mutants of a file, as mutmut's operators make them: small faults such as `<` for `<=`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, cast
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper
+from mutmut.mutation.file_mutation import Mutation, MutationVisitor
+from mutmut.mutation.mutators import mutation_operators
+from mutmut.mutation.pragma_handling import IgnoredCode
+
+from tests.mutants.sources import ROOT, Mutant
+
+NOTHING_IGNORED = IgnoredCode(set(), set(), set())
+
+
+class Visitor(MutationVisitor):
+    """Mutmut's visitor, which here also enters decorated functions: it leaves them out only
+    because it copies functions.
+    """
+
+    def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.FunctionDef):
+            return False
+        return super()._skip_node_and_children(node)
+
+
+class Mutations:
+    """The mutations of one file; the code of a mutant is made when it is taken."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        source = (ROOT / file).read_text()
+        visitor = Visitor(mutation_operators, NOTHING_IGNORED)
+        self._module = MetadataWrapper(cst.parse_module(source)).visit(visitor)
+        self._lines = source.splitlines()
+        self._function_of = {
+            id(node): name
+            for name, function in functions_of(self._module)
+            for node in _inside(function)
+        }
+        self._mutations = [one for one in visitor.mutations if not _is_text(one)]
+
+    def __len__(self) -> int:
+        return len(self._mutations)
+
+    def __getitem__(self, at: int) -> Mutant:
+        mutation = self._mutations[at]
+        mutated = self._module.deep_replace(
+            mutation.original_node, cast(Any, mutation.mutated_node)
+        )
+        assert isinstance(mutated, cst.Module)
+        line, was, becomes = _difference(self._lines, mutated.code.splitlines())
+        function = self._function_of.get(id(mutation.original_node), "")
+        return Mutant(self.file, function, line, was, becomes, mutated.code)
+
+
+def functions_of(module: cst.Module) -> Iterator[tuple[str, cst.FunctionDef]]:
+    """Yield the outermost functions and methods of a module with their qualified names."""
+    for statement in module.body:
+        if isinstance(statement, cst.FunctionDef):
+            yield statement.name.value, statement
+        elif isinstance(statement, cst.ClassDef):
+            for method in statement.body.body:
+                if isinstance(method, cst.FunctionDef):
+                    yield f"{statement.name.value}.{method.name.value}", method
+
+
+def _inside(function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+    """Yield what is inside the body of a function."""
+    waiting: list[cst.CSTNode] = [function.body]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += node.children
+
+
+def _is_text(mutation: Mutation) -> bool:
+    """Return whether it changes a sentence: words are read by people, and tested where they are."""
+    node = mutation.original_node
+    return isinstance(node, cst.SimpleString) and " " in node.value
+
+
+def _difference(before: list[str], after: list[str]) -> tuple[int, str, str]:
+    """Return the first line that differs, and what the lines were and are, on one line each."""
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    changes = [one for one in matcher.get_opcodes() if one[0] != "equal"]
+    was = " ".join(line.strip() for _, low, high, _, _ in changes for line in before[low:high])
+    becomes = " ".join(line.strip() for _, _, _, low, high in changes for line in after[low:high])
+    return changes[0][1] + 1 if changes else 0, was, becomes

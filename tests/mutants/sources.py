@@ -1,0 +1,61 @@
+"""The modules of `flows` and `schemas`, compiled from another source than their file's while a
+process imports them. No file is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (str(ROOT / "flows"), str(ROOT / "schemas"))
+
+
+class Mutant(NamedTuple):
+    """A file with one small fault. `function` is the outermost one that holds it, "" where it is
+    outside of the body of any: such a mutant needs a process of its own.
+    """
+
+    file: str
+    function: str
+    line: int
+    was: str
+    becomes: str
+    code: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what names it also after other lines have moved."""
+        return self.file, self.was, self.becomes
+
+
+def compile_with(code_of: Callable[[Path], CodeType | None]) -> None:
+    """Let later imports of our modules use the code that `code_of` returns for their file, where it
+    returns one.
+    """
+    loader = importlib.machinery.SourceFileLoader
+    get_code = loader.get_code
+
+    def chosen(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        changed = code_of(Path(path)) if path.startswith(SOURCES) else None
+        return changed or get_code(self, fullname)
+
+    # the one hook that also passes by kept bytecode
+    setattr(loader, "get_code", chosen)  # noqa: B010  # mypy knows no other loader's method
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield the outermost functions and methods of a module with their qualified names."""
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield statement.name, statement
+            case ast.ClassDef():
+                for method in statement.body:
+                    if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                        yield f"{statement.name}.{method.name}", method

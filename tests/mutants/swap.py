@@ -1,0 +1,99 @@
+"""A fault put into a function of the running process, wherever it was imported or wrapped, and taken
+out again.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import TypeVar
+
+from tests.mutants.sources import ROOT
+
+Kind = TypeVar("Kind")
+
+
+class MisfitError(Exception):
+    """The code cannot be put into the running process."""
+
+
+def imported(file: str) -> None:
+    """Import the module of a file, which a command may otherwise import only when it runs."""
+    name = ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
+    if name not in sys.modules:
+        __import__(name)
+
+
+@contextmanager
+def fault(file: str, function: str, source: str) -> Iterator[None]:
+    """Give each function object of that name in that file the code it has in `source`, for as long
+    as this lasts; what was cached meanwhile is forgotten.
+    """
+    changed = _changes(str(ROOT / file), function, source)
+    forget_cached()
+    try:
+        _put_in(changed)
+        yield
+    finally:
+        for target, code, _ in changed:
+            target.__code__ = code
+        forget_cached()
+
+
+def _put_in(changed: list[tuple[FunctionType, CodeType, CodeType]]) -> None:
+    for target, _, mutated in changed:
+        try:
+            target.__code__ = mutated
+        except ValueError as error:  # it has other free variables
+            raise MisfitError(target.__qualname__) from error
+
+
+def _changes(
+    path: str, function: str, source: str
+) -> list[tuple[FunctionType, CodeType, CodeType]]:
+    try:
+        codes = list(_codes(compile(source, path, "exec"), function))
+    except SyntaxError as error:
+        raise MisfitError(function) from error
+    targets = list(_targets(path, function))
+    lines = sorted({target.__code__.co_firstlineno for target in targets})
+    if not lines or len(lines) != len(codes):
+        raise MisfitError(function)
+    mutated = dict(zip(lines, codes, strict=True))
+    return [
+        (target, target.__code__, mutated[target.__code__.co_firstlineno]) for target in targets
+    ]
+
+
+def forget_cached() -> None:
+    """Empty the caches of functions, ours and those of the tests."""
+    for cached in _objects_of(functools._lru_cache_wrapper):
+        if cached.__module__.startswith(("flows", "schemas", "tests")):
+            cached.cache_clear()
+
+
+def _codes(code: CodeType, function: str) -> Iterator[CodeType]:
+    """Yield the codes of that qualified name, in the order of the file."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if constant.co_qualname == function:
+                yield constant
+            yield from _codes(constant, function)
+
+
+def _targets(path: str, function: str) -> Iterator[FunctionType]:
+    for one in _objects_of(FunctionType):
+        if one.__code__.co_qualname == function and one.__code__.co_filename == path:
+            yield one
+
+
+def _objects_of(kind: type[Kind]) -> list[Kind]:
+    gc.unfreeze()  # what is frozen is not listed
+    objects = [one for one in gc.get_objects() if type(one) is kind]
+    gc.freeze()
+    return objects

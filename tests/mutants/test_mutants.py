@@ -1,0 +1,121 @@
+"""`make mutants`: a fault is put in and taken out again, its tests find it, and the tables are true."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from pathlib import Path
+
+import pytest
+
+from flows.runs import events
+from tests.mutants import swap
+from tests.mutants.by_hand import faults
+from tests.mutants.campaign import (
+    Calls,
+    accepted,
+    files_of,
+    jobs_of,
+    read_calls,
+    run_in_processes,
+)
+from tests.mutants.sources import ROOT
+
+FILE = "flows/runs/events.py"
+FUNCTION = "last_answer"
+TEST = "tests/operations/test_retention.py"
+NIGHT = datetime.fromisoformat("2026-11-20T12:00:00Z")
+
+
+def test_every_fault_of_the_table_can_be_put_in_and_names_tests_that_exist() -> None:
+    known = faults()
+
+    for fault in known:
+        compile(fault.mutant.code, fault.mutant.file, "exec")
+    assert [] == [test for fault in known for test in fault.tests if not (ROOT / test).is_file()]
+    assert [] == [fault.what for fault in known if not fault.mutant.function]
+    assert len(known) == len({fault.what for fault in known})
+
+
+def test_every_accepted_mutant_has_a_reason_and_its_line_is_still_there() -> None:
+    for (file, was, _), reason in accepted().items():
+        assert reason.strip()
+        assert was in " ".join((ROOT / file).read_text().split())
+
+
+def test_every_file_that_is_sampled_exists() -> None:
+    assert [] == [file for file in files_of(()) if not (ROOT / file).is_file()]
+
+
+def test_a_fault_is_there_wherever_a_function_was_imported_until_it_is_taken_out() -> None:
+    imported_before = events.last_answer
+    source = (
+        (ROOT / FILE).read_text().replace("return max(first.values()", "return min(first.values()")
+    )
+    looks = [
+        {"what": "answered", "at": f"2026-11-2{day}T12:00:00+00:00", "digests": [str(day)]}
+        for day in (1, 2)
+    ]
+
+    with swap.fault(FILE, FUNCTION, source):
+        during = imported_before(NIGHT, looks)
+    after = imported_before(NIGHT, looks)
+
+    assert [date(2026, 11, 21), date(2026, 11, 22)] == [during.date(), after.date()]
+
+
+def test_code_that_does_not_fit_the_running_function_is_told() -> None:
+    source = (ROOT / FILE).read_text().replace("def last_answer", "def another")
+
+    with pytest.raises(swap.MisfitError), swap.fault(FILE, FUNCTION, source):
+        pass
+
+
+def test_the_quickest_files_of_tests_come_first_and_at_least_one_test_runs(tmp_path: Path) -> None:
+    noted = {
+        "seconds": {"a::1": 9.0, "b::1": 0.1, "b::2": 0.3, "c::1": 0.0},
+        "failed": ["c::1"],
+        "tests": {f"{FILE}:{FUNCTION}": [0, 1, 2, 3]},
+    }
+    (tmp_path / "all.jsonl").write_text(json.dumps(noted) + "\n")
+    [fault] = [one for one in faults() if one.what == "a claim holds on the moment it ends"]
+    mutant = fault.mutant._replace(file=FILE, function=FUNCTION)
+
+    calls = read_calls(tmp_path)
+    [short] = jobs_of([mutant], calls, 0)
+    [long] = jobs_of([mutant], calls, 60)
+
+    assert (["b::1"], 2) == (short["tests"], short["left"])
+    assert (["b::1", "b::2", "a::1"], 0) == (long["tests"], long["left"])
+    assert [] == Calls({}, {}).of(mutant)
+
+
+@pytest.mark.slow
+def test_of_three_mutants_one_is_killed_one_survives_and_one_never_ends(tmp_path: Path) -> None:
+    source = (ROOT / FILE).read_text()
+    changes = {
+        "return max(first.values()": "return min(first.values()",
+        "    first: dict[str, datetime] = {}": "    first: dict[str, datetime] = dict()",
+        "    for event in events:": "    while True:\n        pass\n    for event in events:",
+    }
+    jobs = [
+        {"id": at, "tests": [TEST], "limit": 5, "file": FILE, "function": FUNCTION}
+        | {"code": source.replace(was, becomes)}
+        for at, (was, becomes) in enumerate(changes.items())
+    ]
+
+    verdicts = run_in_processes(jobs, tmp_path)
+
+    assert ["killed", "survived", "killed"] == [verdicts[at]["verdict"] for at in range(3)]
+    assert "counts_from_when_it_came" in verdicts[0]["by"]
+
+
+@pytest.mark.slow
+def test_what_mutmut_makes_of_a_file_is_small_faults_of_its_functions() -> None:
+    mutations = pytest.importorskip("tests.mutants.mutations").Mutations(FILE)
+
+    mutants = [mutations[at] for at in range(len(mutations))]
+
+    assert ("if event['what'] in _ANSWERING:".replace("'", '"')) in {one.was for one in mutants}
+    assert FUNCTION in {one.function for one in mutants}
+    assert len(mutants) == len({one.code for one in mutants})

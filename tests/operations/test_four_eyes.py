@@ -1,0 +1,95 @@
+"""Requests for a second person: until when they count, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from flows.operations.four_eyes import (
+    ApprovalError,
+    Command,
+    NobodyError,
+    carrying_out,
+    open_requests,
+    request,
+)
+from flows.runs.audit_trail import audited
+from tests.night import NOON, Bench, local_bench
+
+MOMENT = timedelta(microseconds=1)
+LINE = "cardlink outbox release bank-20261120-01234567 1"
+
+
+def command(actor: str) -> Command:
+    """Return a command with one parameter, which takes effect on nothing."""
+    return Command("release", LINE, {"chunks": [1]}, (), {}, actor, "agreed", hours=2)
+
+
+def bench_at(folder: Path) -> tuple[Bench, Callable[[timedelta], None]]:
+    """Return a bench with an audit trail, and what sets its clock to so long after NOON."""
+    bench = local_bench(folder)
+    moments = [NOON]
+
+    def now() -> datetime:
+        return moments[-1]
+
+    bench.now = now
+    bench.store = audited(bench.store, "tester", now)
+    return bench, lambda passed: moments.append(NOON + passed)
+
+
+def carried_out(bench: Bench, number: str, actor: str = "bert") -> str:
+    """Carry a request out; return who made it, or why it was not carried out."""
+    try:
+        with carrying_out(bench.context, number, command(actor)) as maker:
+            return maker
+    except ApprovalError as error:
+        return str(error.fields["why"])
+
+
+def test_a_request_counts_until_the_moment_it_expires(tmp_path: Path) -> None:
+    bench, after = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+    hours = timedelta(hours=2)
+
+    told = []
+    for passed in (hours + MOMENT, hours, hours - MOMENT):
+        after(passed)
+        open_ones = [one.number for one in open_requests(bench.context)]
+        told.append((open_ones, carried_out(bench, number)))
+
+    nothing: list[str] = []
+    expired = (nothing, "it expired on 2026-11-20 14:00")
+    assert [expired, expired, ([number], "anna")] == told
+    assert [] == open_requests(bench.context)
+    assert "bert used it on 2026-11-20 13:59" == carried_out(bench, number, "carl")
+
+
+def test_a_request_whose_command_failed_can_be_carried_out_by_anybody_but_its_maker(
+    tmp_path: Path,
+) -> None:
+    bench, _ = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+
+    with pytest.raises(KeyboardInterrupt), carrying_out(bench.context, number, command("bert")):
+        raise KeyboardInterrupt
+
+    assert [number] == [one.number for one in open_requests(bench.context)]
+    for name in ("anna", "ANNA", "an.na "):
+        assert carried_out(bench, number, name).startswith("anna made it; a different person")
+    assert "anna" == carried_out(bench, number, "bert")
+    assert "there is no such request" == carried_out(bench, "0" * 12)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "--"])
+def test_nobody_makes_or_carries_out_a_request(tmp_path: Path, name: str) -> None:
+    bench, _ = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+
+    with pytest.raises(NobodyError):
+        request(bench.context, command(name))
+    with pytest.raises(NobodyError), carrying_out(bench.context, number, command(name)):
+        pass
