@@ -219,6 +219,7 @@ def _link_findings(run: StoredRun) -> Iterator[Finding]:
     links = _Links(run)
     outcomes = [entry.key for entry in run.store.keys(run.keys.outcomes)]
     parts = [run.rows_key(part) for part in run.committed().ledger]
+    lists.sort(key=lambda key: not key.endswith(".parquet"))  # these are decoded with the others
     columns = dict.fromkeys(outcomes, ("url", "row")) | dict.fromkeys(parts, ("url", "row", "cuid"))
     for key, rows in _tables(run.store, columns | dict.fromkeys(lists, ("cuid", "url"))):
         if key in outcomes:

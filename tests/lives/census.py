@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import product
@@ -94,14 +94,22 @@ class Census:
     # of each run of a whole extract: the lines of its file, and their cards
     lines: list[dict[Line, Card]] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)  # runs, or the issuer: given up today
+    keeping: list[str] = field(default_factory=list)  # likewise: their links are kept
     # cards that may have been given up: which of a run's codes they have is the partner's word
     given_up: set[Card] = field(default_factory=set)
+    kept: set[tuple[Card, int]] = field(default_factory=set)  # with the run of the link
 
     def forget(self) -> None:
         """Begin anew, as the store was put back."""
         self.runs.clear()
         self.rows.clear()
         self.lines.clear()
+
+    def note(self, words: Sequence[str], issuer: str) -> None:
+        """Note what a command gives up, or whose links it keeps."""
+        noted = {"give-up": self.targets, "keep-link": self.keeping}
+        if words[:1] == ["mend"] and words[1] in noted:
+            noted[words[1]].append(issuer if "," in words[2] else words[2])
 
     def differing(self, life: Life, bank: Bank) -> Iterator[str]:
         """Yield the cards of which the book says something else today; "" for one it lacks."""
@@ -136,8 +144,9 @@ class Census:
             for card, of_card in tries.items()
         }
         for card, states in standing.items():
-            if not states.isdisjoint(KEPT):  # until the operator keeps the link
+            if not states.isdisjoint(KEPT) and self.is_kept(card, tries[card], fates, bank.name):
                 standing[card] = states | LINKED
+        self.keeping.clear()
         meant = {
             card
             for card, of_card in tries.items()
@@ -170,8 +179,19 @@ class Census:
 
     def _is_meant(self, rows: list[tuple[int, Row]], issuer: str) -> bool:
         """Return whether a card is one of what was given up today."""
-        runs = {self.runs[turn].run for turn, _ in rows} | {issuer}
-        return not runs.isdisjoint(self.targets)
+        return not self._names(rows, issuer).isdisjoint(self.targets)
+
+    def is_kept(self, card: Card, rows: list[tuple[int, Row]], fates: Fates, issuer: str) -> bool:
+        """Return whether the operator may have decided that the link of a card is enough."""
+        links = [turn for turn, row in rows if any(state == "linked" for state, _ in fates.of(row))]
+        link = card, max(links, default=-1)
+        if not self._names(rows, issuer).isdisjoint(self.keeping):
+            self.kept.add(link)
+        return link in self.kept
+
+    def _names(self, rows: list[tuple[int, Row]], issuer: str) -> set[str]:
+        """Return what a command can name that is about a card: its runs, or the issuer."""
+        return {self.runs[turn].run for turn, _ in rows} | {issuer}
 
     def _read_on(self, life: Life, bank: Bank) -> None:
         """Open the chunks of the runs that were registered since."""

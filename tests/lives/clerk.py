@@ -213,10 +213,9 @@ class Operator:
         """Do what a line says; False where only others can do something today."""
         words = filled(line["command"]) if line["command"] else []
         bank = banks[0]
+        for each in banks:
+            each.census.note(words, each.name)
         match line["kind"].split():
-            case _ if words[:2] == ["mend", "give-up"]:
-                bank.census.targets.append(words[2])
-                self.give(*words)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
             case ["break", *_]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.lives.census import Fates, Row
+from tests.lives.census import Census, Fates, Row
 from tests.lives.clerk import Closed
 from tests.lives.portal import ERROR, LINK, LOST, Made, Portal, Sent
 
@@ -65,3 +65,19 @@ def test_a_row_waits_for_the_upload_until_the_portal_has_a_chunk_of_its_name() -
     elsewhere = OWN._replace(place=(CHUNK.replace("00001", "00002"), 1))
 
     assert ["to upload"] == states(fates(), elsewhere)
+
+
+def test_a_link_that_is_not_updated_counts_as_linked_only_where_the_operator_keeps_it() -> None:
+    census = Census(runs=[cast("Any", SimpleNamespace(run="bank-20261120-00000000"))])
+    known = fates(answered=True)
+    rows = [(0, OWN), (0, OWN._replace(place=None))]
+
+    def kept() -> bool:
+        return census.is_kept(OWN.card, rows, known, "bank")
+
+    before = kept()
+    census.note(["mend", "keep-link", "bank-20261120-00000000", "--refused"], "bank")
+    decided = kept()
+    census.keeping.clear()  # another day
+
+    assert (False, True, True) == (before, decided, kept())
