@@ -25,7 +25,7 @@ class Visitor(MutationVisitor):
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.FunctionDef):
             return False
-        return super()._skip_node_and_children(node)
+        return bool(super()._skip_node_and_children(node))
 
 
 class Mutations:
