@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,11 +32,22 @@ def queries(service: ServiceSettings | None, facts: Mapping[str, Any]) -> Iterat
         yield "[service] follow_cardholders is off: jobs are not queried"
     yield from map(line_of, facts["coverage"])
     waiting = sum(check["waiting"] for check in checks)
-    if waiting:
-        yield f"{waiting:,} links that are due wait for the next check ([service] look_minutes)"
+    if waiting and service:
+        yield _waiting(waiting, queried, service)
     reports = facts["transactions"]
     if reports["files"]:
         yield f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"
+
+
+def _waiting(waiting: int, queried: int, service: ServiceSettings) -> str:
+    """Say how many links a check has left to the next ones, and about how many these are."""
+    more = math.ceil(waiting / max(1, queried))
+    checks = "the next check" if more == 1 else f"about {more:,} more checks"
+    limits = (
+        f"{service.look_minutes:g} minutes at {service.requests_per_second:g} requests a second"
+    )
+    settings = "[service] look_minutes, requests_per_second"
+    return f"{waiting:,} links that are due wait for {checks} of {limits} ({settings})"
 
 
 def funnel_tables(name: str, funnel: Mapping[str, Any]) -> list[Part]:

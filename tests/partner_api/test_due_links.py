@@ -94,8 +94,16 @@ def test_a_check_queries_what_its_time_allows_and_the_next_one_the_others(tmp_pa
 
     asked = [[check["asked"] for check in facts["looked"]] for facts in (first, second)]
     assert [[6], [6]] == asked
-    assert ["6 links that are due wait for the next check ([service] look_minutes)"] == [
-        line for line in queries(bench.issuer.service, first) if "wait" in line
+    limits = "0.11 minutes at 2 requests a second ([service] look_minutes, requests_per_second)"
+    left = {"looked": [{**first["looked"][0], "waiting": 61}]}
+    assert [
+        f"6 links that are due wait for the next check of {limits}",
+        f"61 links that are due wait for about 11 more checks of {limits}",
+    ] == [
+        line
+        for facts in (first, {**first, **left})
+        for line in queries(bench.issuer.service, facts)
+        if "wait" in line
     ]
     assert 0 == second["funnel"]["unasked"]
 
