@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: bench pace bench-growth bench-following bench-issuers hundred quarter year twenty leaks torture mutants image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
+.PHONY: versions bench pace bench-growth bench-following bench-issuers hundred quarter year twenty leaks torture mutants image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -31,6 +31,12 @@ claims: .venv/test-ready
 # The same and what is slow: large sizes, every form and flow on a real Prefect server, `make ui` from start to end.
 test-all: .venv/release-ready check
 	@$(PYTEST) -m '' --hypothesis-profile thorough
+	@$(MAKE) --no-print-directory versions
+
+# The demo and the quick tests of runs, forms and commands under each Python from 3.11 to 3.14 that is here, and with both
+# ends of the range of Prefect; some minutes each, environments stay in .versions: make versions VERSIONS=3.13
+versions: .venv/test-ready
+	@$(BIN)/python -m tests.release.versions $(VERSIONS)
 
 # Everything but the tests: lint, format, shape of statements, types, import direction.
 check: .venv/test-ready
@@ -137,4 +143,4 @@ setup: .venv/test-ready
 	@touch $@
 
 clean:
-	rm -rf .venv demo ui .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .versions demo ui .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -110,7 +110,7 @@ def reconcile(
         beside = undecided_work.beside_runs()
         survey = surveys.survey(issuer_context, from_date, to_date, beside)
         facts = across.report_across(issuer_context, survey, from_date, to_date)
-        place = f"files: {issuer_context.issuer.root}/{keys.period(name, from_date, to_date)}"
+        place = _place(issuer_context, keys.period(name, from_date, to_date))
         return [_Overview(facts, [*_across(facts, survey, issuer_context), place, ""])]
 
     overviews, unread = context.each(issuer, of_issuer)
@@ -123,6 +123,15 @@ def reconcile(
         {"issuers": facts}, shown[:-1] or ["no issuers yet"], next_step, max(codes, default=0)
     )
     return result.beside(unread)
+
+
+def _place(context: contexts.IssuerContext, folder: str) -> Part:
+    """Return where the files are: a link to the page among them where its address is known."""
+    issuer = context.issuer
+    url = report_link(context, f"{folder}report.html")
+    if url:
+        return Link(url, f"All runs of {issuer.issuer}", f"{issuer.issuer}-all-runs")
+    return f"files: {issuer.root}/{folder}"
 
 
 def _across(

@@ -8,6 +8,7 @@ policy admits its one style sheet by hash, and nothing else.
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from flows.readable import readable
 from flows.reports.advice import across_advice, advice
@@ -245,6 +246,12 @@ def _finalized(fact: Any) -> Any:
     return fact
 
 
+def _code(text: str) -> Markup:
+    """Return a text whose parts in backticks are shown as code."""
+    escaped = str(escape(readable(text)))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped))  # noqa: S704 - it is escaped
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -256,6 +263,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "code": _code,
         "number": lambda number: f"{number:,}",
         "signed": lambda number: f"{number:+,}",
         "percent": percent,

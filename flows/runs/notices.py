@@ -29,8 +29,9 @@ class ChannelError(OperatorError):
 
     message = "The channel {channel} takes no notifications: {trouble}."
     next_step = (
-        "Correct its address in CARDLINK_CHANNELS, or have its server looked at; what was not sent "
-        "is sent for a day once it works."
+        "Correct its address where it is given (CARDLINK_CHANNELS, CARDLINK_ALERT_..., "
+        "CARDLINK_HEARTBEAT_URL), or have its server looked at; what was not sent is sent for a "
+        "day once it works."
     )
 
 

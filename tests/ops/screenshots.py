@@ -29,7 +29,7 @@ def take(stage: Stage, page: Page) -> None:
     night = stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
     stage.cardlink("simulate", ISSUER, "--secret-key", "portal-secret.asc")
     stage.do(f"ingest-{ISSUER}", issuer=ISSUER)
-    show(page, f"{stage.url}/deployments", "rerun", "ui-deployments.png")
+    show(page, f"{stage.url}/deployments", f"ingest-{ISSUER}", "ui-deployments.png")
     show(page, f"{stage.url}/runs/flow-run/{night.id}", "to upload", "ui-night.png")
     [run] = [path.name for path in (stage.folder / "store" / ISSUER / "runs").iterdir()]
     found = stage.artifacts()

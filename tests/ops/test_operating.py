@@ -575,6 +575,31 @@ def test_a_renewal_shows_from_its_form_how_many_links_are_due(story: Story) -> N
     assert re.match(r"[1-9]\d* links that expire by ", told["description"])
 
 
+def test_a_receiver_with_a_schedule_has_a_deployment_that_delivers_and_announces_it_once(
+    story: Story,
+) -> None:
+    stage, name = story.stage, f"deliver-{ISSUER}-mailer"
+    toml = stage.folder / f"{ISSUER}.toml"
+    text = toml.read_text()
+    toml.write_text(f'{text}[deliveries.mailer]\nschedule = "30 5 * * *"\nprefect_event = true\n')
+    install(stage)
+    scheduled = stage.call(f"deployments/{stage.deployments()[name]}")
+
+    done = stage.do(name, **scheduled["parameters"], **scheduled["schedules"][0]["parameters"])
+    for _ in range(2):
+        stage.do(f"watch-{ISSUER}", issuer=ISSUER)
+    events = stage.call("events/filter", {"filter": {"event": {"prefix": ["cardlink.links."]}}})
+    toml.write_text(text)
+    install(stage)
+
+    assert "30 5 * * *" == scheduled["schedules"][0]["schedule"]["cron"]
+    assert "mailer: delivery 1 written" in done.message
+    assert [("mailer", 1)] == [
+        (event["payload"]["receiver"], event["payload"]["number"]) for event in events["events"]
+    ]
+    assert name not in stage.deployments()
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with browser(tmp_path_factory.mktemp("chromium")) as opened:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flows.book.opening import NOBODY_REMOVED
 from flows.commands.results import FILES
-from flows.reports.page import across_page, run_page
+from flows.reports.page import _environment, across_page, run_page
 from flows.reports.summary import FIGURES
 from flows.reports.tally import KINDS
 from flows.reports.wording import percent
@@ -81,7 +81,7 @@ def test_a_report_links_its_lists_and_workbook_and_never_the_links() -> None:
 
     beside = {name for name in FILES.split() if name not in ("report.html", "links.csv")}
     up = "../../../reconciliation/"
-    assert {*beside, "chunks.csv", f"{up}report.html", f"{up}worklist.csv"} == linked
+    assert {*beside, "chunks.csv", f"{up}report.html", f"{up}report.html#worklist"} == linked
 
 
 @pytest.mark.parametrize(("start", "up"), [(None, "../"), ("2026-11-01", "../../")])
@@ -182,3 +182,9 @@ def test_a_hostile_chunk_name_across_runs_stands_as_text() -> None:
 )
 def test_a_share_is_never_rounded_to_nothing_or_to_all(share: float, text: str) -> None:
     assert text == percent(share)
+
+
+def test_what_is_in_backticks_is_shown_as_code_and_stays_escaped() -> None:
+    shown = str(_environment().filters["code"]("then `cardlink ingest` <b> it"))
+
+    assert "then <code>cardlink ingest</code> &lt;b&gt; it" == shown
