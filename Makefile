@@ -85,7 +85,7 @@ screenshots-ui: .venv/test-ready
 leaks: .venv/test-ready
 	@$(BIN)/python -m tests.leaks.full $(LEAKS)
 
-# N kills, N signals, N harms to a write of every command in turn, races, faults and losses of power on each kind of
+# N kills, N signals, SIGKILL at a write of every command, N other harms to every command in turn, races, faults and losses of power on each kind of
 # store, or on those of STORES, each compared with
 # a quiet night: make torture N=300 STORES=directory
 torture: N = 300

@@ -18,6 +18,8 @@ from flows.registry import ENTRIES
 from flows.runs.claim import Lease
 from flows.runs.keys import keys_of
 from tests.night import DAY
+from tests.operations.test_questions import answered as answered_in_part
+from tests.operations.test_questions import filled, written
 from tests.test_dry_runs import CASES, WHY, Facts, answered, bank, facts_of, sent
 
 NAMED = {entry.name: entry for entry in ENTRIES}
@@ -81,7 +83,14 @@ def _answered(folder: Path) -> Facts:
     return {"issuer": answered(folder)[0].issuer.issuer}
 
 
+def _asked(folder: Path) -> Facts:
+    answered_in_part(folder)
+    questions = written(folder)
+    return {"answers": Path(filled(folder, questions, "lost", "", "send again")), **WHY}
+
+
 MORE = {
+    "answers": Act("answers", _asked),
     "submit": Act("submit", _dropped),
     "submit --new-run": Act("submit", _cancelled),
     "ingest": Act("ingest", _to_ingest),
@@ -123,7 +132,6 @@ ELSEWHERE = {
     "person erase": "tests/operations/test_erasure.py",
     "link": "tests/partner_api/test_single_links_once.py",
     "placements": "tests/partner_api/test_placements.py",
-    "answers": "tests/operations/test_questions.py",
 }
 ACTS = {
     name: Act(name, prepare)

@@ -23,6 +23,7 @@ from schemas.issuer import Issuer
 from tests.night import Bench
 from tests.stores import Place
 from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
+from tests.torture.harmed_store import HarmedStore, Writes
 
 
 @dataclass
@@ -62,6 +63,18 @@ def _do(bench: Bench, job: dict[str, Any]) -> str:
         bench.ingest()
         return "ingested"
     return "already" if bench.submit(job["extract"]).already else "committed"
+
+
+def killed(job: dict[str, Any]) -> int:
+    """Be the command line until the write at which SIGKILL ends it."""
+    sys.argv = ["cardlink", *job["argv"]]
+    store = HarmedStore(Place(*job["place"]).open(), Writes(*job["harm"]))
+    with (
+        patch("flows.wiring.open_store", lambda *_: store),
+        patch("flows.commands.overview.open_store", lambda *_: store),
+    ):
+        run()
+    return 0
 
 
 def command(job: dict[str, Any]) -> int:

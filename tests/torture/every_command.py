@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import shutil
 import signal
 import threading
@@ -26,6 +27,7 @@ from tests.mentions import pasted
 from tests.stores import Place
 from tests.torture.acts import ACTS, NAMED, Act, run
 from tests.torture.harmed_store import Harm, HarmedStore, KilledError, Writes
+from tests.torture.nursery import Forkserver
 from tests.torture.standing_facts import Facts, differences, facts_of_store
 from tests.torture.tally import Tally
 
@@ -36,6 +38,7 @@ HARMS: tuple[Harm, ...] = (
     "raced",
     "raced, claims run out",
 )
+BY_SIGNAL: tuple[Harm, ...] = ("SIGKILL before", "SIGKILL after")
 LATER = timedelta(hours=1)  # the claims of the dead have run out
 NEW_WORK = ("runs to finish", "runs left behind")  # lines that a harm may add
 
@@ -55,6 +58,7 @@ class Stage:
     folder: Path
     places: Iterator[Place]
     on_disk: bool
+    born: Forkserver | None = None  # who starts the processes that SIGKILL ends
     cases: dict[str, Case] = field(default_factory=dict)
     quiet: dict[str, Quiet] = field(default_factory=dict)
     number: int = 0
@@ -131,6 +135,18 @@ class Scene:
         """Run the act on the store; return its result, or what ended it."""
         with self.wired(writes, offset), _stoppable():
             return self._ended(actor)
+
+    def killed(self, born: Forkserver, harm: Harm, nth: int) -> object:
+        """Run the act as a process of its own until SIGKILL ends it; return how it ended."""
+        line = str(self.case.act.entry.step(self.case.arguments))
+        job = {
+            "argv": ["--config", str(self.folder), *shlex.split(line)[1:]],
+            "folder": str(self.folder),
+            "place": self.place,
+            "harm": (harm, nth),
+        }
+        code = born.wait(born.start(job))
+        return KilledError() if code == -signal.SIGKILL else code
 
     def race(self, writes: Writes, offset: timedelta) -> object:
         """Run the act while another process does the same at the harmed write."""
@@ -223,10 +239,18 @@ def _stoppable() -> Iterator[None]:
 def harm_every_command(
     stage: Stage, kind: str, harms: int, seed: int = 0, names: Iterable[str] = ACTS
 ) -> Tally:
-    """Harm acts at their writes, `harms` times in all, each command in turn, by seed."""
+    """Harm acts at their writes, `harms` times in all, each command in turn, by seed.
+
+    Where processes can be started, each command is first ended once by SIGKILL.
+    """
     chance = random.Random(seed)
     tally = Tally(f"every command {kind}")
     order = sorted(names)
+    for name in order if stage.born else ():
+        quiet = stage.undisturbed(name)
+        nth = chance.randint(1, max(1, len(quiet.writes)))
+        _harm(stage, name, chance.choice(BY_SIGNAL), nth, tally)
+    harms += tally.nights
     while tally.nights < harms:
         chance.shuffle(order)
         for name in order[: harms - tally.nights]:
@@ -242,7 +266,9 @@ def _harm(stage: Stage, name: str, harm: Harm, nth: int, tally: Tally) -> None:
     quiet = stage.undisturbed(name)
     scene = stage.scene(name)
     writes = Writes(harm, nth)
-    if harm.startswith("raced"):
+    if harm in BY_SIGNAL and stage.born:
+        ended = scene.killed(stage.born, harm, nth)
+    elif harm.startswith("raced"):
         ended = scene.race(writes, LATER if "run out" in harm else timedelta())
     else:
         ended = scene.live(writes)

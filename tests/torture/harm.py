@@ -65,7 +65,7 @@ def harm(share: Share) -> list[Tally]:
             _printed(race_many(night, children, stores, races, share.seed)),
             _printed(fault_many(night, stores, faults, share.seed)),
             _printed(signal_many(night, children, stores, share.size, share.seed)),
-            _printed(_commands(share, stores)),
+            _printed(_commands(share, stores, children)),
         ]
         if KINDS[share.kind].on_disk:
             losses = max(1, share.size // 2)
@@ -73,11 +73,11 @@ def harm(share: Share) -> list[Tally]:
         return tallies
 
 
-def _commands(share: Share, stores: Iterator[Place]) -> Tally:
-    """Harm every command in turn, by seed."""
+def _commands(share: Share, stores: Iterator[Place], children: Children) -> Tally:
+    """Harm every command in turn, by seed; of a store that other processes see, by SIGKILL too."""
     folder = share.folder / "commands"
     folder.mkdir()
-    acts = Stage(folder, stores, on_disk=KINDS[share.kind].on_disk)
+    acts = Stage(folder, stores, on_disk=KINDS[share.kind].on_disk, born=children.nursery)
     return harm_every_command(acts, share.kind, share.size, share.seed)
 
 

@@ -4,6 +4,7 @@ does the same first.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +15,15 @@ from typing import Literal
 from flows.runs.store import Entry, Source, StoreBusyError
 from tests.stores import CleanableStore
 
-Harm = Literal["killed before", "killed after", "stopped", "raced", "raced, claims run out"]
+Harm = Literal[
+    "killed before",
+    "killed after",
+    "stopped",
+    "raced",
+    "raced, claims run out",
+    "SIGKILL before",
+    "SIGKILL after",
+]
 
 
 class KilledError(BaseException):
@@ -53,6 +62,11 @@ class Writes:
             case "killed after":
                 act()
                 self._die()
+            case "SIGKILL before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "SIGKILL after":
+                act()
+                os.kill(os.getpid(), signal.SIGKILL)
             case "stopped":
                 signal.raise_signal(signal.SIGINT)
             case "raced" | "raced, claims run out" if "/audit/" not in key:

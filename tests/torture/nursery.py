@@ -75,9 +75,10 @@ def _start(job: dict[str, Any]) -> int:
     try:
         if "argv" in job:
             _begin_command(job)
-        from tests.torture.child import command, work  # after the fork: see above
+        from tests.torture.child import command, killed, work  # after the fork: see above
 
-        code = command(job) if "argv" in job else work(job)
+        do = killed if "harm" in job else command if "argv" in job else work
+        code = do(job)
     finally:
         os._exit(code)  # without what the parent would do at its end
 

@@ -1,5 +1,6 @@
 """The small sizes of the torture; `make torture` is the large one."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_ends_a_night(tmp_path: 
     assert [loss for tally in tallies for loss in tally.losses] == []
 
 
-# one harm to each command in make test-all, some to a single one in make test
+# one harm and one SIGKILL to each command in make test-all, some to a single one in make test
 @pytest.mark.parametrize(
     ("harms", "names"),
     [(2, ["outbox hold"]), pytest.param(len(ACTS), [*ACTS], marks=pytest.mark.slow)],
@@ -31,11 +32,13 @@ def test_nothing_is_lost_and_nothing_is_doubled_whatever_ends_a_night(tmp_path: 
 def test_whatever_harms_a_command_its_repetition_ends_as_the_quiet_run_and_says_what_is_true(
     tmp_path: Path, harms: int, names: list[str]
 ) -> None:
-    stage = Stage(tmp_path, iter(()), on_disk=True)
+    with forkserver() as born:
+        stage = Stage(tmp_path, iter(()), on_disk=True, born=born)
 
-    tally = harm_every_command(stage, "directory", harms, seed=3, names=names)
+        tally = harm_every_command(stage, "directory", harms, seed=3, names=names)
 
-    assert (harms, []) == (tally.nights, tally.losses)
+    killed = Counter(what for what in tally.done if what.endswith("SIGKILL"))
+    assert ({f"{name} SIGKILL": 1 for name in names}, []) == (killed, tally.losses)
 
 
 def test_every_command_that_changes_something_is_harmed_or_its_own_torture_is_named() -> None:
