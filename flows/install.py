@@ -12,7 +12,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -22,7 +23,8 @@ from flows.commands.entry import entry
 from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
-from flows.errors import OperatorError
+from flows.errors import OperatorError, TryAgainError
+from flows.prefect_answers import FAILURES, is_refusal, reason_of
 from flows.wiring import (
     HEARTBEAT,
     KEPT_CHANNELS,
@@ -58,6 +60,20 @@ class NoServerError(OperatorError):
         "Set it (http://127.0.0.1:4200/api for `prefect server start` here), "
         "then run {same_command} again."
     )
+
+
+class ServerFailsError(TryAgainError):
+    """The Prefect server did not answer, or with an error of its own."""
+
+    message = "The Prefect server does not take what is to be installed: {reason}."
+    next_step = "Run {same_command} again once it answers: it begins anew, and nothing is doubled."
+
+
+class ServerRefusesError(OperatorError):
+    """The Prefect server does not accept who installs."""
+
+    message = "The Prefect server refuses what is to be installed: {reason}."
+    next_step = "Correct PREFECT_API_URL or PREFECT_API_AUTH_STRING, then run {same_command} again."
 
 
 class DeployError(OperatorError):
@@ -117,6 +133,18 @@ def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
     )
 
 
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Raise ServerFailsError or ServerRefusesError instead of the errors of Prefect's client."""
+    try:
+        yield
+        return
+    except FAILURES as error:
+        reason = reason_of(error)
+        kind = ServerRefusesError if is_refusal(error) else ServerFailsError
+    raise kind(reason=reason)
+
+
 def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None:
     command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
     done = subprocess.run(
@@ -142,7 +170,7 @@ def _deploy_receivers(settings: Issuer, filled: dict[str, str]) -> None:
             _deploy("prefect-receiver.yaml", f"{issuer} {receiver}", {**filled, **values})
     with_cron = [name for name, table in settings.deliveries.items() if table.cron is not None]
     scheduled = {f"deliver-{issuer}-{name}" for name in with_cron}
-    with get_client(sync_client=True) as client:
+    with _answering(), get_client(sync_client=True) as client:
         for deployment in client.read_deployments(deployment_filter=_of_receivers(issuer)):
             if deployment.name not in scheduled:
                 client.delete_deployment(deployment.id)
@@ -229,7 +257,7 @@ def install(context: Context) -> Result:
         raise NoServerError
     folder = context.folder
     pool = work_pool()
-    with get_client(sync_client=True) as client:
+    with _answering(), get_client(sync_client=True) as client:
         try:
             client.read_work_pool(pool)
         except ObjectNotFound:  # a pool of another kind than process is made by the operator

@@ -12,11 +12,12 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
-from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.arrivals.targets import Target
 from flows.errors import OperatorError, TryAgainError
+from flows.prefect_answers import FAILURES, reason_of
 from flows.steps import Sentence, Step
 from flows.wiring import now
 
@@ -133,8 +134,6 @@ def _answer(ask: Callable[[], T]) -> T:
         return ask()
     except ObjectNotFound:
         raise
-    except PrefectHTTPStatusError as error:
-        reason = f"it answers {error.response.status_code}"
-    except httpx.HTTPError as error:
-        reason = f"it cannot be reached ({type(error).__name__})"
+    except FAILURES as error:
+        reason = reason_of(error)
     raise ServerAwayError(reason=reason)

@@ -183,7 +183,9 @@ class Children:
         actor: str = "first:1",
     ) -> dict[str, Any]:
         """Return what a child is told to do."""
-        settings, answer = _issuer().model_dump(mode="json"), str(self.folder / f"{actor}.json")
+        # a default may be a value that a TOML must not have
+        settings = _issuer().model_dump(mode="json", exclude_defaults=True)
+        answer = str(self.folder / f"{actor}.json")
         job = {
             "do": do,
             "place": place,

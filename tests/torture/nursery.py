@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,8 @@ def _start(job: dict[str, Any]) -> int:
 
         do = killed if "harm" in job else command if "argv" in job else work
         code = do(job)
+    except Exception:  # noqa: BLE001  whatever ends a child is shown
+        traceback.print_exc()  # else nobody sees it
     finally:
         os._exit(code)  # without what the parent would do at its end
 
