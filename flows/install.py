@@ -25,6 +25,7 @@ from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError, TryAgainError
 from flows.prefect_answers import FAILURES, is_refusal, reason_of
+from flows.steps import counted
 from flows.wiring import (
     HEARTBEAT,
     KEPT_CHANNELS,
@@ -312,4 +313,4 @@ def deploy_files(
     shutil.copytree(shipped("deploy"), folder, dirs_exist_ok=True)
     written = sum(path.is_file() for path in folder.rglob("*"))
     facts = {"folder": str(folder), "files": written}
-    return Result(facts, [f"{folder}: {written} files; README.md says what each is"])
+    return Result(facts, [f"{folder}: {counted(written, 'file')}; README.md says what each is"])

@@ -29,15 +29,15 @@ from flows.forms import (
     to_do,
 )
 from flows.runs.business_date import day_off, local_day
-from flows.submissions.extract_states import extracts_to_submit
+from flows.submissions.night_extracts import NightExtracts, night_extracts
 from flows.wiring import config_folder, wire
 
 
 @task(name="find extracts", persist_result=False, cache_policy=NO_CACHE)
 @guarded
-def find(issuer: str) -> list[str]:
-    """Return the extracts that are not submitted yet, oldest first."""
-    return [entry.key for entry in extracts_to_submit(wire(config_folder(), issuer), remember=True)]
+def find(issuer: str) -> NightExtracts:
+    """Return the extracts that are not submitted yet, oldest first, and those that are left."""
+    return night_extracts(wire(config_folder(), issuer))
 
 
 @task(
@@ -115,14 +115,15 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
             "%s: no night today (%s); new extracts wait for the next business night", issuer, why
         )
         return Completed(name="Skipped", message=f"No night today: {why}")
-    names = find(issuer)
+    names, left = find(issuer)
     log.info("%s: %d extracts to submit", issuer, len(names))
     # a refused one does not stop the others
     states = [submit(issuer, name, return_state=True) for name in names]
     outcomes = [state.result(raise_on_failure=False) for state in states]
     done = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
-    sentence = " ".join(filter(None, [business_result(context), f"{_sentence(done, states)}."]))
+    came = "; ".join([_sentence(done, states), *left])
+    sentence = " ".join(filter(None, [business_result(context), f"{came}."]))
     keep(Result({}, [sentence, *_lines(done), to_do(issuer)]), f"{issuer}-night")
     if failed:
         return Failed(message=sentence, data=failed[0])

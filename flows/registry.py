@@ -29,11 +29,13 @@ from flows.commands import (
     renewal,
     resubmission,
     results,
+    run_report,
     settings,
     submit,
     trace,
     upgrade,
     upload,
+    worklist,
 )
 from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
@@ -61,7 +63,9 @@ ENTRIES = entries_of(
     upload,
     outbox,
     results,
+    run_report,
     acknowledgement,
+    worklist,
     overview,
     programme,
     analysis,

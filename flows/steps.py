@@ -193,7 +193,8 @@ COMMAND_LINE: Final = CommandLine()
 class Sentence:
     """A text with mentions in it: a template as of `str.format`, and its values by name.
 
-    `{step:bare}` shows a command without backquotes. A value may be a sentence.
+    `{step:bare}` shows a command without backquotes, `{count:row}` a number with its noun. A value
+    may be a sentence.
     """
 
     template: str
@@ -271,7 +272,18 @@ class _InWords(Formatter):
             return self._words(value, bare=format_spec == "bare")
         if isinstance(value, Sentence):
             value = value.in_words(self._words)
+        if isinstance(value, int) and len(format_spec) > 1 and format_spec.isalpha():
+            return counted(value, format_spec)
         return format(value, format_spec.removeprefix("bare"))
+
+
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun, and the verb where it is given with it.
+
+    >>> counted(1, "chunk waits", "chunks wait"), counted(2000, "row"), counted(1, "day")
+    ('1 chunk waits', '2,000 rows', '1 day')
+    """
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def option_name(name: str) -> str:

@@ -109,11 +109,18 @@ class AcknowledgementHead(_Part):
     format: Literal[1] = 1
     number: int = Field(ge=1, description="1, 2, 3 … of all that this issuer is told")
     issuer: str
-    run: str
-    extract: str
-    business_date: str
+    run: str = Field(description="empty where a file waits, and has none yet")
+    extract: str = Field(description="the extract, or the file of corrections, by its key")
+    business_date: str | None = Field(description="null where it has no run")
     at: AwareDatetime
     status: Literal["ACCP", "PART", "RJCT", "PEND"]
+    corrects: str | None = Field(
+        None, description="of a file of corrections: the run whose rows it corrects"
+    )
+    waits: str | None = Field(
+        None,
+        description="why nothing was done with the file yet, such as a gate that holds it back",
+    )
     refusal: str | None = Field(
         None, description="why the whole extract is refused, in a sentence; its rows are not judged"
     )

@@ -73,7 +73,7 @@ class ExportedRuns(Table):
     rejected: pl.UInt32 = column("rows that we refused")
     ineligible: pl.UInt32 = column("rows that are not eligible for a link")
     duplicate: pl.UInt32 = column("rows that repeat another row")
-    suppressed: pl.UInt32 = column("rows held back: their card has or awaits a link")
+    suppressed: pl.UInt32 = column("rows suppressed: their card has or awaits a link")
     chunks: pl.UInt32 = column("chunks sealed")
     answered: pl.UInt32 = column("chunks of which every row has an answer")
     breaks: pl.UInt32 = column("open breaks")

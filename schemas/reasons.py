@@ -56,7 +56,7 @@ DELETED = "card.row.deleted"  # its extract marks it as deleted: it is closed
 UNREADABLE_DELETION = "card.row.deleted_unreadable"  # so does this one, without saying which card
 LINK_ENDED = "card.link.expired"  # had a link, which ended
 SEEN = frozenset({STANDING, AWAITED, CHANGED, REVERTED})
-HELD_BACK = SEEN | {GIVEN_UP, DELETED, UNREADABLE_DELETION}  # what held.csv lists
+SUPPRESSED = SEEN | {GIVEN_UP, DELETED, UNREADABLE_DELETION}  # what suppressed.csv lists
 # Why a link that ends soon or has ended is not renewed.
 ABSENT = "card.extract.absent"  # its card is not in the latest extract of a full portfolio
 UNFIT = "card.extract.refused"  # its card's newest row was refused by us
@@ -268,9 +268,9 @@ def seen_rows(reasons: Mapping[str, int]) -> int:
     return sum(reasons.get(code, 0) for code in SEEN)
 
 
-def held_rows(reasons: Mapping[str, int]) -> int:
-    """Return how many rows are suppressed for what is known of their card (HELD_BACK)."""
-    return sum(reasons.get(code, 0) for code in HELD_BACK)
+def suppressed_rows(reasons: Mapping[str, int]) -> int:
+    """Return how many rows are suppressed for what is known of their card (SUPPRESSED)."""
+    return sum(reasons.get(code, 0) for code in SUPPRESSED)
 
 
 def reason(code: str) -> Reason:

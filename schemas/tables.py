@@ -52,7 +52,7 @@ class Links(Table):
 
 
 class Rejects(Table):
-    """rejects.csv and held.csv: one line per row and reason, in the words of the issuer's file."""
+    """rejects.csv, suppressed.csv: a line per row and reason, in the words of the issuer's file."""
 
     row: pl.UInt32 = pa.Field(ge=1)  # data record of the extract, from 1
     line: pl.UInt32 = pa.Field(ge=1)  # physical line it starts on, from 1, header included

@@ -25,7 +25,7 @@ def problems(outcome: dict[str, Any]) -> list[str]:
     definition = SCHEMA["$defs"].get(outcome["command"].replace(" ", "-"))
     if definition is None:
         return []  # a command of a test alone; each of ours has one
-    known = {*SCHEMA["properties"], *definition.get("properties", {}), *SHARED}
+    known = {*SCHEMA["properties"], *SHARED}.union(*map(_properties, _shapes(definition)))
     strange = sorted(outcome.keys() - known)
     if definition.get("additionalProperties"):
         strange = []
@@ -33,6 +33,17 @@ def problems(outcome: dict[str, Any]) -> list[str]:
     if not _validator().is_valid(outcome):
         found += list(_reasons(outcome, definition))
     return found
+
+
+def _shapes(definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a definition, or those of a command whose options decide about its outcome."""
+    names = [shape["$ref"].rpartition("/")[2] for shape in definition.get("anyOf", ())]
+    return [SCHEMA["$defs"][name] for name in names] or [definition]
+
+
+def _properties(definition: dict[str, Any]) -> dict[str, Any]:
+    properties: dict[str, Any] = definition.get("properties", {})
+    return properties
 
 
 def _reasons(outcome: dict[str, Any], definition: dict[str, Any]) -> list[str]:

@@ -116,7 +116,7 @@ def test_every_next_step_that_the_code_makes_is_taken_by_the_command_line() -> N
 
     assert [] == wrong_in(found)
     assert len(found) > 100
-    assert {"dismiss", "mend close", "mend reseal", "status", "deliver"} <= entries_in(found)
+    assert {"dismiss", "mend close", "mend reseal", "worklist", "deliver"} <= entries_in(found)
 
 
 def test_a_step_that_no_command_takes_is_noticed() -> None:

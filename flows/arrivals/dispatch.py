@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from flows.arrivals.backlog import Backlog, Batch
 from flows.arrivals.targets import Target
 from flows.errors import CardlinkError, TryAgainError
+from flows.steps import counted
 
 LOOK = 1.0  # seconds between two looks at a run that is to begin or to end
 FIRST_WAIT = 1.0  # seconds after an error; doubled each time
@@ -106,7 +107,9 @@ class Dispatcher:
             return
         batch = self._backlog.take(target)
         self._awaited[target] = Awaited(run, batch)
-        self._note(f"{target.deployment}: {len(batch.files)} files came, run {run} takes them")
+        self._note(
+            f"{target.deployment}: {counted(len(batch.files), 'file')} came, run {run} takes them"
+        )
 
     def _follow(self, target: Target, now: float) -> None:
         """Let a batch go whose run has begun; one whose run never will waits for another."""

@@ -1,7 +1,7 @@
 """The attempts to get cards their links: each row that a run sent or refused, and single links.
 
 An attempt is what a run's ledger and its reconciled rows say of one row. Duplicates and rows that
-were held back are none.
+were suppressed are none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ has left since the first extract after the last one that names it which is such 
 closes it, and is back as soon as a later one names it. Later is by business date, then by
 registration.
 
-* Every row names its card, whether it was sent, refused or held back, but not a row that is marked
+* Every row names its card, whether it was sent, refused or suppressed, but not a row that is marked
   as deleted. A row whose card number cannot be read names all cards of its cardholder; one that is
   also marked as deleted closes none and brings none back, but a portfolio has not left them out.
 * A card that only a correction ever had, which no extract names, leaves with its cardholder.

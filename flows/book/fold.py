@@ -3,7 +3,7 @@
 Of the many attempts of an issue of a card at most a handful still decide something: the last one,
 the link that lasts longest, the last that awaits its answer, the last as the extract had it, the
 last that is a row of some run, that of the newest extract's row with a link or a wait, the last
-that says of a change of name or address, and the last row that was held back and could be sent.
+that says of a change of name or address, and the last row that was suppressed and could be sent.
 A refused row whose card number could not be read may be of any card of its cardholder: until a
 later run has a row of one of them, it is the newest row of each.
 `fold` finds them; `compacted` keeps only them, with the number of those that they stand for, and
@@ -166,7 +166,7 @@ def _last_word() -> pl.Expr:
     """Return the place of the attempt that was made last.
 
     What was sent comes before what the same run refused, and a cancelled chunk says least of all,
-    but for a row that was held back and says only that the card has changed. A refusal by us is no
+    but for a row that was suppressed and says only that the card has changed. A refusal by us is no
     word any more once a run had a row of the card that could be sent. Nor is one of a row that was
     to go out again after its card had ended: a card ends without a word, and the partner's stays.
     """
@@ -207,7 +207,7 @@ _PLACED = pl.Schema(dict.fromkeys((*PLACES, "first", "tries", "sendings"), pl.UI
 def is_changed(folded: Folded, kept: pl.DataFrame = NONE_KEPT) -> pl.Series:
     """Return which issues have changed since what their link, or the awaited one, was made from.
 
-    A newer row says so that was held back, or whose chunk was cancelled before the upload. Not
+    A newer row says so that was suppressed, or whose chunk was cancelled before the upload. Not
     where a row of that extract or of a later one has been sent since, or one with the same name and
     address, or a later extract took the change back, or the newest row is not eligible, or an
     operator decided (`kept`: KEPT) that it does not matter.

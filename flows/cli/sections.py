@@ -8,10 +8,7 @@ from typing import Final
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Every day": ("submit", "upload", "ingest", "deliver", "worklist"),
     "Look": (
-        "status",
-        "extracts",
         "report",
-        "history",
         "trace",
         "cardholders",
         "reconcile",
@@ -54,6 +51,9 @@ GROUPS: Final = {
 }
 # earlier names of commands, which go on for one version, and what to type instead
 EARLIER: Final[Mapping[str, str]] = {
+    "status": "worklist --all",
+    "extracts": "worklist --all",
+    "history": "report --history",
     "outbox fetch": "upload ... --to FOLDER",
     "outbox uploaded": "upload ... --done",
 }

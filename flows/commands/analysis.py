@@ -7,6 +7,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result
+from flows.steps import counted
 from flows.wiring import wire
 
 with on_first_use():
@@ -35,7 +36,7 @@ def analysis(context: Context, issuer: Issuer, *, anew: bool = False) -> Result:
     kept.keep_up_to_date(issuer_context)
     done = analysts.export(issuer_context, anew=anew)
     place = f"{issuer_context.issuer.root}/{keys.analysis(issuer)}"
-    written = f"{done.runs:,} runs with {done.rows:,} rows"
+    written = f"{counted(done.runs, 'run')} with {counted(done.rows, 'row')}"
     book = "the book as it was" if done.cards is None else f"the book of {done.cards:,} cards"
     line = f"{issuer}: {written}, {book}; {place}"
     return Result({"issuer": issuer, "place": place, **done._asdict()}, [line])

@@ -15,7 +15,7 @@ from flows.commands.parameters import DryRun, Issuer, KeyName, Reason, RunName
 from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table
 from flows.configuration import FileThereError
-from flows.steps import Step
+from flows.steps import Step, counted
 from flows.wiring import effective_settings, secret, wire, witness_store
 
 with on_first_use():
@@ -81,28 +81,35 @@ def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = Fal
     if not proof.findings and not adapters.prover.key:
         lines.append(WITHOUT_KEY)
     if not proof.findings:
-        counted = f"{proof.entries:,} entries, {proof.objects:,} records"
+        extent = f"{_entries(proof)}, {counted(proof.objects, 'record')}"
         whole = WHOLE if checkpoint or head else WHOLE_AS_FAR
-        return Result(facts, [*lines, whole], headline=f"{issuer}: whole, {counted}; {whole}")
+        return Result(facts, [*lines, whole], headline=f"{issuer}: whole, {extent}; {whole}")
     first = proof.findings[0]
     number = len(proof.findings)
-    headline = f"{number:,} objects are not as recorded, first {first.key}: {first.what}"
+    differing = counted(number, "object is not as recorded", "objects are not as recorded")
+    headline = f"{differing}, first {first.key}: {first.what}"
     advice = "what to do: deploy/RUNBOOK.md, The audit trail"
     return Result(facts, [headline, *lines, "", _table(proof), advice], exit_code=4)
+
+
+def _entries(proof: audit.Proof) -> str:
+    return counted(proof.entries, "entry", "entries")
 
 
 def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
     """Yield what was compared, and what is no finding."""
     head = proof.head or "none"
-    yield f"{issuer}: {proof.entries:,} entries, {proof.objects:,} records, head {head}"
+    yield f"{issuer}: {_entries(proof)}, {counted(proof.objects, 'record')}, head {head}"
     if proof.older:
-        yield f"{proof.older:,} records are older than the trail: not chained"
+        older = counted(proof.older, "record is older", "records are older")
+        yield f"{older} than the trail: not chained"
     if proof.unproved:
-        yield f"{proof.unproved:,} entries are proved by a key that this process does not have"
+        unproved = counted(proof.unproved, "entry is proved", "entries are proved")
+        yield f"{unproved} by a key that this process does not have"
     if proof.erasures:
         yield (
             f"erasures that made cardholders forgotten: {proof.erasures:,}; "
-            f"{proof.erased:,} objects of the trail are gone with them, "
+            f"{counted(proof.erased, 'object')} of the trail are gone with them, "
             "and ledgers are as rewritten/ of their runs says"
         )
     for finding in proof.unfinished:
@@ -117,18 +124,20 @@ def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
 def _extent(proof: audit.Proof) -> Iterator[str]:
     """Yield what was read and judged now, and what rests on an earlier proof."""
     judged = proof.runs - proof.proven_runs
-    yield f"read now: {proof.read:,} objects; judged now: {judged:,} of {proof.runs:,} runs"
+    runs = counted(proof.runs, "run")
+    yield f"read now: {counted(proof.read, 'object')}; judged now: {judged:,} of {runs}"
     if proof.proven_at is None:
         return
     since = f"{proof.proven_at:%Y-%m-%d %H:%M} UTC"
     yield (
-        f"{proof.proven_runs:,} runs and {proof.proven_entries:,} entries have the digests that "
+        f"{counted(proof.proven_runs, 'run')} and "
+        f"{counted(proof.proven_entries, 'entry', 'entries')} have the digests that "
         f"were proven whole on {since} (--anew judges them again)"
     )
     if proof.proven_objects:
         yield (
-            f"{proof.proven_objects:,} objects were not read: the store gives them the mark of the "
-            f"write that was read by {since} (--anew reads them)"
+            f"{counted(proof.proven_objects, 'object')} not read: the store gives the mark of "
+            f"the write that was read by {since} (--anew reads them)"
         )
 
 
@@ -270,7 +279,7 @@ def _about(run: str, issuer: str, proof: audit.Proof) -> list[str]:
         state = f"{len(proof.findings):,} findings, first {proof.findings[0].key}"
     return [
         f"{run}: evidence of what was done, by whom, with which keys and settings",
-        f"The audit trail of {issuer}: {proof.entries:,} entries, head {proof.head}: {state}.",
+        f"The audit trail of {issuer}: {_entries(proof)}, head {proof.head}: {state}.",
         "settings.json is the policy in force now; plan.json has the settings and keys of the run.",
         "Check the files: sha256sum --check SHA256SUMS. "
         "In trail.jsonl, `before` is the SHA-256 of the line before, its newline included.",

@@ -11,9 +11,9 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Number, Reason, ReasonCode, Target
 from flows.commands.remediation import MEND, remediated
-from flows.commands.result import Result, counted
+from flows.commands.result import Result
 from flows.redaction import redact
-from flows.steps import Step
+from flows.steps import Step, counted
 
 with on_first_use():
     from flows.operations import giving_up, keeping_links

@@ -18,7 +18,7 @@ from flows.commands.result import Part, Result, Table
 from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import CardlinkError
-from flows.steps import WHY, Sentence, Step, Text
+from flows.steps import WHY, Sentence, Step, Text, counted
 from flows.wiring import (
     HEARTBEAT,
     channel_addresses,
@@ -378,7 +378,7 @@ def _write(path: Path, inspection: row_scope.Inspection) -> Finding:
         problem = f"{path} cannot be written: {error.strerror}"
         return Finding("rejects", problem, type(error).__name__, 2)
     lines = sum(frame.height for frame in frames)
-    return Finding("rejects", f"{path}: {lines:,} lines, one per row and reason")
+    return Finding("rejects", f"{path}: {counted(lines, 'line')}, one per row and reason")
 
 
 def _columns(context: contexts.IssuerContext, inspection: row_scope.Inspection) -> Table:

@@ -10,8 +10,8 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Reason
-from flows.commands.result import Result, counted
-from flows.steps import WHY, Sentence, Step, Text
+from flows.commands.result import Result
+from flows.steps import WHY, Sentence, Step, Text, counted
 from flows.wiring import wire
 
 with on_first_use():

@@ -5,7 +5,6 @@ List them, fetch them, record what was done with them.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,9 +17,10 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName, Target
+from flows.commands.private_files import write_whole
 from flows.commands.result import Result, Table, artifact
 from flows.configuration import load_issuer
-from flows.steps import FOLDER, Step
+from flows.steps import FOLDER, Step, counted
 from flows.wiring import edges, now, wire
 
 with on_first_use():
@@ -31,6 +31,7 @@ with on_first_use():
     from flows.runs import outbox, stored_run, stored_runs
 
 COLUMNS = ("chunk", "state", "since", "rows", "bytes")
+IN_WORDS = {"held": "on hold"}  # states that are shown by another word
 # a form reads no folder of the machine on which files are uploaded
 OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action", without=("fetched",))
 DONE: dict[sealed.Move, str] = {
@@ -64,7 +65,8 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         chunks = list(outbox.outboxes(runs, closed=closed))
     facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
     waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
-    title = f"{issuer}: {len(waiting):,} chunks to upload, {len(chunks):,} without a result"
+    to_upload = counted(len(waiting), "chunk")
+    title = f"{issuer}: {to_upload} to upload, {len(chunks):,} without a result"
     moment = now()
     sums = [(*_row(chunk, moment), chunk.chunk.sha256) for chunk in chunks[: lists.SHOWN]]
     head = (*COLUMNS, "sha256")
@@ -82,7 +84,8 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
 def _row(chunk: sealed.OutboxChunk, moment: datetime) -> tuple[object, ...]:
     """Return the cells of COLUMNS."""
     since = ages.duration(moment - chunk.since)
-    return chunk.chunk.name, chunk.state, since, chunk.chunk.rows, chunk.chunk.bytes
+    state = IN_WORDS.get(chunk.state, chunk.state)
+    return chunk.chunk.name, state, since, chunk.chunk.rows, chunk.chunk.bytes
 
 
 @entry("outbox fetch", form="it writes to a folder on the machine the chunks are uploaded from")
@@ -101,11 +104,8 @@ def fetch(
         cardlink outbox fetch first-bank --to upload
     """
 
-    def write(name: str, data: bytes) -> None:  # whole or not at all, for the owner alone
-        part = to / f".{name}.part"
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            out.write(data)
-        part.replace(to / name)
+    def write(name: str, data: bytes) -> None:
+        write_whole(to / name, [data])
 
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
     issuer = context.issuer_of(run)
@@ -128,7 +128,7 @@ def fetch(
     if not fetched:
         return Result(facts, [f"{run}: no chunk is waiting for its upload"])
     lines = [
-        f"{len(fetched):,} chunks copied to {to}",
+        f"{counted(len(fetched), 'chunk')} copied to {to}",
         f"to verify them: (cd {shlex.quote(str(to))} && sha256sum --check {outbox.SUMS})",
         "upload each file to the portal, then record it:",
     ]

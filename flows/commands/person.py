@@ -11,10 +11,10 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Number, Reason
-from flows.commands.result import Part, Result, Table, counted
+from flows.commands.result import Part, Result, Table
 from flows.errors import OperatorError
 from flows.redaction import redact, spare
-from flows.steps import CUID, Option, Sentence, Step, Text
+from flows.steps import CUID, Option, Sentence, Step, Text, counted
 from flows.wiring import cleaner, wire
 
 with on_first_use():

@@ -13,7 +13,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Number
 from flows.commands.result import Link, Part, Result, Table
-from flows.steps import Step
+from flows.steps import Step, counted
 from flows.wiring import now, report_link, root_of, wire
 
 with on_first_use():
@@ -141,5 +141,5 @@ def _hours(hours: dict[str, Any]) -> Iterator[str]:
     if hours["placed"]:
         yield (
             f"from the link to the placed card: median {hours['median_days']:g} days, "
-            f"slowest {hours['slowest_days']} days"
+            f"slowest {counted(hours['slowest_days'], 'day')}"
         )

@@ -12,7 +12,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer
 from flows.commands.result import Part, Result, Table
-from flows.steps import Step
+from flows.steps import Step, counted
 from flows.wiring import cleaner, wire
 
 with on_first_use():
@@ -86,7 +86,7 @@ def _shown(name: str, plan: operation.PurgePlan, participle: str) -> Iterator[Pa
     rows = [_lot_row(lot) for lot in plan.lots]
     objects = sum(row.objects for row in rows)
     size = sum(row.bytes for row in rows)
-    yield f"{name}: {objects:,} objects, {size:,} bytes {participle}"
+    yield f"{name}: {counted(objects, 'object')}, {size:,} bytes {participle}"
     title = f"{name}: {participle}, each part with its record"
     head = ("run", "part", "objects", "bytes", "because")
     yield from _table(Table(head, rows, f"{name}-purged", title, on_terminal=bool(rows)))
@@ -138,7 +138,8 @@ def _young(plan: operation.PurgePlan) -> Iterator[str]:
     for part in records.PARTS:
         days = [kept.until for kept in plan.kept if kept.part == part and kept.until is not None]
         if days:
-            yield f"kept for their age: {part} of {len(days):,} runs, the next until {min(days)}"
+            runs = counted(len(days), "run")
+            yield f"kept for their age: {part} of {runs}, the next until {min(days)}"
 
 
 def _unknown(plan: operation.PurgePlan) -> Iterator[str]:

@@ -10,10 +10,10 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import DryRun, Field, Reason
 from flows.commands.private_files import write_new
-from flows.commands.result import Part, Result, Table, counted
+from flows.commands.result import Part, Result, Table
 from flows.configuration import FileThereError
 from flows.errors import CardlinkError
-from flows.steps import WHY, Sentence, Step
+from flows.steps import WHY, Sentence, Step, counted
 from flows.wiring import now, wire
 
 with on_first_use():

@@ -27,7 +27,7 @@ from flows.commands.parameters import (
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
-from flows.steps import EXTRACT, WHY, Sentence, Step, Text
+from flows.steps import EXTRACT, WHY, Sentence, Step, Text, counted
 from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS, LOST
 
@@ -155,7 +155,7 @@ def reingest(
     line = f"ingested again: {', '.join(strays) or 'every file belongs to a run'}"
     facts: dict[str, Any] = {"files": sorted(strays)}
     if dry_run or not strays:
-        return remediated(facts, [line], Step("status", issuer), dry_run)
+        return remediated(facts, [line], Step("worklist", issuer), dry_run)
     calls = [decided.ingested for decided in strays.values()]
     reports = tuple(chain.from_iterable(call.reports for call in calls))
     breaks = tuple(dict.fromkeys(chain.from_iterable(call.breaks for call in calls)))
@@ -272,7 +272,7 @@ def _close_in_all_runs(
         breaks = _break_facts(settled)
         runs.append({"run": run, "breaks": breaks})
         count = sum(known["rows"] for known in breaks)
-        line = f"{run}: {break_name} ({count:,} rows)"
+        line = f"{run}: {break_name} ({counted(count, 'row')})"
         lines.append(Sentence("{line}: {state}", line=line, state=state))
     facts = {"issuer": issuer, "runs": runs, "reason": redact(reason)}
     return remediated(facts, lines, Step("worklist", issuer), dry_run)
@@ -324,7 +324,7 @@ def dismiss(
     record = remediation.dismiss(issuer_context, extract, reason, undo=undo)
     state = "pending again" if undo else f"dismissed by {record.by}; it will not be submitted"
     facts = record.model_dump(mode="json")
-    return remediated(facts, [f"{record.key}: {state}"], Step("extracts", issuer), dry_run)
+    return remediated(facts, [f"{record.key}: {state}"], Step("worklist", issuer), dry_run)
 
 
 def _settled(
@@ -338,7 +338,7 @@ def _settled(
     """Show breaks that were closed or reopened, and the report of the run after that."""
     lines: list[Text] = []
     for run_break in settled.breaks:
-        place = f"{run_break.name} ({run_break.rows:,} rows) {run_break.place}"
+        place = f"{run_break.name} ({counted(run_break.rows, 'row')}) {run_break.place}"
         lines.append(Sentence("{place}: {state}", place=place, state=state))
     facts: dict[str, Any] = {
         "run": run,
@@ -365,7 +365,7 @@ def _decided(
     """Show a decision about a result file, and the reports of the runs it concerns."""
     facts: dict[str, Any] = {**decided.record.model_dump(mode="json"), "outcome": decided.row}
     if dry_run:
-        return remediated(facts, [line], Step("status", context.issuer.issuer), dry_run)
+        return remediated(facts, [line], Step("worklist", context.issuer.issuer), dry_run)
     return ingested(context, decided.ingested, line, {**facts, "dry_run": False})
 
 

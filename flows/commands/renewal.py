@@ -10,10 +10,10 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer
-from flows.commands.result import Part, Result, Table, counted
+from flows.commands.result import Part, Result, Table
 from flows.commands.sent_runs import run_facts, submitted
 from flows.commands.submit import LONGEST
-from flows.steps import Sentence, Step
+from flows.steps import Sentence, Step, counted
 from flows.wiring import wire
 
 with on_first_use():
@@ -68,12 +68,13 @@ def _renewed(context: contexts.IssuerContext, renewed: renewal.Renewed) -> Resul
         nothing = f"{issuer}: nothing to renew"
         return Result(facts, [*renewed.remarks, nothing, *left_out], exit_code=code)
     links = sum(run.manifest.counts.submitted for run in renewed.runs)
-    headline = f"{issuer}: {links:,} links that expire by {plan.until} are renewed"
+    headline = f"{issuer}: {_expiring(links, plan)} renewed"
     if len(runs) > 1:
-        headline += f", in {len(runs)} runs"
+        headline += f", in {counted(len(runs), 'run')}"
     shown: list[Part] = [*renewed.remarks, headline]
     for run in renewed.runs:
-        renewed_links = f"{run.manifest.counts.submitted:,} links are renewed"
+        sent = run.manifest.counts.submitted
+        renewed_links = counted(sent, "link is renewed", "links are renewed")
         shown += submitted(context, run, renewed_links)
     shown += [error.text for error in renewed.errors]
     code = max((error.exit_code for error in renewed.errors), default=0)
@@ -86,7 +87,7 @@ def _rehearse(context: contexts.IssuerContext, within_days: int) -> Result:
     issuer = context.issuer.issuer
     plan, runs = renewal.rehearse_renew(context, within_days)
     links = sum(run.counts.submitted for run in runs)
-    line = f"{issuer}: {links:,} links that expire by {plan.until} would be renewed"
+    line = f"{issuer}: {_expiring(links, plan)} would be renewed"
     facts = _facts(issuer, plan) | {"runs": _would_be(plan, runs)}
     refused = [Sentence("refused: {error}", error=run.refused) for run in runs if run.refused]
     shown: list[Part] = [line, *refused, *_stuck(plan), _sources(plan), _left_out(issuer, plan)]
@@ -142,8 +143,12 @@ def _stuck(plan: renewal.RenewalPlan) -> Iterator[Part]:
         yield Sentence(template, cards=counted(typed_in, "card"), hint=hint)
 
 
+def _expiring(links: int, plan: renewal.RenewalPlan) -> str:
+    return f"{counted(links, 'link that expires', 'links that expire')} by {plan.until}"
+
+
 def _left_out(issuer: str, plan: renewal.RenewalPlan) -> Table:
     cards = [("due", plan.due, ""), *lists.reason_rows(plan.left_out)]
-    title = f"{plan.due:,} links that expire by {plan.until} are due; the others are left out"
+    title = f"{_expiring(plan.due, plan)} due; the others are left out"
     head = ("links", "cards", "what to do")
     return Table(head, cards, f"{issuer}-renewal", title, on_terminal=len(cards) > 1)

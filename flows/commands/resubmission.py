@@ -25,7 +25,7 @@ from flows.commands.sent_runs import outcome, run_facts, submitted
 from flows.commands.submit import LONGEST
 from flows.configuration import FileThereError
 from flows.errors import CardlinkError
-from flows.steps import WHY, Sentence, Step
+from flows.steps import WHY, Sentence, Step, counted
 from flows.wiring import wire
 from schemas.actions import ASK, FIX, NOTHING, RESUBMIT
 
@@ -231,7 +231,7 @@ def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Su
     """Show the run that sends rows of another one again."""
     issuer = context.issuer.issuer
     counts = done.manifest.counts
-    shown = submitted(context, done, f"{counts.submitted:,} rows of {run} are sent again")
+    shown = submitted(context, done, f"{counted(counts.submitted, 'row')} of {run} are sent again")
     facts = {"issuer": issuer, "of": run, **run_facts(done)}
     headline = ""
     if not done.already:
@@ -261,7 +261,7 @@ def corrections(context: Context, run: Templated, *, to: Path | None = None) -> 
     write_new(path, [BOM, *pieces])
     lines = sum(frame.height for frame in frames)
     shown = [
-        f"{path}: {lines:,} lines, one per row and reason",
+        f"{path}: {counted(lines, 'line')}, one per row and reason",
         "fill in the column correction; (empty) clears a field; "
         "add a line to correct another column of a row",
         "to use it in the Prefect form, put it in the corrections of its issuer",
@@ -302,7 +302,8 @@ def _rehearsed(
         "strangers": resend_plan.source.strangers.to_list(),
         "already": earlier,
     }
-    line = f"dry run, nothing was written: {rows:,} rows of {request.run} would be sent again"
+    again = f"{counted(rows, 'row')} of {request.run} would be sent again"
+    line = f"dry run, nothing was written: {again}"
     if earlier is not None:
         line = f"dry run: run {earlier} has these rows and this reason; nothing would be sent"
     fates = resend_plan.fates.rows() if earlier is None else []
@@ -331,7 +332,7 @@ def _remarks(resend_plan: resubmission.ResendPlan, checked: rehearsal.Checked) -
         yield f"and {staying.height - LISTED:,} more"
     strangers = len(resend_plan.source.strangers)
     if strangers:
-        yield f"{strangers:,} rows of the corrected extract replace no selected row"
+        yield f"{counted(strangers, 'row')} of the corrected extract replace no selected row"
 
 
 def _overridden(resend_plan: resubmission.ResendPlan) -> int:

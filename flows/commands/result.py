@@ -178,11 +178,6 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 chunk`, `2 chunks`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def artifact(records: Sequence[Mapping[str, object]], key: str, title: str) -> Table:
     """Return a table that Prefect alone shows, of one mapping a row."""
     columns = list(records[0]) if records else []

@@ -1,9 +1,8 @@
-"""Results of a run: ingest them, and show its report and its history."""
+"""Results of a run: ingest them, and show its report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from flows.commands import acknowledgement, delivery, on_first_use
@@ -12,17 +11,15 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer, RunName
 from flows.commands.result import Link, Part, Result, Table, artifact
-from flows.steps import Sentence, Step
+from flows.steps import Sentence, Step, counted
 from flows.wiring import report_link, wire
 
 with on_first_use():
     from flows.analysis import export as analysts
-    from flows.book import kept
-    from flows.operations import history as run_history
-    from flows.reports import ingestion, rebuild, verdicts
+    from flows.reports import ingestion, verdicts
     from flows.reports import summary as summaries
     from flows.runs import context as contexts
-    from flows.runs import keys, run_status, stored_run
+    from flows.runs import keys, run_status
 
 TOP = 10  # lines of a table on a terminal; the files have them all
 NAMED = 3  # runs of an ingest in its sentence
@@ -55,12 +52,13 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     analysts.export_where_wanted(issuer_context, is_busy=bool(done.files))
     news = "nothing new"
     if done.files:
-        news = f"{done.files:,} new result files, {done.rows:,} rows"
+        news = f"{counted(done.files, 'new result file')}, {counted(done.rows, 'row')}"
     parts = [f"{issuer}: {news}"]
     if done.open_files:
-        parts.append(f"{done.open_files:,} files with open breaks")
+        parts.append(f"{counted(done.open_files, 'file')} with open breaks")
     if done.unjudged:
-        parts.append(f"{done.unjudged:,} files wait for their malware verdict")
+        waiting = counted(done.unjudged, "file waits for its", "files wait for their")
+        parts.append(f"{waiting} malware verdict")
     result = ingested(issuer_context, done, "; ".join(parts), done._asdict())
     before = result.shown
     result = delivery.with_deliveries(issuer_context, result)
@@ -87,46 +85,11 @@ def ingested(
     return Result(
         {**facts, "issuer": issuer, "reports": [report.facts for report in reports]},
         shown,
-        Step("status", issuer),
+        Step("worklist", issuer),
         max(codes, default=0),
         outbox=issuer if reports else "",
         headline="; ".join(headlines),
     )
-
-
-@entry("history", form=READ_ONLY)
-def history(context: Context, run: RunName) -> Result:
-    """Show the audit trail of RUN: who did what, when, from its first plan to its last result.
-
-    Example:
-        cardlink history first-bank-20261120-3f9c21aa
-    """
-    events = run_history.history(context.context_of(run).adapters.store, run)
-    lines = list(chain.from_iterable(map(_event_lines, events)))
-    return Result({"run": run, "history": [event._asdict() for event in events]}, lines)
-
-
-def _event_lines(event: run_history.HistoryEvent) -> Iterator[str]:
-    moment = event.at[:19].replace("T", " ")
-    by = f" by {event.by}" if event.by else ""
-    yield f"{moment}  {event.what}{by}"
-    for name, value in event.facts.items():
-        text = ", ".join(map(str, value)) if isinstance(value, list) else value
-        yield f"    {name}: {text}"
-
-
-@entry("report", form="the form of `ingest` rebuilds the report of a run")
-def report(context: Context, run: RunName) -> Result:
-    """Rebuild the report of RUN from its ledger and results, and print its balance.
-
-    Example:
-        cardlink report first-bank-20261120-3f9c21aa
-    """
-    issuer_context = context.context_of(run)
-    stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
-    built = rebuild.rebuild(issuer_context, stored)
-    kept.keep_up_to_date(issuer_context, reported=[run])
-    return report_of(issuer_context, built.summary)
 
 
 def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Result:
@@ -215,7 +178,7 @@ def _way(run: str, open_break: Mapping[str, Any], way: Mapping[str, str]) -> Sen
 
 def break_lines(run_break: Mapping[str, Any], action: str) -> list[str]:
     """Return the lines of a break: its name, rows and place; what to do, or who closed it."""
-    where = f"{run_break['name']} ({run_break['rows']:,} rows) {run_break['place']}"
+    where = f"{run_break['name']} ({counted(run_break['rows'], 'row')}) {run_break['place']}"
     return ["", where, f"  {action}"]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flows.commands import on_first_use
-from flows.commands.result import Part, Table, counted
+from flows.commands.result import Part, Table
+from flows.steps import counted
 
 with on_first_use():
     from flows.reports import lists
@@ -78,18 +79,18 @@ def _lines(context: contexts.IssuerContext, run: manifest.Manifest, headline: st
     root = context.issuer.root
     run_keys = keys.keys_of(run.run)
     counts = run.counts
-    held = {
+    suppressed = {
         SEEN: reasons.seen_rows(run.reasons),
         GIVEN_UP: run.reasons.get(reasons.GIVEN_UP, 0),
         DELETED: run.reasons.get(reasons.DELETED, 0),
         UNREADABLE: run.reasons.get(reasons.UNREADABLE_DELETION, 0),
     }
-    for why, rows in held.items():
+    for why, rows in suppressed.items():
         if not rows:
             continue
         line = f"{rows:,} of {counts.read:,} rows {why}"
         if not context.issuer.full_portfolio:  # which has no list of them
-            line += f": {root}/{run_keys.report('held.csv')}"
+            line += f": {root}/{run_keys.report('suppressed.csv')}"
         yield line
     fates = ", ".join(f"{getattr(counts, fate):,} {fate}" for fate in FATES)
     yield f"{run.run}: {headline or fates}"
@@ -142,7 +143,7 @@ def would_send(checked: rehearsal.Checked) -> list[Part]:
     shown += [_reasons(checked), _chunks(checked)]
     for name, rows in checked.repairs.items():
         if rows:
-            shown.append(f"repaired: {name} in {rows:,} rows")
+            shown.append(f"repaired: {name} in {counted(rows, 'row')}")
     return shown
 
 

@@ -153,7 +153,7 @@ def _submitted(
     }
     if not done and not refused:
         nothing = [f"{issuer}: no new extract to submit"]
-        next_step = Step("extracts", issuer) if waiting else Step("ingest", issuer)
+        next_step = Step("worklist", issuer) if waiting else Step("ingest", issuer)
         return Result(facts, waiting or nothing, next_step)
     shown: list[Part] = []
     for run in done:

@@ -13,7 +13,7 @@ from flows.commands.entry import entry
 from flows.commands.result import Result
 from flows.configuration import load_issuer
 from flows.redaction import spare
-from flows.steps import Sentence, Step, Text
+from flows.steps import Sentence, Step, Text, counted
 from flows.wiring import edges, now, wire
 
 with on_first_use():
@@ -141,8 +141,8 @@ def _lines(
     if not attempts and not cards:
         yield "no run with a ledger has this cuid"
     if purged:
-        runs = f"{len(purged):,} runs whose ledgers are purged, {purged[0]} to {purged[-1]}"
-        yield f"not searched: {runs}"
+        runs = counted(len(purged), "run")
+        yield f"not searched: {runs} whose ledgers are purged, {purged[0]} to {purged[-1]}"
     for card in cards:
         if card.then:
             named = _card(card.last_4, card.expiration)
@@ -186,7 +186,7 @@ def _likeness(attempt: cardholder.Attempt) -> tuple[object, ...]:
 def _suppressed(attempts: Sequence[cardholder.Attempt]) -> str:
     first = attempts[0]
     why = ", ".join(first.reasons)
-    runs = f"{len(attempts):,} runs to {attempts[-1].run}"
+    runs = f"{counted(len(attempts), 'run')} to {attempts[-1].run}"
     return f"{first.at:%Y-%m-%d %H:%M}  {runs}: not sent, {why}"
 
 

@@ -55,8 +55,8 @@ _BY_STANDING = {
 }
 # the same of a row that was not sent: a link that the card had before is none of it
 _BY_STANDING_UNSENT = _BY_STANDING | dict.fromkeys((state.name for state in _CHANGED), REFUSED)
-# the same of a row that was held back for what is known of its card: its change is not decided
-_BY_STANDING_HELD = _BY_STANDING | dict.fromkeys((state.name for state in _CHANGED), OPEN)
+# the same of a row that was suppressed for what is known of its card: its change is not decided
+_BY_STANDING_SUPPRESSED = _BY_STANDING | dict.fromkeys((state.name for state in _CHANGED), OPEN)
 _BY_STATE = {
     LINKED: DONE,
     ERROR: REFUSED,
@@ -130,7 +130,7 @@ def _judged(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
         .when(state.is_in([REJECTED, INELIGIBLE]))
         .then(_by(standing, _BY_STANDING_UNSENT))
         .when(state == SUPPRESSED)
-        .then(_by(standing, _BY_STANDING_HELD))
+        .then(_by(standing, _BY_STANDING_SUPPRESSED))
         .otherwise(_by(standing, _BY_STANDING))
     )
     return placed.with_columns(

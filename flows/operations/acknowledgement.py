@@ -5,17 +5,16 @@ into a folder of their own, then the record, which pins their bytes; `done.json`
 the record again, so whoever reads takes only folders that have one. Of two processes one wins; what
 the other wrote is in a folder without `done.json`, which counts for nothing.
 
-An extract is told of again once its report says something else: what is in the record by digest.
+What is told of, and when again, is in `due_acknowledgements.py`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.book.book import read_book
-from flows.book.known_runs import KnownRuns, known_runs
 from flows.book.people import counted_cards
 from flows.errors import TryAgainError
 from flows.operations.acknowledged_rows import (
@@ -24,6 +23,7 @@ from flows.operations.acknowledged_rows import (
     reason_totals,
     totals,
 )
+from flows.operations.due_acknowledgements import Due, still_open
 from flows.operations.handing_over import (
     copy_to,
     digests_in_receipts,
@@ -44,11 +44,11 @@ from flows.runs.keys import acknowledgements, link
 from flows.runs.sealing import Sealer
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import confirmations, last_confirmed
 from flows.runs.versions import read_document
 from flows.steps import Step
 from schemas.acknowledgement import (
+    OPEN,
     AcknowledgedRows,
     AcknowledgementHead,
     FileTotals,
@@ -63,7 +63,6 @@ CORRECTIONS = "corrections.csv"
 REJECTS = "rejects.csv"
 DONE = "done.json"
 RECEIVED = "received"
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AcknowledgedMeanwhileError(TryAgainError):
@@ -83,13 +82,6 @@ class Told(NamedTuple):
     record: Acknowledgement
 
 
-class _Due(NamedTuple):
-    """A run about which the issuer is to be told something, by the digest of that."""
-
-    run: StoredRun
-    says: str
-
-
 def acknowledge(context: IssuerContext) -> list[Told]:
     """Tell the issuer of every extract about which there is something new; nothing where it wants
     none.
@@ -103,9 +95,10 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     number, last = last_record(store, acknowledgements(issuer), Acknowledgement)
     if last is not None:
         _hand_out(context, last)
-    open_runs = {due.run.id: due for due in _open(store, issuer)}
-    known = {run: says for run, says in (last.told if last else {}).items() if run in open_runs}
-    news = [due for run, due in open_runs.items() if known.get(run) != due.says]
+    told = last.told if last else {}
+    due_now = {due.subject: due for due in still_open(context, told)}
+    known = {subject: says for subject, says in told.items() if subject in due_now}
+    news = [due for subject, due in due_now.items() if known.get(subject) != due.says]
     if not news:
         return []
     written: list[Told] = []
@@ -113,23 +106,20 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     with sealer_of(context, context.issuer.acknowledgement) as sealer:
         for due in news:
             number += 1
-            known[due.run.id] = due.says
-            written.append(_tell(context, due.run, cards, sealer, number, dict(known)))
+            known[due.subject] = due.says
+            written.append(_tell(context, due, cards, sealer, number, dict(known)))
     return written
 
 
 def not_told(context: IssuerContext, until: datetime) -> list[str]:
-    """Return the runs of which the issuer was not told what has been known since then."""
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    _, last = last_record(store, acknowledgements(issuer), Acknowledgement)
+    """Return the runs, and the files without one, of which the issuer was not told what has been
+    known since then.
+    """
+    prefix = acknowledgements(context.issuer.issuer)
+    _, last = last_record(context.adapters.store, prefix, Acknowledgement)
     known = last.told if last else {}
-    news = [due.run for due in _open(store, issuer) if known.get(due.run.id) != due.says]
-    return [run.id for run in news if _last_event(run) < until]
-
-
-def _last_event(run: StoredRun) -> datetime:
-    return max((entry.modified for entry in run.event_entries), default=LONG_AGO)
+    news = [due for due in still_open(context, known) if known.get(due.subject) != due.says]
+    return [mask_key(due.subject) for due in news if due.since < until]
 
 
 def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
@@ -174,34 +164,8 @@ def check_place(context: IssuerContext) -> list[str]:
     return place_lines(context, settings)
 
 
-# What is new
+# Writing one
 # --------------------------------------------------------------------------------------------------
-
-
-def _open(store: Store, issuer: str) -> Iterator[_Due]:
-    """Yield the runs of whole extracts about which something is open, and what is to be said."""
-    known = known_runs(store, issuer)
-    runs = StoredRuns(store, issuer)
-    whole = [plan for plan in known.committed if plan.is_whole and plan.run not in known.closed]
-    for plan in whole:
-        run = StoredRun.by_id(store, plan.run)
-        if run.purged_ledger is None:
-            yield _Due(run, _says(run))
-    for refused, moment in _refused(runs, known).items():
-        yield _Due(StoredRun.by_id(store, refused), digest(f"refused {moment}".encode()))
-
-
-def _refused(runs: StoredRuns, known: KnownRuns) -> Mapping[str, str]:
-    committed = known.committed
-    extracts = {plan.key for plan in committed if plan.is_whole}
-    return runs.refused({plan.run for plan in committed}, extracts)
-
-
-def _says(run: StoredRun) -> str:
-    """Return the digest of what a run's report says of its rows."""
-    summary = run.summary or {}
-    rows = {name: summary.get(name) for name in ("rows", "attempts", "reasons")}
-    return digest(canonical({**rows, "sha256": run.committed().source.sha256}))
 
 
 def _cards(context: IssuerContext) -> pl.DataFrame:
@@ -210,27 +174,24 @@ def _cards(context: IssuerContext) -> pl.DataFrame:
     return counted_cards(book.cards(today)).select(CARDS)
 
 
-# Writing one
-# --------------------------------------------------------------------------------------------------
-
-
 def _tell(
     context: IssuerContext,
-    run: StoredRun,
+    due: Due,
     cards: pl.DataFrame,
     sealer: Sealer | None,
     number: int,
     known: dict[str, str],
 ) -> Told:
-    """Write the acknowledgement of a run as that number; `known`: what each open run says now."""
-    file, plain = _contents(context, run, cards, number)
+    """Write an acknowledgement as that number; `known`: what each open run or file says now."""
+    source = due.identity()
+    file, plain = _contents(context, due, mask_key(source.key), cards, number)
     files = sealed(plain, sealer)
     digests = {name: digest(content) for name, content in files.items()}
     issuer = context.issuer.issuer
     record = Acknowledgement(
-        run=run.id,
-        extract=mask_key(file.extract),
-        sha256=run.planned().source.sha256,
+        run=file.run,
+        extract=file.extract,
+        sha256=source.sha256,
         status=file.status,
         rows={total.status: total.rows for total in file.totals},
         folder=f"{number:06d}-{digest(canonical(digests))[:8]}/",
@@ -249,19 +210,30 @@ def _tell(
 
 
 def _contents(
-    context: IssuerContext, run: StoredRun, cards: pl.DataFrame, number: int
+    context: IssuerContext, due: Due, extract: str, cards: pl.DataFrame, number: int
 ) -> tuple[AcknowledgementHead, dict[str, bytes]]:
-    """Return what is said of a run, and the files that say it, in clear."""
+    """Return what is said of a run or a file, and the files that say it, in clear."""
     head = {
         "number": number,
         "issuer": context.issuer.issuer,
-        "run": run.id,
-        "extract": mask_key(run.planned().source.key),
-        "business_date": run.planned().as_of.isoformat(),
+        "run": due.run.id if due.run else "",
+        "extract": extract,
+        "business_date": due.run.planned().as_of.isoformat() if due.run else None,
         "at": context.adapters.now(),
+        "corrects": due.corrects,
     }
-    if run.manifest is None:
-        return _refusal(run, head)
+    if due.run is None:
+        waiting = AcknowledgementHead(**head, status=OPEN, waits=due.why)
+        return waiting, {JSON: _json(waiting, [])}
+    if due.run.manifest is None:
+        return _refusal(due.run, head)
+    return _committed(context, due.run, cards, head)
+
+
+def _committed(
+    context: IssuerContext, run: StoredRun, cards: pl.DataFrame, head: Mapping[str, Any]
+) -> tuple[AcknowledgementHead, dict[str, bytes]]:
+    """Return what became of the rows of a committed run."""
     frames = list(acknowledged_rows(run, cards))
     file = AcknowledgementHead(**head, **_sums(run, frames))
     plain = {

@@ -30,7 +30,7 @@ KINDS: dict[str, Kind] = {
         "Run refused before its commit", "Read the reason; correct the extract, or open the gate."
     ),
     "extract-changed": Kind(
-        "Extract held: its name was committed with other content",
+        "Extract held back: its name was committed with other content",
         "Ask the issuer which it is; then open the gate changed-extract, or dismiss the extract.",
     ),
     "extract-unclean": Kind(

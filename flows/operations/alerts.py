@@ -25,6 +25,7 @@ from flows.runs.notices import failing_channels
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import first_unconfirmed
+from flows.steps import counted
 from flows.submissions.column_changes import column_changes
 from flows.submissions.drift import departures
 from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_states
@@ -221,7 +222,7 @@ def _overdue_causes(context: IssuerContext, run: StoredRun) -> Iterator[Cause]:
         overdue = [chunk for chunk in overdue if (run.id, chunk.chunk.number) not in over]
     if overdue:
         age = duration(now - min(chunk.clock for chunk in overdue))
-        text = f"{run.id}: {len(overdue)} chunks without a result, the oldest for {age}"
+        text = f"{run.id}: {counted(len(overdue), 'chunk')} without a result, the oldest for {age}"
         yield Cause("result-overdue", run.id, _with_result(text, run))
 
 

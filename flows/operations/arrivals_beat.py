@@ -15,6 +15,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import metrics
 from flows.runs.store import Store
 from flows.runs.versions import read_facts
+from flows.steps import counted
 from schemas.issuer import Issuer
 
 EVERY: Final = 30.0  # seconds between two beats
@@ -97,7 +98,8 @@ def liveness(store: Store, issuer: Issuer, now: datetime) -> Liveness | None:
         text = f"for {duration(now - beat.since)}: {beat.problem}"
         return Liveness(text, is_down=now - beat.since > HINDERED)
     files = sum(beat.files.values())
-    return Liveness(f"{files:,} files came, {sum(beat.runs.values()):,} runs were started", False)
+    started = counted(sum(beat.runs.values()), "run was started", "runs were started")
+    return Liveness(f"{counted(files, 'file')} came, {started}", is_down=False)
 
 
 class Measured(Protocol):
@@ -116,7 +118,8 @@ def check_arrivals(context: IssuerContext, opened: Callable[[str], Measured]) ->
     if settings is None:
         return
     if settings.queue is not None:
-        yield f"{settings.queue}: {opened(settings.queue).length():,} messages wait"
+        messages = opened(settings.queue).length()
+        yield f"{settings.queue}: {counted(messages, 'message waits', 'messages wait')}"
     state = liveness(context.adapters.store, context.issuer, context.adapters.now())
     if state is None:
         return

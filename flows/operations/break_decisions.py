@@ -80,7 +80,7 @@ def close_break(
 class OtherRowsError(OperatorError):
     """The open breaks of a kind have other rows than those that were decided about."""
 
-    message = "{issuer} has {count} rows in open breaks {name}, not {rows}. Nothing was closed."
+    message = "{issuer} has {count:row} in open breaks {name}, not {rows}. Nothing was closed."
     next_step = Sentence("{worklist} shows them as they are now.", worklist=CommandName("worklist"))
 
 

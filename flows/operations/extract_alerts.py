@@ -96,8 +96,10 @@ def extract_causes(extracts: Iterable[ExtractState]) -> Iterator[Cause]:
     for extract in extracts:
         name = _name(extract)
         subject = f"{name}-{extract.sha256[:8]}"
-        if extract.state == "held":
-            text = f"{name} was committed with other content, as run {extract.other}: it is held"
+        if extract.state == "held back":
+            text = (
+                f"{name} was committed with other content, as run {extract.other}: it is held back"
+            )
             yield Cause("extract-changed", subject, text)
         elif extract.state == "repeated":
             text = (

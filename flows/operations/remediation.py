@@ -59,7 +59,9 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     claims = stored_run.keys.claims
     holder = holder_of(adapters.store, claims, adapters.now())
     if holder is None:
-        raise NotFoundError(place=run, what="claim to take over", command=Step("history", run))
+        raise NotFoundError(
+            place=run, what="claim to take over", command=Step("report", run, history=True)
+        )
     record_event(
         adapters,
         stored_run.keys,
@@ -85,7 +87,9 @@ def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = F
     standing = dismissal(context, entry.key, dismissals(adapters.store, issuer, sha256))
     if undo and standing is None:
         raise NotFoundError(
-            place=entry.key, what="dismissal to take back", command=Step("extracts", issuer)
+            place=entry.key,
+            what="dismissal to take back",
+            command=Step("worklist", issuer, all=True),
         )
     committed_run = _committed_run(context, entry.key, sha256)
     if committed_run and not undo:

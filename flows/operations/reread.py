@@ -27,7 +27,7 @@ class RowsDifferError(OperatorError):
     """The rows read again differ from those in the ledger."""
 
     message = (
-        "{run}: {count} rows read again are not those of the ledger (rows {rows}). "
+        "{run}: {count:row} read again and not those of the ledger (rows {rows}). "
         "Nothing was resealed."
     )
     next_step = Sentence(

@@ -23,6 +23,7 @@ from flows.runs.keys import RunKeys
 from flows.runs.single_links import ANSWER, answer_key
 from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
+from flows.steps import counted
 from schemas.breaks import Break
 from schemas.manifest import Manifest
 from schemas.records import Abandoned, Part
@@ -35,7 +36,7 @@ _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
 _KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|closed|rewritten)/[^/]+\.json")
 _CHUNK_NAME = re.compile(r"(chunks|sealed/\d+)/(?P<run>[^/]+)-\d{5}\.[a-z0-9.]+")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
-_CSV_REPORTS = "rejects|held|errors|chunks|awaiting|breaks|questions"
+_CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
     r"outcomes/[0-9a-f]{24}\.parquet",
@@ -137,16 +138,16 @@ def open_reasons(
     A cancelled chunk expects none.
     """
     states = Counter(chunk.state for chunk in chunks)
-    counts = {
-        "chunks not uploaded": states["waiting"],
-        "chunks held": states["held"],
-        "chunks without an answer": states["uploaded"],
-        "rows without an answer": _unanswered_rows(chunks, awaiting, closed),
-    }
+    counts = (
+        (states["waiting"], "chunk", "not uploaded"),
+        (states["held"], "chunk", "on hold"),
+        (states["uploaded"], "chunk", "without an answer"),
+        (_unanswered_rows(chunks, awaiting, closed), "row", "without an answer"),
+    )
     rows_by_kind = {run_break.name: run_break.rows for run_break in breaks}
     return [
-        *(f"{count:,} {objects}" for objects, count in counts.items() if count),
-        *(f"{rows:,} rows in break {kind}" for kind, rows in rows_by_kind.items()),
+        *(f"{counted(count, noun)} {state}" for count, noun, state in counts if count),
+        *(f"{counted(rows, 'row')} in break {kind}" for kind, rows in rows_by_kind.items()),
     ]
 
 

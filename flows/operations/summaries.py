@@ -17,7 +17,6 @@ from flows.operations.alert_history import open_alerts
 from flows.operations.alert_kinds import KINDS
 from flows.redaction import redact
 from flows.reports.business_result import issuer_balance, result_sentence
-from flows.reports.wording import rows
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.events import ANSWERED
@@ -27,7 +26,7 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import facts_as_stored, read_facts
-from flows.steps import Step
+from flows.steps import Step, counted
 
 NIGHT = "night"
 MORNING = "morning"
@@ -134,8 +133,8 @@ def _end_of(run: StoredRun, refused: str) -> Iterator[_News]:
     if manifest is not None and manifest.selection is None:
         counts = manifest.counts
         sentence = (
-            f"{run.id}: {rows(counts.read)} read, {counts.submitted:,} in "
-            f"{rows(len(manifest.chunks), 'chunk')} to upload, {counts.rejected:,} rejected"
+            f"{run.id}: {counted(counts.read, 'row')} read, {counts.submitted:,} in "
+            f"{counted(len(manifest.chunks), 'chunk')} to upload, {counts.rejected:,} rejected"
         )
         committed = run.events("committed")
         since = datetime.fromisoformat(committed[0]["at"]) if committed else moment
@@ -159,7 +158,7 @@ def _refused(context: IssuerContext, runs: StoredRuns) -> Mapping[str, str]:
 def _title(context: IssuerContext, kind: str, news: Sequence[_News]) -> str:
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     refused = sum(each.says.startswith("refused") for each in news)
-    outcome = rows(len(news), "run")
+    outcome = counted(len(news), "run")
     if refused:
         outcome += f", {refused} refused"
     elif kind == MORNING:
@@ -186,10 +185,10 @@ def _to_do(context: IssuerContext, runs: Sequence[str]) -> Iterator[str]:
             chunks += [chunk.state for chunk in run.outbox]
     waiting = chunks.count("waiting")
     if waiting:
-        yield f"To upload: {rows(waiting, 'chunk')}. {Step('outbox list', issuer)}"
+        yield f"To upload: {counted(waiting, 'chunk')}. {Step('outbox list', issuer)}"
     uploaded = chunks.count("uploaded")
     if uploaded:
-        yield f"Uploaded, results to fetch: {rows(uploaded, 'chunk')}. {Step('ingest', issuer)}"
+        yield f"Uploaded, results to fetch: {counted(uploaded, 'chunk')}. {Step('ingest', issuer)}"
     for alert in open_alerts(store, issuer):
         kind = KINDS.get(alert.kind)
         yield f"Open: {alert.text}. {kind.then if kind else ''}".rstrip()

@@ -1,4 +1,5 @@
-"""What waits beside the committed runs: held extracts, requests for a second person, runs begun.
+"""What waits beside the committed runs: extracts held back, requests for a second person,
+runs begun.
 
 Put here what the worklist has of things that no committed run knows of; `flows.reports.worklist`
 has the rest.
@@ -17,11 +18,11 @@ from flows.runs.keys import extracts
 from flows.runs.stored_run import StoredRun
 from flows.steps import YOUR_NAME
 from flows.submissions.begun import BegunRun, open_begun_runs
-from flows.submissions.extract_states import State, extract_states
+from flows.submissions.extract_states import State, extract_states, has_new_versions
 from flows.submissions.plan import submit_step
 
 _EXTRACTS: dict[State, str] = {
-    "held": kinds.HELD_EXTRACTS,
+    "held back": kinds.HELD_BACK,
     "repeated": kinds.REPEATED_EXTRACTS,
 }
 
@@ -38,7 +39,7 @@ def undecided(context: IssuerContext, committed: Sequence[KnownPlan]) -> list[Wo
 
 def _extracts(context: IssuerContext, committed: Iterable[KnownPlan]) -> Iterator[Work]:
     """Yield the extracts that nothing is planned for before somebody decides."""
-    if not _has_new_versions(context, committed):
+    if not has_new_versions(context, committed):
         return
     issuer = context.issuer.issuer
     for extract in extract_states(context):
@@ -48,17 +49,6 @@ def _extracts(context: IssuerContext, committed: Iterable[KnownPlan]) -> Iterato
         since = extract.entry.modified
         named = (("name", extract.key.removeprefix(extracts(issuer))),)
         yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named)
-
-
-def _has_new_versions(context: IssuerContext, committed: Iterable[KnownPlan]) -> bool:
-    """Return whether an extract is stored that no run was committed of as it is.
-
-    Every held one is; on most days there is none, and no extract has to be identified.
-    """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    known = {(plan.key, plan.version) for plan in committed}
-    return any((entry.key, entry.version) not in known for entry in store.keys(extracts(issuer)))
 
 
 def _begun(context: IssuerContext) -> Iterator[Work]:

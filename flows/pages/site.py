@@ -19,6 +19,7 @@ from starlette.routing import Mount, Route
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, TryAgainError, guarded
 from flows.pages.address import ReportsAddress
+from flows.pages.health import ArrivalsHealth
 from flows.pages.metrics import exposed
 from flows.runs.store import read
 from flows.wiring import open_store
@@ -58,6 +59,11 @@ def site(folder: Path, address: ReportsAddress) -> Starlette:
         is_known = hmac.compare_digest(sent, f"Bearer {address.token}".encode())
         return _scraped(folder, request) if is_known else refused()
 
+    health = ArrivalsHealth(folder)
+
+    def arrivals(_: Request) -> Response:
+        return _text(*health.read())
+
     host = f"[{address.host}]" if ":" in address.host else address.host
     of_host = Middleware(TrustedHostMiddleware, allowed_hosts=[host], www_redirect=False)
     prefixes = {"", address.prefix}
@@ -68,6 +74,7 @@ def site(folder: Path, address: ReportsAddress) -> Starlette:
     return Starlette(
         routes=[
             *(Route(f"{prefix}/healthz", healthy) for prefix in prefixes),
+            *(Route(f"{prefix}/healthz/arrivals", arrivals) for prefix in prefixes),
             Mount("", routes=pages, middleware=[of_host]),
         ],
         exception_handlers={404: refused},

@@ -61,7 +61,7 @@ class OtherIssuerError(OperatorError):
     message = "{run} is not a run of {issuer}."
     next_step = Sentence(
         "{status} lists its runs.",
-        status=Step("status", Slot("issuer")),
+        status=Step("worklist", Slot("issuer"), all=True),
     )
 
 

@@ -16,6 +16,7 @@ from flows.reports.funnel_words import (
     sources_in_words,
     stage_lines,
 )
+from flows.steps import counted
 from schemas.partner_api.service import ServiceSettings
 
 
@@ -25,7 +26,8 @@ def queries(service: ServiceSettings | None, facts: Mapping[str, Any]) -> Iterat
     queried = sum(check["asked"] for check in checks)
     messages = sum(check["messages"] for check in checks)
     runs = len(facts["runs"])
-    yield f"{facts['issuer']}: {runs:,} runs, {queried:,} links queried, {messages:,} messages"
+    links = f"{counted(queried, 'link')} queried, {counted(messages, 'message')}"
+    yield f"{facts['issuer']}: {counted(runs, 'run')}, {links}"
     if service is None:
         yield "the TOML has no [service]: only transaction reports count"
     elif not service.follow_cardholders:
@@ -36,7 +38,8 @@ def queries(service: ServiceSettings | None, facts: Mapping[str, Any]) -> Iterat
         yield _waiting(waiting, queried, service)
     reports = facts["transactions"]
     if reports["files"]:
-        yield f"{reports['files']:,} transaction reports, {reports['rows']:,} rows"
+        files = counted(reports["files"], "transaction report")
+        yield f"{files}, {counted(reports['rows'], 'row')}"
 
 
 def _waiting(waiting: int, queried: int, service: ServiceSettings) -> str:
@@ -47,7 +50,8 @@ def _waiting(waiting: int, queried: int, service: ServiceSettings) -> str:
         f"{service.look_minutes:g} minutes at {service.requests_per_second:g} requests a second"
     )
     settings = "[service] look_minutes, requests_per_second"
-    return f"{waiting:,} links that are due wait for {checks} of {limits} ({settings})"
+    links = counted(waiting, "link that is due waits", "links that are due wait")
+    return f"{links} for {checks} of {limits} ({settings})"
 
 
 def funnel_tables(name: str, funnel: Mapping[str, Any]) -> list[Part]:

@@ -11,11 +11,11 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field, Number, Reason
-from flows.commands.result import Part, Result, Table, counted
+from flows.commands.result import Part, Result, Table
 from flows.configuration import read_file
 from flows.errors import OperatorError
 from flows.redaction import spare
-from flows.steps import FILE, ISSUER, ROW, RUN, Option, Sentence, Step
+from flows.steps import FILE, ISSUER, ROW, RUN, Option, Sentence, Step, counted
 
 with on_first_use():
     from flows.partner_api import (

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from flows.commands.result import counted
 from flows.partner_api.fields import fields_of, no_link_in
 from flows.partner_api.link_ids import LinkedRow
 from flows.partner_api.service import StrangeAnswerError
 from flows.partner_api.translation import link_in_our_words
 from flows.redaction import redact
 from flows.results.read import day_in
+from flows.steps import counted
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.profile import LinkFields
 from schemas.partner_api.service import ServiceSettings

@@ -6,8 +6,7 @@ from typing import Any
 
 from flows.reports.ages import SOON
 from flows.reports.open_items import MISSING, PARTIAL, UNSETTLED
-from flows.reports.wording import rows
-from flows.steps import WHY, Step
+from flows.steps import WHY, Step, counted
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
 
@@ -30,28 +29,29 @@ def _about_breaks(summary: Mapping[str, Any]) -> Iterator[str]:
             number[run_break["name"]] += 1
             size[run_break["name"]] += run_break["rows"]
     for name, count in number.most_common():
-        yield f"{count:,} × {name} ({rows(size[name])}): {KINDS[name].then}"
+        yield f"{count:,} × {name} ({counted(size[name], 'row')}): {KINDS[name].then}"
 
 
 def _about_waiting_chunks(open_items: Mapping[str, Any]) -> Iterator[str]:
     overdue = open_items["overdue"]
     if overdue["chunks"]:
-        chunks = rows(overdue["chunks"], "chunk")
+        chunks = counted(overdue["chunks"], "chunk")
+        rows = counted(overdue["rows"], "row")
         hours = open_items["answer_within_hours"]
         yield (
-            f"Download the missing results of {chunks} ({rows(overdue['rows'])}) from the portal. "
+            f"Download the missing results of {chunks} ({rows}) from the portal. "
             f"They are overdue: answers are expected within {hours} hours."
         )
         return
     chunks_by_lack = {line["kind"]: line["items"] for line in open_items["items"]}
     if chunks_by_lack[MISSING]:
-        chunks = rows(chunks_by_lack[MISSING], "chunk")
+        chunks = counted(chunks_by_lack[MISSING], "chunk")
         yield f"Upload {chunks} if not done yet, and download the results."
     if chunks_by_lack[PARTIAL]:
-        chunks = rows(chunks_by_lack[PARTIAL], "partly answered chunk")
+        chunks = counted(chunks_by_lack[PARTIAL], "partly answered chunk")
         yield f"Download the remaining results of {chunks}."
     if chunks_by_lack[UNSETTLED]:
-        chunks = rows(chunks_by_lack[UNSETTLED], "chunk")
+        chunks = counted(chunks_by_lack[UNSETTLED], "chunk")
         yield f"Ask the partner about {chunks} with answers that do not count: questions.csv."
 
 
@@ -60,7 +60,7 @@ def _about_refusals(summary: Mapping[str, Any]) -> Iterator[str]:
     rejected = summary["rows"]["rejected"]
     if rejected:
         yield (
-            f"Send rejects.csv to the issuer: {rows(rejected)} refused before sending, "
+            f"Send rejects.csv to the issuer: {counted(rejected, 'row')} refused before sending, "
             "to be fixed at source."
         )
     if _all_resent(summary):
@@ -76,7 +76,7 @@ def _about_refusals(summary: Mapping[str, Any]) -> Iterator[str]:
     }
     for action, sentence in sentences.items():
         if todo[action]:
-            yield sentence.format(rows(todo[action], "error"))
+            yield sentence.format(counted(todo[action], "error"))
 
 
 def _all_resent(summary: Mapping[str, Any]) -> bool:
@@ -88,7 +88,7 @@ def _all_resent(summary: Mapping[str, Any]) -> bool:
 def _about_links(summary: Mapping[str, Any]) -> Iterator[str]:
     ending = sum(line["links"] for line in summary["links"] if line["when"] == SOON)
     if ending:
-        yield f"Remind {rows(ending, 'cardholder')} now: their links expire {SOON}."
+        yield f"Remind {counted(ending, 'cardholder')} now: their links expire {SOON}."
 
 
 def across_advice(facts: Mapping[str, Any]) -> list[str]:
@@ -98,7 +98,7 @@ def across_advice(facts: Mapping[str, Any]) -> list[str]:
     twice = facts["active_twice"]
     if twice:
         steps.append(
-            f"Look at {rows(twice, 'card')} with a link or a wait in more than one run: "
+            f"Look at {counted(twice, 'card')} with a link or a wait in more than one run: "
             "see active-twice.csv."
         )
     return steps

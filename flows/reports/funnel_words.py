@@ -11,6 +11,7 @@ from flows.reports.wording import percent
 from flows.runs.keys import placements
 from flows.runs.store import Store
 from flows.runs.versions import read_facts
+from flows.steps import counted
 from schemas.partner_api.unknowns import NEVER_ASKED, RESULTS, SERVICE, why
 
 Facts = Mapping[str, Any]
@@ -92,9 +93,9 @@ def coverage_in_words(funnel: Facts) -> str:
     if unanswered:
         links = sum(cause["links"] for cause in unanswered)
         causes = in_words((cause["cause"], cause["links"]) for cause in unanswered)
-        parts.append(f"{links:,} links not answered at their last check: {causes}")
+        parts.append(f"{counted(links, 'link')} not answered at their last check: {causes}")
     if funnel["unasked"]:
-        parts.append(f"{funnel['unasked']:,} links not checked yet")
+        parts.append(f"{counted(funnel['unasked'], 'link')} not checked yet")
     return "; ".join(parts)
 
 

@@ -19,15 +19,15 @@ from schemas import ledger
 from schemas.breaks import KINDS, Break
 from schemas.ledger import ERROR
 from schemas.manifest import Manifest
-from schemas.reasons import HELD_BACK, held_rows, reason
+from schemas.reasons import SUPPRESSED, reason, suppressed_rows
 from schemas.tables import Awaiting, Refusals, Rejects
 
 FAILED = pl.col("state") == ERROR  # rows of errors.csv
 # rows of rejects.csv
 UNSENT = pl.col("fate").is_in([ledger.REJECTED, ledger.INELIGIBLE, ledger.DUPLICATE])
-# rows of held.csv, suppressed because their card was seen before, or is given up
-_HELD_REASONS = [f"|{code}" for code in HELD_BACK]
-HELD = pl.col("reasons").list.eval(pl.element().is_in(_HELD_REASONS)).list.any()
+# rows of suppressed.csv: because their card was seen before, or is given up
+_REASONS = [f"|{code}" for code in SUPPRESSED]
+LEFT_OUT = pl.col("reasons").list.eval(pl.element().is_in(_REASONS)).list.any()
 
 SHOWN = 200  # chunks listed in one table; chunks.csv has them all
 
@@ -35,14 +35,15 @@ SHOWN = 200  # chunks listed in one table; chunks.csv has them all
 
 
 def write_unsent(run: StoredRun, manifest: Manifest, *, portfolio: bool) -> None:
-    """Write rejects.csv, and held.csv where rows are suppressed for what is known of their card.
+    """Write rejects.csv, and suppressed.csv where rows are so for what is known of their card.
 
-    Also before the commit. In a full portfolio that is most rows, so it has no held.csv.
+    Also before the commit. In a full portfolio that is most rows, so it has no
+    suppressed.csv. By earlier versions that was held.csv, which is written anew where it is.
     """
     columns = ["row", "line", "cuid", "last_4", "fate", "reasons", "found"]
     rows_by_list = {"rejects.csv": UNSENT}
-    if held_rows(manifest.reasons) and not portfolio:
-        rows_by_list["held.csv"] = HELD
+    if suppressed_rows(manifest.reasons) and not portfolio:
+        rows_by_list |= dict.fromkeys(_names_of_suppressed(run), LEFT_OUT)
     words = BankWords(manifest.layout)
     for name, rows in rows_by_list.items():
         records = (run.ledger_part(part, columns, rows) for part in manifest.ledger)
@@ -50,8 +51,15 @@ def write_unsent(run: StoredRun, manifest: Manifest, *, portfolio: bool) -> None
         run.store.replace(run.keys.report(name), csv_pieces(frames, Rejects.dtypes()))
 
 
+def _names_of_suppressed(run: StoredRun) -> Iterator[str]:
+    yield "suppressed.csv"
+    earlier = "held.csv"
+    if any(True for _ in run.store.keys(run.keys.report(earlier))):
+        yield earlier
+
+
 def rejects(records: pl.DataFrame, words: BankWords) -> pl.DataFrame:
-    """Return rejects.csv or held.csv of ledger records: a line per row and reason, no value."""
+    """Return such a list of ledger records: a line per row and reason, no value."""
     listed = words.causes(by_reason(records, "row", "line", "cuid", "last_4"))
     stage = pl.lit("submit").alias("stage")
     return with_actions(listed.with_columns(stage, reason="code")).select(*Rejects.dtypes())

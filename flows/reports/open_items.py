@@ -13,7 +13,7 @@ from flows.runs.chunks import OutboxChunk
 MISSING = "no result"
 PARTIAL = "partial result"
 UNSETTLED = "result unsettled"
-NOT_DUE = "held or cancelled"  # in the outbox: no answer can come
+NOT_DUE = "on hold or cancelled"  # in the outbox: no answer can come
 LACKS = (MISSING, PARTIAL, UNSETTLED, NOT_DUE)
 DUE = (MISSING, PARTIAL)  # what can be overdue
 

@@ -26,6 +26,7 @@ from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently, prefetch
+from flows.runs.told import rows_told
 from flows.runs.versions import RELEASE, facts_as_stored
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
@@ -111,8 +112,10 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     """Return the facts of summary.json."""
     manifest = run.committed()
     closed = sorted(total.closed, key=lambda pair: pair[0])
-    summary = summarise(manifest, total, context.issuer, run.outbox, now, _versions(), closed)
-    within = context.issuer.portal.link_within_hours
+    issuer = context.issuer
+    told = rows_told(run.store, issuer.issuer, run.id) if issuer.acknowledgement else None
+    summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, told)
+    within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)
     funnel = context.funnel(run, local_day(now, context.issuer.time_zone))
     if funnel is not None:

@@ -51,17 +51,20 @@ def summarise(
     now: datetime,
     versions: dict[str, str],
     closed: Sequence[tuple[Break, Closing]] = (),
+    acknowledged: int | None = None,
 ) -> dict[str, Any]:
     """Return the summary of a reconciled run: counts, codes, digests and names only.
 
-    `closed`: the breaks an operator closed, each with the record of it.
+    `closed`: the breaks an operator closed, each with the record of it. `acknowledged`: as of
+    `balance`.
     """
     counts = manifest.counts
     committed = min((item.clock for item in items), default=now)
     breaks = _break_facts(manifest.run, total, committed)
     terms = ReportTerms(now, issuer.portal.answer_within_hours)
     still_open = sum(not run_break.notice for run_break in total.breaks)
-    lines = balance(manifest, total.chunks, still_open, len(closed), issuer.source.counted_in)
+    counted_in = issuer.source.counted_in
+    lines = balance(manifest, total.chunks, still_open, len(closed), counted_in, acknowledged)
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
     rows_by_match = dict(total.how.iter_rows())
     decided = rows_by_match.get(DECISION, 0)

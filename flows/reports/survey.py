@@ -12,6 +12,7 @@ import polars as pl
 
 from flows.book.book import Book, read_book
 from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownRuns
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance
 from flows.reports.link_forms import forms_to_confirm
@@ -57,6 +58,7 @@ class Survey(NamedTuple):
     work: list[Work]  # each thing to do (`flows.reports.worklist`)
     terms: ReportTerms
     active_twice: pl.DataFrame  # cards with a link or a wait in more than one run
+    known: KnownRuns  # all runs, also those that are not committed
 
 
 def survey(
@@ -93,7 +95,7 @@ def survey(
     work += beside.work(context, committed)
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
     counted = balance(cards, opening)
-    return Survey(facts, without_link, counted, work, terms, book.active_twice(today))
+    return Survey(facts, without_link, counted, work, terms, book.active_twice(today), book.runs)
 
 
 def _still_awaited(run: RunFacts, over: Collection[tuple[str, int]]) -> RunFacts:

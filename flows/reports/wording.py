@@ -7,11 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime
 
 
-def rows(number: int, word: str = "row") -> str:
-    """Return a count with its noun: `1 row`, `2,000 rows`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
 def ranges(numbers: Iterable[int]) -> str:
     """Return numbers in ascending order as text: `2, 5-9, 17`."""
     spans: list[list[int]] = []

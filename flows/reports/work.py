@@ -11,9 +11,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
-from flows.reports.wording import rows
 from flows.reports.work_kinds import WORK, Choice, Kind
-from flows.steps import Step
+from flows.steps import Step, counted
 
 NAMED = 3  # files or days named in a sentence
 
@@ -120,12 +119,12 @@ class Line(NamedTuple):
         kind = self.kind
         parts: list[str] = []
         if kind.noun == "run":
-            parts.append(rows(len(self.runs), "run"))
+            parts.append(counted(len(self.runs), "run"))
         elif kind.noun:
             of_runs = f" of {len(self.runs)} runs" if len(self.runs) > 1 else ""
-            parts.append(rows(len(self.works), kind.noun) + of_runs)
+            parts.append(counted(len(self.works), kind.noun) + of_runs)
         if self.rows:
-            parts.append(rows(self.rows, kind.rows))
+            parts.append(counted(self.rows, kind.rows))
         names = [str(dict(work.fields)["name"]) for work in self.works if dict(work.fields)]
         named = ", ".join(names[:NAMED])
         more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""

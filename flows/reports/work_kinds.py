@@ -156,7 +156,7 @@ OTHER_KEY = _kind(
 )
 ON_HOLD = _kind(
     Kind(
-        "chunks held",
+        "chunks on hold",
         OPERATOR,
         "On hold in the outbox",
         Step("outbox list", Slot("issuer"), run=Slot("run")),
@@ -373,7 +373,7 @@ UNKNOWN_SINGLES = _kind(
         "single links with unknown outcome",
         PARTNER,
         "Requested singly, and no answer came",
-        Step("status", Slot("issuer")),
+        Step("cardholders", Slot("issuer")),
         (
             "Ask the partner for the link of each cardholder; `link` with an override requests a "
             "second one, where it says that there is none."
@@ -541,7 +541,7 @@ REFUSED_EXTRACTS = _kind(
         "refused extracts",
         ISSUER,
         "Refused before anything was sent",
-        Step("extracts", Slot("issuer")),
+        Step("worklist", Slot("issuer"), all=True),
         "Read why, and ask the issuer for a corrected file.",
         (
             Choice(
@@ -554,9 +554,9 @@ REFUSED_EXTRACTS = _kind(
         noun="extract",
     )
 )
-HELD_EXTRACTS = _kind(
+HELD_BACK = _kind(
     Kind(
-        "extracts held for a decision",
+        "extracts held back",
         ISSUER,
         "Their name was committed with other content",
         Step("submit", Slot("issuer"), extract=Slot("name"), open="changed-extract", dry_run=True),
@@ -600,7 +600,7 @@ REPEATED_EXTRACTS = _kind(
         "extracts that repeat another",
         ISSUER,
         "They have the same bytes as an extract that was sent",
-        Step("extracts", Slot("issuer")),
+        Step("worklist", Slot("issuer"), all=True),
         "Ask the issuer for the right file.",
         (
             Choice(

@@ -14,6 +14,7 @@ from flows.book.known_plans import KnownPlan
 from flows.book.people import counted_cards
 from flows.book.standing import UNKNOWN
 from flows.reports import work_kinds as kinds
+from flows.reports.dropped_corrections import unsent_files
 from flows.reports.open_items import MISSING, NOT_DUE, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.work import Work
@@ -31,7 +32,6 @@ from flows.runs.delivered import (
     trouble_of,
 )
 from flows.runs.erased import unfinished_erasures
-from flows.runs.keys import corrections
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -208,21 +208,8 @@ def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
 
 def unsent_corrections(store: Store, issuer: str, committed: Iterable[KnownPlan]) -> Iterator[Work]:
     """Yield the filled-in templates, and corrected extracts, that no committed run has sent."""
-    dropped = list(store.keys(corrections(issuer)))
-    sent = {(plan.key, plan.size) for plan in committed} if dropped else set()
-    for plan in committed if dropped else ():
-        if not plan.is_whole:
-            sent |= _sent_corrections(StoredRun.by_id(store, plan.run))
-    for entry in dropped:
-        if (entry.key, entry.size) not in sent:
-            yield _about_file(issuer, kinds.CORRECTIONS, entry.key, entry.modified)
-
-
-def _sent_corrections(run: StoredRun) -> set[tuple[str, int]]:
-    """Return name and size of the filled-in template that a run has sent, if any."""
-    selection = run.planned().selection
-    source = selection.corrections if selection is not None else None
-    return {(source.key, source.size)} if source is not None else set()
+    for entry in unsent_files(store, issuer, committed):
+        yield _about_file(issuer, kinds.CORRECTIONS, entry.key, entry.modified)
 
 
 def _about_file(issuer: str, kind: str, key: str, since: datetime, run: str = "") -> Work:

@@ -40,7 +40,7 @@ class CorrectionsUnreadableError(OperatorError):
 class CorrectionsRefusedError(OperatorError):
     """Some lines of the file cannot be used, so none is."""
 
-    message = "{name}: {count} lines cannot be used ({lines}). Nothing was sent."
+    message = "{name}: {count:line} cannot be used ({lines}). Nothing was sent."
     next_step = "Correct these lines and submit the file again."
 
 

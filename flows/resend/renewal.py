@@ -170,7 +170,7 @@ def _latest_extract(store: Store, book: Book) -> str:
     latest = {plan.run for plan in whole if plan.as_of == newest}
     if not latest:
         raise NotFoundError(
-            place=book.issuer, what="committed run of a whole extract", command=Step("status")
+            place=book.issuer, what="committed run of a whole extract", command=Step("worklist")
         )
     return next((run for run in _last_first(store, book) if run in latest), max(latest))
 

@@ -27,7 +27,7 @@ SELECTED = {name: RUN_ROW[name] for name in ("row", "cuid", "last_4", "state", "
 # A row of the source by today's rules.
 RECHECKED = {name: ledger.dtypes()[name] for name in ("row", *IDENTITY, "fate", "reasons")}
 
-# a row that was held back because its card's name or address had changed
+# a row that was suppressed because its card's name or address had changed
 IS_CHANGED = (pl.col("state") == ledger.SUPPRESSED) & (
     pl.col("reasons").list.last() == f"|{CHANGED}"
 )

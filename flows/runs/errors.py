@@ -14,7 +14,7 @@ class LedgerPurgedError(OperatorError):
     message = "The ledger and the report of {run} were purged on {date} ({setting})."
     next_step = Sentence(
         "{history} shows who did it; its manifest says what was sent, its extract has the rows.",
-        history=Step("history", Slot("run")),
+        history=Step("report", Slot("run"), history=True),
     )
 
 
@@ -24,7 +24,7 @@ class UnknownRunError(OperatorError):
     message = "No run {run}."
     next_step = Sentence(
         "{status} lists the runs.",
-        status=Step("status"),
+        status=Step("worklist", all=True),
     )
 
 

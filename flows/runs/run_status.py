@@ -12,13 +12,15 @@ PURGED = " (purged)"  # in the state of a run whose ledger is gone
 class Refusal(NamedTuple):
     """What refused a run at its last attempt: the error, its sentence, when.
 
-    `first` is when the run was first refused.
+    `first` is when the run was first refused; `under` the digest of the settings, "" by an earlier
+    version.
     """
 
     error: str
     sentence: str
     at: str
     first: str
+    under: str = ""
 
 
 class RunStatus(NamedTuple):

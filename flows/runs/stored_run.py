@@ -296,7 +296,7 @@ class StoredRun:
         if first is None or last is None:
             return None
         sentence = last.get("sentence", last["why"])  # earlier versions did not keep it
-        return Refusal(last["why"], sentence, last["at"], first["at"])
+        return Refusal(last["why"], sentence, last["at"], first["at"], last.get("under", ""))
 
     @property
     def is_replaced(self) -> bool:

@@ -15,6 +15,22 @@ TOLD_ROWS = re.compile(
 )
 
 
+LOOKED_AT = 50  # acknowledgements, the last ones, among which that of a run is looked for
+
+
+def rows_told(store: Store, issuer: str, run: str) -> int | None:
+    """Return how many rows of a run the issuer was told of last, None where not lately."""
+    prefix = acknowledgements(issuer)
+    number, record = last_record(store, prefix, Acknowledgement)
+    for earlier in range(number - 1, number - 1 - LOOKED_AT, -1):
+        if record is None:
+            break
+        if record.run == run and record.rows:
+            return sum(record.rows.values())
+        record = read_document(store, link(prefix, earlier), Acknowledgement)
+    return None
+
+
 def confirmations(issuer: str) -> str:
     """Return the prefix of the records that the issuer has an acknowledgement."""
     return f"{acknowledgements(issuer)}confirmed/"

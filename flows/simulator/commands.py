@@ -15,7 +15,7 @@ from flows.commands.parameters import Day, Field, Issuer, Number, Share
 from flows.commands.result import Result
 from flows.configuration import read_file
 from flows.simulator.link_styles import STYLES, USUAL
-from flows.steps import ISSUER, Option, Sentence, Step, Text
+from flows.steps import ISSUER, Option, Sentence, Step, Text, counted
 from flows.wiring import now, wire
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def sample(
     size = file.stat().st_size
     facts = {"file": str(file), "rows": rows, "bytes": size}
     lines = [
-        f"{file}: {rows:,} rows, {size:,} bytes, test cards only",
+        f"{file}: {counted(rows, 'row')}, {size:,} bytes, test cards only",
         "put it in <root>/<issuer>/extracts/",
     ]
     return Result(facts, lines, Step("submit", ISSUER))
@@ -231,7 +231,8 @@ def answer_by_practice(context: IssuerContext, base_url: str, behaviour: Behavio
 def _answered(facts: dict[str, Any], remarks: Sequence[str] = ()) -> Result:
     refused = facts["refused"]
     lines = [
-        f"{facts['files']} result files: {facts['linked']:,} links, {facts['errors']:,} errors",
+        f"{counted(facts['files'], 'result file')}: {counted(facts['linked'], 'link')}, "
+        f"{counted(facts['errors'], 'error')}",
         *(f"refused {chunk}: {reason}" for chunk, reason in refused),
     ]
     exit_code = 2 if refused else 0

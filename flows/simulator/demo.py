@@ -101,7 +101,7 @@ def demo(
     return Result(
         {"runs": [report.facts for report in reports], "folder": str(base)},
         [*shown, "", outcome.funnel, "", f"Everything is below {folder / base.relative_to(home)}"],
-        Step("status", config=home),
+        Step("worklist", config=home),
         max((report.exit_code for report in reports), default=1),
     )
 

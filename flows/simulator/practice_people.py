@@ -12,7 +12,7 @@ from flows.commands.result import Result
 from flows.configuration import load_issuer
 from flows.errors import OperatorError
 from flows.simulator.commands import NO_FORM
-from flows.steps import Sentence, Slot, Step
+from flows.steps import Sentence, Slot, Step, counted
 
 if TYPE_CHECKING:
     from schemas import issuer as issuers
@@ -108,7 +108,7 @@ def let_people_act(
 def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield how far all cardholders of a practice service came by now."""
     yield (
-        f"{facts['links']:,} links: {facts['opened']:,} opened, "
+        f"{counted(facts['links'], 'link')}: {facts['opened']:,} opened, "
         f"{facts['authenticated']:,} past the challenges"
     )
     ends = ", ".join(f"{number:,} {end}" for end, number in sorted(facts["ends"].items()))

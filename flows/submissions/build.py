@@ -16,7 +16,7 @@ from flows.runs.keys import keys_of
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_runs import StoredRuns
-from flows.steps import Step
+from flows.steps import Step, counted
 from flows.submissions.column_changes import column_changes
 from flows.submissions.drift import departures
 from flows.submissions.gates import Built
@@ -65,8 +65,8 @@ def describe_pace(rows: int, share: float, elapsed: float) -> str:
     `share` of the extract's bytes was read in `elapsed` seconds.
     """
     if not rows or elapsed <= 0:
-        return f"{rows:,} rows"
-    pace = f"{rows:,} rows, {rows / elapsed:,.0f} a second"
+        return counted(rows, "row")
+    pace = f"{counted(rows, 'row')}, {rows / elapsed:,.0f} a second"
     if share <= 0:
         return pace
     left = timedelta(seconds=round(elapsed * (1 - share) / share))

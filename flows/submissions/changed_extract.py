@@ -1,4 +1,4 @@
-"""An extract that has the name of a committed one and other content: held for a decision.
+"""An extract that has the name of a committed one and other content: held back for a decision.
 
 The operator who decides learns how many rows are the same, new and gone, by a scan that seals
 nothing.
@@ -17,6 +17,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import LedgerPurgedError
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
+from flows.steps import counted
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import dismiss_step, expected_run, runs_under_name, submit_step
 from flows.submissions.prior_state import PriorState
@@ -50,9 +51,9 @@ def changed_extract(
     inputs: RunInputs,
     prior: PriorState | None,
 ) -> ChangedExtractError | None:
-    """Return the error that holds an extract whose name was committed with other content.
+    """Return the error that holds back an extract whose name was committed with other content.
 
-    None where nothing holds it: then it is not read. Raises what `expected_run` raises, since a
+    None where nothing does: then it is not read. Raises what `expected_run` raises, since a
     dismissed or repeated extract is that rather than changed.
     """
     store = context.adapters.store
@@ -118,11 +119,12 @@ def _compared(store: Store, last: Manifest, scan: _CardScan) -> str:
     try:
         before = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
     except LedgerPurgedError:
-        read = f"{scan.counts.read:,} rows"
+        read = counted(scan.counts.read, "row")
         return f"{read}, not compared since the ledger of that run was purged"
     same = int(cards.is_in(before.implode()).sum())
     gone = int((~before.is_in(cards.implode())).sum())
-    return f"{same:,} rows are the same, {cards.len() - same:,} new, {gone:,} gone"
+    known = counted(same, "row is the same", "rows are the same")
+    return f"{known}, {cards.len() - same:,} new, {gone:,} gone"
 
 
 def _cards(rows: pl.DataFrame) -> pl.Series:

@@ -1,8 +1,8 @@
-"""What became of each extract: committed, dismissed, repeated, held for a decision, or pending.
+"""What became of each extract: committed, dismissed, repeated, held back, or pending.
 
 An extract is known by its name and content, so that a store that was copied or restored makes
-nothing pending. One that has the name of a committed extract and other content is `held`: nothing
-is planned before an operator decides about it.
+nothing pending. One that has the name of a committed extract and other content is held back:
+nothing is planned before an operator decides about it.
 
 A version (inode, ETag) only saves the reading: a file of unknown size is new without being read,
 one of a known size is read once and remembered. In a full portfolio the same bytes under another
@@ -10,7 +10,7 @@ date are another run.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from flows.book.head import known_plans
@@ -38,7 +38,7 @@ from schemas.records import Dismissal
 
 State = Literal[
     "pending",
-    "held",
+    "held back",
     "repeated",
     "unclean",
     "committed",
@@ -48,7 +48,7 @@ State = Literal[
     "gone",
     "ignored",
 ]
-UNSUBMITTED: tuple[State, ...] = ("pending", "held", "repeated", "unclean")
+UNSUBMITTED: tuple[State, ...] = ("pending", "held back", "repeated", "unclean")
 
 
 class ExtractState(NamedTuple):
@@ -70,7 +70,7 @@ class ExtractState(NamedTuple):
 def extracts_to_submit(context: IssuerContext, *, remember: bool = False) -> list[Entry]:
     """Return the extracts that need a run and lack nothing to be taken, oldest first.
 
-    Among them are those held for a decision and those that repeat a run: submitting one raises the
+    Among them are those held back and those that repeat a run: submitting one raises the
     error that says so, which is how an operator learns of it. Raises CardInNameError.
     """
     return [entry for entry, waits in unsubmitted(context, remember=remember) if not waits]
@@ -101,6 +101,16 @@ def extract_states(context: IssuerContext, *, remember: bool = False) -> list[Ex
     states = [_judged(context, history, extract) for extract in stored]
     states += [_judged(context, history, extract) for extract in _former_extracts(history, stored)]
     return sorted(states, key=lambda extract: (extract.key, extract.entry is not None, extract.run))
+
+
+def has_new_versions(context: IssuerContext, committed: Iterable[KnownPlan]) -> bool:
+    """Return whether an extract is stored that no run was committed of as it is.
+
+    Each that is held back is; on most days there is none, and no extract has to be identified.
+    """
+    known = {(plan.key, plan.version) for plan in committed}
+    stored = context.adapters.store.keys(extracts(context.issuer.issuer))
+    return any((entry.key, entry.version) not in known for entry in stored)
 
 
 class _History(NamedTuple):
@@ -237,7 +247,7 @@ def _judged(context: IssuerContext, history: _History, extract: ExtractState) ->
         _Decision(bool(ended), "abandoned", own_run),
         _Decision(is_dismissed, "dismissed", own_run),
         _Decision(is_stored and bool(repeated), "repeated", own_run, repeated),
-        _Decision(is_stored and holds_changed and bool(changed), "held", own_run, changed),
+        _Decision(is_stored and holds_changed and bool(changed), "held back", own_run, changed),
         _Decision(True, extract.state, own_run),
     )
     decision = next(decision for decision in decisions if decision.holds)

@@ -7,7 +7,7 @@
 which means not sent, where its card is given up, has a link that does not expire soon, is awaited,
 or, by a setting of a portfolio, was refused and is unchanged. Its ledger record says which
 (GIVEN_UP, STANDING, AWAITED, REFUSED), and but for a full portfolio, where that is most rows,
-`held.csv` lists it.
+`suppressed.csv` lists it.
 
 What happens to a known card, by what the book has of it (the first that holds):
 

@@ -43,7 +43,7 @@ class PartialRunError(TryAgainError):
     """
 
     message = (
-        "{run}: {count} chunks not published ({reason}); {published} are. Nothing is committed yet."
+        "{run}: {count:chunk} not published ({reason}); {published} are. Nothing is committed yet."
     )
     next_step = "To finish it: {command:bare}"
 

@@ -13,7 +13,7 @@ from flows.extracts.mapping import stop
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
-from flows.steps import EXTRACT, FILE, ISSUER, Sentence, Step, Text
+from flows.steps import EXTRACT, FILE, ISSUER, Sentence, Step, Text, counted
 from flows.submissions.build import Job, build_run
 from flows.submissions.commit import commit_in_memory, finish_commits
 from flows.submissions.gates import OPENABLE, refusals
@@ -54,7 +54,7 @@ class Checked(NamedTuple):
             template = "{extract} would be refused: {error}"
             return Sentence(template, extract=self.extract, error=self.refused)
         run = f"{self.extract} would be run {self.run}, as of {self.as_of}"
-        chunks = "1 chunk" if self.chunks == 1 else f"{self.chunks:,} chunks"
+        chunks = counted(self.chunks, "chunk")
         rows = f"{self.counts.submitted:,} of {self.counts.read:,} rows in {chunks}"
         verdict = f"{run}: {rows} would be sent."
         seen = seen_rows({reason.code: reason.rows for reason in self.found})

@@ -23,6 +23,7 @@ from flows.runs.commits import OvertakenError, last_registered
 from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
 from flows.runs.events import record_event
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys, submissions
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
@@ -40,14 +41,16 @@ from flows.submissions.prior_state import PriorState, survey_cards, survey_given
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submission_chain import RunInputs
 from flows.tracing import stage
+from schemas.issuer import Issuer
 from schemas.manifest import Manifest
+from schemas.rules import RECIPE
 
 
 class UnexpectedOutcomeError(OperatorError):
     """A run would not have the outcome that was approved."""
 
     message = (
-        "{extract} would send {now} rows, not the {listed} listed, or for other reasons. "
+        "{extract} would send {now:row}, not the {listed} listed, or for other reasons. "
         "Nothing was committed."
     )
     next_step = "List it again, and decide on the new list."
@@ -146,7 +149,7 @@ def _known_cards(context: IssuerContext, *, guarded: bool) -> _KnownCards:
 
 
 def _may_be_held(context: IssuerContext, request: Request) -> bool:
-    """Return whether an extract with the name of a committed one and other content is held."""
+    """Return whether an extract with the name of a committed one and other content is held back."""
     is_held = context.issuer.source.same_name != "replace"
     return is_held and CHANGED_EXTRACT not in request.opened
 
@@ -188,7 +191,7 @@ def _committed(
     finished = run.finished()
     if finished is not None:
         return Submitted(finished, already=True)
-    with claimed(adapters, run.keys.claims) as claim, _recording_refusal(adapters, run.keys):
+    with claimed(adapters, run.keys.claims) as claim, _recording_refusal(context, run.keys):
         finished = run.fresh().finished()  # the claim's last holder may have finished it
         if finished is not None:
             return Submitted(finished, already=True)
@@ -209,16 +212,27 @@ def _committed(
         return Submitted(built.manifest, already=not is_first, remarks=built.remarks)
 
 
+def settings_now(issuer: Issuer) -> str:
+    """Return the digest of all settings and of how this version reads rows by them."""
+    return digest(canonical({"recipe": RECIPE, **issuer.model_dump(mode="json")}))
+
+
 @contextmanager
-def _recording_refusal(adapters: Adapters, keys: RunKeys) -> Iterator[None]:
-    """Record name and sentence of the error that refused a run in the run's history."""
+def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
+    """Record name and sentence of the error that refused a run in the run's history, and under
+    which settings.
+    """
     try:
         yield
     except (ExtractError, GateError, BalanceError, OperatorError) as error:
         # on a full disk recording fails too: the first error is the one to show
         with suppress(CardlinkError):
-            sentence = error.what_happened.rstrip(".")
-            record_event(adapters, keys, "refused", why=type(error).__name__, sentence=sentence)
+            facts = {
+                "why": type(error).__name__,
+                "sentence": error.what_happened.rstrip("."),
+                "under": settings_now(context.issuer),
+            }
+            record_event(context.adapters, keys, "refused", **facts)
         raise
 
 

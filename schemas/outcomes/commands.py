@@ -75,8 +75,10 @@ class Ingest(TypedDict, total=False):
 
 
 class RunReport(parts.Report, total=False):
-    """The summary of a run's report, and what it rests on."""
+    """The summary of a run's report, and what it rests on; `files` were brought to `folder`."""
 
+    folder: str
+    files: list[str]
     source: dict[str, Any]
     how: Any
     recipients: Any
@@ -95,6 +97,10 @@ class RunReport(parts.Report, total=False):
 class Worklist(TypedDict, total=False):
     """What is to be done: line by line, and together for several issuers."""
 
+    cardholders: dict[str, dict[str, Any]]
+    arrivals: dict[str, dict[str, Any]]
+    extracts: list[parts.ExtractState]
+    runs: list[parts.RunStatus]
     worklist: list[parts.WorkLine]
     together: list[parts.WorkLine]
 
@@ -627,7 +633,7 @@ FACTS: Final[Mapping[str, Any]] = {
     "outbox cancel": Moved,
     "ingest": Ingest,
     "history": History,
-    "report": RunReport,
+    "report": RunReport | History,
     "analysis": Analysis,
     "acknowledge": Acknowledgement,
     "reconcile": Issuers,

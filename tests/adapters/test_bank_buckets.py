@@ -277,7 +277,7 @@ def test_a_result_waits_for_its_verdict_and_one_that_is_not_clean_is_a_break(
     clean = cardlink(tmp_path, "ingest", "bank")
 
     assert (0, 4, 0) == (waits.returncode, bad.returncode, clean.returncode), clean.stdout
-    assert "1 files wait for their malware verdict" in waits.stdout
+    assert "1 file waits for its malware verdict" in waits.stdout
     assert "the malware scanner did not find it clean" in bad.stdout
     assert "balanced" in clean.stdout
 

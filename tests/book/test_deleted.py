@@ -103,7 +103,7 @@ def test_a_marked_row_whose_card_cannot_be_read_closes_nothing_and_is_counted(
 
         run = place.night().manifest
         cuids = place.bench.ledger(run.run)["cuid"].to_list()
-        held = place.bench.content(keys_of(run.run).report("held.csv")).decode()
+        held = place.bench.content(keys_of(run.run).report("suppressed.csv")).decode()
 
         assert {"a": "linked", "b": "linked"} == stands(place)
         assert 1 == run.reasons[UNREADABLE_DELETION]

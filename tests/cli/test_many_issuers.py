@@ -12,11 +12,12 @@ import pytest
 from flows.book.head import forget_book
 from flows.commands.cardholders import cardholders
 from flows.commands.context import Context
-from flows.commands.overview import extracts, reconcile, status, worklist
+from flows.commands.overview import extracts, reconcile, status
 from flows.commands.programme import programme
 from flows.commands.purge import purge
 from flows.commands.result import Result
 from flows.commands.trace import trace
+from flows.commands.worklist import worklist
 from flows.configuration import FileUnreadableError
 from flows.errors import CardlinkError, GateError
 from flows.runs.keys import RunKeys

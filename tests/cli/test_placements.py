@@ -94,7 +94,7 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
     facts = json.loads(done.stdout)
     assert (0, 0) == (done.exit_code, shown.exit_code)
     assert [8, 8, 8, 1, 1, 1] == [one["cardholders"] for one in facts["funnel"]["stages"]]
-    assert "bank: 1 runs, 0 links queried" in shown.stdout
+    assert "bank: 1 run, 0 links queried" in shown.stdout
     assert "shop.example.com" in shown.stdout
 
 
@@ -184,7 +184,7 @@ def test_a_transaction_report_that_does_not_fit_exits_with_4_and_its_next_step(
     answer = placements(Context(tmp_path), "bank")
 
     assert 4 == answer.exit_code
-    assert "UNKNOWN_TRANSACTION (1 rows) t.csv, rows 1" in answer.lines
+    assert "UNKNOWN_TRANSACTION (1 row) t.csv, rows 1" in answer.lines
     assert "the TOML has no [service]: only transaction reports count" in answer.lines
 
 

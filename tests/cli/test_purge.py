@@ -64,12 +64,12 @@ def test_a_dry_run_shows_what_goes_and_what_stays_and_says_how_to_do_it(tmp_path
         str(answer.next_step),
         bench.snapshot(),
     )
-    assert answer.lines[0].startswith("bank: 1 objects")
+    assert answer.lines[0].startswith("bank: 1 object")
     assert any(
         line.startswith(f"{run}  chunks") and line.endswith("chunks_days = 0")
         for line in answer.lines
     )
-    assert any(line.startswith("kept for their age: ledger of 1 runs") for line in answer.lines)
+    assert any(line.startswith("kept for their age: ledger of 1 run") for line in answer.lines)
     assert [f"bank/runs/{run}/chunks/{run}-00001.csv.pgp"] == answer.facts["issuers"][0]["lots"][0][
         "keys"
     ]

@@ -55,7 +55,7 @@ def test_without_an_issuer_all_are_looked_at_and_the_worst_decides(tmp_path: Pat
     answer = reconcile(Context(tmp_path))
 
     assert ["bank", "other"] == [one["issuer"] for one in answer.facts["issuers"]]
-    assert (3, "cardlink status other") == (answer.exit_code, str(answer.next_step))
+    assert (3, "cardlink worklist other") == (answer.exit_code, str(answer.next_step))
     assert any("results awaited" in line or "chunks to upload" in line for line in answer.lines)
 
 

@@ -107,7 +107,7 @@ def test_one_template_corrects_the_rows_of_all_runs_each_in_a_run_of_its_own(
     assert f"resubmit bank --corrections {path}" in rehearsed.stderr
     assert (0, 0) == (rehearsed.exit_code, sent.exit_code)
     assert f": 2 rows of {first} are sent again" in sent.stdout
-    assert f": 1 rows of {second} are sent again" in sent.stdout
+    assert f": 1 row of {second} are sent again" in sent.stdout
     assert 2 == len(list(bench.store.keys(corrections("bank"))))
 
 
@@ -168,7 +168,7 @@ def test_a_dry_run_lists_what_stays_and_why_for_people_and_machines(
     told = json.loads(cardlink(tmp_path, "--json", *asked).stdout)
 
     assert "1 of them are linked or awaiting: the override sends them a second time" in shown.stdout
-    assert "1 rows of the corrected extract replace no selected row" in shown.stdout
+    assert "1 row of the corrected extract replace no selected row" in shown.stdout
     assert "--override 'asked to'" in shown.stderr
     assert (2, 1, {"not in the corrected extract": 1}) == (
         told["rows"],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.commands.context import Context
-from flows.commands.overview import worklist
+from flows.commands.worklist import worklist
 from schemas.portal import CITY, PAN
 from tests import keys
 from tests.again import PANS
@@ -90,7 +90,7 @@ def test_each_issuer_is_reported_and_the_worst_exit_code_counts(banks: Path) -> 
 def test_the_next_step_takes_the_same_issuers(banks: Path) -> None:
     done = cardlink(banks, "ingest", BOTH)
 
-    assert f"next: cardlink --config {banks} status {BOTH}\n" == done.stderr
+    assert f"next: cardlink --config {banks} worklist {BOTH}\n" == done.stderr
 
 
 def test_what_needs_a_second_person_is_requested_for_each_issuer(banks: Path) -> None:

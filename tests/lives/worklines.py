@@ -14,7 +14,7 @@ from tests.lives.portal import LOST, chunk_name
 PLACES = {"WHY": "ticket INC0012345, agreed with the partner"}
 # what the operator decides about these; about the others it does what comes first, or asks
 DECISIONS = {
-    "chunks held": "release",
+    "chunks on hold": "release",
     "chunks sealed to another key": "seal again",
     "results still incomplete": "open again",
     "rows to send again": "send again",

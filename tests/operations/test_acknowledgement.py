@@ -366,3 +366,58 @@ def test_the_status_of_an_extract_follows_from_its_rows(
     done: int, refused: int, pending: int, status: str
 ) -> None:
     assert status == status_of({"ACCP": done, "RJCT": refused, "PEND": pending})
+
+
+def test_corrections_are_told_while_they_wait_and_by_the_run_that_sends_them(
+    tmp_path: Path,
+) -> None:
+    bench = submitted(tmp_path)
+    bench.answer()
+    bench.ingest()
+    [first] = acknowledge(bench.context)
+    template = pl.read_csv(files_of(bench, first)["corrections.csv"], infer_schema=False)
+    filled = template.filter(cuid="C-3").with_columns(
+        correction=pl.lit(portal_rows({})[POSTAL_CODE].item())
+    )
+    dropped = "bank/corrections/back.csv"
+    bench.store.replace(dropped, [filled.write_csv().encode()])
+
+    [waiting] = acknowledge(bench.context)
+    nothing = acknowledge(bench.context)
+    again(bench, first.record.run, corrections="back.csv")
+    told = {one.record.extract: json_of(bench, one) for one in acknowledge(bench.context)}
+
+    file = json_of(bench, waiting)
+    assert (dropped, "PEND", "", []) == (file.extract, file.status, file.run, nothing)
+    assert "nobody has sent them" in str(file.waits)
+    assert (first.record.run, ["C-3"]) == (
+        told[dropped].corrects,
+        [row.cuid for row in told[dropped].rows],
+    )
+
+
+def test_an_extract_that_is_held_back_is_told_with_the_gate_that_holds_it(tmp_path: Path) -> None:
+    bench = submitted(tmp_path)
+    acknowledge(bench.context)
+    bench.drop_bytes(portal_csv(portal_rows({CUID: "C-9"})))
+
+    [held] = acknowledge(bench.context)
+
+    file = json_of(bench, held)
+    assert ("PEND", None, True) == (
+        file.status,
+        file.business_date,
+        "gate changed-extract" in str(file.waits),
+    )
+
+
+def test_the_balance_has_the_rows_that_the_issuer_was_told_of(tmp_path: Path) -> None:
+    bench = submitted(tmp_path)
+    [told] = acknowledge(bench.context)
+    bench.answer()
+
+    bench.ingest()
+
+    summary = json.loads(bench.report(told.record.run, "summary.json"))
+    lines = {line["name"]: (line["left"], line["right"]) for line in summary["balance"]}
+    assert (5, 5) == lines["rows acknowledged = rows read"]

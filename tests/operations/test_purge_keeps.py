@@ -91,9 +91,9 @@ def _asked_for_one(bench: Bench, run: str) -> None:
 
 OPEN: dict[str, Callable[[Bench, str], None]] = {
     "3 chunks not uploaded": lambda bench, run: None,
-    "1 chunks held": _moved("held"),
-    "1 chunks without an answer": _moved("uploaded"),
-    "1 rows in break RESULT_SHORT": _short,
+    "1 chunk on hold": _moved("held"),
+    "1 chunk without an answer": _moved("uploaded"),
+    "1 row in break RESULT_SHORT": _short,
     "no report yet": _unreported,
     "results newer than its report": _newer_results,
     "1 single links with unknown outcome": _asked_for_one,

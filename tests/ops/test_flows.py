@@ -241,7 +241,7 @@ def test_an_entry_of_a_few_lines_is_a_command_and_a_form() -> None:
         return Result(
             {"issuer": issuer, "said": words},
             [f"{issuer}: {' '.join(words)}"],
-            Step("status", issuer),
+            Step("worklist", issuer),
         )
 
     group = click.Group("cardlink")
@@ -254,7 +254,7 @@ def test_an_entry_of_a_few_lines_is_a_command_and_a_form() -> None:
     schema = forms.form("praise", [praise]).parameters.model_dump()
 
     assert typed.stdout == "bank: well done well done well done\n"
-    assert typed.stderr == "next: cardlink status bank\n"
+    assert typed.stderr == "next: cardlink worklist bank\n"
     assert schema["required"] == ["issuer", "actor"]
     assert schema["properties"]["times"]["minimum"] == 1
     assert schema["properties"]["times"]["description"] == "How often."

@@ -7,7 +7,7 @@ import operator
 import os
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from prometheus_client.core import Metric
 from flows.operations.alert_history import watch
 from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, metric_families
+from flows.reports.across import reconcile_runs
 from tests.night import BANK, Bench, local_bench
 from tests.operations.test_watch import STORIES
 
@@ -101,6 +102,11 @@ def night(folder: Path) -> Bench:
     return bench
 
 
+def after(bench: Bench, days: int) -> datetime:
+    """Return a moment so long after the night, by its clock and by the times of its files."""
+    return max(bench.now(), datetime.now(UTC)) + timedelta(days=days)
+
+
 def sound(folder: Path) -> Iterator[tuple[Bench, float]]:
     bench = night(folder)
     yield bench, bench.now().timestamp()
@@ -127,6 +133,18 @@ def nothing_starts(folder: Path) -> Iterator[tuple[Bench, float]]:
     yield bench, bench.now().timestamp()
 
 
+def late_links(folder: Path) -> Iterator[tuple[Bench, float]]:
+    bench = night(folder)
+    later = after(bench, days=4)
+    bench.now = lambda: later
+    bench.answer()
+    for result in folder.rglob("results/*"):
+        os.utime(result, (later.timestamp(), later.timestamp()))
+    bench.ingest()
+    reconcile_runs(bench.context)
+    yield bench, later.timestamp()
+
+
 def told(kind: str, folder: Path) -> Iterator[tuple[Bench, float]]:
     """Yield the bench of a story of the watch in which an alert is open."""
     bench = next(iter(STORIES[kind](folder)))
@@ -143,7 +161,9 @@ FAULTS = {
     ),
     "the watch is silent": (silent, {"CardlinkWatchSilent"}),
     "nothing starts when a file arrives": (nothing_starts, {"CardlinkArrivalsSilent"}),
+    "links come days after the extract": (late_links, {"CardlinkLinksLate"}),
 }
+FOUND = {"out-of-balance": "CardlinkBreaksOpen", "key-ending": "CardlinkKeyEnding"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -156,10 +176,15 @@ def test_a_fault_fires_its_alerts_and_no_others(fault: str, tmp_path: Path) -> N
     assert expected | {"CardlinkWatchdog"} == alerts
 
 
-@pytest.mark.parametrize(
-    ("kind", "alert"),
-    [("out-of-balance", "CardlinkBreaksOpen"), ("key-ending", "CardlinkKeyEnding")],
-)
+def test_every_rule_has_a_fault_that_fires_it() -> None:
+    by_faults = set[str]().union(*(alerts for _, alerts in FAULTS.values()))
+
+    elsewhere = {"CardlinkAlertOpen", "CardlinkNoMetrics", "CardlinkWatchdog"}
+
+    assert by_faults | {*FOUND.values()} | elsewhere == rules().keys()
+
+
+@pytest.mark.parametrize(("kind", "alert"), FOUND.items())
 def test_what_the_watch_finds_is_an_open_alert_here_and_a_number(
     kind: str, alert: str, tmp_path: Path
 ) -> None:

@@ -205,10 +205,11 @@ def test_behind_a_proxy_that_ends_tls_pages_open_below_its_path(
 
         status, _, content = respond(base, f"{before}{served.report}", headers=host)
         health = respond(base, f"{before}healthz")
+        arrivals = respond(base, f"{before}healthz/arrivals")
 
     assert 200 == status
     assert b"<html" in content
-    assert (200, b"ok\n") == (health[0], health[2])
+    assert (200, b"ok\n", 200) == (health[0], health[2], arrivals[0])
 
 
 @pytest.mark.parametrize("by", ["path", "header"])

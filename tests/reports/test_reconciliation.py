@@ -144,11 +144,11 @@ def test_a_chunk_that_is_held_or_cancelled_is_open_but_never_overdue(tmp_path: P
 
     outstanding = facts["outstanding"]
     assert (2, 1) == (
-        outstanding["missing"]["held or cancelled"]["count"],
+        outstanding["missing"]["on hold or cancelled"]["count"],
         outstanding["missing"]["no result"]["count"],
     )
     assert {"count": 1, "rows": 20} == outstanding["overdue"]
-    assert {"1": "chunks held", "": "rows of cancelled chunks", "3": "chunks to upload"} == {
+    assert {"1": "chunks on hold", "": "rows of cancelled chunks", "3": "chunks to upload"} == {
         work["chunk"]: work["kind"] for work in listed(bench, "worklist.csv")
     }
 

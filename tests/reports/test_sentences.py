@@ -136,8 +136,8 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
         ("waits for its upload", "chunks to upload", "Upload 2 chunks if not done yet"),
         ("results overdue",),
     ),
-    held: (("is on hold with its chunk", "chunks held"), ("chunks to upload",)),
-    cancelled: (("was not sent: its chunk was cancelled",), ("chunks to upload", "chunks held")),
+    held: (("is on hold with its chunk", "chunks on hold"), ("chunks to upload",)),
+    cancelled: (("was not sent: its chunk was cancelled",), ("chunks to upload", "chunks on hold")),
     uploaded: (("was uploaded and has no answer yet", "results awaited"), ("chunks to upload",)),
     short: (
         ("has no answer in its chunk's result", "break RESULT_SHORT: 1 (cardlink worklist bank)"),

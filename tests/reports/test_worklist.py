@@ -112,7 +112,7 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
 
     lines = {line["kind"]: (line["who"], line["first"].split()[1]) for line in worklist}
     assert ("operator", "upload") == lines["chunks to upload"]
-    assert ("operator", "outbox") == lines["chunks held"]
+    assert ("operator", "outbox") == lines["chunks on hold"]
     assert [line["due"] for line in worklist] == sorted(line["due"] for line in worklist)
 
 
@@ -409,12 +409,12 @@ def test_a_held_extract_and_an_open_request_wait_on_the_list_for_a_decision(
     toml = (tmp_path / "bank.toml").read_text()
     (tmp_path / "bank.toml").write_text(toml + '[four_eyes]\nacts = ["release", "gates"]\n')
     cardlink(tmp_path, "outbox", "hold", run, *WHY)
-    [held] = work(tmp_path)["chunks held"]
+    [held] = work(tmp_path)["chunks on hold"]
     cardlink(tmp_path, *decided(held, "release"), "--actor", "anna")
     [request] = work(tmp_path)["requests for a second person"]
     carried = cardlink(tmp_path, *words(request["first"].replace("YOUR_NAME", "bert")))
     bank.drop(12, seed=5)
-    [extract] = work(tmp_path)["extracts held for a decision"]
+    [extract] = work(tmp_path)["extracts held back"]
     dismissed = cardlink(tmp_path, *decided(extract, "dismiss"))
 
     assert (0, 0) == (carried.exit_code, dismissed.exit_code)

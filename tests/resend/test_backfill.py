@@ -225,7 +225,7 @@ def test_a_night_that_comes_out_otherwise_than_it_was_shown_is_not_committed(
     night, expected = backfill(bench.context, *SPAN).missed[0]
     bench.submit("bank-20261116.csv")
 
-    with pytest.raises(UnexpectedOutcomeError, match="1 rows, not the 21 listed"):
+    with pytest.raises(UnexpectedOutcomeError, match="1 row, not the 21 listed"):
         submit(bench.context, Request(night.extract, expected=expected))
 
     assert "bank-20261117.csv" in names(backfill(bench.context, *SPAN))

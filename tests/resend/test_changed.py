@@ -108,7 +108,7 @@ def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
 
     done = place.night()
 
-    held = pl.read_csv(place.bench.report(done.manifest.run, "held.csv"))
+    held = pl.read_csv(place.bench.report(done.manifest.run, "suppressed.csv"))
     assert 6 == done.manifest.reasons[CHANGED]
     assert {"new"} == place.sent(done)
     assert 6 == held.filter(reason=CHANGED, action="resubmit as is").height
@@ -256,7 +256,7 @@ def test_what_is_on_hold_is_in_no_list_but_held_csv(tmp_path: Path) -> None:
 
     done = moved(place, "a")
 
-    held = pl.read_csv(place.bench.report(done.manifest.run, "held.csv"))
+    held = pl.read_csv(place.bench.report(done.manifest.run, "suppressed.csv"))
     assert [CHANGED] == held["reason"].to_list()
     assert line(place) is None
     assert "linked" == stand(place)["a"]

@@ -240,7 +240,7 @@ def test_the_look_across_runs_counts_what_is_outstanding(bank: Path) -> None:
         "no result": (3, 45),
         "partial result": (2, 5),
         "result unsettled": (0, 0),
-        "held or cancelled": (2, 30),
+        "on hold or cancelled": (2, 30),
     } == {kind: (one["count"], one["rows"]) for kind, one in told["outstanding"]["missing"].items()}
     assert {"count": 5, "rows": 50} == told["outstanding"]["overdue"]
     assert ("answers overdue", (105, 37, 8, 7, 0, 0, 53)) == (

@@ -86,7 +86,7 @@ def test_the_opened_gate_commits_it_and_the_next_change_is_compared_with_that(
 
     assert second.remarks == (f"bank/extracts/{NAME} had other content before, in run {first}",)
     assert (
-        f"run {second.manifest.run}, committed under that name: 1 rows are the same, 1 new, 1 gone"
+        f"run {second.manifest.run}, committed under that name: 1 row is the same, 1 new, 1 gone"
         in str(error)
     )
     assert (True, first) == (back.already, back.manifest.run)
@@ -138,5 +138,5 @@ def test_where_the_ledger_of_that_name_was_purged_it_is_held_all_the_same(tmp_pa
     error = held(old, rows("a"))
 
     assert [] == list(bench.store.keys(keys_of(run).ledger))
-    assert "1 rows, not compared since the ledger of that run was purged" in str(error)
+    assert "1 row, not compared since the ledger of that run was purged" in str(error)
     assert [run] == [str(one) for one in bench.runs.ids]

@@ -275,7 +275,7 @@ def test_a_dry_run_says_what_the_submit_does_and_nothing_is_listed_as_rejected(
 
     assert (tried.counts, tried.run) == (done.counts, done.run)
     assert "1 already have or await a link" in str(tried.verdict)
-    held = place.bench.report(done.run, "held.csv").decode().splitlines()
+    held = place.bench.report(done.run, "suppressed.csv").decode().splitlines()
     assert [["row", "cuid", "reason"], ["1", "a", "card.link.standing"]] == [
         [cells[0], cells[2], cells[11]] for cells in csv.reader(held)
     ]
@@ -291,9 +291,9 @@ def test_held_csv_is_named_only_where_it_was_written(tmp_path: Path, portfolio: 
     shown = "\n".join(str(part) for part in submitted(place.bench.context, done))
 
     stored = place.bench.store.keys(keys_of(done.manifest.run).base)
-    is_written = any(entry.key.endswith("held.csv") for entry in stored)
+    is_written = any(entry.key.endswith("suppressed.csv") for entry in stored)
     assert "1 of 1 rows already have or await a link" in shown
-    assert (not portfolio, not portfolio) == (is_written, "held.csv" in shown)
+    assert (not portfolio, not portfolio) == (is_written, "suppressed.csv" in shown)
 
 
 def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_meanwhile(

@@ -120,7 +120,7 @@ def test_the_same_two_files_are_sent_once_and_another_second_file_is_held(tmp_pa
     assert bench.submit(CARDS).already
     assert [] == unsubmitted(bench.context)
     bench.drop_bytes(places_file(places(20, random.Random(2))), PLACES)
-    assert ["committed", "held", "ignored"] == sorted(
+    assert ["committed", "held back", "ignored"] == sorted(
         extract.state for extract in extract_states(bench.context)
     )
     with pytest.raises(ChangedExtractError):

@@ -283,7 +283,7 @@ def test_a_row_that_no_longer_passes_is_not_sealed_anew_and_named(
     bench = rotated(submitted(tmp_path, rule.example))
     before = bench.snapshot()
 
-    with added(rule), pytest.raises(RowsDifferError, match=r"1 rows .*\(rows 2\)"):
+    with added(rule), pytest.raises(RowsDifferError, match=r"1 row .*\(rows 2\)"):
         resealed(bench)
 
     assert before == bench.snapshot()

@@ -1,0 +1,253 @@
+"""The worklist: where cardholders, extracts and runs stand, and what is to be done, due first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Annotated, Any, NamedTuple
+
+from flows.commands import on_first_use
+from flows.commands.context import Context
+from flows.commands.entry import entry
+from flows.commands.extract_facts import Extract, extract_table, extracts_of
+from flows.commands.form import Form
+from flows.commands.parameters import Field
+from flows.commands.result import Link, Part, Result, Table
+from flows.steps import Sentence, Step, counted
+from flows.wiring import now, report_link, wire
+
+with on_first_use():
+    from flows.operations import arrivals_beat, undecided_work
+    from flows.reports import survey as surveys
+    from flows.reports import work as works
+    from flows.reports import work_kinds as kinds
+    from flows.runs import context as contexts
+    from flows.runs import keys, run_status, stored_runs
+    from flows.submissions import plan
+
+WORK = (
+    "due",
+    "kind",
+    "issuer",
+    "run",
+    "runs",
+    "rows",
+    "age",
+    "who",
+    "matter",
+    "first",
+    "decisions",
+)
+LONGEST = 50  # lines of the worklist on a terminal
+ARTIFACT = 1000  # and in Prefect
+NAMED = 3  # extracts or days named in a line
+OVER = ("refused", "replaced by a later run", "abandoned")  # of runs that are not committed
+FORM = Form("worklist", "worklist {issuer}", actor="none", without=("everything",))
+
+
+class Conversation(NamedTuple):
+    """A line of the worklist, and the issuer whose it is."""
+
+    line: works.Line
+    context: contexts.IssuerContext
+
+
+class _Issuer(NamedTuple):
+    """Where an issuer stands, and what is to be done about it."""
+
+    context: contexts.IssuerContext
+    survey: surveys.Survey
+    extracts: list[Extract]
+    runs: list[run_status.RunStatus]  # newest first
+    under_way: frozenset[str]
+    arrivals: arrivals_beat.Liveness | None
+
+    @property
+    def name(self) -> str:
+        return self.context.issuer.issuer
+
+    def extracts_shown(self, everything: bool) -> list[Extract]:
+        """Return all extracts, or those that still need something."""
+        return [extract for extract in self.extracts if everything or extract.is_open]
+
+    def runs_shown(self, everything: bool) -> list[run_status.RunStatus]:
+        """Return all runs, or those under way."""
+        return [run for run in self.runs if everything or run.run in self.under_way]
+
+    @property
+    def conversations(self) -> list[Conversation]:
+        return [Conversation(line, self.context) for line in works.lines(self.survey.work)]
+
+
+@entry("worklist", form=FORM)
+def worklist(
+    context: Context,
+    issuer: str = "",
+    *,
+    everything: Annotated[bool, Field("--all")] = False,
+) -> Result:
+    """List what is to be done, due first, below where cardholders, extracts and runs stand.
+
+    A line says what is the matter, who acts, the first step, and the decisions that can follow.
+    What several issuers have of one kind is one line, whose commands take all of them.
+
+    Args:
+        issuer: The issuer, as its TOML file is named (default: all of them).
+        everything: Every extract and every run too, as tables.
+
+    Example:
+        cardlink worklist first-bank
+    """
+    issuers, unread = context.each(issuer, lambda name: [_issuer(context, name)])
+    conversations = list(chain.from_iterable(known.conversations for known in issuers))
+    conversations.sort(key=lambda conversation: conversation.line.order)
+    lines = [conversation.line for conversation in conversations]
+    joined = works.together(lines)
+    moment = now()
+    to_do = everything_to_do(conversations, moment, issuer)
+    shown: list[Part] = [*chain.from_iterable(map(_standing, issuers))]
+    if everything:
+        shown += _tables(issuers)
+    facts: dict[str, Any] = {
+        "cardholders": {known.name: known.survey.balance.facts for known in issuers},
+        "arrivals": {known.name: known.arrivals._asdict() for known in issuers if known.arrivals},
+        "extracts": [each.facts for known in issuers for each in known.extracts_shown(everything)],
+        "runs": [run._asdict() for known in issuers for run in known.runs_shown(everything)],
+        "worklist": [_line_facts(line, moment) for line in lines],
+        "together": [_aged_facts(line, moment) for line in joined],
+    }
+    shown += [*_to_do(joined, moment), to_do]
+    next_step = joined[0].first if joined else None
+    refused = [
+        each.facts["key"] for known in issuers for each in known.extracts if each.can_be_dismissed
+    ]
+    if everything and refused:
+        next_step = plan.dismiss_step(refused[0])
+    return Result(facts, shown, next_step, headline=to_do.title).beside(unread)
+
+
+def _issuer(context: Context, name: str) -> _Issuer:
+    """Return where an issuer stands, and what is to be done about it."""
+    issuer_context = wire(context.folder, name)
+    store = issuer_context.adapters.store
+    survey = surveys.survey(issuer_context, beside=undecided_work.beside_runs())
+    known = survey.known
+    statuses = known.statuses(stored_runs.StoredRuns(store, name))
+    waiting = {run.run for run in survey.runs if run.waiting}
+    ended = {plan.run for plan in known.plans.values() if plan.end}
+    begun = {run.run for run in statuses if run.run not in ended and run.state not in OVER}
+    arrivals = arrivals_beat.liveness(store, issuer_context.issuer, now())
+    extracts = extracts_of(issuer_context)
+    return _Issuer(issuer_context, survey, extracts, statuses, frozenset(waiting | begun), arrivals)
+
+
+def _standing(known: _Issuer) -> Iterator[Part]:
+    """Yield where an issuer stands: cardholders, arrivals, extracts, and the runs under way."""
+    yield f"{known.name}: {known.survey.balance.sentence}"
+    if known.arrivals is not None:
+        yield f"   {known.arrivals.line}"
+    yield f"   extracts: {_extracts(known)}"
+    for run in known.runs_shown(everything=False):
+        waits = f"; {counted(run.awaiting, 'row waits', 'rows wait')}" if run.awaiting else ""
+        yield f"   under way: {run.run}: {run.state}{waits}"
+    yield ""
+
+
+def _extracts(known: _Issuer) -> str:
+    """Say which extracts are open, and on which days none came."""
+    by_state: dict[str, list[str]] = {}
+    for extract in known.extracts_shown(everything=False):
+        by_state.setdefault(extract.word, []).append(extract.name)
+    parts = [f"{len(names):,} {state} ({_named(names)})" for state, names in by_state.items()]
+    missing = [work for work in known.survey.work if work.kind == kinds.NO_EXTRACT]
+    if missing:
+        days = [str(dict(work.fields)["name"]) for work in missing]
+        parts.append(f"{len(days):,} missing ({_named(days)})")
+    if parts:
+        return ", ".join(parts)
+    return "each has its run" if known.extracts else "none yet"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _tables(issuers: Sequence[_Issuer]) -> Iterator[Part]:
+    """Yield every extract and every run of issuers."""
+    yield extract_table([extract for known in issuers for extract in known.extracts])
+    yield ""
+    runs = [run for known in issuers for run in known.runs]
+    yield Table(run_status.RunStatus._fields, runs)
+    yield ""
+
+
+def _to_do(joined: Sequence[works.Line], moment: datetime) -> Iterator[Part]:
+    """Yield what is to be done, as far as a terminal shows it."""
+    if not joined:
+        yield "nothing to do"
+        return
+    yield f"{counted(len(joined), 'thing')} to do, due first:"
+    for line in joined[:LONGEST]:
+        yield ""
+        yield from conversation(line, moment)
+    if len(joined) > LONGEST:
+        template = "and {more:,} more: worklist.csv of {reconcile}"
+        yield ""
+        yield Sentence(template, more=len(joined) - LONGEST, reconcile=Step("reconcile"))
+
+
+def _line_facts(line: works.Line, moment: datetime) -> dict[str, Any]:
+    """Return a line as plain facts, with each thing to do in it."""
+    facts = _aged_facts(line, moment)
+    facts["each"] = [
+        {"chunk": single.works[0].chunk, **_aged_facts(single, moment)}
+        for single in works.each(line.works)
+    ]
+    return facts
+
+
+def _aged_facts(line: works.Line, moment: datetime) -> dict[str, Any]:
+    """Return a line as plain facts, its age as a number."""
+    facts = line.facts(moment)
+    del facts["age"]
+    oldest = min(work.since for work in line.works)
+    return {**facts, "age_seconds": int((moment - oldest).total_seconds())}
+
+
+def conversation(line: works.Line, moment: datetime) -> Iterator[Part]:
+    """Yield a line as a person reads it: the matter, the first step, then the decisions."""
+    facts = line.facts(moment)
+    about = ", ".join(filter(None, [facts["issuer"], facts["run"]]))
+    head = f"due {facts['due'][:16]}, open for {facts['age']}, {facts['who']} acts"
+    yield f"{facts['kind']} ({about}; {head})"
+    yield f"   {line.sentence}"
+    yield Sentence("   first: {step:bare}", step=line.first)
+    for choice in line.choices:
+        template = "   or {name}: {step:bare}"
+        yield Sentence(template, name=choice.name, step=choice.command)
+
+
+def everything_to_do(conversations: Sequence[Conversation], moment: datetime, issuer: str) -> Table:
+    """Return the worklist as a table of its own in Prefect."""
+    rows = [_row(conversation, moment) for conversation in conversations[:ARTIFACT]]
+    title = f"{issuer or 'all issuers'}: {counted(len(conversations), 'thing')} to do"
+    return Table(WORK, rows, f"{issuer or 'all'}-worklist", title, on_terminal=False)
+
+
+def _row(conversation: Conversation, moment: datetime) -> list[object]:
+    """Return the cells of WORK; the report is a link where its address is known."""
+    line = conversation.line
+    facts = line.facts(moment)
+    decisions = "; ".join(map(str, line.choices))
+    cells = [facts[name] for name in WORK[:-2]]
+    return [*cells, _with_address(conversation.context, line), decisions]
+
+
+def _with_address(context: contexts.IssuerContext, line: works.Line) -> Step | Link:
+    step = line.first
+    if step.entry != "report":
+        return step
+    url = report_link(context, keys.keys_of(line.run).report("report.html"))
+    return Link(url, step) if url else step

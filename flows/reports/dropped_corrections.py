@@ -1,0 +1,27 @@
+"""The corrections that the issuer dropped: which of them no run has sent."""
+
+from collections.abc import Iterable, Iterator
+
+from flows.book.known_plans import KnownPlan
+from flows.runs.keys import corrections
+from flows.runs.store import Entry, Store
+from flows.runs.stored_run import StoredRun
+
+
+def unsent_files(store: Store, issuer: str, committed: Iterable[KnownPlan]) -> Iterator[Entry]:
+    """Yield the filled-in templates, and corrected extracts, that no committed run has sent."""
+    dropped = list(store.keys(corrections(issuer)))
+    sent = {(plan.key, plan.size) for plan in committed} if dropped else set()
+    for plan in committed if dropped else ():
+        if not plan.is_whole:
+            sent |= _sent_by(StoredRun.by_id(store, plan.run))
+    for entry in dropped:
+        if (entry.key, entry.size) not in sent:
+            yield entry
+
+
+def _sent_by(run: StoredRun) -> set[tuple[str, int]]:
+    """Return name and size of the filled-in template that a run has sent, if any."""
+    selection = run.planned().selection
+    source = selection.corrections if selection is not None else None
+    return {(source.key, source.size)} if source is not None else set()

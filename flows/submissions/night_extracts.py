@@ -1,0 +1,64 @@
+"""The extracts that a night takes, and those it leaves since it was refused them as they are.
+
+With `[arrivals]` a night begins every hour, as a net. An extract that was refused for its content
+is refused again while its file, the settings and this version are the same: a night leaves it
+until one of them changes. `cardlink submit` tries it whenever it is typed.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from flows.errors import BalanceError, CardlinkError, ExtractError, GateError
+from flows.runs.context import IssuerContext
+from flows.runs.stored_run import StoredRun
+from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_states
+from flows.submissions.submit import settings_now
+
+OF_CONTENT = (ExtractError, GateError, BalanceError)  # what another content alone can change
+
+
+class NightExtracts(NamedTuple):
+    """Keys of the extracts to submit, oldest first, and a line for each that is left."""
+
+    to_submit: list[str]
+    left: list[str]
+
+
+def night_extracts(context: IssuerContext) -> NightExtracts:
+    """Return what a night submits, and what it leaves. Raises CardInNameError."""
+    waiting = [
+        (extract.entry.modified, extract.key, extract)
+        for extract in extract_states(context, remember=True)
+        if extract.entry is not None and extract.state in UNSUBMITTED and not extract.waits
+    ]
+    to_submit: list[str] = []
+    left: list[str] = []
+    for _, key, extract in sorted(waiting, key=lambda entry: entry[:2]):
+        if is_left(context, extract):
+            left.append(f"{key} was refused and has not changed: not tried again")
+        else:
+            to_submit.append(key)
+    return NightExtracts(to_submit, left)
+
+
+def is_left(context: IssuerContext, extract: ExtractState) -> bool:
+    """Return whether this very file was refused for its content, under the settings of now, where
+    nights are only a net.
+    """
+    is_open = extract.state in UNSUBMITTED and extract.entry is not None
+    if context.issuer.arrivals is None or not extract.run or not is_open:
+        return False
+    run = StoredRun.by_id(context.adapters.store, extract.run)
+    refusal = run.refusal
+    if refusal is None or refusal.error not in set(_names(*OF_CONTENT)):
+        return False
+    version = extract.entry.version if extract.entry else ""
+    is_same_file = run.planned().source.version == version
+    return is_same_file and refusal.under == settings_now(context.issuer)
+
+
+def _names(*kinds: type[CardlinkError]) -> Iterator[str]:
+    """Yield the names of these errors, and of those that are made from them."""
+    for kind in kinds:
+        yield kind.__name__
+        yield from _names(*kind.__subclasses__())

@@ -1,0 +1,40 @@
+"""The worklist says first where cardholders, extracts and runs stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.commands.context import Context
+from flows.commands.worklist import worklist
+from tests.cli.test_reconcile import bank
+
+
+def test_extracts_and_runs_that_are_open_stand_above_what_is_to_be_done(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    [run] = [str(run) for run in bench.runs.ids]
+    bench.drop(3, "bank-20261121.csv", seed=5)
+
+    answer = worklist(Context(tmp_path), "bank")
+
+    assert [
+        "bank: 0 of 20 cardholders have a link; 20 wait for you.",
+        "   extracts: 1 pending (bank-20261121.csv)",
+        f"   under way: {run}: committed, to be uploaded; 20 rows wait",
+        "",
+        "1 thing to do, due first:",
+    ] == answer.lines[:5]
+    assert ["pending"] == [extract["state"] for extract in answer.facts["extracts"]]
+    assert [run] == [line["run"] for line in answer.facts["runs"]]
+
+
+def test_with_all_every_extract_and_run_is_listed(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    bench.answer()
+    bench.ingest()
+
+    open_ones = worklist(Context(tmp_path), "bank")
+    everything = worklist(Context(tmp_path), "bank", everything=True)
+
+    assert ([], []) == (open_ones.facts["extracts"], open_ones.facts["runs"])
+    assert (1, 1) == (len(everything.facts["extracts"]), len(everything.facts["runs"]))
+    assert "   extracts: each has its run" in open_ones.lines
