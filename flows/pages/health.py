@@ -49,7 +49,7 @@ def _health(down: list[bool]) -> Health:
     if not any(down):
         return Health(200, "ok: runs start when a file arrives\n")
     of_all = f"{sum(down)} of {len(down)}"
-    return Health(503, f"down for {of_all} issuers: runs start by schedule; see cardlink check\n")
+    return Health(503, f"down for {of_all} issuers: there, runs start by schedule alone\n")
 
 
 def _down(folder: Path) -> Iterator[bool]:
