@@ -14,13 +14,13 @@ from flows.commands.entry import entry
 from flows.commands.extract_facts import extract_table, extracts_of
 from flows.commands.form import Form
 from flows.commands.parameters import Field
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Link, Part, Result, Table
 from flows.commands.results import READ_ONLY, TOP
 from flows.commands.worklist import Conversation, conversation, everything_to_do
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError
 from flows.steps import Sentence, Step, counted
-from flows.wiring import now, open_store, wire
+from flows.wiring import now, open_store, report_link, wire
 
 with on_first_use():
     from flows.book import book, people
