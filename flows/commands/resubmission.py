@@ -302,8 +302,8 @@ def _rehearsed(
         "strangers": resend_plan.source.strangers.to_list(),
         "already": earlier,
     }
-    again = f"{counted(rows, 'row')} of {request.run} would be sent again"
-    line = f"dry run, nothing was written: {again}"
+    outcome = f"{counted(rows, 'row')} of {request.run} would be sent again"
+    line = f"dry run, nothing was written: {outcome}"
     if earlier is not None:
         line = f"dry run: run {earlier} has these rows and this reason; nothing would be sent"
     fates = resend_plan.fates.rows() if earlier is None else []

@@ -106,25 +106,40 @@ def worklist(
     joined = works.together(lines)
     moment = now()
     to_do = everything_to_do(conversations, moment, issuer)
-    shown: list[Part] = [*chain.from_iterable(map(_standing, issuers))]
-    if everything:
-        shown += _tables(issuers)
-    facts: dict[str, Any] = {
-        "cardholders": {known.name: known.survey.balance.facts for known in issuers},
-        "arrivals": {known.name: known.arrivals._asdict() for known in issuers if known.arrivals},
-        "extracts": [each.facts for known in issuers for each in known.extracts_shown(everything)],
-        "runs": [run._asdict() for known in issuers for run in known.runs_shown(everything)],
+    tables = [*_tables(issuers)] if everything else []
+    standing = chain.from_iterable(map(_standing, issuers))
+    facts = {
+        **_standing_facts(issuers, everything),
         "worklist": [_line_facts(line, moment) for line in lines],
         "together": [_aged_facts(line, moment) for line in joined],
     }
-    shown += [*_to_do(joined, moment), to_do]
-    next_step = joined[0].first if joined else None
-    refused = [
-        each.facts["key"] for known in issuers for each in known.extracts if each.can_be_dismissed
-    ]
-    if everything and refused:
-        next_step = plan.dismiss_step(refused[0])
+    shown = [*standing, *tables, *_to_do(joined, moment), to_do]
+    next_step = _next(issuers, joined, everything)
     return Result(facts, shown, next_step, headline=to_do.title).beside(unread)
+
+
+def _standing_facts(issuers: Sequence[_Issuer], everything: bool) -> dict[str, Any]:
+    """Return where issuers stand, as facts."""
+    extracts = chain.from_iterable(known.extracts_shown(everything) for known in issuers)
+    runs = chain.from_iterable(known.runs_shown(everything) for known in issuers)
+    arrivals = {known.name: known.arrivals for known in issuers}
+    return {
+        "cardholders": {known.name: known.survey.balance.facts for known in issuers},
+        "arrivals": {name: state._asdict() for name, state in arrivals.items() if state},
+        "extracts": [extract.facts for extract in extracts],
+        "runs": [run._asdict() for run in runs],
+    }
+
+
+def _next(
+    issuers: Sequence[_Issuer], joined: Sequence[works.Line], everything: bool
+) -> Step | None:
+    """Return what is due first; where all extracts are listed, how to dismiss one that is refused."""
+    extracts = chain.from_iterable(known.extracts for known in issuers)
+    refused = [extract.facts["key"] for extract in extracts if extract.can_be_dismissed]
+    if everything and refused:
+        return plan.dismiss_step(refused[0])
+    return joined[0].first if joined else None
 
 
 def _issuer(context: Context, name: str) -> _Issuer:
@@ -176,9 +191,9 @@ def _named(names: Sequence[str]) -> str:
 
 def _tables(issuers: Sequence[_Issuer]) -> Iterator[Part]:
     """Yield every extract and every run of issuers."""
-    yield extract_table([extract for known in issuers for extract in known.extracts])
+    yield extract_table(list(chain.from_iterable(known.extracts for known in issuers)))
     yield ""
-    runs = [run for known in issuers for run in known.runs]
+    runs = list(chain.from_iterable(known.runs for known in issuers))
     yield Table(run_status.RunStatus._fields, runs)
     yield ""
 

@@ -95,9 +95,9 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     number, last = last_record(store, acknowledgements(issuer), Acknowledgement)
     if last is not None:
         _hand_out(context, last)
-    told = last.told if last else {}
-    due_now = {due.subject: due for due in still_open(context, told)}
-    known = {subject: says for subject, says in told.items() if subject in due_now}
+    last_told = last.told if last else {}
+    due_now = {due.subject: due for due in still_open(context, last_told)}
+    known = {subject: says for subject, says in last_told.items() if subject in due_now}
     news = [due for subject, due in due_now.items() if known.get(subject) != due.says]
     if not news:
         return []

@@ -53,16 +53,18 @@ class Due(NamedTuple):
     corrects: str | None = None
 
 
-def still_open(context: IssuerContext, told: Mapping[str, str]) -> Iterator[Due]:
-    """Yield the runs and files about which something is open, or was when the issuer was `told`."""
+def still_open(context: IssuerContext, last_told: Mapping[str, str]) -> Iterator[Due]:
+    """Yield the runs and files about which something is open, or was when the issuer was told
+    last (`last_told`).
+    """
     store = context.adapters.store
     issuer = context.issuer.issuer
     known = known_runs(store, issuer)
     for plan in known.committed:
         is_closed = plan.run in known.closed
-        if not is_closed or plan.run in told:
+        if not is_closed or plan.run in last_told:
             due = _of_run(StoredRun.by_id(store, plan.run), issuer)
-            if due is not None and not (is_closed and told[plan.run] == due.says):
+            if due is not None and not (is_closed and last_told[plan.run] == due.says):
                 yield due
     for refused, moment in _refused(StoredRuns(store, issuer), known).items():
         run = StoredRun.by_id(store, refused)

@@ -181,8 +181,8 @@ def _in_acknowledgements(store: Store, issuer: str, runs: Collection[str]) -> It
     if not runs:
         return
     prefix = acknowledgements(issuer)
-    told = records(store, prefix, Acknowledgement)
-    run_of = {record.folder: record.run or None for record in told}  # None: it names no rows
+    written = records(store, prefix, Acknowledgement)
+    run_of = {record.folder: record.run or None for record in written}  # None: it names no rows
     for entry in store.keys(prefix):
         file = TOLD_ROWS.search(entry.key)
         run = run_of.get(file["folder"], "") if file else None

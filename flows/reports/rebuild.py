@@ -113,8 +113,8 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     manifest = run.committed()
     closed = sorted(total.closed, key=lambda pair: pair[0])
     issuer = context.issuer
-    told = rows_told(run.store, issuer.issuer, run.id) if issuer.acknowledgement else None
-    summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, told)
+    acknowledged = rows_told(run.store, issuer.issuer, run.id) if issuer.acknowledgement else None
+    summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, acknowledged)
     within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)
     funnel = context.funnel(run, local_day(now, context.issuer.time_zone))
