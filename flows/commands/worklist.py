@@ -134,7 +134,7 @@ def _standing_facts(issuers: Sequence[_Issuer], everything: bool) -> dict[str, A
 def _next(
     issuers: Sequence[_Issuer], joined: Sequence[works.Line], everything: bool
 ) -> Step | None:
-    """Return what is due first; where all extracts are listed, how to dismiss one that is refused."""
+    """Return what is due first; where all extracts are listed, how to dismiss a refused one."""
     extracts = chain.from_iterable(known.extracts for known in issuers)
     refused = [extract.facts["key"] for extract in extracts if extract.can_be_dismissed]
     if everything and refused:
