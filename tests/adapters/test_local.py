@@ -105,6 +105,18 @@ def test_cleanup_removes_only_old_temporary_files(tmp_path: Path) -> None:
     assert ["a"] == [path.name for path in (tmp_path / "runs").iterdir()]
 
 
+def test_reading_goes_on_where_it_stopped_and_nothing_is_read_where_nothing_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path)
+    store.create("a", b"content")
+
+    with store.open("a") as source:
+        parts = [source.read(size) for size in (0, 3, 0, -1, 0, -1)]
+
+    assert [b"", b"con", b"", b"tent", b"", b""] == parts
+
+
 def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path: Path) -> None:
     store, path = LocalStore(tmp_path), tmp_path / "extract.csv"
     path.write_bytes(b"x" * 100)

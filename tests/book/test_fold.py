@@ -6,11 +6,12 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.book.attempts import ATTEMPT, in_order
-from flows.book.fold import compacted, fold
+from flows.book.fold import compacted, fold, is_changed
 from flows.book.people import balance, people
 from flows.book.standing import STATES, standing
 
@@ -138,3 +139,65 @@ def test_of_the_rows_of_one_run_one_that_can_be_sent_is_the_newest_of_its_card()
     newest = fold(book(tries)).attempt("row", "state")["state"].to_list()
 
     assert ["reverted"] == newest
+
+
+def once(state: str, turn: int, ends: int = 9, **facts: bool) -> Tried:
+    """Return an attempt for one card in a run."""
+    told = {"decided": False, "repeats": False, **facts}
+    return Tried("a", "1111", "2912", turn, state, ends, trouble=None, **told)
+
+
+@pytest.mark.parametrize(
+    ("tried", "places"),
+    [
+        # the link that lasts longest, of those that end together the last
+        ([once("linked", 1, 9), once("linked", 2, 5)], {"link": 0, "last": 1, "sent": 1}),
+        ([once("linked", 1, 5), once("linked", 2, 9)], {"link": 1, "last": 1, "sent": 1}),
+        ([once("linked", 1, 9), once("linked", 2, 9)], {"link": 1, "first": 0, "row": 1}),
+        # the newest content of the issuer, of a row and its repetition the repetition
+        ([once("linked", 1), once("linked", 2, repeats=True)], {"content": 1, "extract": 0}),
+        ([once("linked", 2), once("awaiting", 3, repeats=True)], {"content": 1, "waiting": 1}),
+        ([once("awaiting", 1), once("linked", 2)], {"content": 1, "waiting": 0, "extract": 1}),
+        # of one run what was sent comes before what was refused; of a later run the refusal counts
+        ([once("error", 1), once("rejected", 1)], {"last": 0, "row": 0, "sent": 0}),
+        ([once("error", 1), once("rejected", 2)], {"last": 1, "row": 1, "sent": 0}),
+        # a refusal by us is over once the card was held back as changed, in the same run too
+        ([once("error", 1), once("rejected", 2), once("changed", 2)], {"last": 0, "change": 2}),
+        ([once("error", 1), once("changed", 2), once("rejected", 3)], {"last": 2, "held": 1}),
+        # a cancelled chunk says least
+        ([once("linked", 1), once("cancelled", 2)], {"last": 0, "change": 1, "held": None}),
+        ([once("cancelled", 1), once("changed", 2)], {"last": 0, "sent": None, "change": 1}),
+        # a decision is the last word, but no answer of the partner
+        ([once("error", 1), once("error", 2, decided=True)], {"last": 1, "sent": 0, "extract": 0}),
+    ],
+)
+def test_which_attempt_of_an_issue_decides_what(
+    tried: list[Tried], places: dict[str, int | None]
+) -> None:
+    found = fold(book(tried)).places.row(0, named=True)
+
+    assert places == {name: found[name] for name in places}
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ([], False),
+        ([once("changed", 2)], True),
+        ([once("cancelled", 2)], True),
+        ([once("reverted", 2)], False),
+        ([once("changed", 2), once("reverted", 3)], False),
+        ([once("changed", 3), once("linked", 3)], False),
+        ([once("changed", 3), once("error", 3)], True),
+        # another name, but that of the link again
+        ([once("changed", 7)], False),
+    ],
+)
+def test_a_card_has_changed_where_its_newest_row_is_other_than_its_link_and_was_not_sent(
+    later: list[Tried], expected: bool
+) -> None:
+    other = once("linked", 1)._replace(holder="b")
+
+    changed = is_changed(fold(book([once("linked", 1), other, *later])))
+
+    assert sorted([expected, False]) == sorted(changed)

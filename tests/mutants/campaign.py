@@ -31,13 +31,19 @@ class Calls(NamedTuple):
     seconds: dict[str, float]
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that may notice a mutant, by file, the files with quick tests first."""
+        """Return the tests that may notice a mutant, by file: first those of the folder that has the
+        name of the mutant's, those with quick tests before others.
+        """
         tests = self.tests.get(f"{mutant.file}:{mutant.function}", [])
         by_file: dict[str, list[str]] = defaultdict(list)
         for test in dict.fromkeys(tests):
             by_file[test.partition("::")[0]].append(test)
-        quickest = sorted(by_file.values(), key=self._mean)
-        return [test for several in quickest for test in several]
+        folder = f"tests/{mutant.file.split('/')[1]}/"
+        first = sorted(
+            by_file.values(),
+            key=lambda several: (not several[0].startswith(folder), self._mean(several)),
+        )
+        return [test for several in first for test in several]
 
     def _mean(self, tests: Sequence[str]) -> float:
         return sum(self.seconds[test] for test in tests) / len(tests)
@@ -124,7 +130,7 @@ def jobs_of(mutants: Sequence[Mutant], calls: Calls, seconds: int) -> list[dict[
             if chosen and total > seconds:
                 break
             chosen.append(test)
-        limit = int(20 + 4 * sum(calls.seconds[test] for test in chosen))
+        limit = int(10 + 3 * sum(calls.seconds[test] for test in chosen))
         jobs.append(
             {"id": at, "tests": chosen, "left": len(tests) - len(chosen), "limit": limit}
             | mutant._asdict()

@@ -8,6 +8,7 @@ import pytest
 from flows.resend.selection import SELECTED, RowSelection, select_rows
 from flows.results.row_states import RUN_ROW
 from schemas.portal import CITY, PAN
+from schemas.reasons import CHANGED
 
 ROWS = pl.DataFrame(
     [
@@ -25,6 +26,8 @@ ROWS = pl.DataFrame(
             [f"{CITY}|address.city.missing", f"{PAN}|card.pan.missing"],
         ),
         (7, None, "g", "7777", "duplicate", ["|row.content.repeated"]),
+        (8, None, "h", "8888", "suppressed", [f"|{CHANGED}"]),
+        (9, None, "i", "9999", "suppressed", [f"|{CHANGED}", "|card.link.standing"]),
     ],
     {name: kind for name, kind in RUN_ROW.items() if name not in ("line", "found")},
     orient="row",
@@ -56,6 +59,23 @@ def test_every_part_of_a_wish_adds_rows(wanted: RowSelection, rows: list[int]) -
     assert dict(found.schema) == {
         name: pl.DataFrame(schema=SELECTED).schema[name] for name in SELECTED
     }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rows"),
+    [
+        # a change that was held back, or cancelled on its way
+        (RowSelection(changed=True), [(5, True), (8, True)]),
+        (RowSelection(replacing=True), [(3, True)]),
+        (RowSelection(errors=True), [(2, False), (3, False)]),
+    ],
+)
+def test_rows_that_are_to_replace_a_link_are_asked_for_as_such(
+    wanted: RowSelection, rows: list[tuple[int, bool]]
+) -> None:
+    found = select_rows(ROWS, wanted, replacing=[3, 4, 5])
+
+    assert rows == found.select("row", "replaces").rows()
 
 
 def test_what_is_named_is_told_from_what_is_of_a_kind() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import polars as pl
@@ -117,6 +118,22 @@ def test_an_error_that_names_a_cuid_never_sent_is_not_placed_by_its_position() -
     rows = [link(1), refusal(99), link(3), link(4), link(5)]
 
     assert (1, None, None, BROKEN, breaks.UNKNOWN_CUID) == placed(rows)[1]
+
+
+def test_what_is_stored_of_a_row_to_tell_it_in_another_copy_is_the_same_in_every_version() -> None:
+    told = attribute(result([link(1), refusal(2), ("c-3", "0003", "", "", "")]), sent_rows())
+
+    known = [2305344696519147536, 6014092152094668199, 10432290880989880056]
+    assert known == told.outcomes["content"].to_list()
+
+
+@pytest.mark.parametrize(("names", "shown"), [("c-2", "c-2"), ("c-3", "[cuid]")])
+def test_a_message_shows_the_cuid_of_its_own_row_and_of_no_other(names: str, shown: str) -> None:
+    text = json.dumps({"cuid": names, "errors": [f"cuid {names} is invalid"]})
+
+    told = attribute(result([("c-2", "0002", "", "", text)]), sent_rows())
+
+    assert f"cuid {shown} is invalid" == told.outcomes["message"].item()
 
 
 def test_other_last_four_digits_never_become_a_link() -> None:

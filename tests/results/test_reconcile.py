@@ -136,6 +136,14 @@ def test_a_link_dead_on_arrival_is_a_break_and_its_row_stays_open() -> None:
     assert {"linked": 3, "error": 1, AWAITING: 6} == states(told)
 
 
+def test_links_that_are_refused_count_once_each_in_what_was_received() -> None:
+    first, other = (link(1, day, host="evil.example") for day in ("2027-01-20", "2027-01-21"))
+
+    told = reconciled(result([first], "a.csv"), result([first], "b.csv"), result([other], "c.csv"))
+
+    assert (2, 0) == told.chunks.select("links", "linked").row(0)
+
+
 @pytest.mark.parametrize(
     ("last_day", "state"),
     [("2026-11-20", AWAITING), ("2026-11-21", "linked"), ("2026-11-22", "linked")],

@@ -19,7 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.runs.claim import ClaimedError, Lease, LeaseLostError, end
+from flows.runs.claim import (
+    ClaimedError,
+    ClaimHolder,
+    Lease,
+    LeaseLostError,
+    end,
+    holder_of,
+    was_claimed,
+)
 from flows.runs.process import is_gone, process_name
 from flows.runs.store import ConflictError, Entry
 from tests.leftovers import ended
@@ -75,6 +83,52 @@ def test_a_dead_holder_s_claim_is_taken_over_when_it_has_run_out_and_not_before(
     lease = Lease.take(store, CHAIN, "next", NOW + TTL, TTL)
 
     assert "next" == lease.holder
+
+
+MOMENT = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_free"),
+    [(-TTL, True), (MOMENT - TTL, False), (TTL - MOMENT, False), (TTL, True)],
+)
+def test_a_claim_counts_until_it_ends_and_as_long_before_it_began(
+    store: LocalStore, after: timedelta, is_free: bool
+) -> None:
+    Lease.take(store, CHAIN, "night-1", NOW, TTL)
+
+    holder = holder_of(store, CHAIN, NOW + after)
+    end(store, CHAIN, "operator", NOW + after, only="night-2")
+
+    assert (None if is_free else ClaimHolder("night-1", NOW, NOW + TTL)) == holder
+    assert holder == holder_of(store, CHAIN, NOW + after)
+
+
+def test_a_holder_has_a_claim_since_the_first_link_of_its_own_without_a_break(
+    store: LocalStore,
+) -> None:
+    first = Lease.take(store, CHAIN, "night-1", NOW, TTL)
+    first.renew(NOW + MINUTE)
+    first.renew(NOW + 2 * MINUTE)
+    renewed = holder_of(store, CHAIN, NOW + 2 * MINUTE)
+    give_back(first, NOW + 3 * MINUTE)
+    given_back = holder_of(store, CHAIN, NOW + 3 * MINUTE)
+    again = Lease.take(store, CHAIN, "night-1", NOW + 4 * MINUTE, TTL)
+    again.renew(NOW + 5 * MINUTE)
+    taken_again = holder_of(store, CHAIN, NOW + 5 * MINUTE)
+    end(store, CHAIN, "operator", NOW + 6 * MINUTE)
+    other = Lease.take(store, CHAIN, "night-2", NOW + 7 * MINUTE, TTL)
+
+    assert ClaimHolder("night-1", NOW, NOW + 2 * MINUTE + TTL) == renewed
+    assert given_back is None
+    assert ClaimHolder("night-1", NOW + 4 * MINUTE, NOW + 5 * MINUTE + TTL) == taken_again
+    assert ClaimHolder("night-2", NOW + 7 * MINUTE, other.until) == (
+        holder_of(store, CHAIN, NOW + 7 * MINUTE)
+    )
+    with pytest.raises(LeaseLostError):
+        again.renew(NOW + 8 * MINUTE)
+    assert (True, again.lost) == (was_claimed(store, CHAIN), True)
+    assert not was_claimed(store, "first-bank/runs/y/claims/")
 
 
 def test_a_renewed_claim_holds_on(store: LocalStore) -> None:

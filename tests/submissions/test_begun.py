@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from flows.errors import CardlinkError
 from flows.operations.undecided_work import undecided
 from flows.reports.work import lines
+from flows.runs.claim import Lease, end
+from flows.runs.context import IssuerContext
+from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.events import COMMITTED, DROP_TIME
 from flows.runs.keys import extracts, keys_of
+from flows.runs.store import Entry
+from flows.submissions import commit
 from flows.submissions.submit import Request, refuse_resend, settle
+from schemas.manifest import Manifest
 from tests.again import again, night
 from tests.night import Bench, local_bench, submitted
 from tests.storms import FailingStore
@@ -59,9 +66,13 @@ def test_a_commit_whose_event_is_missing_is_recorded_with_its_time_and_that_of_t
     with pytest.raises(KilledError):
         killed(bench, "-committed-").submit(extract)
     [run] = bench.runs.ids
+    claim = Lease.take(bench.store, keys_of(str(run)).claims, "b", bench.now(), timedelta(hours=1))
+    while_at_work = commit.finish_commits(bench.context)
+    end(bench.store, claim.prefix, "b", bench.now())
 
     done = bench.submit(extract)
 
+    assert () == while_at_work
     [event] = bench.stored(str(run)).events(COMMITTED)
     stored = {entry.key: entry.modified for entry in bench.store.keys("")}
     manifest = stored[keys_of(str(run)).manifest]
@@ -71,6 +82,44 @@ def test_a_commit_whose_event_is_missing_is_recorded_with_its_time_and_that_of_t
         datetime.fromisoformat(event[DROP_TIME]),
     )
     assert () == bench.submit(extract).remarks
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        AbandonedError(run="r", actor="anna", reason="why"),
+        LedgerPurgedError(run="r", date="2026-11-20", setting="ledger_days = 1"),
+    ],
+)
+def test_a_begun_commit_that_somebody_else_ended_first_keeps_no_other_from_being_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: CardlinkError
+) -> None:
+    bench = local_bench(tmp_path)
+    runs = [bench.submit(bench.drop(5, f"bank-2026112{day}.csv", seed=day)) for day in range(2)]
+    for run in runs:
+        bench.store.delete(keys_of(run.manifest.run).manifest)  # type: ignore[attr-defined]  # a directory, which deletes too
+    write = commit._write_manifest
+
+    def write_last(context: IssuerContext, manifest: Manifest, extract: Entry | None) -> bool:
+        if manifest == runs[0].manifest:
+            raise first
+        return write(context, manifest, extract)
+
+    monkeypatch.setattr(commit, "_write_manifest", write_last)
+
+    remarks = commit.finish_commits(bench.context)
+
+    assert [runs[1].manifest.run in remark for remark in remarks] == [True]
+    assert [False, True] == [bench.stored(run.manifest.run).is_ended for run in runs]
+
+
+def test_a_commit_says_when_its_extract_was_dropped(tmp_path: Path) -> None:
+    bench, extract, done = submitted(tmp_path)
+
+    [event] = bench.stored(done.run).events(COMMITTED)
+
+    stored = {entry.key: entry.modified for entry in bench.store.keys("")}
+    assert stored[extracts("bank") + extract] == datetime.fromisoformat(event[DROP_TIME])
 
 
 @pytest.mark.parametrize("part", ["/seals/", "/manifest.json"])

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,6 +193,40 @@ def test_outside_a_portfolio_exactly_the_cards_that_have_or_await_a_link_are_hel
     )
 
     assert [why_seen(card, attempts, changed) for card in wanted] == found.to_list()
+
+
+@pytest.mark.parametrize(
+    ("last_day", "why"), [(-1, [None, None]), (0, [STANDING, None]), (1, [STANDING, STANDING])]
+)
+def test_a_link_holds_its_card_back_on_its_last_day_also_for_an_older_extract(
+    last_day: int, why: list[str | None]
+) -> None:
+    card = Card("a", "4242", "2712", 1, 1)
+    world = [frame([Tried(card, "linked", TODAY + timedelta(days=last_day))])]
+    older = TODAY - timedelta(days=3)
+
+    found = [
+        known(world, today=today).suppressed(asked([card]), older, resend_policy(issuer(), older))
+        for today in (TODAY, TODAY + timedelta(days=1))
+    ]
+
+    assert why == [verdicts.item() for verdicts in found]
+
+
+@pytest.mark.parametrize(
+    ("last_day", "why"), [(29, None), (30, None), (31, STANDING), (None, REFUSED)]
+)
+def test_a_portfolio_renews_a_link_up_to_so_many_days_before_its_end(
+    last_day: int | None, why: str | None
+) -> None:
+    card = Card("a", "4242", "2712", 1, 1)
+    state = "linked" if last_day is not None else "error"
+    ends = TODAY + timedelta(days=last_day) if last_day is not None else None
+    policy = of(Portfolio(renew_within_days=30, resend_errors=False))
+
+    found = known([frame([Tried(card, state, ends)])]).suppressed(asked([card]), TODAY, policy)
+
+    assert why == found.item()
 
 
 def test_a_card_whose_cuid_we_generated_is_known_by_name_and_address() -> None:

@@ -1,0 +1,43 @@
+"""The lists of a run's report: each sent row is in the one that says what it has or lacks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from schemas.tables import Awaiting, Refusals
+from tests.night import Bench, local_bench
+
+HEAD = "cuid,last_4,url,expiration_date,error\n"
+
+
+def link(row: dict[str, Any]) -> str:
+    return f"{row['cuid']},{row['last_4']},https://links.example.com/l/{row['row']},2027-01-20,\n"
+
+
+def refusal(row: dict[str, Any]) -> str:
+    text = json.dumps({"cuid": row["cuid"], "errors": ["city is required"]}).replace('"', '""')
+    return f',,,,"{text}"\n'
+
+
+def listed(bench: Bench, run: str, name: str) -> pl.DataFrame:
+    return pl.read_csv(bench.report(run, f"{name}.csv"))
+
+
+def test_each_row_is_in_the_list_of_what_it_has_or_lacks(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, portal={"rows_per_chunk": 4})
+    run = bench.submit(bench.drop(8)).manifest.run
+    sent = bench.ledger(run).sort("chunk", "position").rows(named=True)
+    lines = [link(sent[0]), refusal(sent[1]), link(sent[2])]
+    bench.drop_result((HEAD + "".join(lines)).encode(), "a.csv")
+
+    bench.ingest()
+
+    errors, awaiting = listed(bench, run, "errors"), listed(bench, run, "awaiting")
+    assert [sent[1]["row"]] == errors["row"].to_list()
+    assert sorted(row["row"] for row in sent[3:]) == sorted(awaiting["row"])
+    assert 2 == listed(bench, run, "links").height
+    assert ([*Refusals.dtypes()], [*Awaiting.dtypes()]) == (errors.columns, awaiting.columns)

@@ -1,0 +1,101 @@
+"""Chains of numbered records: read by number, in order, and added to by one at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.adapters.local import LocalStore
+from flows.runs.chains import CONTESTS, add_next, add_record, last_record, records, whole_chain
+from flows.runs.keys import link
+from flows.runs.store import Store, StoreBusyError
+from flows.runs.versions import NewerDocumentError
+from schemas.records import Confirmed
+from tests.night import NOON
+from tests.storms import LateStore
+
+PLACE = "bank/notes/"
+
+
+def note(number: int) -> Confirmed:
+    return Confirmed(at=NOON, by="tester", reason=f"reason {number}")
+
+
+def chain_of(folder: Path, length: int) -> LocalStore:
+    store = LocalStore(folder)
+    for number in range(1, length + 1):
+        assert number == add_record(store, PLACE, note(number))
+    return store
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 12])
+def test_a_chain_is_read_whole_from_a_number_on_and_at_its_end(tmp_path: Path, length: int) -> None:
+    store = chain_of(tmp_path, length)
+    notes = [note(number) for number in range(1, length + 1)]
+
+    assert notes == whole_chain(store, PLACE, Confirmed) == list(records(store, PLACE, Confirmed))
+    assert notes[1:] == list(records(store, PLACE, Confirmed, 2))
+    assert (length, notes[-1] if notes else None) == last_record(store, PLACE, Confirmed)
+
+
+def test_a_number_is_taken_once_and_what_comes_after_a_gap_is_not_of_the_chain(
+    tmp_path: Path,
+) -> None:
+    store = chain_of(tmp_path, 2)
+
+    taken = add_next(store, PLACE, 2, note(9))
+    apart = add_next(store, PLACE, 4, note(4))
+
+    assert (False, True) == (taken, apart)
+    assert [note(1), note(2)] == list(records(store, PLACE, Confirmed))
+    assert 3 == add_record(store, PLACE, note(3))
+    assert 5 == add_record(store, PLACE, note(5))
+
+
+def test_a_listing_that_is_late_hides_no_record(tmp_path: Path) -> None:
+    late = LateStore(chain_of(tmp_path, 1))
+    for number in (2, 3):
+        add_next(late, PLACE, number, note(number))
+
+    assert (3, note(3)) == last_record(late, PLACE, Confirmed)
+    assert 3 == len(whole_chain(late, PLACE, Confirmed))
+
+
+def test_other_objects_beside_a_chain_are_none_of_its_records(tmp_path: Path) -> None:
+    store = chain_of(tmp_path, 2)
+    store.create(f"{PLACE}000009.json.old", b"{}")
+    store.create(f"{PLACE}notes/000007.json", b"{}")
+
+    assert (2, note(2)) == last_record(store, PLACE, Confirmed)
+
+
+def test_a_chain_with_a_record_of_a_newer_version_is_not_acted_on(tmp_path: Path) -> None:
+    store = chain_of(tmp_path, 2)
+    newer = json.loads((tmp_path / link(PLACE, 2)).read_text()) | {"format": 99}
+    store.replace(link(PLACE, 2), [json.dumps(newer).encode()])
+
+    with pytest.raises(NewerDocumentError):
+        whole_chain(store, PLACE, Confirmed)
+
+
+class Contested:
+    """A store where others are always first."""
+
+    def __init__(self, store: Store) -> None:
+        self.lost: list[str] = []
+        self.open, self.keys, self.replace = store.open, store.keys, store.replace
+
+    def create(self, key: str, data: bytes) -> bool:
+        self.lost.append(key)
+        return False
+
+
+def test_who_loses_every_race_for_the_next_number_is_told_to_try_again(tmp_path: Path) -> None:
+    store = Contested(chain_of(tmp_path, 2))
+
+    with pytest.raises(StoreBusyError, match="contested"):
+        add_record(store, PLACE, note(3))
+
+    assert [link(PLACE, number) for number in range(3, 2 + CONTESTS)] == store.lost
