@@ -84,6 +84,13 @@ def test_a_partial_resubmission_is_answered_where_the_file_has_its_size() -> Non
     assert answered(came(date(2026, 11, 22)), FIRST, RENEWED, sizes=(5, 3)) == {FIRST}
 
 
+def test_a_chunk_that_a_file_answers_whole_comes_before_a_newer_one_with_other_rows_too() -> None:
+    came_then = date(2026, 11, 22)
+
+    assert answered(came(came_then), FIRST, RENEWED, sizes=(5, 9)) == {FIRST}
+    assert answered(came(came_then, WHOLE[:4]), FIRST, RENEWED, sizes=(5, 9)) == {RENEWED}
+
+
 def test_part_of_an_answer_to_a_partial_resubmission_goes_to_the_newest_run() -> None:
     rows = [link(at) for at in range(1, 3)]
 

@@ -119,7 +119,10 @@ def test_a_commit_says_when_its_extract_was_dropped(tmp_path: Path) -> None:
     [event] = bench.stored(done.run).events(COMMITTED)
 
     stored = {entry.key: entry.modified for entry in bench.store.keys("")}
-    assert stored[extracts("bank") + extract] == datetime.fromisoformat(event[DROP_TIME])
+    assert (10, stored[extracts("bank") + extract]) == (
+        event["rows"],
+        datetime.fromisoformat(event[DROP_TIME]),
+    )
 
 
 @pytest.mark.parametrize("part", ["/seals/", "/manifest.json"])
