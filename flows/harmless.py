@@ -7,9 +7,10 @@ such as `[16 digits]`, `[5 letters]` or `[44 Base64]`. Harmless are
 * words that are known (`flows.vocabulary`); of an unknown one nobody can say that it is no code;
 * numbers of at most two digits, with fewer digits in all than a CVV has (MOST_UNNAMED); words for
   digits count as such;
-* more numbers where a word says what they count (`row 14`, `200 characters`, `status 403`), or
-  their form (`10/26`, `08:30`), at most MOST_DIGITS digits in all. Numbers that stand side by side
-  without a word between them are pieces of one, unless they are a list of such (`rows 3, 7 and 9`);
+* more numbers where a word says what they count (`row 14`, `status 403`; of three digits and more
+  only usual limits, `200 characters`), or their form (`10/26`, `08:30`), at most MOST_DIGITS
+  digits in all. Numbers that stand side by side without a word between them are pieces of one,
+  unless they are a list of such (`rows 3, 7 and 9`);
 * dates and times of day of the last century and this one, at most three;
 * the names of our runs and chunks, and of properties;
 * the cuid of the row that the text is about. OWN stands for it, until it is known whether it is the

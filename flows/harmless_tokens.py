@@ -63,6 +63,8 @@ UNITS = frozenset((
     "minuten", "caractères", "lignes", "caracteres", "líneas", "linhas", "caratteri", "righe",
     "tekens", "regels",
 ))  # fmt: skip
+# of three digits and more only what limits usually are: any other may be a CVV
+_LIMITS = "[125]000?|[346789]00|120|150|250|128|25[56]|512|1024|2048|4096"
 _STATUS = "1(?:0[0-3])|20[0-8]|30[0-8]|4(?:0[0-9]|1[0-8]|2[1-9]|31|51)|50[0-8]|511"
 _BEFORE_STATUS = "".join(
     f"|(?<={word}[ :=])|(?<={word}: )"
@@ -82,9 +84,9 @@ _SCANNER = re.compile(
     r"|(?P<moment>(?<![\w.-])(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]"
     rf"(?:[T ]{_TIME}(?:\.[0-9]{{1,3}})?Z?)?(?![\w-]))"
     rf"|(?P<time>(?<![\w:.]){_TIME}(?![\w:]))"
-    rf"|(?P<count>(?<![\w.])(?:[0-9]{{3,4}}(?=\s(?:{'|'.join(UNITS)})\b)|10000?(?=\sallowed)))"
+    rf"|(?P<count>(?<![\w.])(?:(?:{_LIMITS})(?=\s(?:{'|'.join(UNITS)})\b)|10000?(?=\sallowed)))"
     rf"|(?P<status>(?:{_BEFORE_STATUS})(?:{_STATUS})(?!\w)"
-    rf"|\A(?:{_STATUS})(?=\s[A-Za-z]))"
+    rf"|\A(?:{_STATUS})(?=\s[A-Z]))"
     r"|(?P<month>(?<![\w/.:-])(?:0[1-9]|1[0-2])/[0-9]{2}(?![\w/.:-]))"
     r"|(?P<version>(?:(?<=ersion )|(?<=HTTP/))[0-9](?:\.[0-9]{1,2}){1,2}(?![\w.]))"
     r"|(?P<listed>(?<![^\s\[(\"'])[A-Z](?=[,;.:)\]\"'-]|\s|$)|\bN/A\b)"

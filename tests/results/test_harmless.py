@@ -303,6 +303,21 @@ FIFTH = 5
 WORD = re.compile("[A-Za-z]+[0-9]{0,2}")
 
 
+def test_a_number_as_long_as_a_cvv_is_kept_only_where_it_is_a_usual_limit_or_a_status() -> None:
+    said = ("{} characters", "row {}", "after {} seconds", "status {}", "HTTP {}", "at most {}")
+    kept = {
+        form: {cvv for cvv in range(100, 1000) if str(cvv) in harmless(form.format(cvv))}
+        for form in said
+    }
+
+    limits, statuses = kept["{} characters"], kept["status {}"]
+    assert limits == kept["after {} seconds"]
+    assert statuses == kept["HTTP {}"]
+    assert set() == kept["row {}"] | kept["at most {}"]
+    assert {100, 128, 200, 255, 500} <= limits
+    assert (16, 62) == (len(limits), len(statuses))
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @given(number=NUMBERS, before=st.sampled_from(USEFUL), after=st.sampled_from(USEFUL))
 def test_a_card_number_is_not_kept_however_it_is_spelled(
