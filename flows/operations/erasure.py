@@ -169,9 +169,15 @@ def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = Non
 def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> ErasurePlan:
     """Erase these cardholders, and return what was removed, as `plan_erasure` does.
 
-    Raises as it does, NoReasonError, and StoreDeniedError where nothing may be deleted.
+    An erasure whose process died is ended first; where it was this one, nothing else is done.
+    Raises as `plan_erasure` does, NoReasonError, and StoreDeniedError where nothing may be deleted.
     """
     signed = context.adapters.signed(reason)
+    begun = _interrupted(context)
+    if begun is not None:
+        finish_erasures(context, cleaner)
+        if _is_gone(context, whom):
+            return _ended(context, begun)
     plan = plan_erasure(context, whom, hides=cleaner.hides())
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -190,6 +196,32 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
     add_record(store, erasures(issuer), Erasure(**signed, what="removed"))
     finish_erasures(context, cleaner)
     return plan
+
+
+def _interrupted(context: IssuerContext) -> Erasure | None:
+    """Return the first record of an erasure whose process died; None where none did."""
+    open_acts = unfinished_erasures(context.adapters.store, context.issuer.issuer)
+    return open_acts[0] if open_acts and open_acts[-1].what != "removed" else None
+
+
+def _is_gone(context: IssuerContext, whom: Whom) -> bool:
+    """Return whether nothing names these cardholders any more, although they were there."""
+    store = context.adapters.store
+    if isinstance(whom, OfSingle):
+        keys = [single.key for single in prompted_singles(store, context.issuer.issuer)]
+        return not any(f"/{whom.name}" in key for key in keys)
+    run = StoredRun.by_id(store, whom.run)
+    run.with_ledger()
+    records = pl.concat(run.ledger(["row", "cuid"], pl.col("row").is_in(list(whom.rows))))
+    return records.height == len(whom.rows) and records["cuid"].is_null().all()
+
+
+def _ended(context: IssuerContext, begun: Erasure) -> ErasurePlan:
+    """Return what an erasure was about that another process began, and this one ended."""
+    people = erased_people(context.adapters.store, context.issuer.issuer)
+    nobody = NamedPeople(frozenset())
+    links = owes_withdrawal(context, people)
+    return ErasurePlan(nobody, (), begun.people, begun.cards, {}, (), links)
 
 
 def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:

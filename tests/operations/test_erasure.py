@@ -305,6 +305,26 @@ def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
     )
 
 
+@pytest.mark.parametrize("calls", quick(1, [15, 9, 13, 17, 20, 30, 35]))
+def test_an_erasure_that_is_killed_is_ended_by_the_same_command(tmp_path: Path, calls: int) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    row = row_of(bench, run)
+    dying = _Dying(tmp_path / "store")
+    dying.left = calls
+    killed = replace(bench, store=audited(dying, BY, lambda: NOON))
+
+    with suppress(_Killed):
+        erase(killed.context, dying, OfRows(run, [row]), WHY)
+    audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
+    bench = trailed(first)
+    done = erase(bench.context, cleaner(first), OfRows(run, [row]), WHY)
+
+    assert (1, 1, True) == (done.cardholders, done.cards, done.links)
+    assert [] == [key for key in naming(bench.snapshot(), GONE) if not key.startswith(WITHDRAWING)]
+    assert set() == findings(bench)
+
+
 def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path: Path) -> None:
     first = local_bench(tmp_path)
     bench = trailed(first)
