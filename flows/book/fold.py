@@ -80,10 +80,12 @@ def _with_unreadable(attempts: pl.DataFrame, places: pl.DataFrame) -> pl.DataFra
     unreadable = _open_unreadable(attempts)
     if unreadable.is_empty():
         return places
-    holders = attempts.select("holder")[places["last"]]
+    # of a million cards a column of their holders would take as much memory as the book
+    of_them = attempts["holder"].is_in(unreadable["holder"].implode()).arg_true()
+    issues = places["last"].is_in(of_them.implode()).arg_true()
+    holders = attempts.select("holder")[places["last"][issues]]
     later = holders.join(unreadable, on="holder", how="left", maintain_order="left")["place"]
-    row = pl.when(later.is_not_null()).then(later).otherwise("row").alias("row")
-    return places.with_columns(row)
+    return places.with_columns(places["row"].scatter(issues, later))
 
 
 def _open_unreadable(attempts: pl.DataFrame) -> pl.DataFrame:
