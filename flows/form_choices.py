@@ -17,6 +17,7 @@ from flows.book.head import known_plans
 from flows.commands.parameters import Offer
 from flows.errors import CardlinkError
 from flows.extracts.delivery import is_extract
+from flows.form_fields import parameters_of_form
 from flows.redaction import redact
 from flows.registry import FORMED
 from flows.runs.context import IssuerContext
@@ -30,16 +31,10 @@ Names = Mapping[Offer, Sequence[str]]
 
 
 def offered_fields(form: str) -> dict[str, Offer]:
-    """Return the fields of a form whose values it offers, and what it offers in each.
-
-    Of several commands with the same field the first counts, as it does for the field's type.
-    """
-    fields: dict[str, Offer] = {}
-    for entry, built in FORMED:
-        for parameter in entry.parameters:
-            if built.name == form:
-                fields.setdefault(parameter.name, parameter.field.offers)
-    return {name: offer for name, offer in fields.items() if offer}
+    """Return the fields of a form whose values it offers, and what it offers in each."""
+    entries = [entry for entry, built in FORMED if built.name == form]
+    fields = parameters_of_form(entries).items()
+    return {name: parameter.field.offers for name, parameter in fields if parameter.field.offers}
 
 
 def names_of(context: IssuerContext) -> Names:

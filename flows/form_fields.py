@@ -37,13 +37,10 @@ def fields_of(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Parame
     """
     covered = _covered(built)
     fields: dict[str, inspect.Parameter] = {}
-    for entry in entries:
-        for parameter in entry.parameters:
-            if parameter.name in covered:
-                continue
+    for name, parameter in parameters_of_form(entries).items():
+        if name not in covered:
             default = _default(built, entries, parameter)
-            field = _field(parameter.name, kind_of(parameter, default), default)
-            fields.setdefault(parameter.name, field)
+            fields[name] = _field(name, kind_of(parameter, default), default)
     if built.picks:
         labels = tuple(entry.label for entry in entries)
         fields[built.picks] = _field(built.picks, Literal[labels], REQUIRED)
@@ -51,6 +48,18 @@ def fields_of(built: Form, entries: Sequence[Entry[...]]) -> list[inspect.Parame
         kind: Any = Literal[tuple(choice.sets)]
         fields[choice.name] = _field(choice.name, kind, next(iter(choice.sets)))
     return sorted(fields.values(), key=lambda field: field.default is not REQUIRED)
+
+
+def parameters_of_form(entries: Sequence[Entry[...]]) -> dict[str, Parameter]:
+    """Return a parameter for each field: of several commands, one that takes an issuer beside a
+    run, else the first.
+    """
+    widest: dict[str, Parameter] = {}
+    for entry in entries:
+        for parameter in entry.parameters:
+            if parameter.name not in widest or parameter.field.offers == "targets":
+                widest[parameter.name] = parameter
+    return widest
 
 
 def _covered(built: Form) -> set[str]:

@@ -39,7 +39,7 @@ def schema_of(form: str) -> dict[str, Any]:
         ("dismiss", {"extract": "extracts"}),
         ("resubmit", {"run": "targets"}),
         ("outbox", {"run": "targets"}),
-        ("mend", {"run": "runs"}),
+        ("mend", {"run": "targets"}),
         ("give_up", {"run": "targets"}),
         ("audit", {"run": "runs"}),
         ("erase", {"target": "targets"}),
@@ -51,8 +51,8 @@ def test_the_fields_for_a_run_or_an_extract_offer_some(form: str, fields: dict[s
 
 
 def test_a_run_is_chosen_from_those_of_every_issuer_or_typed_and_nothing_else_is_taken() -> None:
-    schema = with_choices("mend", schema_of("mend"), "a-bank", names("a-bank", LATER, RUN), BOTH)
-    schema = with_choices("mend", schema, "b-bank", names("b-bank", OTHER), BOTH)
+    schema = with_choices("audit", schema_of("audit"), "a-bank", names("a-bank", LATER, RUN), BOTH)
+    schema = with_choices("audit", schema, "b-bank", names("b-bank", OTHER), BOTH)
 
     field = schema["properties"]["run"]
     choose, typed = field["anyOf"]
@@ -66,12 +66,12 @@ def test_a_run_is_chosen_from_those_of_every_issuer_or_typed_and_nothing_else_is
 
 
 def test_a_list_is_replaced_by_the_next_and_an_issuer_that_is_gone_leaves_it() -> None:
-    first = with_choices("mend", schema_of("mend"), "b-bank", names("b-bank", OTHER), BOTH)
-    second = with_choices("mend", first, "a-bank", names("a-bank", RUN), ["a-bank"])
+    first = with_choices("audit", schema_of("audit"), "b-bank", names("b-bank", OTHER), BOTH)
+    second = with_choices("audit", first, "a-bank", names("a-bank", RUN), ["a-bank"])
 
     assert [RUN] == second["properties"]["run"]["anyOf"][0]["enum"]
-    assert second == with_choices("mend", second, "a-bank", names("a-bank", RUN), ["a-bank"])
-    assert schema_of("mend") == with_choices("mend", second, "a-bank", names("a-bank"), BOTH)
+    assert second == with_choices("audit", second, "a-bank", names("a-bank", RUN), ["a-bank"])
+    assert schema_of("audit") == with_choices("audit", second, "a-bank", names("a-bank"), BOTH)
 
 
 def test_the_extracts_and_runs_of_a_store_are_offered_without_a_name_that_has_a_card(

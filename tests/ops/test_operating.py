@@ -142,6 +142,7 @@ def deployments_of(*issuers: str) -> set[str]:
         "programme",
         "mend",
         "give_up",
+        "erase",
         "audit",
     )
     return each.union(by_hand)
