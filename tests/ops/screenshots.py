@@ -24,12 +24,13 @@ def take(stage: Stage, page: Page) -> None:
     stage.do(f"watch-{ISSUER}", issuer=ISSUER)  # it offers the extracts
     stage.form(page, "rerun")
     page.choose("Issuer", ISSUER)
-    page.choose("extract", f"{ISSUER}-20261120.csv")
+    page.see("choose")
     page.picture(PLACE / "ui-dry-run-form.png")
     night = stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
     stage.cardlink("simulate", ISSUER, "--secret-key", "portal-secret.asc")
     stage.do(f"ingest-{ISSUER}", issuer=ISSUER)
     show(page, f"{stage.url}/deployments", f"ingest-{ISSUER}", "ui-deployments.png")
+    show(page, f"{stage.url}/runs?tag=nightly", "night of", "ui-nights.png")
     show(page, f"{stage.url}/runs/flow-run/{night.id}", "to upload", "ui-night.png")
     [run] = [path.name for path in (stage.folder / "store" / ISSUER / "runs").iterdir()]
     found = stage.artifacts()
