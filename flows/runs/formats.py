@@ -58,8 +58,16 @@ CHANGES: Final = (
         "0.2.0",
         PLANNED_BY,
         {"Plan": (3, 4)},
-        "the plan of a run names the version of cardlink that planned it; `history` shows it",
+        "the plan of a run names the version of cardlink that planned it (`report --history`)",
         "0.1.0 does not finish a run that was begun since; what is committed it goes on with",
+    ),
+    Change(
+        "0.2.0",
+        None,
+        {},
+        "suppressed rows are listed in report/suppressed.csv, which was held.csv",
+        "0.1.0 does not know that name: its purge leaves it, and after an erasure by 0.1.0 "
+        "`report RUN` of this version writes it anew",
     ),
 )
 NEWEST: Final = max(change.number or FIRST for change in CHANGES)

@@ -128,7 +128,7 @@ def test_a_drop_becomes_chunks_and_a_result_its_report_by_nobodys_hand(drop: Dro
 
     assert done
     assert [1, 1] == [len(drop.runs(name)) for name in (nightly, ingest)]
-    assert "files came" in drop.stage.cardlink("status", ISSUER)["arrivals"][ISSUER]["text"]
+    assert "files came" in drop.stage.cardlink("worklist", ISSUER)["arrivals"][ISSUER]["text"]
 
 
 def test_events_that_come_again_and_a_killed_process_change_nothing_that_is_stored(
@@ -162,7 +162,9 @@ def test_a_queue_that_is_gone_is_a_line_of_the_check_and_the_runs_of_the_net_go_
 ) -> None:
     drop.client("sqs").delete_queue(QueueUrl=drop.queue)
     with drop.arrivals():
-        wait_for(lambda: "no such queue" in str(drop.stage.cardlink("status", ISSUER)["arrivals"]))
+        wait_for(
+            lambda: "no such queue" in str(drop.stage.cardlink("worklist", ISSUER)["arrivals"])
+        )
         found = drop.stage.cardlink("check", ISSUER)["checks"]
         night = drop.stage.do(f"nightly-{ISSUER}", issuer=ISSUER)
 
