@@ -194,20 +194,22 @@ def local_bench(folder: Path, **changes: Any) -> Bench:
     return Bench(LocalStore(folder / "store"), issuer(**changes), folder=folder)
 
 
+MADE: dict[str, tuple[Path, Any]] = {}  # what `made_once` keeps, by function and arguments
+
+
 def made_once(make: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
     """Let what `make` makes in a folder, for each of its arguments, be made once in a test process;
     each call gets a copy in its own folder, whose files are read as new ones. The benches that are returned, alone or in a tuple, are
     local ones, and their store is moved along.
     """
-    made: dict[str, tuple[Path, T]] = {}
 
     @wraps(make)
     def copied(folder: Path, /, *arguments: P.args, **named: P.kwargs) -> T:
-        case = repr((arguments, sorted(named.items())))
-        if case not in made:
+        case = repr((make.__module__, make.__qualname__, arguments, sorted(named.items())))
+        if case not in MADE:
             first = kept_folder("made-")
-            made[case] = first, make(first, *arguments, **named)
-        origin, result = made[case]
+            MADE[case] = first, make(first, *arguments, **named)
+        origin, result = MADE[case]
         shutil.copytree(origin, folder, dirs_exist_ok=True)
         return cast(T, _moved(result, folder))
 

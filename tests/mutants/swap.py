@@ -71,7 +71,9 @@ def _changes(
 
 
 def forget_cached() -> None:
-    """Empty the caches of functions, ours and those of the tests."""
+    """Empty the caches of functions, ours and those of the tests, and the nights that tests share."""
+    if night := sys.modules.get("tests.night"):
+        night.MADE.clear()
     for cached in _objects_of(functools._lru_cache_wrapper):
         if cached.__module__.startswith(("flows", "schemas", "tests")):
             cached.cache_clear()

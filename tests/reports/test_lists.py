@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from flows.reports.rebuild import rebuild
+from schemas.portal import PAN
 from schemas.tables import Awaiting, Refusals
-from tests.night import Bench, local_bench
+from tests.again import PANS, of_rows
+from tests.builders import portal_rows
+from tests.night import Bench, local_bench, portal_csv
 
 HEAD = "cuid,last_4,url,expiration_date,error\n"
 
@@ -41,3 +46,19 @@ def test_each_row_is_in_the_list_of_what_it_has_or_lacks(tmp_path: Path) -> None
     assert sorted(row["row"] for row in sent[3:]) == sorted(awaiting["row"])
     assert 2 == listed(bench, run, "links").height
     assert ([*Refusals.dtypes()], [*Awaiting.dtypes()]) == (errors.columns, awaiting.columns)
+
+
+def test_rows_held_back_are_listed_but_for_a_portfolio_where_they_are_most(tmp_path: Path) -> None:
+    bench, _ = of_rows(tmp_path, {}, {})
+    rows = portal_rows(*({PAN: pan} for pan in PANS[:3]))
+    run = bench.stored(bench.submit(bench.drop_bytes(portal_csv(rows), "b.csv")).manifest.run)
+    key = run.keys.report("suppressed.csv")
+    bench.store.delete(key)  # type: ignore[attr-defined]  # a directory, which deletes too
+    portfolio = bench.issuer.model_copy(update={"full_portfolio": True})
+
+    rebuild(replace(bench, issuer=portfolio).context, run)
+    of_portfolio = key in bench.snapshot()
+    rebuild(bench.context, run)
+
+    assert not of_portfolio
+    assert [1, 2] == sorted(listed(bench, run.id, "suppressed")["row"])

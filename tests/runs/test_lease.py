@@ -18,12 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.adapters.local import LocalStore
+from flows.adapters.local import TEMPORARY, LocalStore
 from flows.runs.claim import (
     ClaimedError,
     ClaimHolder,
     Lease,
     LeaseLostError,
+    clean_up,
     end,
     holder_of,
     was_claimed,
@@ -31,6 +32,8 @@ from flows.runs.claim import (
 from flows.runs.process import is_gone, process_name
 from flows.runs.store import ConflictError, Entry
 from tests.leftovers import ended
+from tests.night import local_bench
+from tests.storms import FailingStore
 
 NOW = datetime(2026, 11, 20, 2, 0, tzinfo=UTC)
 TTL = timedelta(minutes=10)
@@ -131,6 +134,30 @@ def test_a_holder_has_a_claim_since_the_first_link_of_its_own_without_a_break(
     assert not was_claimed(store, "first-bank/runs/y/claims/")
 
 
+def test_who_loses_every_race_for_a_claim_is_told_to_try_again(store: LocalStore) -> None:
+    contested = FailingStore(store, lambda operation, key: None)
+    contested.create = lambda key, data: False  # type: ignore[method-assign]  # others are first
+
+    with pytest.raises(ClaimedError, match=r"Another has claimed .*/claims/ until now"):
+        Lease.take(contested, CHAIN, "night-1", NOW, TTL)
+
+
+def test_what_killed_writers_left_long_ago_is_removed_and_counted(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.store.create(f"{CHAIN}000001.json", b"{}")
+    place = tmp_path / "store" / CHAIN
+    for name, minutes in (("old", 16), ("older", 99_000), ("new", 14)):
+        left = place / f"{TEMPORARY}{name}"
+        left.write_bytes(b"")
+        moment = (bench.now() - minutes * MINUTE).timestamp()
+        os.utime(left, (moment, moment))
+
+    removed = clean_up(bench.context.adapters, CHAIN, "first-bank/runs/y/")
+
+    assert 2 == removed
+    assert [f"{TEMPORARY}new", "000001.json"] == sorted(path.name for path in place.iterdir())
+
+
 def test_a_renewed_claim_holds_on(store: LocalStore) -> None:
     lease = Lease.take(store, CHAIN, "night-1", NOW, TTL)
 
@@ -222,7 +249,7 @@ HOLDER = """
 import os, sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from flows.adapters.local import LocalStore
+from flows.adapters.local import TEMPORARY, LocalStore
 from flows.runs.claim import Lease
 store, since = LocalStore(Path(sys.argv[1])), datetime.fromisoformat(sys.argv[3])
 Lease.take(store, sys.argv[2], "killed", since, timedelta(hours=1))
