@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
 from flows.book import known_runs
+from flows.book.standing import SERVED
+from flows.operations import delivery
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import Delivered, DeliveredMeanwhileError, deliver
@@ -184,6 +186,32 @@ def test_a_link_is_delivered_on_its_last_day_and_not_on_the_next(tmp_path: Path)
 
     assert Delivered() == after
     assert [("a", "new", "no other link")] == delivered(bench, 1)
+
+
+def test_of_the_links_of_a_card_that_of_its_newest_issue_is_delivered_else_the_longest() -> None:
+    standing = SERVED[0].name
+    cards = pl.DataFrame(
+        [
+            ("a", "2911", standing, 5, False, 1),
+            ("a", "3111", standing, 9, False, 2),
+            ("b", "2911", standing, 9, False, 3),
+            ("b", "3111", standing, 5, True, 4),
+            ("c", "2911", standing, -1, True, 5),
+            ("d", "2911", "refused", 9, True, 6),
+        ],
+        ["cuid", "expiration", "standing", "days", "current", "row"],
+        orient="row",
+    ).with_columns(
+        holder="cuid",
+        twin=0,
+        last_4=pl.lit("4242"),
+        run=pl.lit("r"),
+        until=pl.lit(DAY) + pl.duration(days="days"),
+    )
+
+    served = delivery._cards_with_links(cards, DAY)
+
+    assert {"a": 2, "b": 4} == dict(served.select("cuid", "row").rows())
 
 
 def test_the_same_state_is_the_same_delivery_byte_for_byte(tmp_path: Path) -> None:
