@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.adapters.local import TEMPORARY, LocalStore
+from flows.adapters.local import LocalStore
 from flows.runs.claim import (
     ClaimedError,
     ClaimHolder,
@@ -29,6 +29,7 @@ from flows.runs.claim import (
     holder_of,
     was_claimed,
 )
+from flows.runs.keys import TEMPORARY
 from flows.runs.process import is_gone, process_name
 from flows.runs.store import ConflictError, Entry
 from tests.leftovers import ended
@@ -249,7 +250,7 @@ HOLDER = """
 import os, sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from flows.adapters.local import TEMPORARY, LocalStore
+from flows.adapters.local import LocalStore
 from flows.runs.claim import Lease
 store, since = LocalStore(Path(sys.argv[1])), datetime.fromisoformat(sys.argv[3])
 Lease.take(store, sys.argv[2], "killed", since, timedelta(hours=1))
