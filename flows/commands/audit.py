@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,9 +114,10 @@ def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
             "and ledgers are as rewritten/ of their runs says"
         )
     for finding in proof.unfinished:
+        named_at = _to_the_second(finding.at)
         yield (
             f"named and never written, by a command that was killed or is at work: {finding.key} "
-            f"({finding.by}, {finding.at}); the next command that changes anything notes it"
+            f"({finding.by}, {named_at}); the next command that changes anything notes it"
         )
     for key in proof.accepted:
         yield f"accepted, see the trail: {key}"
@@ -162,10 +164,14 @@ def _checkpoint(context: IssuerContext, folder: Path) -> checkpoints.Checkpoint 
 
 def _table(proof: audit.Proof) -> Table:
     rows = [
-        (finding.entry or "", finding.what, finding.key, finding.by, finding.at)
+        (finding.entry or "", finding.what, finding.key, finding.by, _to_the_second(finding.at))
         for finding in proof.findings[:SHOWN]
     ]
     return Table(("entry", "what", "object", "recorded by", "at"), rows)
+
+
+def _to_the_second(moment: str) -> str:
+    return datetime.fromisoformat(moment).isoformat(timespec="seconds") if moment else ""
 
 
 @entry(

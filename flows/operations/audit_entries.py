@@ -205,9 +205,7 @@ class Trail:
 
     def _named_finding(self, key: str, difference: str, mention: Mention) -> Finding:
         entry = self._entry(mention)
-        return Finding(
-            key, difference, mention.number, entry.by, entry.at.isoformat(timespec="seconds")
-        )
+        return Finding(key, difference, mention.number, entry.by, entry.at.isoformat())
 
     def _expected(self, key: str, mentions: Sequence[Mention]) -> set[str]:
         """Return the digests that an object may have, as the trail names it; "": it may be gone.
