@@ -155,7 +155,7 @@ class Census:
         self.targets.clear()
         self.given_up |= meant
         for card, is_surely in self._changed(bank, tries).items():
-            if standing[card] & LINKED:
+            if standing[card] & (LINKED | KEPT):
                 others = standing[card] - LINKED if is_surely else standing[card]
                 standing[card] = others | {"changed"}
         return standing | {card: standing[card] | {"given up"} for card in self.given_up}
