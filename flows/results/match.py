@@ -89,11 +89,12 @@ def _rank(
     votes = (
         pairs.filter("trusted")
         .group_by("file", "place")
-        .agg(pl.col("result_row").n_unique().alias("votes"))
+        .agg(pl.col("result_row").n_unique().alias("votes"), spots=pl.col("spot").n_unique())
     )
     heights = claims.group_by("file").agg(pl.len().alias("height"))
     voters = voting.group_by("file").agg(voters=pl.col("result_row").n_unique())
-    is_of_all = (pl.col("votes") == pl.col("voters")).fill_null(False)
+    # a card that is named twice is one of the chunk's, not two
+    is_of_all = (pl.col("spots") == pl.col("voters")).fill_null(False)
     is_whole = (pl.col("sent") == pl.col("height")) & is_of_all
     ordered = (
         several.join(votes, on=["file", "place"], how="left")

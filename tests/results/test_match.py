@@ -57,6 +57,12 @@ def test_one_row_too_many_is_not_given_to_a_run_of_a_day_after_the_file_came() -
     assert [RESULT_LONG] == outcomes["trouble"].drop_nulls().to_list()
 
 
+def test_a_row_that_comes_twice_does_not_make_a_file_the_answer_of_a_larger_chunk() -> None:
+    renewed = came(date(2026, 11, 22), [*WHOLE[:4], link(1)], f"{RENEWED}-00001.csv")
+
+    assert answered(renewed, FIRST, RENEWED, sizes=(5, 4)) == {RENEWED}
+
+
 def test_a_run_of_the_day_the_file_came_can_have_been_answered_by_it() -> None:
     assert answered(came(date(2026, 11, 20)), FIRST, RENEWED) == {RENEWED}
 
