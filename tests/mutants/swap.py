@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from tests.mutants.sources import ROOT
 
+OWN = ("flows", "schemas", "tests")
 Kind = TypeVar("Kind")
 
 
@@ -71,11 +72,14 @@ def _changes(
 
 
 def forget_cached() -> None:
-    """Empty the caches of functions, ours and those of the tests, and the nights that tests share."""
+    """Empty the caches of functions, ours and those of the tests, and the nights that tests share.
+
+    Keys stay: gpg makes them, and modules of tests hold some from the beginning.
+    """
     if night := sys.modules.get("tests.night"):
         night.MADE.clear()
     for cached in _objects_of(functools._lru_cache_wrapper):
-        if cached.__module__.startswith(("flows", "schemas", "tests")):
+        if cached.__module__.startswith(OWN) and cached.__module__ != "tests.keys":
             cached.cache_clear()
 
 
