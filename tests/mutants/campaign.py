@@ -9,9 +9,11 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +22,10 @@ from tests.mutants.sources import ROOT, Mutant
 
 HERE = Path(__file__).parent
 CALLS = ROOT / ".mutants" / "calls"
+VERDICTS = ROOT / ".mutants" / "verdicts"  # by a file's content, so that an ended run can go on
 ACCEPTED = HERE / "accepted.toml"
 TESTED = HERE / "subjects.toml"
+PATIENCE = 120  # seconds by the clock in which a test ends, however busy the machine
 
 
 class Calls(NamedTuple):
@@ -121,7 +125,7 @@ def jobs_of(mutants: Sequence[Mutant], calls: Calls, seconds: int) -> list[dict[
     at least one, and a limit well above what they take.
     """
     jobs = []
-    for at, mutant in enumerate(mutants):
+    for mutant in mutants:
         tests = calls.of(mutant)
         chosen: list[str] = []
         total = 0.0
@@ -132,41 +136,59 @@ def jobs_of(mutants: Sequence[Mutant], calls: Calls, seconds: int) -> list[dict[
             chosen.append(test)
         limit = int(10 + 3 * sum(calls.seconds[test] for test in chosen))
         jobs.append(
-            {"id": at, "tests": chosen, "left": len(tests) - len(chosen), "limit": limit}
+            {"id": mutant.id, "tests": chosen, "left": len(tests) - len(chosen), "limit": limit}
             | mutant._asdict()
         )
     return jobs
 
 
-def run_in_processes(jobs: Sequence[dict[str, Any]], folder: Path) -> dict[int, dict[str, Any]]:
+def run_in_processes(
+    jobs: Sequence[dict[str, Any]], folder: Path
+) -> dict[int | str, dict[str, Any]]:
     """Return the verdicts of the mutants of one file, by id: a process runs all of them, and another
-    goes on where a mutant ended it.
+    goes on where a mutant ended it. What a test noticed before, by the verdicts of the folder, is
+    not tried again.
     """
     files = sorted({test.partition("::")[0] for job in jobs for test in job["tests"]})
     work, verdicts = folder / "jobs.json", folder / "verdicts.jsonl"
     work.write_text(json.dumps(list(jobs)))
-    verdicts.write_text("")
-    known: dict[int, dict[str, Any]] = {}
-    while len(known) < len(jobs):
-        ended = subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"),
-                *("-p", "tests.mutants.in_process", "--mutants", str(work)),
-                *("--verdicts", str(verdicts), "--timeout", "300", *files),
-            ],
-            cwd=ROOT,
-            env=os.environ
-            | {"POLARS_MAX_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "h")},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+    known = {id: verdict for id, verdict in _read(verdicts).items() if verdict["by"]}
+    verdicts.write_text("".join(json.dumps(verdict) + "\n" for verdict in known.values()))
+    patience = PATIENCE + 10 * max(job["limit"] for job in jobs)
+    while not known.keys() >= {job["id"] for job in jobs}:
+        with (folder / "output").open("w") as output:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"),
+                    *("-p", "tests.mutants.in_process", "--mutants", str(work)),
+                    *("--verdicts", str(verdicts), "--timeout", str(PATIENCE), *files),
+                ],
+                cwd=ROOT,
+                env=os.environ
+                | {"POLARS_MAX_THREADS": "1", "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "h")},
+                stdout=output,
+                stderr=output,
+            )
+            _wait(process, verdicts, patience)
         before = len(known)
-        lines = [json.loads(line) for line in verdicts.read_text().splitlines()]
-        known = {line["id"]: line for line in lines}
+        known = _read(verdicts)
         if len(known) == before:
-            raise RuntimeError(f"no mutant was run:\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}")
+            raise RuntimeError(f"no mutant was run:\n{(folder / 'output').read_text()[-3000:]}")
     return known
+
+
+def _read(verdicts: Path) -> dict[int | str, dict[str, Any]]:
+    lines = verdicts.read_text().splitlines() if verdicts.exists() else ()
+    return {verdict["id"]: verdict for verdict in map(json.loads, lines)}
+
+
+def _wait(process: subprocess.Popen[bytes], verdicts: Path, seconds: int) -> None:
+    """Wait for a process; kill it where it has written nothing for so long, as its mutant waits."""
+    began = time.time()
+    while process.poll() is None:
+        time.sleep(0.2)
+        if time.time() - max(began, verdicts.stat().st_mtime) > seconds:
+            process.kill()
 
 
 def _memory() -> str | None:
@@ -183,7 +205,7 @@ def run(arguments: argparse.Namespace) -> int:
     reasons = accepted()
     mutants = sample(files_of(arguments.files), arguments.count, arguments.seed)
     by_file: dict[str, list[Mutant]] = defaultdict(list)
-    for mutant in mutants:
+    for mutant in sorted(mutants, key=lambda mutant: mutant.line):  # a function's in a row
         by_file[mutant.file].append(mutant)
     total = Counter[str]()
     for file, several in by_file.items():
@@ -208,12 +230,12 @@ def try_faults(only: str) -> int:
     return int(any(verdict["verdict"] != "killed" for verdict in verdicts.values()))
 
 
-def run_jobs(jobs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def run_jobs(jobs: Sequence[dict[str, Any]]) -> dict[int | str, dict[str, Any]]:
     """Run jobs in processes, those that need the same files of tests in one."""
     groups: dict[frozenset[str], list[dict[str, Any]]] = defaultdict(list)
     for job in jobs:
         groups[frozenset(test.partition("::")[0] for test in job["tests"])].append(job)
-    verdicts: dict[int, dict[str, Any]] = {}
+    verdicts: dict[int | str, dict[str, Any]] = {}
     for group in groups.values():
         with tempfile.TemporaryDirectory(prefix="m-", dir=_memory()) as folder:
             verdicts |= run_in_processes(group, Path(folder))
@@ -229,11 +251,13 @@ def _results(
     judged = [mutant for mutant in mutants if mutant.key not in reasons]
     yield from ["accepted"] * (len(mutants) - len(judged))
     jobs = jobs_of(judged, calls, seconds)
-    verdicts: dict[int, dict[str, Any]] = {}
+    verdicts: dict[int | str, dict[str, Any]] = {}
     tested = [job for job in jobs if job["tests"]]
     if tested:
-        with tempfile.TemporaryDirectory(prefix="m-", dir=_memory()) as folder:
-            verdicts = run_in_processes(tested, Path(folder))
+        source = (ROOT / tested[0]["file"]).read_bytes()
+        folder = VERDICTS / sha256(source).hexdigest()[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        verdicts = run_in_processes(tested, folder)
     for job in jobs:
         verdict = verdicts.get(job["id"], {"verdict": "untested", "by": "", "tried": 0})
         word = verdict["verdict"]

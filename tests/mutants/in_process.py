@@ -62,15 +62,28 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     failures = Failures()
     session.config.pluginmanager.register(failures)
     items = {item.nodeid: item for item in session.items}
+    noticing: dict[str, None] = {}
     for job in jobs:
         if job["id"] not in known:
             note(verdicts, job, Verdict("timeout"))
-            verdict = judge(job, list(chosen(job["tests"], items)), session, failures)
+            verdict = judge(job, in_turn(job, items, noticing), session, failures)
             while verdict.verdict == "killed" and not passed(items[verdict.by], session, failures):
                 del items[verdict.by]
-                verdict = judge(job, list(chosen(job["tests"], items)), session, failures)
+                verdict = judge(job, in_turn(job, items, noticing), session, failures)
             note(verdicts, job, verdict)
+            if verdict.by:
+                noticing.pop(verdict.by, None)
+                noticing[verdict.by] = None
     return True
+
+
+def in_turn(
+    job: Mapping[str, Any], items: Mapping[str, pytest.Item], noticing: Mapping[str, None]
+) -> list[pytest.Item]:
+    """Return the tests of a job: first those that noticed an earlier fault, the last one first."""
+    tests = {test.nodeid: test for test in chosen(job["tests"], items)}
+    likely = [name for name in reversed(list(noticing)) if name in tests]
+    return [tests[name] for name in dict.fromkeys([*likely, *tests])]
 
 
 def note(verdicts: Path, job: Mapping[str, Any], verdict: Verdict) -> None:

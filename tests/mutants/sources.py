@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import importlib.machinery
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
@@ -31,6 +32,11 @@ class Mutant(NamedTuple):
     def key(self) -> tuple[str, str, str]:
         """Return what names it also after other lines have moved."""
         return self.file, self.was, self.becomes
+
+    @property
+    def id(self) -> str:
+        """Return what no other mutant has, also of two in one line."""
+        return sha256(f"{self.file} {self.code}".encode()).hexdigest()
 
 
 def compile_with(code_of: Callable[[Path], CodeType | None]) -> None:

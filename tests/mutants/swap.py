@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TypeVar
+from typing import Any, NamedTuple
 
 from tests.mutants.sources import ROOT
 
 OWN = ("flows", "schemas", "tests")
-Kind = TypeVar("Kind")
 
 
 class MisfitError(Exception):
@@ -78,7 +77,7 @@ def forget_cached() -> None:
     """
     if night := sys.modules.get("tests.night"):
         night.MADE.clear()
-    for cached in _objects_of(functools._lru_cache_wrapper):
+    for cached in _live().caches:
         if cached.__module__.startswith(OWN) and cached.__module__ != "tests.keys":
             cached.cache_clear()
 
@@ -93,13 +92,29 @@ def _codes(code: CodeType, function: str) -> Iterator[CodeType]:
 
 
 def _targets(path: str, function: str) -> Iterator[FunctionType]:
-    for one in _objects_of(FunctionType):
+    for one in _live().functions:
         if one.__code__.co_qualname == function and one.__code__.co_filename == path:
             yield one
 
 
-def _objects_of(kind: type[Kind]) -> list[Kind]:
-    gc.unfreeze()  # what is frozen is not listed
-    objects = [one for one in gc.get_objects() if type(one) is kind]
-    gc.freeze()
-    return objects
+class _Live(NamedTuple):
+    """The functions and caches of this process, as of so many modules."""
+
+    functions: list[FunctionType]
+    caches: list[functools._lru_cache_wrapper[Any]]
+
+
+_LOOKS: dict[int, _Live] = {}  # the last look, by the number of modules: it takes as long as a test
+
+
+def _live() -> _Live:
+    """Return the functions and caches that there are: modules make them when they are imported."""
+    modules = len(sys.modules)
+    if modules not in _LOOKS:
+        _LOOKS.clear()
+        gc.unfreeze()  # what is frozen is not listed
+        objects = gc.get_objects()
+        gc.freeze()
+        caches = [one for one in objects if type(one) is functools._lru_cache_wrapper]
+        _LOOKS[modules] = _Live([one for one in objects if type(one) is FunctionType], caches)
+    return _LOOKS[modules]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from io import BytesIO
 from typing import ClassVar
@@ -28,12 +28,12 @@ from hypothesis.stateful import (
 from flows.errors import TryAgainError
 from flows.reports.rebuild import rebuild
 from flows.runs.keys import keys_of, results
-from flows.runs.sealing import Opener, Sealer
 from flows.simulator.answer import Habits, answer_store
 from flows.simulator.portal import Portal
 from schemas.manifest import Manifest
-from tests.memory import KilledError, MemoryOpener, MemorySealer, MemoryStore
-from tests.night import BANK, NOON, Bench, issuer
+from tests.memory import KilledError, MemoryOpener
+from tests.memory_bench import memory_bench
+from tests.night import BANK, NOON, Bench
 from tests.torture.tally import Tally
 
 SUBMITTING = (
@@ -72,21 +72,6 @@ HABITS = st.builds(
 )
 
 
-@dataclass
-class MemoryBench(Bench):
-    """A bench without gpg."""
-
-    store: MemoryStore = field(default_factory=MemoryStore)
-
-    @contextmanager
-    def _sealer(self) -> Iterator[Sealer]:
-        yield MemorySealer()
-
-    @contextmanager
-    def _opener(self) -> Iterator[Opener | None]:
-        yield None
-
-
 class WholeSystem(RuleBasedStateMachine):
     """One issuer's store, its operator, and the partner."""
 
@@ -96,10 +81,9 @@ class WholeSystem(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.moment = NOON
-        settings_of = issuer(
-            portal={"fingerprints": ["A" * 40], "rows_per_chunk": 3}, limits={"max_row_jump": 1000}
+        self.bench = memory_bench(
+            self._now, portal={"rows_per_chunk": 3}, limits={"max_row_jump": 1000}
         )
-        self.bench = MemoryBench(MemoryStore(), settings_of, self._now)
         self.portal = Portal(
             MemoryOpener(), fail_share=0.2, shuffle=True, seed=3, today=NOON.date()
         )
