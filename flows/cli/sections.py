@@ -42,7 +42,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 }
 # what the first words of commands of two words say in help
 GROUPS: Final = {
-    "outbox": ("List all chunks without a result; hold, release or cancel them."),
+    "outbox": "Hold chunks back from the upload, release or cancel them.",
     "mend": "Put right what went wrong: each command has --dry-run, and records who, when and why.",
     "audit": "Prove that the audit trail is whole, and hand out the evidence of a run.",
     "job": "Follow a placement job at the partner.",
@@ -54,6 +54,7 @@ EARLIER: Final[Mapping[str, str]] = {
     "status": "worklist --all",
     "extracts": "worklist --all",
     "history": "report --history",
+    "outbox list": "upload",
     "outbox fetch": "upload ... --to FOLDER",
     "outbox uploaded": "upload ... --done",
 }

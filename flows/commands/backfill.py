@@ -11,7 +11,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer, ListDigest
 from flows.commands.result import Part, Result, Table
-from flows.commands.sent_runs import submitted
+from flows.commands.sent_runs import submitted, upload_step
 from flows.commands.submit import LONGEST
 from flows.steps import Step
 from flows.wiring import wire
@@ -56,7 +56,7 @@ def backfill(
         shown += submitted(issuer_context, run)
     facts = {"issuer": issuer, "list": send_list, "runs": [run.manifest.run for run in done]}
     shown = shown or [f"{issuer}: list {send_list} has nothing to send"]
-    return Result(facts, shown, Step("outbox list", issuer), outbox=issuer)
+    return Result(facts, shown, upload_step(issuer), outbox=issuer)
 
 
 def _list(context: contexts.IssuerContext, first_day: date, last_day: date) -> Result:

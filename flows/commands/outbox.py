@@ -19,6 +19,7 @@ from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName, Target
 from flows.commands.private_files import write_whole
 from flows.commands.result import Result, Table, artifact
+from flows.commands.sent_runs import upload_step
 from flows.configuration import load_issuer
 from flows.steps import FOLDER, Step, counted
 from flows.wiring import edges, now, wire
@@ -77,7 +78,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
     rows = [(*_row(chunk, moment), chunk.reason) for chunk in chunks]
     next_step = Step("ingest", issuer)
     if waiting:
-        next_step = Step("upload", waiting[0].run, to=FOLDER)
+        next_step = Step("upload", run or issuer, to=FOLDER)
     return Result(facts, [Table((*COLUMNS, "reason"), rows), everything], next_step)
 
 
@@ -139,7 +140,7 @@ def fetch(
 def _refuse_numbers(issuer: str, chunks: Sequence[int]) -> None:
     """Raise NotFoundError where chunks of an issuer are named by number."""
     if chunks:
-        listed = Step("outbox list", issuer)
+        listed = Step("upload", issuer)
         missing = "chunk of that number: name its run"
         raise run_errors.NotFoundError(place=issuer, what=missing, command=listed)
 
@@ -186,7 +187,7 @@ def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
     facts = {"issuer": issuer, "dry_run": dry_run, "runs": [each.facts for each in moved]}
     lines = shown or [f"{issuer}: none of these chunks waits for its upload"]
     changed = "" if dry_run else issuer
-    return Result(facts, lines, Step("outbox list", issuer), outbox=changed)
+    return Result(facts, lines, _next_step("uploaded", issuer, dry_run), outbox=changed)
 
 
 @entry("outbox hold", form=OUTBOX, second={"hold": ""})
@@ -250,7 +251,16 @@ def _move(
         title = f"{run}: dry run, what would be recorded"
     table = artifact(records, f"{run}-{move}", title)
     changed = "" if dry_run else issuer
-    return Result(facts, [line, table], Step("outbox list", issuer), outbox=changed)
+    return Result(facts, [line, table], _next_step(move, issuer, dry_run), outbox=changed)
+
+
+def _next_step(move: sealed.Move, issuer: str, dry_run: bool) -> Step:
+    """Return the step after chunks were moved; after a dry run it lists them."""
+    if move == "uploaded" and not dry_run:
+        return Step("ingest", issuer)
+    if move == "released" and not dry_run:
+        return upload_step(issuer)
+    return Step("upload", issuer)
 
 
 def numbered(numbers: Sequence[int]) -> str:

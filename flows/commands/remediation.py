@@ -27,7 +27,7 @@ from flows.commands.parameters import (
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
-from flows.steps import EXTRACT, WHY, Sentence, Step, Text, counted
+from flows.steps import EXTRACT, FOLDER, WHY, Sentence, Step, Text, counted
 from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS, LOST
 
@@ -126,7 +126,7 @@ def reseal(
         if resealed.left:
             deleted += f"; {resealed.left:,} could not be deleted and are ignored"
         lines.append(deleted)
-    next_step = Step("outbox list", issuer_context.issuer.issuer, run=run)
+    next_step = Step("upload", run, to=FOLDER)
     return remediated({"run": run, **resealed._asdict()}, lines, next_step, dry_run)
 
 

@@ -11,7 +11,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer
 from flows.commands.result import Part, Result, Table
-from flows.commands.sent_runs import run_facts, submitted
+from flows.commands.sent_runs import run_facts, submitted, upload_step
 from flows.commands.submit import LONGEST
 from flows.steps import Sentence, Step, counted
 from flows.wiring import wire
@@ -78,8 +78,7 @@ def _renewed(context: contexts.IssuerContext, renewed: renewal.Renewed) -> Resul
         shown += submitted(context, run, renewed_links)
     shown += [error.text for error in renewed.errors]
     code = max((error.exit_code for error in renewed.errors), default=0)
-    next_step = Step("outbox list", issuer)
-    return Result(facts, [*shown, *left_out], next_step, code, outbox=issuer)
+    return Result(facts, [*shown, *left_out], upload_step(issuer), code, outbox=issuer)
 
 
 def _rehearse(context: contexts.IssuerContext, within_days: int) -> Result:

@@ -21,7 +21,7 @@ from flows.commands.parameters import (
 )
 from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table
-from flows.commands.sent_runs import outcome, run_facts, submitted
+from flows.commands.sent_runs import outcome, run_facts, submitted, upload_step
 from flows.commands.submit import LONGEST
 from flows.configuration import FileThereError
 from flows.errors import CardlinkError
@@ -202,7 +202,7 @@ def _in_all_runs(
         facts.append(result.facts)
     lines = [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
     shown += lines
-    next_step: Step | None = Step("outbox list", issuer)
+    next_step: Step | None = upload_step(issuer)
     if dry_run:
         would_send = any(known["rows"] for known in facts)
         selected = selected_runs.resubmit_step(issuer, rows, corrections)
@@ -236,7 +236,7 @@ def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Su
     headline = ""
     if not done.already:
         headline = f"rows of {run} again: {outcome([(counts, len(done.manifest.chunks))])}"
-    return Result(facts, shown, Step("outbox list", issuer), outbox=issuer, headline=headline)
+    return Result(facts, shown, upload_step(issuer), outbox=issuer, headline=headline)
 
 
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")

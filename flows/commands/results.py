@@ -113,7 +113,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
     ]
     next_step = None
     if verdict == verdicts.WAITING:
-        next_step = Step("outbox list", context.issuer.issuer, run=run)
+        next_step = Step("upload", run)
     counts = [
         f"{number:,} {state}"
         for state, number in summary["rows"].items()

@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.commands import on_first_use
 from flows.commands.result import Part, Table
-from flows.steps import counted
+from flows.steps import FOLDER, Step, counted
 
 with on_first_use():
     from flows.reports import lists
@@ -16,11 +16,17 @@ with on_first_use():
     from flows.submissions import rehearsal, submit
     from schemas import manifest, reasons
 
+
 SEEN = "already have or await a link and are not sent"
 GIVEN_UP = "are of cards that are given up and are not sent"
 DELETED = "are marked as deleted and close their cards"
 UNREADABLE = "are marked as deleted and close nothing: their cuid or card number cannot be read"
 FATES = ("read", "submitted", "rejected", "ineligible", "duplicate", "suppressed")
+
+
+def upload_step(issuer: str) -> Step:
+    """Return the step after runs of an issuer were committed: the upload of what waits."""
+    return Step("upload", issuer, to=FOLDER)
 
 
 def outcome(

@@ -14,7 +14,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Choice, Form
 from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
 from flows.commands.result import Part, Result
-from flows.commands.sent_runs import outcome, run_facts, submitted, would_send
+from flows.commands.sent_runs import outcome, run_facts, submitted, upload_step, would_send
 from flows.errors import CardlinkError, ExtractError
 from flows.steps import Sentence, Step
 from flows.wiring import wire
@@ -162,7 +162,7 @@ def _submitted(
     return Result(
         facts,
         shown,
-        Step("outbox list", issuer),
+        upload_step(issuer) if done else Step("worklist", issuer),
         max((error.exit_code for error in refused), default=0),
         outbox=issuer,
         headline=_headline(done, refused),

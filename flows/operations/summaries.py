@@ -26,7 +26,7 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import facts_as_stored, read_facts
-from flows.steps import Step, counted
+from flows.steps import FOLDER, Step, counted
 
 NIGHT = "night"
 MORNING = "morning"
@@ -185,7 +185,7 @@ def _to_do(context: IssuerContext, runs: Sequence[str]) -> Iterator[str]:
             chunks += [chunk.state for chunk in run.outbox]
     waiting = chunks.count("waiting")
     if waiting:
-        yield f"To upload: {counted(waiting, 'chunk')}. {Step('outbox list', issuer)}"
+        yield f"To upload: {counted(waiting, 'chunk')}. {Step('upload', issuer, to=FOLDER)}"
     uploaded = chunks.count("uploaded")
     if uploaded:
         yield f"Uploaded, results to fetch: {counted(uploaded, 'chunk')}. {Step('ingest', issuer)}"

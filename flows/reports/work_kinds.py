@@ -159,7 +159,7 @@ ON_HOLD = _kind(
         "chunks on hold",
         OPERATOR,
         "On hold in the outbox",
-        Step("outbox list", Slot("issuer"), run=Slot("run")),
+        Step("upload", Slot("run")),
         "Read why, and find out whether that still holds.",
         (
             Choice(

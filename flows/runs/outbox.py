@@ -8,7 +8,7 @@ from flows.runs.chunks import MOVES, OPEN, Move, OutboxChunk, State
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
 from flows.runs.identity import digest
-from flows.runs.keys import RunId, keys_of
+from flows.runs.keys import RunId
 from flows.runs.store import ConflictError, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -24,7 +24,7 @@ class ChunkStateError(OperatorError):
     message = "Chunk {number} of {run} is {state}: it cannot be {action}."
     next_step = Sentence(
         "{outbox} shows every chunk; an uploaded one cannot be recalled.",
-        outbox=Step("outbox list", ISSUER, run=Slot("run")),
+        outbox=Step("upload", Slot("run")),
     )
 
 
@@ -188,8 +188,7 @@ def select_chunks(
     by_number = {chunk.chunk.number: chunk for chunk in chunks}
     for number in numbers:
         if number not in by_number:
-            listed = Step("outbox list", keys_of(run).run.issuer, run=run)
-            raise NotFoundError(place=run, what=f"chunk {number}", command=listed)
+            raise NotFoundError(place=run, what=f"chunk {number}", command=Step("upload", run))
         state = by_number[number].state
         if state not in states:
             raise ChunkStateError(number=number, run=run, state=state, action=action)

@@ -34,8 +34,8 @@ The Prefect UI is at {url}
      the dry run shows what would be sent
   2. Deployments > nightly-{issuer} > Run > Quick run: the night;
      its Artifacts tab shows where the rows went
-  3. List the chunks, and play the partner:
-     {outbox}
+  3. Copy the chunks to a folder, and play the partner:
+     {upload}
      {simulate}
   4. Deployments > ingest-{issuer} > Run > Quick run: the balance, and a link to the report
 
@@ -162,7 +162,7 @@ def _text(port: int, folder: Path) -> str:
     return TEXT.format(
         url=f"http://127.0.0.1:{port}",
         issuer=ISSUER,
-        outbox=Step("outbox list", ISSUER, config=folder),
+        upload=Step("upload", ISSUER, to=folder / "upload", config=folder),
         simulate=Step("simulate", ISSUER, secret_key=secret_key, config=folder),
     )
 

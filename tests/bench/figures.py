@@ -226,7 +226,7 @@ def command_line(folder: Path, rounds: int, many: int) -> Iterator[Figure]:
     config = [CARDLINK, "--config", str(runs)]
     subprocess.run([*config, "ingest", BANK], check=False, capture_output=True)
     asked = {
-        "--help": 0.2, "status": 1, f"ingest {BANK}": 1, f"outbox list {BANK}": 3,
+        "--help": 0.2, "status": 1, f"ingest {BANK}": 1, f"upload {BANK}": 3,
         f"worklist {BANK}": 3, f"reconcile {BANK}": 3,
     }  # fmt: skip
     for words, limit in asked.items():

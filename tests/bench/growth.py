@@ -76,7 +76,7 @@ COMMANDS = (
     "trace nobody --issuer bank",
     "deliver bank --dry-run",
     "renew bank --dry-run",
-    "outbox list bank",
+    "upload bank",
     "audit verify bank --anew",
     "audit verify bank",
     "purge bank --dry-run",
@@ -107,7 +107,7 @@ def _night(bench: Bench, config: list[str]) -> dict[str, float]:
     costs = {words: cost(words) for words in DELIVERY}
     costs[SECOND_DELIVERY] = cost("deliver bank --dry-run")
     costs["submit bank"] = cost("submit bank")
-    costs["outbox uploaded RUN"] = cost(f"outbox uploaded {bench.runs.ids[-1]}")
+    costs["upload RUN --done"] = cost(f"upload {bench.runs.ids[-1]} --done")
     bench.answer()
     return costs | {"ingest bank": cost("ingest bank")}
 

@@ -47,7 +47,7 @@ FIGURES = {
         "cardlink --help",
         *(
             f"cardlink {words} of 3 runs"
-            for words in ("status", "ingest", "outbox list", "worklist", "reconcile")
+            for words in ("status", "ingest", "upload", "worklist", "reconcile")
         ),
     ],
     "repeats": ["telling 1,500 rows apart, bytes a row"],

@@ -152,9 +152,9 @@ class Operator:
 
     def upload_all(self, bank: Bank) -> None:
         """Upload every chunk that waits."""
-        chunks = self.give("outbox", "list", bank.name)["chunks"]
+        chunks = self.give("upload", bank.name)["chunks"]
         for run in sorted({chunk["run"] for chunk in chunks if chunk["state"] == "waiting"}):
-            self._upload(["outbox", "fetch", run, "--to", "FOLDER"], [bank])
+            self._upload(["upload", run, "--to", "FOLDER"], [bank])
 
     def work(self, banks: Sequence[Bank]) -> None:
         """Work through the list once, ask the partner, upload, and note what was on it."""
@@ -196,7 +196,7 @@ class Operator:
         names = self.has_sent | {line["issuer"] for line in left if line["kind"] == TO_UPLOAD}
         if names:
             own = [banks[name] for name in sorted(names)]
-            self._upload(["outbox", "fetch", _together(own), "--to", "FOLDER"], own)
+            self._upload(["upload", _together(own), "--to", "FOLDER"], own)
 
     def _read(self) -> list[WorkLine]:
         """Read the list, and note since when each thing stands on it."""
@@ -240,7 +240,7 @@ class Operator:
     def _do(self, words: list[str], banks: Iterable[Bank]) -> bool:
         """Give a command, and note whether there are chunks to upload by it."""
         report = self.give(*words)
-        has_sent = words[:2] == ["outbox", "release"] or "outbox list" in (report.get("next") or "")
+        has_sent = " upload " in (report.get("next") or "")
         if has_sent:
             self.has_sent |= {bank.name for bank in banks}
         return has_sent

@@ -51,7 +51,7 @@ def cancel(life: Life, bank: Bank) -> None:
         return
     words = (chunk["run"], str(chunk["number"]))
     folder = life.place.folder / "somebody"
-    life.schedule("outbox", "fetch", *words, "--to", str(folder))
+    life.schedule("upload", *words, "--to", str(folder))
     life.schedule("outbox", "cancel", *words, *WHY)
     bank.portal.unasked.add(chunk["name"])
     bank.portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
@@ -116,7 +116,7 @@ def _mark_uploaded(life: Life, bank: Bank) -> None:
     """Mark what the portal has as uploaded, a cancelled chunk that somebody uploaded included."""
     for chunk in _waiting(life, bank):
         if chunk["name"] in bank.portal.uploaded:
-            life.schedule("outbox", "uploaded", chunk["run"], str(chunk["number"]))
+            life.schedule("upload", chunk["run"], str(chunk["number"]), "--done")
 
 
 def _give_again(life: Life, bank: Bank, words: Sequence[str]) -> None:
@@ -186,7 +186,7 @@ def _is_stored(bank: Bank, run: str) -> bool:
 
 
 def _waiting(life: Life, bank: Bank) -> list[dict[str, Any]]:
-    chunks = life.schedule("outbox", "list", bank.name)["chunks"]
+    chunks = life.schedule("upload", bank.name)["chunks"]
     return [chunk for chunk in chunks if chunk["state"] == "waiting"]
 
 

@@ -112,7 +112,7 @@ def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
 
     lines = {line["kind"]: (line["who"], line["first"].split()[1]) for line in worklist}
     assert ("operator", "upload") == lines["chunks to upload"]
-    assert ("operator", "outbox") == lines["chunks on hold"]
+    assert ("operator", "upload") == lines["chunks on hold"]
     assert [line["due"] for line in worklist] == sorted(line["due"] for line in worklist)
 
 
