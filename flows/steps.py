@@ -99,14 +99,18 @@ class Step:
 
     def line(self, program: str = PROGRAM) -> str:
         """Return it as a line to paste into a shell; `program` is how the line begins."""
+        return " ".join(self.pieces(program))
+
+    def pieces(self, program: str = PROGRAM) -> list[str]:
+        """Return the pieces of its line: the command with its arguments, then each option."""
         options = dict(self.options)
         folder = options.pop("config", None)
         if folder:
             program = f"{PROGRAM} --config {_word(folder)}"
-        words = [_word(value) for value in self.arguments]
+        pieces = [" ".join([program, self.entry, *map(_word, self.arguments)])]
         for name, values in options.items():
-            words += _typed(name, values)
-        return " ".join([program, self.entry, *words])
+            pieces += _typed(name, values)
+        return pieces
 
     def __str__(self) -> str:
         return self.line()

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from flows.steps import COMMAND_LINE, PROGRAM, CommandLine, Words
+from flows.steps import COMMAND_LINE, PROGRAM, CommandLine
 from flows.wiring import config_folder
 
 
@@ -29,7 +29,7 @@ class SharedOptions:
     typed: Sequence[str] = ()  # the whole line, for what is refused before it is understood
 
     @property
-    def words(self) -> Words:
+    def words(self) -> CommandLine:
         """The words of this line: commands to paste name the folder, where it is another than
         usual.
         """

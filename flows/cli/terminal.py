@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ from flows.cli.shared_options import SharedOptions, shared_options
 from flows.commands import on_first_use
 from flows.json_logs import are_json, log_line
 from flows.redaction import shown
-from flows.steps import COMMAND_LINE, Text, in_words
+from flows.steps import COMMAND_LINE, CommandLine, Sentence, Step, Text, in_words
 
 with on_first_use():
     from flows.submissions import build
@@ -23,6 +24,8 @@ with on_first_use():
 # seconds between two lines: on a terminal, and in a log
 OFTEN = 0.2
 SELDOM = 10.0
+FOLD = " \\"  # where a shell joins a line with the next one
+INDENT = " " * 5  # of what is joined
 UNPRINTED: list[str] = []  # why results could not be printed
 
 
@@ -32,13 +35,32 @@ def say(text: Text, *, err: bool = False, color: str = "") -> None:
     It may repeat what the partner or an issuer wrote. Of a color, only a terminal shows anything.
     """
     shared = own_options()
-    line = shown(in_words(text, shared.words if shared else COMMAND_LINE))
+    words = shared.words if shared else COMMAND_LINE
+    line = shown(in_words(text, words))
     if err and are_json():
         log_line(line, is_error=color == "red")
         return
+    if isinstance(text, Sentence) and text.steps and (sys.stderr if err else sys.stdout).isatty():
+        line = folded(line, text.steps[-1], words, shutil.get_terminal_size().columns)
     if color and shared is not None and shared.colorful:
         line = click.style(line, fg=color)
     write(line, err=err)
+
+
+def folded(line: str, step: Step, words: CommandLine, width: int) -> str:
+    """Return a line that ends with a step too long for a terminal as lines that a shell joins."""
+    first, *options = map(shown, step.pieces(words.program))
+    command = " ".join([first, *options])
+    if len(command) <= width or not line.endswith(command):
+        return line
+    rows = [line.removesuffix(command) + first]
+    for option in options:
+        joined = f"{rows[-1]} {option}"
+        if len(rows) > 1 and len(joined) + len(FOLD) <= width:
+            rows[-1] = joined
+        else:
+            rows.append(f"{INDENT}{option}")
+    return f"{FOLD}\n".join(rows)
 
 
 def own_options() -> SharedOptions | None:

@@ -129,14 +129,14 @@ class Result(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """What a terminal shows."""
-        return self.lines_in(COMMAND_LINE)
+        return [in_words(line) for line in self.lines_in(COMMAND_LINE)]
 
-    def lines_in(self, words: Words) -> list[str]:
-        """Return what a terminal shows, in these words."""
-        lines = list[str]()
+    def lines_in(self, words: Words) -> list[Text]:
+        """Return what a terminal shows, tables in these words."""
+        lines = list[Text]()
         for part in self.shown:
             if isinstance(part, Text):
-                lines.append(in_words(part, words))
+                lines.append(part)
             elif isinstance(part, Table) and part.on_terminal:
                 lines += part.lines(words)
         return lines
