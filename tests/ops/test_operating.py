@@ -6,6 +6,7 @@ One file, since all of it stands on one stage that takes half a minute to put up
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -39,7 +40,9 @@ from flows.install import automation, automations
 from flows.nightly import nightly
 from flows.runs.store import StoreDeniedError
 from flows.simulator.demo import ISSUER, prepare
+from flows.steps import counted
 from flows.watch import failures
+from schemas.actions import RESUBMIT
 from tests.fault_proxy import Fault, RunInputs, between
 from tests.leftovers import ended
 from tests.ops.browser import CHROMIUM, Page, browser
@@ -302,16 +305,27 @@ def test_a_schedule_of_a_deployed_flow_makes_scheduled_runs(stage: Stage) -> Non
 
 def test_errors_are_sent_again_from_the_form_after_a_dry_run(story: Story) -> None:
     asked = {"run": story.run, "which": "errors to resubmit as is", "reason": "the portal was busy"}
-
+    errors = csv.DictReader(report_of(story, "errors.csv").splitlines())
+    rows = [error["action"] for error in errors].count(RESUBMIT)  # as the simulated portal drew
+    assert rows
     rehearsed, done = (
         story.stage.do("resubmit", **asked, dry_run=dry_run) for dry_run in (True, False)
     )
 
     assert ("Completed", "Completed") == (rehearsed.state, done.state)
-    assert any("2 rows of" in line and "would be sent again" in line for line in rehearsed.logs)
+    assert any(
+        f"{counted(rows, 'row')} of {story.run} would be sent again" in line
+        for line in rehearsed.logs
+    )
     assert f"{story.run}-again" in story.stage.artifacts()
-    sent = story.stage.cardlink("outbox", "list", ISSUER)["chunks"]
-    assert [2] == [one["rows"] for one in sent if one["run"] != story.run]
+    sent = story.stage.cardlink("upload", ISSUER)["chunks"]
+    assert [rows] == [one["rows"] for one in sent if one["run"] != story.run]
+
+
+def report_of(story: Story, name: str) -> str:
+    """Return a file of the run's report."""
+    run = story.stage.folder / "store" / ISSUER / "runs" / story.run
+    return (run / "report" / name).read_text("utf-8-sig")
 
 
 def test_a_rerun_that_would_send_cards_twice_is_refused_and_explains_itself(story: Story) -> None:
@@ -560,7 +574,7 @@ def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(st
     assert ("Completed", "Failed", "Completed") == (listed.state, refused.state, sent.state)
     assert ["late.csv"] == [row["extract"] for row in json.loads(told["data"])]
     assert "what would be sent now is not list 000000000000" in refused.message
-    chunks = story.stage.cardlink("outbox", "list", LATE)["chunks"]
+    chunks = story.stage.cardlink("upload", LATE)["chunks"]
     # as the dry run showed
     assert [one["rows"] for one in json.loads(rehearsed)] == [one["rows"] for one in chunks]
 
