@@ -18,6 +18,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("files", nargs="*", help="files, folders, groups of the table; or: faults")
     parser.add_argument("--count", type=int, default=100, help="how many mutants (0: all)")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--edges", action="store_true", help="only faults of limits and precedence")
     parser.add_argument("--calls", type=Path, default=campaign.CALLS, help="which test calls what")
     parser.add_argument("--seconds", type=int, default=60, help="CPU seconds of tests a mutant")
     parser.add_argument("--nice", type=int, default=10)

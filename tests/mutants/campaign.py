@@ -14,6 +14,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,14 +102,16 @@ def _python_files(name: str) -> Iterator[str]:
         yield str(one.relative_to(ROOT))
 
 
-def sample(files: Iterable[str], count: int, seed: int) -> list[Mutant]:
-    """Return so many mutants of the files, all of them for 0, chosen by the seed.
+def sample(files: Iterable[str], count: int, seed: int, *, edges: bool = False) -> list[Mutant]:
+    """Return so many mutants of the files, all of them for 0, chosen by the seed; only those of
+    limits and precedence where they are asked for.
 
     Those outside of functions are left out: they would need a process each.
     """
     from tests.mutants.mutations import Mutations  # mutmut comes with the extra `release`
 
-    mutations = [(several, at) for several in map(Mutations, files) for at in range(len(several))]
+    by_file = [Mutations(file, edges=edges) for file in files]
+    mutations = [(several, at) for several in by_file for at in range(len(several))]
     random.Random(seed).shuffle(mutations)  # a sample that can be drawn again
     chosen: list[Mutant] = []
     for several, at in mutations:
@@ -145,9 +148,8 @@ def jobs_of(mutants: Sequence[Mutant], calls: Calls, seconds: int) -> list[dict[
 def run_in_processes(
     jobs: Sequence[dict[str, Any]], folder: Path
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the verdicts of the mutants of one file, by id: a process runs all of them, and another
-    goes on where a mutant ended it. What a test noticed before, by the verdicts of the folder, is
-    not tried again.
+    """Return the verdicts of mutants by id: a process runs all of them, and another goes on where a
+    mutant ended it. What a test noticed before, by the verdicts of the folder, is not tried again.
     """
     files = sorted({test.partition("::")[0] for job in jobs for test in job["tests"]})
     work, verdicts = folder / "jobs.json", folder / "verdicts.jsonl"
@@ -203,14 +205,17 @@ def run(arguments: argparse.Namespace) -> int:
         note_calls(arguments.calls)
     calls = read_calls(arguments.calls)
     reasons = accepted()
-    mutants = sample(files_of(arguments.files), arguments.count, arguments.seed)
-    by_file: dict[str, list[Mutant]] = defaultdict(list)
-    for mutant in sorted(mutants, key=lambda mutant: mutant.line):  # a function's in a row
-        by_file[mutant.file].append(mutant)
+    mutants = sample(
+        files_of(arguments.files), arguments.count, arguments.seed, edges=arguments.edges
+    )
+    # the files of a folder have many tests in common
+    by_folder: dict[str, list[Mutant]] = defaultdict(list)
+    for mutant in sorted(mutants, key=attrgetter("file", "line")):  # a function's in a row
+        by_folder[str(Path(mutant.file).parent)].append(mutant)
     total = Counter[str]()
-    for file, several in by_file.items():
+    for folder, several in by_folder.items():
         figures = Counter(_results(several, calls, reasons, arguments.seconds))
-        print(f"{file}: {_words(figures)}", flush=True)
+        print(f"{folder}: {_words(figures)}", flush=True)
         total += figures
     print(f"all: {_words(total)}")
     return int(total["survived"] > 0)
@@ -254,7 +259,8 @@ def _results(
     verdicts: dict[int | str, dict[str, Any]] = {}
     tested = [job for job in jobs if job["tests"]]
     if tested:
-        source = (ROOT / tested[0]["file"]).read_bytes()
+        files = sorted({job["file"] for job in tested})
+        source = b"".join((ROOT / file).read_bytes() for file in files)
         folder = VERDICTS / sha256(source).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         verdicts = run_in_processes(tested, folder)

@@ -1,4 +1,6 @@
-"""The mutants of a file, as mutmut's operators make them: small faults such as `<` for `<=`."""
+"""The mutants of a file, as mutmut's operators and our own make them: small faults such as `<` for
+`<=`, or the first for the last.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,13 @@ from typing import Any, cast
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 from mutmut.mutation.file_mutation import Mutation, MutationVisitor
-from mutmut.mutation.mutators import mutation_operators
+from mutmut.mutation.mutators import OPERATORS_TYPE, mutation_operators
 from mutmut.mutation.pragma_handling import IgnoredCode
 
+from tests.mutants.edges import EDGES, PRECEDENCE
 from tests.mutants.sources import ROOT, Mutant
 
+ALL: OPERATORS_TYPE = (*mutation_operators, *PRECEDENCE)
 NOTHING_IGNORED = IgnoredCode(set(), set(), set())
 
 
@@ -29,12 +33,14 @@ class Visitor(MutationVisitor):
 
 
 class Mutations:
-    """The mutations of one file; the code of a mutant is made when it is taken."""
+    """The mutations of one file, or only those of limits and precedence (`edges`); the code of a
+    mutant is made when it is taken.
+    """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, edges: bool = False) -> None:
         self.file = file
         source = (ROOT / file).read_text()
-        visitor = Visitor(mutation_operators, NOTHING_IGNORED)
+        visitor = Visitor(EDGES if edges else ALL, NOTHING_IGNORED)
         self._module = MetadataWrapper(cst.parse_module(source)).visit(visitor)
         self._lines = source.splitlines()
         self._function_of = {

@@ -125,3 +125,23 @@ def test_what_mutmut_makes_of_a_file_is_small_faults_of_its_functions() -> None:
     assert ("if event['what'] in _ANSWERING:".replace("'", '"')) in {one.was for one in mutants}
     assert FUNCTION in {one.function for one in mutants}
     assert len(mutants) == len({one.code for one in mutants})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "was", "becomes"),
+    [
+        ("flows/operations/retention.py", "if due > now:", "if due >= now:"),
+        (FILE, "return max(", "return min("),
+        ("flows/book/fold.py", 'waiting=place.filter(conditions["waiting"]).last(),', ".first(),"),
+        ("flows/resend/selected_runs.py", "reverse=True", "reverse=False"),
+        ("flows/operations/link_changes.py", 'keep="last"', 'keep="first"'),
+        ("flows/operations/four_eyes.py", "last = stored.history[-1]", "last = stored.history[0]"),
+    ],
+)
+def test_faults_of_limits_and_of_precedence_are_made(file: str, was: str, becomes: str) -> None:
+    mutations = pytest.importorskip("tests.mutants.mutations").Mutations(file, edges=True)
+
+    mutants = [mutations[at] for at in range(len(mutations))]
+
+    assert [True] == [True for one in mutants if was in one.was and becomes in one.becomes][:1]

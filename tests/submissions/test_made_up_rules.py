@@ -41,7 +41,7 @@ RARE_TEXTS = {
 Outcome = tuple[bool, tuple[str, ...]]  # whether the row is sent, and its "column|code"
 
 
-@settings(max_examples=3)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows", quick(2, [1, 2_000, 1_999, 500]))
@@ -54,7 +54,7 @@ def test_made_up_rules_are_applied_to_exactly_the_rows_that_break_them(
 
 
 @pytest.mark.slow
-@settings(max_examples=2)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 @pytest.mark.parametrize("form", FORMS)
 def test_made_up_rules_are_applied_to_exactly_those_of_many_rows(form: str, seed: int) -> None:
