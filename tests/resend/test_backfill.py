@@ -96,6 +96,20 @@ def test_a_night_of_a_portfolio_takes_the_listed_nights_before_it_for_sent(tmp_p
     assert [21, 1] == [one.counts.submitted for one, _ in listed.missed]
 
 
+def test_of_a_single_day_a_commit_that_was_begun_is_finished(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path)
+    bench.drop(20, "bank-20261117.csv")
+    day = (SPAN[0], SPAN[0])
+    listed = backfill(bench.context, *day)
+    with pytest.raises(StoreBusyError):
+        send(failing(bench, "/manifest.json").context, *day, listed.digest)
+
+    done = send(bench.context, *day, listed.digest)
+
+    assert ["bank-20261117.csv"] == names(listed)
+    assert ([], 1) == (done, len([*bench.runs.manifests()]))
+
+
 def test_nights_that_are_committed_are_not_listed(tmp_path: Path) -> None:
     bench = missed(tmp_path)
     bench.submit("bank-20261117.csv")

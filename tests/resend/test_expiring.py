@@ -40,7 +40,7 @@ Row = tuple[str | None, str, str, str]
 ROWS = {name: dtypes()[name] for name in RECORD}
 
 
-def ending(tries: list[Try], **more: object) -> pl.DataFrame:
+def ending(tries: list[Try], departed: pl.DataFrame = NOBODY, **more: str) -> pl.DataFrame:
     """Return the links that end, of tries (cuid, state, end), each in a run of its own."""
     attempts = [
         {
@@ -64,7 +64,7 @@ def ending(tries: list[Try], **more: object) -> pl.DataFrame:
         for turn, (cuid, state, ends) in enumerate(tries, 1)
     ]
     folded = fold(pl.DataFrame(attempts, ATTEMPT))
-    book = Book("bank", 0, TODAY, folded, lambda: NOBODY, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
+    book = Book("bank", 0, TODAY, folded, lambda: departed, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
     return ending_links(book, *WINDOW)
 
 
@@ -83,8 +83,8 @@ def in_portfolio(tries: list[Try], *rows: Row) -> dict[str, str | None]:
     return dict(judged(links, TODAY, ABSENT).select("cuid", "why").rows())
 
 
-def in_deltas(tries: list[Try], **more: object) -> dict[str, str | None]:
-    return dict(judged(ending(tries, **more), TODAY, TYPED_IN).select("cuid", "why").rows())
+def in_deltas(tries: list[Try], **more: str) -> dict[str, str | None]:
+    return dict(judged(ending(tries, NOBODY, **more), TODAY, TYPED_IN).select("cuid", "why").rows())
 
 
 def linked(ends: date | None, cuid: str = "a") -> Try:
@@ -177,6 +177,33 @@ def test_a_card_that_ends_first_gets_no_other_link(
     assert {"a": why} == in_portfolio([linked(ends)], sound(expiration=expiration))
     assert {"a": why} == in_deltas([linked(ends)], expiration=expiration)
     assert {"a": why or UNFIT} == in_deltas(refused, expiration=expiration)
+
+
+@pytest.mark.parametrize(
+    ("today", "why"),
+    [(date(2026, 11, 29), None), (date(2026, 11, 30), None), (date(2026, 12, 1), DYING)],
+)
+def test_a_card_whose_link_has_ended_gets_another_until_its_own_last_day(
+    today: date, why: str | None
+) -> None:
+    links = ending([linked(PAST)], expiration="2611")
+
+    assert [why] == judged(links, today, ABSENT)["why"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [(PAST, {}), (TODAY, {"a": ABSENT}), (SOON, {"a": ABSENT}), (LATER, {})],
+)
+def test_a_card_that_has_left_is_named_until_the_last_day_of_its_link(
+    ends: date, why: dict[str, str]
+) -> None:
+    card = {"holder": "a", "last_4": "4242", "since": PAST, "closed": False, "excluded": None}
+    departed = pl.DataFrame([card], NOBODY.schema)
+
+    links = ending([linked(ends)], departed)
+
+    assert why == dict(links.select("cuid", "why").rows())
 
 
 def test_a_row_that_was_sound_is_picked_before_one_that_was_not_and_each_card_once() -> None:

@@ -220,3 +220,16 @@ def test_a_number_of_any_length_is_refused_as_no_row_number() -> None:
         == "line 2: something in it looks like a card number"
     )
     assert refusal(filled(line("4294967296", CITY, "Boston"))) == "line 2: it has no row number"
+    assert [(4294967295, CITY, "Boston")] == cells(filled(line("4294967295", CITY, "Boston")))
+
+
+def test_a_correction_may_have_as_many_characters_as_the_limit() -> None:
+    assert [(2, CITY, "x" * 500)] == cells(filled(line(2, CITY, "x" * 500)))
+
+
+@pytest.mark.parametrize(("bad", "more"), [(10, ""), (11, "; and 1 more"), (12, "; and 2 more")])
+def test_a_refusal_names_ten_lines_and_counts_the_others(bad: int, more: str) -> None:
+    lines = refusal(filled(*(line("x", CITY, f"Boston {at}") for at in range(bad))))
+
+    named = "; ".join(f"line {at}: it has no row number" for at in range(2, 12))
+    assert f"{named}{more}" == lines
