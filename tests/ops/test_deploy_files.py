@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -247,13 +248,19 @@ def test_the_ecs_task_is_one_the_service_model_takes() -> None:
     assert report.generate_report() == ""
 
 
+def copied_into_the_image() -> set[str]:
+    """Return the files and folders of the project that the Dockerfile copies."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+    return {name for line in copied for name in line.split()}
+
+
 def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
 
     bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     installed = re.findall(r"pip install (.+?)(?: \\)?$", text, re.MULTILINE)
     users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
 
     [base] = set(bases)
     assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
@@ -263,8 +270,16 @@ def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
         "--require-hashes --no-deps -r ${REQUIREMENTS}",
         "--no-deps --no-build-isolation .",
     ] == installed
-    names = {name for line in copied for name in line.split()}
-    assert [name for name in names if not (ROOT / name).exists()] == []
+    assert [name for name in copied_into_the_image() if not (ROOT / name).exists()] == []
+
+
+def test_the_dockerfile_copies_all_that_the_wheel_is_built_of() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+
+    named = {*wheel["only-include"], *wheel["force-include"], *wheel["shared-data"]}
+
+    assert {name.partition("/")[0] for name in named} <= copied_into_the_image()
 
 
 def test_what_an_operator_keeps_beside_the_compose_file_is_not_sent_to_a_build() -> None:
@@ -282,11 +297,8 @@ def test_what_an_operator_keeps_beside_the_compose_file_is_not_sent_to_a_build()
     let_in = [line for line in ignored if line.startswith("!")]
     assert "*" == ignored[0]
     assert kept <= set(ignored[1 + len(let_in) :])  # after what lets the folder in
-    copied = re.findall(
-        r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE
-    )
-    roots = {f"!{name.partition('/')[0]}" for line in copied for name in line.split()}
-    assert set(let_in) == roots
+    roots = {name.partition("/")[0] for name in copied_into_the_image()}
+    assert {line.removeprefix("!") for line in let_in} == roots
 
 
 @pytest.mark.skipif(
