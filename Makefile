@@ -85,13 +85,13 @@ screenshots-ui: .venv/test-ready
 leaks: .venv/test-ready
 	@$(BIN)/python -m tests.leaks.full $(LEAKS)
 
-# N kills, N signals, SIGKILL at a write of every command, N other harms to every command in turn, races, faults and losses of power on each kind of
-# store, or on those of STORES, each compared with
-# a quiet night: make torture N=300 STORES=directory
+# N kills, N signals, SIGKILL at a write of every command, N other harms to every command in turn, races, faults and losses
+# of power on each kind of store, or on those of STORES, or only some PARTS of it (kills, races, faults, signals, commands,
+# power, systems), each compared with a quiet night: make torture N=300 STORES=directory PARTS='signals power'
 torture: N = 300
 SEED ?= 0
 torture: .venv/test-ready
-	@$(BIN)/python -m tests.torture $(N) $(SEED) $(STORES)
+	@$(BIN)/python -m tests.torture $(N) $(SEED) $(STORES) $(if $(PARTS),--parts $(PARTS))
 
 # Small faults put into the code, N drawn by SEED, each against the tests that call the changed function until one fails;
 # those that none notices are printed. Which test calls what is noted once, which takes as long as the tests; then a mutant

@@ -239,7 +239,7 @@ def closed_run(run: StoredRun) -> ClosedRun | None:
         return None
     if summary is None:
         return _closed_by_purge(run)
-    if _is_open(summary) or run.purged_ledger is not None:
+    if _is_open(summary) or run.purged_ledger is not None or run.is_report_behind:
         return None
     partner = summary["reasons"].get("partner", ())
     return ClosedRun(

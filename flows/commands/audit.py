@@ -23,7 +23,7 @@ with on_first_use():
     from flows.operations import audit, checkpoints
     from flows.operations import evidence as proof_files
     from flows.operations import history as run_history
-    from flows.runs import keys, signed_note
+    from flows.runs import erased, keys, signed_note
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
@@ -37,6 +37,10 @@ WHOLE = "everything is as it was recorded"
 WITHOUT_KEY = (
     "the next proof judges everything again: without a key of the trail (CARDLINK_AUDIT_KEY_FILE) "
     "whoever writes to the store could make up what an earlier one found"
+)
+HALF_ERASED = (
+    "an erasure was interrupted, which leaves ledgers, outcomes and reports half removed: have it "
+    "finished, then verify again, before anything else is done about them"
 )
 WHOLE_AS_FAR = "what the trail names is as it was recorded; a cut-off end would not show"
 
@@ -90,7 +94,10 @@ def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = Fal
     differing = counted(number, "object is not as recorded", "objects are not as recorded")
     headline = f"{differing}, first {first.key}: {first.what}"
     advice = "what to do: deploy/RUNBOOK.md, The audit trail"
-    return Result(facts, [headline, *lines, "", _table(proof), advice], exit_code=4)
+    shown = [headline, *lines, "", _table(proof), advice]
+    if not erased.is_interrupted(erased.unfinished_erasures(adapters.store, issuer)):
+        return Result(facts, shown, exit_code=4)
+    return Result(facts, [*shown, HALF_ERASED], Step("purge", issuer), exit_code=4)
 
 
 def _entries(proof: audit.Proof) -> str:

@@ -34,6 +34,7 @@ from flows.runs.erased import (
     NamedPeople,
     content_of,
     erased_people,
+    is_interrupted,
     unfinished_erasures,
     with_key,
 )
@@ -201,7 +202,7 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
 def _interrupted(context: IssuerContext) -> Erasure | None:
     """Return the first record of an erasure whose process died; None where none did."""
     open_acts = unfinished_erasures(context.adapters.store, context.issuer.issuer)
-    return open_acts[0] if open_acts and open_acts[-1].what != "removed" else None
+    return open_acts[0] if is_interrupted(open_acts) else None
 
 
 def _is_gone(context: IssuerContext, whom: Whom) -> bool:
@@ -236,7 +237,7 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
     issuer = context.issuer.issuer
     people = erased_people(store, issuer)
     signed = context.adapters.signed(FINISHING)
-    if open_acts[-1].what != "removed":  # a process died
+    if is_interrupted(open_acts):  # a process died
         _remove(context, cleaner, people, open_acts[0].at)
     if owes_withdrawal(context, people):
         return False

@@ -29,7 +29,7 @@ from flows.partner_api.service import (
     LinkRequestError,
     StrangeAnswerError,
 )
-from flows.partner_api.single_links import attempt_key, report
+from flows.partner_api.single_links import attempt_key
 from flows.partner_api.single_request import (
     AS_USUAL,
     Prepared,
@@ -40,6 +40,7 @@ from flows.partner_api.single_request import (
     service_of,
 )
 from flows.redaction import hiding
+from flows.reports.behind import finish_reports, report_behind
 from flows.runs.context import IssuerContext
 from flows.runs.single_links import SingleLink
 from flows.runs.threads import concurrently
@@ -101,6 +102,7 @@ def request_links(
     A stop signal is heard between two batches of requests. A service that does not take a request,
     or whose answers are lost, ends it: what is left was not requested.
     """
+    finish_reports(context)
     desk = _Desk(context, plan, terms)
     requests = SingleRequests(context, linking)
     at_a_time = service_of(context).requests_at_a_time
@@ -119,8 +121,7 @@ def request_links(
     except CardlinkError as error:  # a record that a reference needs could not be read
         stopped = error
     finally:
-        if any(outcome.outcome == LINKED for outcome in plan.outcomes.values()):
-            report(context, (run.fresh() for run in plan.runs))
+        report_behind(context, (run.fresh() for run in plan.runs))
     for name in plan.names:
         plan.outcomes.setdefault(name, RowOutcome(UNREQUESTED, NOT_REACHED))
     return ManyLinks(plan.outcomes, stopped)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from io import BytesIO, StringIO
 from typing import Any
 
@@ -23,9 +23,8 @@ from flows.partner_api.single_request import (
 )
 from flows.partner_api.source_rows import refine, refined_rows, typed_row
 from flows.redaction import hiding
-from flows.reports.rebuild import rebuild_lasting
+from flows.reports.behind import finish_reports, report_behind
 from flows.resend.selected_run import SourceGoneError
-from flows.results.lineage import newest_first
 from flows.runs.context import IssuerContext
 from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.single_links import SingleLink
@@ -33,7 +32,6 @@ from flows.runs.stored_run import StoredRun
 from flows.submissions.row_scope import RowScope
 from schemas.manifest import SourceIdentity
 from schemas.portal import CUID, columns
-from schemas.records import LINKED
 from schemas.source import SourceSettings
 
 
@@ -56,8 +54,7 @@ def link_row(
     stored = StoredRun.by_id(context.adapters.store, run)
     fields = _fields(context, stored, row, terms, supply)
     earlier = [single for single in stored.single_link_attempts if single.asked.row == row]
-    if any(single.state == LINKED for single in earlier):  # killed before it was counted?
-        report(context, [stored])
+    finish_reports(context)
     key = attempt_key(stored.keys, row, len(earlier) + 1)
     requests = SingleRequests(context, linking)
     references = terms.references
@@ -66,11 +63,11 @@ def link_row(
         context, fields, key, stored.keys, row, terms=terms, supply=supply, reference=reference
     )
     CardGuard(context).refuse_taken(prepared.attempt)
-    with hiding(*prepared.secrets):  # a refusal may repeat them
-        single = requests.send(prepared)
-    if single.state == LINKED:
-        report(context, [stored])
-    return single
+    try:
+        with hiding(*prepared.secrets):  # a refusal may repeat them
+            return requests.send(prepared)
+    finally:
+        report_behind(context, [stored.fresh()])
 
 
 def _fields(
@@ -91,12 +88,6 @@ def _fields(
 def attempt_key(keys: RunKeys, row: int, number: int) -> str:
     """Return the key of the attempt of that number, from 1, for a row of a run."""
     return f"{keys.singles}{row:09d}-{number}.json"
-
-
-def report(context: IssuerContext, runs: Iterable[StoredRun]) -> None:
-    """Count single links in the reports of their runs, and of those that these repeat."""
-    for affected in newest_first(runs):
-        rebuild_lasting(context, affected)
 
 
 def link_typed(

@@ -32,7 +32,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys
-from flows.runs.single_links import SingleLink, answer_key
+from flows.runs.single_links import SingleLink, answer_key, note_answer
 from flows.steps import Option
 from schemas import breaks
 from schemas.partner_api import expiry
@@ -221,9 +221,8 @@ class SingleRequests:
         adapters = self._context.adapters
         adapters.store.create(answer_key(prepared.key), canonical(answered))
         if prepared.keys is not None:
-            number = _number(prepared.key)
-            outcome = answered.outcome
-            record_event(adapters, prepared.keys, "single", attempt=number, outcome=outcome)
+            single = SingleLink(prepared.key, prepared.attempt, answered)
+            note_answer(adapters, prepared.keys, single)
 
 
 def prepared_request(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from flows.book.kept import keep_up_to_date
 from flows.errors import TryAgainError
+from flows.reports.behind import note_answers, runs_behind
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
@@ -75,9 +76,9 @@ class _TakenIn(NamedTuple):
 def ingest(context: IssuerContext, also: str = "") -> Ingested:
     """Attribute every new result file, rebuild the reports of the runs they touch, mark the files.
 
-    The run `also` is reported too, and runs whose rows were resent by those runs, since the state
-    of their rows has changed. The markers come last: killed before, the next call does it all
-    again, with the same outcome.
+    The run `also` is reported too, those whose report is behind what is recorded (`behind.py`), and
+    runs whose rows were resent by those runs, since the state of their rows has changed. The
+    markers come last: killed before, the next call does it all again, with the same outcome.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -87,8 +88,12 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     with stage("match results", files=len(files)):
         taken = _take_in(context, files, waiting)
     reported = taken.with_new_outcome
+    behind = runs_behind(context)
+    for run in behind:
+        note_answers(context, run)
     purged = StoredRuns(store, issuer).without_ledger if reported else frozenset()
-    reports = _report_runs(context, reported, purged, also)
+    others = {run.id for run in behind} | ({also} if also else set())
+    reports = _report_runs(context, reported, purged, others)
     still_waiting = taken.skipped | _waiting_records(taken, waiting, purged)
     if still_waiting != waiting:
         write_waiting(store, issuer, still_waiting)
@@ -136,11 +141,11 @@ def _take_in(
 
 
 def _report_runs(
-    context: IssuerContext, files: Sequence[IngestedFile], purged: Set[str], also: str
+    context: IssuerContext, files: Sequence[IngestedFile], purged: Set[str], others: Set[str]
 ) -> tuple[RunReport, ...]:
-    """Bring the reports of the runs that these files touch up to date."""
+    """Bring the reports of the runs that these files touch, and of others, up to date."""
     store = context.adapters.store
-    touched = {also} if also else set[str]()
+    touched = set(others)
     stored: set[str] = set()
     for file in files:
         touched |= (file.runs | file.left) - purged

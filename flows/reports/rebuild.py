@@ -54,6 +54,7 @@ def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
     Each file is written atomically. Raises as `reportable`.
     """
     run = reportable(run)
+    recorded = run.records_to_report  # before they are read, so that none is missing unnoticed
     issuer = context.issuer
     now = context.adapters.now()
     tallies: list[Tally] = []
@@ -67,6 +68,7 @@ def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
         )
     total = add(tallies)
     summary = _summary(context, run, total, now)
+    summary["open"]["recorded"] = recorded
     chunks = lists.chunks(run.manifest_as_sealed, total.chunks)
     within = timedelta(hours=issuer.portal.answer_within_hours)
     _in_parallel(

@@ -33,6 +33,7 @@ class RunFacts(NamedTuple):
     waiting: tuple[WaitingChunk, ...]
     breaks: Sequence[Mapping[str, Any]] = ()  # open ones, as in summary.json
     hours: Mapping[str, int] = {}  # links by hours
+    is_behind: bool = False  # its report was made without something recorded since
 
 
 def facts_of(
@@ -92,6 +93,7 @@ def _reported(run: StoredRun, summary: Mapping[str, Any]) -> RunFacts:
         waiting=_waiting(run, _chunks_reported(run)) if summary["rows"]["awaiting"] else (),
         breaks=[run_break for run_break in summary.get("breaks", ()) if not run_break["notice"]],
         hours=summary.get("hours", {}).get("spread", {}),
+        is_behind=run.is_report_behind,
     )
 
 

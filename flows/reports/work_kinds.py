@@ -630,6 +630,16 @@ TO_FINISH = _kind(
         of_one_run=True,
     )
 )
+BEHIND = _kind(
+    Kind(
+        "reports to finish",
+        OPERATOR,
+        "Something was recorded that their report does not show",
+        _INGEST,
+        "Its command is under way, or was stopped; the next ingest makes the report.",
+        several=True,
+    )
+)
 LEFT_BEHIND = _kind(
     Kind(
         "runs left behind",
@@ -737,6 +747,18 @@ NOT_RECEIVED = _kind(
             ),
         ),
         noun="acknowledgement",
+    )
+)
+ERASING = _kind(
+    Kind(
+        "erasures to finish",
+        OPERATOR,
+        "Begun, and their process ended before everything was removed",
+        Step("purge", Slot("issuer")),
+        "Until then `audit verify` may find what is half removed.",
+        noun="erasure",
+        rows=CARDHOLDERS,
+        of_one_run=True,
     )
 )
 ERASURES = _kind(

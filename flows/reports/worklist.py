@@ -31,7 +31,7 @@ from flows.runs.delivered import (
     receivers_with_deliveries,
     trouble_of,
 )
-from flows.runs.erased import unfinished_erasures
+from flows.runs.erased import is_interrupted, unfinished_erasures
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -77,6 +77,7 @@ def worklist(
     for run in facts:
         work += _chunks(issuer, run, terms)
         work += _breaks(name, run)
+        work += _behind(name, run, terms)
     work += _unlinked(name, committed, lacking, terms)
     work += _unknown(name, cards, terms)
     work += _stray_results(store, name)
@@ -148,6 +149,13 @@ def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
             since=since,
             fields=() if chunk_of(place) else (("place", place), ("name", place)),
         )
+
+
+def _behind(issuer: str, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
+    """Yield a run whose report was made without something recorded since."""
+    if run.is_behind:
+        now = terms.now
+        yield Work(due=now, kind=kinds.BEHIND, issuer=issuer, run=run.run, since=now)
 
 
 def _unlinked(
@@ -330,12 +338,12 @@ def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator
 
 
 def _unfinished_erasures(store: Store, issuer: str) -> Iterator[Work]:
-    """Yield the erasures of cardholders whom deliveries still name."""
+    """Yield the erasures that were interrupted, or whose cardholders deliveries still name."""
     acts = unfinished_erasures(store, issuer)
     if acts:
         yield Work(
             due=acts[0].at,
-            kind=kinds.ERASURES,
+            kind=kinds.ERASING if is_interrupted(acts) else kinds.ERASURES,
             issuer=issuer,
             since=acts[0].at,
             rows=sum(act.people for act in acts),

@@ -13,7 +13,7 @@ Whoever reads the key beside them can test a cuid that they know from elsewhere,
 
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -145,6 +145,11 @@ def unfinished_erasures(store: Store, issuer: str) -> list[Erasure]:
     for act in whole_chain(store, erasures(issuer), Erasure):
         open_acts = [] if act.what == "finished" else [*open_acts, act]
     return open_acts
+
+
+def is_interrupted(acts: Sequence[Erasure]) -> bool:
+    """Return whether the process of the last of these unfinished erasures is not done with it."""
+    return bool(acts) and acts[-1].what != "removed"
 
 
 def with_key(store: Store, issuer: str) -> ErasedPeople:

@@ -1,10 +1,13 @@
 """Links requested one by one, for a row of a run or for fields typed in, and the answers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.runs.adapters import Adapters
+from flows.runs.events import record_event
+from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.store import Store
 from flows.runs.versions import read_document
@@ -46,6 +49,11 @@ class SingleLink(NamedTuple):
     answered: SingleAnswered | None
 
     @property
+    def name(self) -> str:
+        """How a run's history names it."""
+        return self.key.rpartition("/")[2].removesuffix(".json")
+
+    @property
     def state(self) -> str:
         """The outcome: linked, refused, unsent or unknown."""
         return self.answered.outcome if self.answered else UNKNOWN
@@ -58,21 +66,20 @@ class SingleLink(NamedTuple):
         return until is not None and ends is not None and ends != until
 
 
-def singles(store: Store, keys: RunKeys) -> list[SingleLink]:
-    """Return the single links requested for rows of a run, by row and in order.
+def singles(store: Store, listed: Collection[str]) -> list[SingleLink]:
+    """Return the single links with these keys, by row and in order.
 
     Raises ConflictError for foreign objects.
     """
-    return list(_read(store, keys.singles))
+    return list(_read(store, listed))
 
 
 def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
     """Return the single links of an issuer whose fields were typed in, oldest first."""
-    return list(_read(store, prompted_prefix(issuer)))
+    return list(_read(store, {entry.key for entry in store.keys(prompted_prefix(issuer))}))
 
 
-def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
-    listed = {entry.key for entry in store.keys(prefix)}
+def _read(store: Store, listed: Collection[str]) -> Iterator[SingleLink]:
     requests = (key for key in listed if key.endswith(".json") and not key.endswith(ANSWER))
     for key in sorted(requests):
         request = read_document(store, key, SingleAsked)
@@ -86,6 +93,16 @@ def _read(store: Store, prefix: str) -> Iterator[SingleLink]:
 def answer_key(key: str) -> str:
     """Return the key of the answer to an attempt."""
     return f"{key.removesuffix('.json')}{ANSWER}"
+
+
+def note_answer(adapters: Adapters, keys: RunKeys, single: SingleLink) -> None:
+    """Record in a run's history that an attempt was answered: once, whoever does it."""
+    if single.answered is None:
+        return
+    moment = single.answered.at
+    once = f"{moment:%Y%m%dT%H%M%S%f}-single-{digest(single.key.encode())[:8]}.json"
+    outcome = single.answered.outcome
+    record_event(adapters, keys, "single", once, moment, attempt=single.name, outcome=outcome)
 
 
 def last_links(attempts: Iterable[SingleLink]) -> pl.DataFrame:

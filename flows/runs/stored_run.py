@@ -9,7 +9,7 @@ long.
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import polars as pl
 
@@ -38,7 +38,7 @@ from flows.runs.run_status import (
     reported_status,
     unreported_status,
 )
-from flows.runs.single_links import SingleLink, last_links, singles
+from flows.runs.single_links import ANSWER, SingleLink, last_links, singles
 from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read, read_if_stored
 from flows.runs.versions import parsed, read_document, read_facts
 from schemas.breaks import LOST, RESULT_SHORT
@@ -52,6 +52,8 @@ from schemas.records import (
     Reseal,
     RewrittenPart,
 )
+
+NO_RECORDS: Final = {"closed": 0, "answers": 0}
 
 
 class StoredRun:
@@ -256,6 +258,27 @@ class StoredRun:
         """The facts of the run's report (`summary.json`); None where it has none."""
         return read_facts(self.store, self.keys.report("summary.json"))
 
+    @read_once
+    def records_to_report(self) -> dict[str, int]:
+        """How many records its report takes in: of closed breaks, and answers to single links."""
+        return {
+            "closed": sum(1 for _ in self.store.keys(self.keys.closed)),
+            "answers": sum(key.endswith(ANSWER) for key in self._single_keys),
+        }
+
+    @property
+    def is_report_behind(self) -> bool:
+        """Whether something was recorded that its report, which has to show it, was made without.
+
+        The command that recorded it is under way, or was stopped before it made the report.
+        """
+        try:
+            facts = (self.summary or {}).get("open", {})
+            reported = facts.get("recorded", NO_RECORDS)  # earlier versions do not say
+        except ConflictError:  # a damaged one is made anew
+            reported = None
+        return reported != self.records_to_report and self.purged_ledger is None
+
     # Events
 
     @read_once
@@ -323,7 +346,12 @@ class StoredRun:
     @read_once
     def single_link_attempts(self) -> list[SingleLink]:
         """The single links requested for rows of the run, by row and in order."""
-        return singles(self.store, self.keys)
+        return singles(self.store, self._single_keys)
+
+    @read_once
+    def _single_keys(self) -> frozenset[str]:
+        """The keys of the requests for single links and of their answers."""
+        return frozenset(entry.key for entry in self.store.keys(self.keys.singles))
 
     @read_once
     def single_links(self) -> pl.DataFrame:

@@ -16,6 +16,7 @@ import pytest
 
 from flows.operations.break_decisions import close_break, reopen_break
 from flows.operations.history import history
+from flows.reports.behind import runs_behind
 from flows.reports.ingestion import ingest
 from flows.reports.rebuild import rebuild
 from flows.reports.reconciled import find_breaks
@@ -51,6 +52,16 @@ def _short(tmp_path: Path) -> tuple[Bench, str]:
     first.write_bytes(b"".join(first.read_bytes().splitlines(keepends=True)[:7]))
     bench.ingest()
     return bench, run
+
+
+def unreporting(bench: Bench) -> Bench:
+    """Return a bench whose commands are stopped before they write a report."""
+    busy = StoreBusyError(place="x", code="503")
+    broken = FailingStore(
+        bench.store,
+        lambda does, key: busy if does == "replace" and "/report/" in key else None,
+    )
+    return replace(bench, store=broken)
 
 
 def summary(bench: Bench, run: str) -> dict[str, Any]:
@@ -148,13 +159,8 @@ def test_a_command_stopped_between_its_record_and_the_report_is_finished_by_the_
     short: tuple[Bench, str],
 ) -> None:
     bench, run = short
-    busy = StoreBusyError(place="x", code="503")
-    broken = FailingStore(
-        bench.store,
-        lambda does, key: busy if does == "replace" and "/report/" in key else None,
-    )
     with pytest.raises(StoreBusyError):
-        close_break(replace(bench, store=broken).context, run, "RESULT_SHORT", "", WHY, "lost")
+        close_break(unreporting(bench).context, run, "RESULT_SHORT", "", WHY, "lost")
     open_before = [known["name"] for known in summary(bench, run)["breaks"]]
 
     close_break(bench.context, run, "RESULT_SHORT", "", WHY, "lost")
@@ -171,13 +177,8 @@ def test_a_reopening_stopped_before_the_report_is_finished_by_the_same_command(
 ) -> None:
     bench, run = short
     close_break(bench.context, run, "RESULT_SHORT", "", WHY)
-    busy = StoreBusyError(place="x", code="503")
-    broken = FailingStore(
-        bench.store,
-        lambda does, key: busy if does == "replace" and "/report/" in key else None,
-    )
     with pytest.raises(StoreBusyError):
-        reopen_break(replace(bench, store=broken).context, run, "RESULT_SHORT", "", WHY)
+        reopen_break(unreporting(bench).context, run, "RESULT_SHORT", "", WHY)
     closed_before = summary(bench, run)["breaks"]
 
     reopen_break(bench.context, run, "RESULT_SHORT", "", WHY)
@@ -260,3 +261,17 @@ def test_a_notice_is_never_closed() -> None:
     still, closed = sort_breaks([break_of("MERGED_FILE", 2, "a.csv")], [closing])
 
     assert (len(still), closed) == (1, ())
+
+
+def test_a_decision_whose_command_died_before_its_report_is_reported_by_the_next_ingest(
+    short: tuple[Bench, str],
+) -> None:
+    bench, run = short
+    with pytest.raises(StoreBusyError):
+        close_break(unreporting(bench).context, run, "RESULT_SHORT", "", WHY)
+    [behind] = runs_behind(bench.context)
+
+    bench.ingest()
+
+    assert (run, []) == (behind.id, runs_behind(bench.context))
+    assert [] == summary(bench, run)["breaks"]

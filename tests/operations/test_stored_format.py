@@ -66,7 +66,7 @@ def test_a_run_is_planned_as_the_version_before_reads_it_until_the_format_is_upg
     ]
 
 
-@pytest.mark.parametrize("command", ["submit", "ingest", "upgrade", "deliver"])
+@pytest.mark.parametrize("command", ["submit", "ingest", "upgrade", "deliver", "agree"])
 def test_a_store_in_a_later_format_is_refused_by_whatever_changes_something_in_one_sentence(
     tmp_path: Path, command: str
 ) -> None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from flows.adapters.local import LocalStore
 from flows.errors import CardlinkError
 from flows.operations.history import history
 from flows.operations.link_form import decide_form
@@ -112,10 +114,14 @@ def test_a_command_killed_before_its_link_was_counted_is_finished_by_the_same_co
     link_row(bench.context, Linker(), run, 2)
     for entry in list(bench.store.keys(keys_of(run).report(""))):
         bench.store.replace(entry.key, [b""])
+    [noted] = [key for key in bench.snapshot() if fnmatch(key, "*/events/*-single-????????.json")]
+    assert isinstance(bench.store, LocalStore)
+    bench.store.delete(noted)
 
     with pytest.raises(CardTakenError):
         link_row(bench.context, Linker(), run, 2)
 
+    assert noted in bench.snapshot()
     assert URL in bench.report(run, "links.csv").decode()
 
 

@@ -24,6 +24,7 @@ from tests.night import Bench
 from tests.stores import Place
 from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
 from tests.torture.harmed_store import HarmedStore, Writes
+from tests.torture.partner import served
 
 
 @dataclass
@@ -72,6 +73,7 @@ def killed(job: dict[str, Any]) -> int:
     with (
         patch("flows.wiring.open_store", lambda *_: store),
         patch("flows.commands.overview.open_store", lambda *_: store),
+        served(Path(job["folder"])),
     ):
         run()
     return 0

@@ -28,6 +28,7 @@ from tests.stores import Place
 from tests.torture.acts import ACTS, NAMED, Act, run
 from tests.torture.harmed_store import Harm, HarmedStore, KilledError, Writes
 from tests.torture.nursery import Forkserver
+from tests.torture.partner import served
 from tests.torture.standing_facts import Facts, differences, facts_of_store
 from tests.torture.tally import Tally
 
@@ -40,7 +41,7 @@ HARMS: tuple[Harm, ...] = (
 )
 BY_SIGNAL: tuple[Harm, ...] = ("SIGKILL before", "SIGKILL after")
 LATER = timedelta(hours=1)  # the claims of the dead have run out
-NEW_WORK = ("runs to finish", "runs left behind")  # lines that a harm may add
+NEW_WORK = ("runs to finish", "runs left behind")  # lines about runs that a harm may add
 
 
 class Case(NamedTuple):
@@ -209,6 +210,7 @@ class Scene:
             patch("flows.wiring.open_store", lambda *_: store),
             patch("flows.commands.overview.open_store", lambda *_: store),
             patch("flows.wiring.now", moment),
+            served(self.folder),
         ):
             yield
 
@@ -276,8 +278,7 @@ def _harm(stage: Stage, name: str, harm: Harm, nth: int, tally: Tally) -> None:
     tally.done[f"{name} {harm.partition(',')[0].partition(' ')[0]}"] += 1
     tally.ended[type(ended).__name__] += 1
     where = f"{name} {harm} at write {nth} of {len(quiet.writes)}"
-    # each request to read a file again is a record of its own
-    twice = harm.startswith("raced") or name == "mend ingest-again"
+    twice = harm.startswith("raced") or scene.case.act.adds_records
     tally.check(where, lambda: _losses(scene, quiet, twice=twice))
     scene.remove()
 
@@ -286,10 +287,11 @@ def _losses(scene: Scene, quiet: Quiet, *, twice: bool) -> list[str]:
     """Name what is lost after a harm, once the operator has gone on."""
     found = _unsaid(scene, quiet)
     done = scene.live(Writes(), LATER)
-    found += [
-        f"after the repetition: {loss}"
-        for loss in differences(quiet.after, quiet.seen(scene), twice=twice)
-    ]
+    repeated = quiet.seen(scene)
+    if _is_unsure(scene.case.act, repeated):
+        return [*found, *_requested_twice(quiet, repeated)]
+    lost = differences(quiet.after, repeated, twice=twice)
+    found += [f"after the repetition: {loss}" for loss in lost]
     if found:
         return found
     for line in _printed(done):
@@ -299,6 +301,17 @@ def _losses(scene: Scene, quiet: Quiet, *, twice: bool) -> list[str]:
         lost = differences(quiet.then, then, twice=twice)
         found += [f"after what it says next: {loss}" for loss in lost]
     return found
+
+
+def _is_unsure(act: Act, facts: Facts) -> bool:
+    """Return whether the worklist asks a person what became of a request."""
+    return act.unsure in {kind for kind, *_ in facts["work"]}
+
+
+def _requested_twice(quiet: Quiet, facts: Facts) -> list[str]:
+    """Name whom more links were requested for than in quiet."""
+    more: Counter[str] = Counter(facts["requested"]) - Counter(quiet.after["requested"])
+    return [f"a link was requested again for {cuid}" for cuid in more]
 
 
 def _unsaid(scene: Scene, quiet: Quiet) -> list[str]:
@@ -311,6 +324,8 @@ def _unsaid(scene: Scene, quiet: Quiet) -> list[str]:
     if len(begun) - len(expected) > lines:
         return [f"{len(begun)} runs are begun, and {lines} are on the worklist"]
     found = [finding for finding in facts["findings"] if finding not in quiet.findings]
+    if scene.case.act.half_done in listed:
+        found = []
     return [f"in between: {finding}" for finding in [*found, *_refused_steps(scene, quiet)]]
 
 

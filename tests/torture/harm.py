@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
@@ -35,50 +35,77 @@ class Share(NamedTuple):
     size: int
     folder: Path
     seed: int
+    parts: Sequence[str]
+
+    def size_of(self, part: str) -> int:
+        """Return how often this part harms."""
+        return max(1, int(self.size * PARTS[part]))
 
 
-def torture(size: int, folder: Path, seed: int, kinds: Sequence[str] = ()) -> list[Tally]:
-    """Harm stores of these kinds (all by default) side by side; print and return the tallies.
+# the parts of a torture, in their order, each with its share of the size
+PARTS = {
+    "kills": 1.0,
+    "races": 0.3,
+    "faults": 0.5,
+    "signals": 1.0,
+    "commands": 1.0,
+    "power": 0.5,
+    "systems": 0.25,
+}
 
-    `size` kills, as many signals, as many harms to every command in turn, a third as many races, half as many faults, a quarter as many
-    losses of power (of stores on disk) and whole systems in memory.
+
+def torture(
+    size: int,
+    folder: Path,
+    seed: int,
+    kinds: Sequence[str] = (),
+    parts: Sequence[str] = (),
+) -> list[Tally]:
+    """Harm stores of these kinds by these parts (all by default) side by side; print and return
+    the tallies.
+
+    Each part harms `size` times its share, spread over the kinds of store; losses of power are of
+    stores on disk, whole systems in memory.
     """
-    kinds = kinds or list(KINDS)
+    kinds, parts = kinds or list(KINDS), parts or list(PARTS)
     sizes = [len(range(number, size, len(kinds))) for number in range(len(kinds))]
     shares = [
-        Share(kind, part, folder / kind, seed) for kind, part in zip(kinds, sizes, strict=True)
+        Share(kind, part, folder / kind, seed, parts)
+        for kind, part in zip(kinds, sizes, strict=True)
     ]
+    systems = [max(1, int(size * PARTS["systems"]))] if "systems" in parts else []
     with ProcessPoolExecutor(len(shares) + 1, get_context("spawn")) as pool:
-        systems = pool.submit(_live, max(1, size // 4))
+        living = [pool.submit(_live, count) for count in systems]
         sides = [pool.submit(harm, share) for share in shares]
-        return [*chain.from_iterable(side.result() for side in sides), systems.result()]
+        tallies = chain.from_iterable(side.result() for side in sides)
+        return [*tallies, *(lives.result() for lives in living)]
 
 
 def harm(share: Share) -> list[Tally]:
-    """Do every kind of harm to stores of one kind."""
+    """Do each part of a share to stores of one kind."""
     fresh = f"torture-{share.seed}"
     with stage(share.folder) as (night, children), served(share) as address:
-        stores = places(share.kind, address, fresh)
-        races, faults = max(1, share.size * 3 // 10), max(1, share.size // 2)
-        tallies = [
-            _printed(kill_many(night, children, stores, share.size, share.seed)),
-            _printed(race_many(night, children, stores, races, share.seed)),
-            _printed(fault_many(night, stores, faults, share.seed)),
-            _printed(signal_many(night, children, stores, share.size, share.seed)),
-            _printed(_commands(share, stores, children)),
-        ]
+        stores, seed = places(share.kind, address, fresh), share.seed
+        harms: dict[str, Callable[[int], Tally]] = {
+            "kills": lambda size: kill_many(night, children, stores, size, seed),
+            "races": lambda size: race_many(night, children, stores, size, seed),
+            "faults": lambda size: fault_many(night, stores, size, seed),
+            "signals": lambda size: signal_many(night, children, stores, size, seed),
+            "commands": lambda size: _commands(share, stores, children, size),
+        }
         if KINDS[share.kind].on_disk:
-            losses = max(1, share.size // 2)
-            tallies.append(_printed(lose_power(night, children, stores, losses, share.seed)))
-        return tallies
+            harms["power"] = lambda size: lose_power(night, children, stores, size, seed)
+        return [
+            _printed(act(share.size_of(part))) for part, act in harms.items() if part in share.parts
+        ]
 
 
-def _commands(share: Share, stores: Iterator[Place], children: Children) -> Tally:
+def _commands(share: Share, stores: Iterator[Place], children: Children, size: int) -> Tally:
     """Harm every command in turn, by seed; of a store that other processes see, by SIGKILL too."""
     folder = share.folder / "commands"
     folder.mkdir()
     acts = Stage(folder, stores, on_disk=KINDS[share.kind].on_disk, born=children.nursery)
-    return harm_every_command(acts, share.kind, share.size, share.seed)
+    return harm_every_command(acts, share.kind, size, share.seed)
 
 
 def served(share: Share) -> AbstractContextManager[str]:
@@ -107,11 +134,11 @@ def stage(folder: Path) -> Iterator[tuple[GateFacts, Children]]:
     remove_dead_homes()  # as the next command would: the gpg homes of the killed
 
 
-def main(size: int, seed: int, kinds: Sequence[str] = ()) -> int:
+def main(size: int, seed: int, kinds: Sequence[str] = (), parts: Sequence[str] = ()) -> int:
     """Print what happened; return 1 where anything was lost."""
     begin = time.monotonic()
     with TemporaryDirectory(prefix="cardlink-torture-") as folder:
-        tallies = torture(size, Path(folder), seed, kinds)
+        tallies = torture(size, Path(folder), seed, kinds, parts)
     lost = sum(len(tally.losses) for tally in tallies)
     print(f"losses: {lost} (seed {seed}, {time.monotonic() - begin:.0f} s)")
     return 1 if lost else 0

@@ -62,7 +62,7 @@ def commands(run: str) -> dict[str, list[str]]:
         "outbox": ["outbox", "uploaded", run],
         "check": ["check", BANK],
         "reconcile": ["reconcile", BANK],
-        "status": ["status"],
+        "worklist": ["worklist", "--all"],
     }
 
 

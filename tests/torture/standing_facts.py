@@ -21,13 +21,14 @@ from flows.runs.stored_runs import StoredRuns
 from flows.submissions.begun import LEFT, OVERTAKEN
 from flows.wiring import wire
 from tests.torture.acts import NAMED
+from tests.torture.partner import requested
 
 Facts = dict[str, Any]
 # each process makes them anew, or they are derived, or about the work and not what came of it
 PASSING = re.compile(
     r"bank/(audit|book|probe|identified|submissions|settings)/"
     r"|bank/runs/[^/]+/(claims|seals|chunks|events|plan|selection|manifest|ledger|book)"
-    r"|bank/commits/|bank/alerts/|/report/held|bank/acknowledgements/\d{6}-"
+    r"|bank/runs/[^/]+/placements/claims/|bank/commits/|bank/alerts/|/report/held|bank/acknowledgements/\d{6}-"
 )
 NUMBER = re.compile(r"(?<=/)\d+(?=[./])")
 HEX = re.compile(r"[0-9a-f]{12,}")
@@ -55,6 +56,7 @@ def facts_of_store(folder: Path) -> Facts:
         "objects": Counter(_shape(entry.key) for entry in store.keys("")),
         "work": _work(folder),
         "findings": _findings(folder),
+        "requested": requested(folder),
     }
 
 

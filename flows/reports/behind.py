@@ -1,0 +1,48 @@
+"""Reports that were made without something recorded since: which there are, how they are finished.
+
+A command that records a decision or a single link makes the report of its run after that. Where it
+was stopped in between, whoever comes next makes it: the same command, or the next ingest. Until
+then the worklist has a line about the run.
+"""
+
+from collections.abc import Iterable
+
+from flows.book.known_runs import known_runs
+from flows.reports.rebuild import rebuild_lasting
+from flows.results.lineage import newest_first
+from flows.runs.context import IssuerContext
+from flows.runs.single_links import note_answer
+from flows.runs.stored_run import StoredRun
+from flows.runs.threads import concurrently
+
+
+def runs_behind(context: IssuerContext) -> list[StoredRun]:
+    """Return the runs about which something is open whose report is behind what is recorded."""
+    adapters = context.adapters
+    known = known_runs(adapters.store, context.issuer.issuer)
+    plans = [plan for plan in known.committed if plan.run not in known.closed]
+    runs = [StoredRun.by_id(adapters.store, plan.run) for plan in plans]
+    are_behind = concurrently(lambda run: run.is_report_behind, runs, adapters.connections)
+    return [run for run, is_behind in zip(runs, are_behind, strict=True) if is_behind]
+
+
+def report_behind(context: IssuerContext, runs: Iterable[StoredRun]) -> None:
+    """Make those of these runs' reports that are behind, and of the runs that they repeat."""
+    for run in newest_first(run for run in runs if run.is_report_behind):
+        rebuild_lasting(context, run)
+
+
+def finish_reports(context: IssuerContext) -> None:
+    """Finish what a command left that was stopped after it had recorded something."""
+    runs = runs_behind(context)
+    for run in runs:
+        note_answers(context, run)
+    report_behind(context, runs)
+
+
+def note_answers(context: IssuerContext, run: StoredRun) -> None:
+    """Record in the history of a run which single links were answered, where that is missing."""
+    noted = {event.get("attempt") for event in run.events("single")}
+    for single in run.single_link_attempts:
+        if single.name not in noted:
+            note_answer(context.adapters, run.keys, single)
