@@ -2,7 +2,8 @@
 operator may open.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 FIX = "fix at source"  # the issuer corrects the row
 RESUBMIT = "resubmit as is"  # the row is correct
@@ -22,3 +23,16 @@ Gate = Literal[
     "drift",
     "unknown-status",
 ]
+
+# the gate that refused a run, by the error that its refusal is recorded with
+GATE_OF: Final[Mapping[str, Gate]] = {
+    "RejectRateError": "reject-rate",
+    "IneligibleRateError": "ineligible-rate",
+    "RowJumpError": "row-jump",
+    "RowFallError": "row-jump",
+    "SeenBeforeError": "seen-before",
+    "ChangedExtractError": "changed-extract",
+    "SequenceGapError": "sequence-gap",
+    "DriftError": "drift",
+    "UnknownStatusError": "unknown-status",
+}

@@ -67,7 +67,7 @@ def _refusal(
 def _extract(context: contexts.IssuerContext, extract: extract_states.ExtractState) -> Extract:
     refusal = _refusal(context, extract)
     why = list(_why(extract, refusal))
-    if night_extracts.is_left(context, extract):
+    if refusal is not None and night_extracts.is_left(context, extract):
         why.append("nights leave it while it and the settings are the same; `submit` tries it")
     facts = {
         **extract._asdict(),

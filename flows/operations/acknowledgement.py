@@ -44,16 +44,18 @@ from flows.runs.keys import acknowledgements, link
 from flows.runs.sealing import Sealer
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
-from flows.runs.told import confirmations, last_confirmed
+from flows.runs.told import carry_on, confirmations, last_confirmed
 from flows.runs.versions import read_document
 from flows.steps import Step
 from schemas.acknowledgement import (
     OPEN,
+    REFUSED,
     AcknowledgedRows,
     AcknowledgementHead,
     FileTotals,
     status_of,
 )
+from schemas.actions import GATE_OF
 from schemas.corrections import Template
 from schemas.records import Acknowledgement, Confirmed
 
@@ -108,6 +110,7 @@ def acknowledge(context: IssuerContext) -> list[Told]:
             number += 1
             known[due.subject] = due.says
             written.append(_tell(context, due, cards, sealer, number, dict(known)))
+    carry_on(store, issuer)
     return written
 
 
@@ -222,6 +225,9 @@ def _contents(
         "at": context.adapters.now(),
         "corrects": due.corrects,
     }
+    if due.is_over:
+        over = AcknowledgementHead(**head, status=REFUSED, refusal=due.why)
+        return over, {JSON: _json(over, [])}
     if due.run is None:
         waiting = AcknowledgementHead(**head, status=OPEN, waits=due.why)
         return waiting, {JSON: _json(waiting, [])}
@@ -266,10 +272,17 @@ def _sums(run: StoredRun, frames: Sequence[pl.DataFrame]) -> dict[str, Any]:
 def _refusal(
     run: StoredRun, head: Mapping[str, Any]
 ) -> tuple[AcknowledgementHead, dict[str, bytes]]:
-    """Return that a whole extract is refused, and the rows that were, where they are known."""
+    """Return that a whole extract is refused, or that a gate holds it until somebody decides; and
+    the rows that were refused, where they are known.
+    """
     refusal = run.refusal
     sentence = f"{refusal.sentence}." if refusal else "The extract was refused."
-    file = AcknowledgementHead(**head, status="RJCT", refusal=sentence)
+    gate = GATE_OF.get(refusal.error) if refusal else None
+    if gate is None:
+        file = AcknowledgementHead(**head, status=REFUSED, refusal=sentence)
+    else:
+        held = f"{sentence} The extract is held back (gate {gate}) until somebody decides."
+        file = AcknowledgementHead(**head, status=OPEN, waits=held)
     rejects = read_if_stored(run.store, run.keys.report(REJECTS))
     return file, {JSON: _json(file, []), **({REJECTS: rejects} if rejects else {})}
 

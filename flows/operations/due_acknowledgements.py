@@ -2,11 +2,13 @@
 
 A run is told of again once its report says something else, which the record of the acknowledgement
 has by digest. A file without a run is told of once: an extract that is held back, and corrections
-that nobody has sent yet. Corrections that were sent are told of by the run that sent them.
+that nobody has sent yet. Corrections that were sent are told of by the run that sent them. An
+extract of which it was told that it waits for a decision is told of once more when it is dismissed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 from flows.book.known_plans import KnownPlan
@@ -19,10 +21,17 @@ from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.extract_lookup import identify
-from flows.submissions.extract_states import State, extract_states, has_new_versions
+from flows.submissions.extract_states import (
+    ExtractState,
+    State,
+    extract_states,
+    has_new_versions,
+)
+from schemas.actions import GATE_OF
 from schemas.manifest import SourceIdentity
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+DISMISSED = "The extract was dismissed: nothing of it is sent."
 NOT_SENT_YET = "The corrections are here; nobody has sent them yet."
 # why an extract waits for a decision
 _HELD_BACK: dict[State, str] = {
@@ -41,7 +50,8 @@ class Due(NamedTuple):
     """A run, or a file without one, and what is to be told of it now, by digest.
 
     `subject`: the id of the run, or the key of the file; `identity` reads a file for the first
-    time. `corrects`: of corrections, the run whose rows they correct.
+    time. `corrects`: of corrections, the run whose rows they correct. `is_over`: nothing of it will
+    be sent.
     """
 
     subject: str
@@ -51,15 +61,25 @@ class Due(NamedTuple):
     run: StoredRun | None = None
     why: str = ""  # nothing was done with the file yet
     corrects: str | None = None
+    is_over: bool = False
 
 
 def still_open(context: IssuerContext, last_told: Mapping[str, str]) -> Iterator[Due]:
     """Yield the runs and files about which something is open, or was when the issuer was told
     last (`last_told`).
     """
+    known = known_runs(context.adapters.store, context.issuer.issuer)
+    subjects = {plan.run for plan in known.committed}
+    for due in _open(context, known, last_told):
+        subjects.add(due.subject)
+        yield due
+    yield from _dismissed(context, last_told, last_told.keys() - subjects)
+
+
+def _open(context: IssuerContext, known: KnownRuns, last_told: Mapping[str, str]) -> Iterator[Due]:
+    """Yield the runs and files about which something is open, and the runs that closed since."""
     store = context.adapters.store
     issuer = context.issuer.issuer
-    known = known_runs(store, issuer)
     for plan in known.committed:
         is_closed = plan.run in known.closed
         if not is_closed or plan.run in last_told:
@@ -119,6 +139,39 @@ def _held_back(context: IssuerContext, committed: list[KnownPlan]) -> Iterator[D
         why = _HELD_BACK.get(extract.state)
         if why is not None and extract.entry is not None:
             yield _of_file(context, extract.entry, why)
+
+
+def _dismissed(
+    context: IssuerContext, last_told: Mapping[str, str], subjects: Collection[str]
+) -> Iterator[Due]:
+    """Yield the extracts that were dismissed of those `subjects` that waited when the issuer was
+    told last.
+    """
+    if not subjects:
+        return
+    for extract in extract_states(context):
+        if extract.state != "dismissed" or (extract.run or extract.key) not in subjects:
+            continue
+        due = _of_dismissed(context, extract)
+        if due is not None and last_told[due.subject] != due.says:
+            yield due
+
+
+def _of_dismissed(context: IssuerContext, extract: ExtractState) -> Due | None:
+    """Return that nothing of an extract will be sent; None where it was refused for good."""
+    store = context.adapters.store
+    says = digest(f"dismissed {extract.sha256}".encode())
+    since = extract.dismissals[-1].at
+    if extract.run:
+        run = StoredRun.by_id(store, extract.run)
+        if run.refusal is None or run.refusal.error not in GATE_OF:
+            return None
+        source = run.planned().source
+        return Due(run.id, says, lambda: source, since, run, DISMISSED, is_over=True)
+    if extract.entry is None:
+        return None
+    identity = partial(identify, store, extract.entry)
+    return Due(extract.key, says, identity, since, why=DISMISSED, is_over=True)
 
 
 def _not_sent(context: IssuerContext, committed: list[KnownPlan]) -> Iterator[Due]:

@@ -115,7 +115,9 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     manifest = run.committed()
     closed = sorted(total.closed, key=lambda pair: pair[0])
     issuer = context.issuer
-    acknowledged = rows_told(run.store, issuer.issuer, run.id) if issuer.acknowledgement else None
+    acknowledged = None
+    if issuer.acknowledgement is not None:
+        acknowledged = rows_told(run.store, issuer.issuer).rows.get(run.id)
     summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, acknowledged)
     within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)

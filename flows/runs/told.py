@@ -1,11 +1,21 @@
-"""What the store has of acknowledgements: which of them the issuer has confirmed."""
+"""What the store has of acknowledgements: the rows of a run that the issuer was told of last, and
+which of them it has confirmed.
+
+The rows are carried on: `book/acknowledged.json` has them up to one record of the chain, so that
+only what came after it is read. It is derived: where it is missing, or names a record that is not
+there, the whole chain is read once.
+"""
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 
-from flows.runs.chains import last_record
-from flows.runs.keys import acknowledgements, link
-from flows.runs.store import Store
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from flows.runs.chains import last_record, records, whole_chain
+from flows.runs.identity import canonical
+from flows.runs.keys import acknowledgements, book, link
+from flows.runs.store import Store, read_if_stored
 from flows.runs.versions import read_document
 from schemas.records import Acknowledgement
 
@@ -15,20 +25,53 @@ TOLD_ROWS = re.compile(
 )
 
 
-LOOKED_AT = 50  # acknowledgements, the last ones, among which that of a run is looked for
+class RowsTold(BaseModel):
+    """Rows that an issuer was told of last, by run: of the acknowledgements up to number `until`,
+    which is in `folder`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    until: int = 0
+    folder: str = ""
+    rows: dict[str, int] = {}
+
+    def after(self, record: Acknowledgement) -> "RowsTold":
+        """Return it with the next acknowledgement."""
+        rows = self.rows
+        if record.rows:
+            rows = {**rows, record.run: sum(record.rows.values())}
+        return RowsTold(until=self.until + 1, folder=record.folder, rows=rows)
 
 
-def rows_told(store: Store, issuer: str, run: str) -> int | None:
-    """Return how many rows of a run the issuer was told of last, None where not lately."""
+def rows_told(store: Store, issuer: str) -> RowsTold:
+    """Return how many rows of each run the issuer was told of last."""
     prefix = acknowledgements(issuer)
-    number, record = last_record(store, prefix, Acknowledgement)
-    for earlier in range(number - 1, number - 1 - LOOKED_AT, -1):
-        if record is None:
-            break
-        if record.run == run and record.rows:
-            return sum(record.rows.values())
-        record = read_document(store, link(prefix, earlier), Acknowledgement)
-    return None
+    known = _carried_on(store, issuer)
+    last = read_document(store, link(prefix, known.until), Acknowledgement)
+    if last is not None and last.folder == known.folder:
+        news = list(records(store, prefix, Acknowledgement, known.until + 1))
+    else:
+        known = RowsTold()
+        news = whole_chain(store, prefix, Acknowledgement)
+    for record in news:
+        known = known.after(record)
+    return known
+
+
+def carry_on(store: Store, issuer: str) -> None:
+    """Keep how many rows of each run the issuer was told of, so that nobody reads them again."""
+    store.replace(_key(issuer), [canonical(rows_told(store, issuer))])
+
+
+def _carried_on(store: Store, issuer: str) -> RowsTold:
+    content = read_if_stored(store, _key(issuer))
+    with suppress(ValidationError):
+        return RowsTold.model_validate_json(content or b"{}")
+    return RowsTold()
+
+
+def _key(issuer: str) -> str:
+    return f"{book(issuer)}acknowledged.json"
 
 
 def confirmations(issuer: str) -> str:

@@ -2,7 +2,9 @@
 
 With `[arrivals]` a night begins every hour, as a net. An extract that was refused for its content
 is refused again while its file, the settings and this version are the same: a night leaves it
-until one of them changes. `cardlink submit` tries it whenever it is typed.
+until one of them changes. One that waits for a decision before anything is planned is left as
+well: the watch has an alert for it, and the worklist a line. `submit` tries it whenever it is
+typed.
 """
 
 from collections.abc import Iterator
@@ -11,9 +13,14 @@ from typing import NamedTuple
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError
 from flows.runs.context import IssuerContext
 from flows.runs.stored_run import StoredRun
-from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_states
+from flows.submissions.extract_states import UNSUBMITTED, ExtractState, State, extract_states
 from flows.submissions.submit import settings_now
 
+_REFUSED = "{key} was refused and has not changed: not tried again"
+_UNDECIDED: dict[State, str] = {
+    "held back": "{key} is held back: the worklist asks for a decision",
+    "repeated": "{key} repeats an extract that was sent: the worklist asks for a decision",
+}
 OF_CONTENT = (ExtractError, GateError, BalanceError)  # what another content alone can change
 
 
@@ -35,7 +42,7 @@ def night_extracts(context: IssuerContext) -> NightExtracts:
     left: list[str] = []
     for _, key, extract in sorted(waiting, key=lambda entry: entry[:2]):
         if is_left(context, extract):
-            left.append(f"{key} was refused and has not changed: not tried again")
+            left.append(_UNDECIDED.get(extract.state, _REFUSED).format(key=key))
         else:
             to_submit.append(key)
     return NightExtracts(to_submit, left)
@@ -46,7 +53,11 @@ def is_left(context: IssuerContext, extract: ExtractState) -> bool:
     nights are only a net.
     """
     is_open = extract.state in UNSUBMITTED and extract.entry is not None
-    if context.issuer.arrivals is None or not extract.run or not is_open:
+    if context.issuer.arrivals is None or not is_open:
+        return False
+    if extract.state in _UNDECIDED:
+        return True
+    if not extract.run:
         return False
     run = StoredRun.by_id(context.adapters.store, extract.run)
     refusal = run.refusal

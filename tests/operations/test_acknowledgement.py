@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, GateError
 from flows.operations.acknowledgement import (
     AcknowledgedMeanwhileError,
     Told,
@@ -27,13 +27,15 @@ from flows.operations.acknowledgement import (
 from flows.operations.alerts import current_alerts
 from flows.operations.erasure import OfRows, erase
 from flows.operations.purge import purge
+from flows.operations.remediation import dismiss
 from flows.reports.across import reconcile_runs
 from flows.runs.chains import add_next
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import acknowledgements
-from flows.runs.told import first_unconfirmed
+from flows.runs.told import first_unconfirmed, rows_told
 from schemas.acknowledgement import AcknowledgedRows, AcknowledgementFile, status_of
+from schemas.actions import GATE_OF, Gate
 from schemas.portal import CUID, PAN, POSTAL_CODE
 from schemas.records import Acknowledgement
 from tests import keys
@@ -156,17 +158,61 @@ def test_a_row_that_is_corrected_is_done_in_what_is_told_next(tmp_path: Path) ->
     assert ("ACCP", None) == next((r.status, r.reason) for r in last.rows if r.cuid == "C-3")
 
 
-def test_a_refused_extract_is_told_with_the_sentence_that_refused_it(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path, **WANTED)
+def refused_by_gate(folder: Path) -> tuple[Bench, str]:
+    """Return a bench with an extract of which too many rows are refused, and its key."""
+    bench = local_bench(folder, **WANTED)
     cells = [{CUID: f"C-{number}", POSTAL_CODE: "ABC"} for number in range(3)]
+    extract = bench.drop_bytes(portal_csv(portal_rows(*cells)))
     with pytest.raises(CardlinkError):
-        bench.submit(bench.drop_bytes(portal_csv(portal_rows(*cells))))
+        bench.submit(extract)
+    return bench, extract
+
+
+def test_a_refused_extract_is_told_with_the_sentence_that_refused_it(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, source={"trailer": "^T([0-9]+)$"}, **WANTED)
+    with pytest.raises(CardlinkError):
+        bench.submit(bench.drop_bytes(portal_csv(portal_rows({})) + b"T7\n"))
 
     [told] = acknowledge(bench.context)
 
     file = json_of(bench, told)
-    assert ("RJCT", True, ()) == (file.status, "reject" in str(file.refusal), file.rows)
-    assert b"C-2" in files_of(bench, told)["rejects.csv"]
+    assert ("RJCT", True, ()) == (file.status, "counts 7 rows" in str(file.refusal), file.rows)
+
+
+def test_an_extract_that_a_gate_stops_is_open_until_it_is_dismissed(tmp_path: Path) -> None:
+    bench, extract = refused_by_gate(tmp_path)
+    [held] = acknowledge(bench.context)
+    dismiss(bench.context, extract, "sent by mistake")
+
+    [over] = acknowledge(bench.context)
+
+    first, last = json_of(bench, held), json_of(bench, over)
+    assert ("PEND", True) == (first.status, "gate reject-rate" in str(first.waits))
+    assert b"C-2" in files_of(bench, held)["rejects.csv"]
+    assert ("RJCT", True) == (last.status, "dismissed" in str(last.refusal))
+    assert [] == acknowledge(bench.context)
+
+
+def test_an_extract_that_is_held_back_is_refused_once_it_is_dismissed(tmp_path: Path) -> None:
+    bench = submitted(tmp_path)
+    other = bench.drop_bytes(portal_csv(portal_rows({CUID: "C-9"})))
+    assert {"PEND"} == {told.record.status for told in acknowledge(bench.context)}
+    dismiss(bench.context, other, "sent by mistake")
+
+    [over] = acknowledge(bench.context)
+
+    assert (f"bank/extracts/{other}", "RJCT") == (over.record.extract, over.record.status)
+    assert [] == acknowledge(bench.context)
+
+
+def test_every_error_of_a_gate_has_its_gate() -> None:
+    of_submit = [
+        kind for kind in GateError.__subclasses__() if kind.__module__.startswith("flows.submis")
+    ]
+    errors = {kind.__name__ for kind in of_submit}
+
+    assert errors == {*GATE_OF}
+    assert {*get_args(Gate)} == {*GATE_OF.values()}
 
 
 def test_an_issuer_that_wants_none_is_told_nothing(tmp_path: Path) -> None:
@@ -421,3 +467,33 @@ def test_the_balance_has_the_rows_that_the_issuer_was_told_of(tmp_path: Path) ->
     summary = json.loads(bench.report(told.record.run, "summary.json"))
     lines = {line["name"]: (line["left"], line["right"]) for line in summary["balance"]}
     assert (5, 5) == lines["rows acknowledged = rows read"]
+
+
+def test_rows_told_are_carried_on_so_that_earlier_records_are_not_read_again(
+    tmp_path: Path,
+) -> None:
+    bench = submitted(tmp_path)
+    [told] = acknowledge(bench.context)
+    bench.answer()
+    bench.ingest()
+    acknowledge(bench.context)
+    bench.store.replace(f"{PREFIX}000001.json", [b"cannot be read"])
+
+    known = rows_told(bench.store, "bank")
+
+    assert (2, {told.record.run: 5}) == (known.until, known.rows)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [b"", b"{}", b"nonsense", b'{"until":7,"folder":"7/","rows":{"bank-20261120-00000000":1}}'],
+    ids=["empty", "nothing", "damaged", "of another store"],
+)
+def test_rows_told_are_counted_anew_where_what_was_kept_does_not_fit(
+    tmp_path: Path, kept: bytes
+) -> None:
+    bench = submitted(tmp_path)
+    [told] = acknowledge(bench.context)
+    bench.store.replace("bank/book/acknowledged.json", [kept])
+
+    assert {told.record.run: 5} == rows_told(bench.store, "bank").rows

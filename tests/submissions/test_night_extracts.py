@@ -38,6 +38,17 @@ def test_an_extract_that_was_refused_is_left_while_it_and_the_settings_are_the_s
     assert [[], [extract], [extract]] == nights
 
 
+def test_an_extract_that_waits_for_a_decision_is_left_and_said(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, arrivals={})
+    bench.submit(bench.drop_bytes(portal_csv(portal_rows({CUID: "C-1"}))))
+    bench.drop_bytes(portal_csv(portal_rows({CUID: "C-9"})))
+
+    night = night_extracts(bench.context)
+
+    assert [] == night.to_submit
+    assert ["held back" in line for line in night.left] == [True]
+
+
 def test_a_night_without_arrivals_tries_a_refused_extract_each_time(tmp_path: Path) -> None:
     bench, extract = refused(tmp_path)
 
