@@ -196,7 +196,7 @@ def failures(issuer: str) -> list[Failure]:
 def keep_choices(client: SyncPrefectClient, issuer: str) -> None:
     """Offer an issuer's runs and extracts in the forms, as they are now.
 
-    Forms on a schedule have no list: a deployment that is changed loses the runs planned next.
+    Only those started by hand have lists: a deployment that is changed loses the runs planned next.
     """
     folder = config_folder()
     names = names_of(wire(folder, issuer))

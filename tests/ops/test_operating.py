@@ -134,6 +134,8 @@ def deployments_of(*issuers: str) -> set[str]:
     each = {f"{flow}-{issuer}" for flow in flows for issuer in issuers}
     by_hand = (
         "rerun",
+        "ingest",
+        "placements",
         "outbox",
         "backfill",
         "resubmit",
