@@ -160,6 +160,13 @@ def reports_url() -> str:
     return os.environ.get("CARDLINK_REPORTS_URL", "").rstrip("/")
 
 
+def forms_url() -> str:
+    """Return where a browser finds the forms in Prefect's UI, "" without PREFECT_UI_URL."""
+    base = os.environ.get("PREFECT_UI_URL", "").rstrip("/")
+    is_address = urlsplit(base).scheme in ("http", "https")
+    return f"{base}/deployments?deployments.tags.name=by-hand" if is_address else ""
+
+
 def report_link(context: IssuerContext, key: str) -> str:
     """Return where a browser opens a report: a web server, else a presigned link; "" where there is
     neither.
@@ -256,6 +263,7 @@ def wire(
         sealer_to=lambda settings: _sealer_to(settings, folder),
         place_of=lambda settings: places(settings.to),
         announcer_of=lambda receiver: _announcer_of(issuer, receiver),
+        forms_url=forms_url(),
     )
     governing = _GOVERNING.get()
     if governing is not None:

@@ -205,6 +205,9 @@ VARIABLES: Final = {
         "address of the page server (`python -m flows.pages`), with its token, for browsers; "
         "https where a proxy stands before it"
     ),
+    "PREFECT_UI_URL": (
+        "address of Prefect's UI, as browsers reach it: the pages of reports then link to the forms"
+    ),
     "CARDLINK_AUDIT_KEY_FILE": (
         "the secret of the workers that proves entries of the audit trail, at least 32 characters; "
         "old ones in the lines after it"

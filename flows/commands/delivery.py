@@ -10,7 +10,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason
-from flows.commands.result import Part, Result
+from flows.commands.result import Part, Place, Result
 from flows.errors import CardlinkError
 from flows.steps import RECEIPT, Sentence, Step
 from flows.wiring import wire
@@ -162,7 +162,7 @@ def _facts(outcome: delivery_handover.Outcome) -> dict[str, Any]:
 
 def _lines(
     context: contexts.IssuerContext, outcome: delivery_handover.Outcome, *, dry_run: bool
-) -> Iterator[str]:
+) -> Iterator[Part]:
     """Yield what is to be said of a receiver."""
     name = _name(context.issuer.issuer, outcome.receiver)
     done = outcome.delivered
@@ -178,7 +178,7 @@ def _lines(
     for key in done.doubts:
         yield f"{key} names other bytes than were delivered: not confirmed"
     if done.record is not None and not would_be:
-        yield f"files: {_place(context, outcome.receiver, done.number, done.record)}"
+        yield Place(f"files: {_place(context, outcome.receiver, done.number, done.record)}")
     if outcome.problem:
         yield f"{name}: not handed over yet, and tried again by itself: {outcome.problem}"
 

@@ -12,9 +12,9 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Number
-from flows.commands.result import Link, Part, Result, Table
+from flows.commands.result import Link, Part, Place, Result, Table
 from flows.steps import Step, counted
-from flows.wiring import now, report_link, root_of, wire
+from flows.wiring import forms_url, now, report_link, root_of, wire
 
 with on_first_use():
     from flows.reports import programme as programmes
@@ -64,7 +64,7 @@ def programme(context: Context, issuer: str = "", *, weeks: Number = WEEKS) -> R
     places = list(_places(context.folder, issuers, issuer))
     for place in places:
         own = _report(place.issuers, weeks, list(unread))
-        reports.write_programme(place.store, place.folder, own)
+        reports.write_programme(place.store, place.folder, own, forms_url())
         shown += _where(place, is_only=len(places) == 1)
     is_ours = report.facts["cardholders"]["waits"]["operator"]
     next_step = Step("worklist", *filter(None, [issuer])) if is_ours else None
@@ -110,7 +110,7 @@ def _where(place: _Place, *, is_only: bool) -> Iterator[Part]:
     url = report_link(place.issuers[0].context, f"{place.folder}report.html")
     if url and is_only:
         yield Link(url, f"The programme's report of {names}", "programme-report")
-    yield f"files of {names}: {place.root.rstrip('/')}/{place.folder}"
+    yield Place(f"files of {names}: {place.root.rstrip('/')}/{place.folder}")
 
 
 def _shown(facts: dict[str, Any]) -> Iterator[Part]:

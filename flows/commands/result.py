@@ -21,6 +21,12 @@ class Link(NamedTuple):
     key: str = ""
 
 
+class Place(NamedTuple):
+    """Where files are, for who works on the store: a terminal shows it, Prefect does not."""
+
+    text: str
+
+
 class Table(NamedTuple):
     """Rows under a head: lines on a terminal; with a key an artifact in Prefect."""
 
@@ -60,7 +66,7 @@ class Table(NamedTuple):
         return [dict(zip(self.columns, row, strict=True)) for row in rows]
 
 
-Part = str | Sentence | Table | Link  # of what a result shows
+Part = str | Sentence | Table | Link | Place  # of what a result shows
 
 
 class Result(NamedTuple):
@@ -122,7 +128,7 @@ class Result(NamedTuple):
                 texts.append(_link_markdown(part))
             elif isinstance(part, Table):
                 texts += [part.markdown] if part.rows else []
-            elif str(part).strip() not in ("", self.sentence):
+            elif isinstance(part, Text) and str(part).strip() not in ("", self.sentence):
                 texts.append(escaped(str(part).strip()))
         return "\n\n".join(texts)
 
@@ -137,6 +143,8 @@ class Result(NamedTuple):
         for part in self.shown:
             if isinstance(part, Text):
                 lines.append(part)
+            elif isinstance(part, Place):
+                lines.append(part.text)
             elif isinstance(part, Table) and part.on_terminal:
                 lines += part.lines(words)
         return lines

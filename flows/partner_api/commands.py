@@ -14,7 +14,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer, RunName
-from flows.commands.result import Part, Result
+from flows.commands.result import Part, Place, Result
 from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError, OperatorError, TryAgainError
@@ -204,7 +204,7 @@ def placements(
         *map(doubt_line, facts["doubts"]),
         *_break_lines(facts["breaks"]),
         "",
-        f"files: {root}/{folder}",
+        Place(f"files: {root}/{folder}"),
     ]
     if problem is not None:
         return _with_problem(facts, shown, problem)

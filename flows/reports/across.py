@@ -69,18 +69,23 @@ def report_across(
         "funnel": stored_funnel(store, issuer),
     }
     tables = {"worklist": work, "unlinked": known.cards, "active-twice": known.active_twice}
-    _write(store, period(issuer, start, end), facts, tables)
+    html = page.across_page(facts, context.forms_url)
+    _write(store, period(issuer, start, end), facts, tables, html)
     return facts
 
 
 def _write(
-    store: Store, folder: str, facts: dict[str, Any], tables: Mapping[str, pl.DataFrame]
+    store: Store,
+    folder: str,
+    facts: dict[str, Any],
+    tables: Mapping[str, pl.DataFrame],
+    html: str,
 ) -> None:
-    """Write the tables, and the facts as JSON, page and workbook."""
+    """Write the tables, the facts as JSON, and page and workbook."""
     for name, table in tables.items():
         store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
     store.replace(f"{folder}summary.json", [canonical(facts)])
-    store.replace(f"{folder}report.html", [page.across_page(facts).encode()])
+    store.replace(f"{folder}report.html", [html.encode()])
     store.replace(f"{folder}report.xlsx", [across_workbook(tables)])
 
 

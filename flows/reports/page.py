@@ -56,8 +56,11 @@ class Figure(NamedTuple):
     note: str
 
 
-def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
-    """Return the page of a run from its summary (with `trend`) and its chunks (`lists.chunks`)."""
+def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame, forms: str = "") -> str:
+    """Return the page of a run from its summary (with `trend`) and its chunks (`lists.chunks`).
+
+    `forms`: where the forms are, "" where nobody says.
+    """
     verdict = OF_A_RUN[summary["verdict"]]
     awaiting = summary["rows"]["awaiting"]
     seen = datetime.fromisoformat(summary["seen"])
@@ -96,6 +99,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame) -> str:
         nights=summary["trend"],
         columns=trend(summary["trend"], summary["run"]),
         rebuild=Step("report", summary["run"]),
+        forms=forms,
     )
 
 
@@ -109,7 +113,7 @@ def _reports(facts: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def across_page(facts: Mapping[str, Any]) -> str:
+def across_page(facts: Mapping[str, Any], forms: str = "") -> str:
     """Return the page across runs from the facts of `flows.reports.across.reconcile_runs`."""
     by_date = sorted(facts["runs"], key=lambda run: (run["as_of"], run["run"]))
     days = {run["as_of"] for run in by_date}
@@ -131,6 +135,7 @@ def across_page(facts: Mapping[str, Any]) -> str:
         reasons=facts["reasons"][:MOST_REASONS],
         expiry=_expiry(facts["links"]),
         rebuild=Step("reconcile", facts["issuer"]),
+        forms=forms,
     )
 
 

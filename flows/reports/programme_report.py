@@ -117,13 +117,13 @@ def _waiting(issuers: Iterable[IssuerFacts]) -> list[str]:
     return [f"{known.issuer}: {known.balance.sentence}" for known in waiting]
 
 
-def write_programme(store: Store, folder: str, report: Programme) -> None:
+def write_programme(store: Store, folder: str, report: Programme, forms: str = "") -> None:
     """Write a report below a folder: page, workbook, tables and facts."""
     for name, table in report.tables.items():
         store.replace(f"{folder}{name}.csv", csv_pieces([table], table.columns))
     sheets = {name.capitalize(): _sheet(table) for name, table in report.tables.items()}
     store.replace(f"{folder}report.xlsx", [workbook(sheets)])
-    store.replace(f"{folder}report.html", [programme_page(report.facts).encode()])
+    store.replace(f"{folder}report.html", [programme_page(report.facts, forms).encode()])
     store.replace(f"{folder}summary.json", [canonical(report.facts)])
 
 
@@ -131,8 +131,8 @@ def _sheet(table: pl.DataFrame) -> Sheet:
     return Sheet(table.columns, table.with_columns(pl.col(pl.Date).cast(pl.String)).iter_rows())
 
 
-def programme_page(facts: Mapping[str, Any]) -> str:
-    """Return the page of a report from its facts."""
+def programme_page(facts: Mapping[str, Any], forms: str = "") -> str:
+    """Return the page of a report from its facts; `forms` as of a run's page."""
     weeks = {line["week"] for line in facts["weeks"]}
     reason_weeks = set(chain.from_iterable(line["weeks"] for line in facts["reasons"]))
     cells: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -148,6 +148,7 @@ def programme_page(facts: Mapping[str, Any]) -> str:
         cells=cells,
         hours={line["week"]: line for line in facts["hours_of_weeks"]},
         rebuild=Step("programme"),
+        forms=forms,
     )
 
 

@@ -73,7 +73,7 @@ def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
     within = timedelta(hours=issuer.portal.answer_within_hours)
     _in_parallel(
         lambda: _write_lists(run, total, now, within),
-        lambda: _write_pages(run, summary, chunks),
+        lambda: _write_pages(run, summary, chunks, context.forms_url),
     )
     return RunReport(tuple(sorted(total.breaks)), summary)
 
@@ -159,7 +159,7 @@ def _write_list(
     run.store.replace(run.keys.report(f"{name}.csv"), csv_pieces(frames, columns))
 
 
-def _write_pages(run: StoredRun, summary: dict[str, Any], chunks: pl.DataFrame) -> None:
+def _write_pages(run: StoredRun, summary: dict[str, Any], chunks: pl.DataFrame, forms: str) -> None:
     # both take 60 ms to import, here while the lists are written
     from flows.reports.page import run_page
     from flows.reports.workbook import run_workbook
@@ -168,7 +168,8 @@ def _write_pages(run: StoredRun, summary: dict[str, Any], chunks: pl.DataFrame) 
     run.store.replace(run.keys.report("summary.json"), [facts_as_stored(summary)])
     reported = {**summary, "trend": _trend(run, summary)}
     run.store.replace(run.keys.report("report.xlsx"), [run_workbook(reported, chunks)])
-    run.store.replace(run.keys.report("report.html"), [run_page(reported, chunks).encode()])
+    page = run_page(reported, chunks, forms)
+    run.store.replace(run.keys.report("report.html"), [page.encode()])
 
 
 def _in_parallel(*tasks: Callable[[], None]) -> None:

@@ -72,6 +72,7 @@ class IssuerContext(NamedTuple):
     # the format in which what is stored is written, `flows/runs/formats.py`; the first where nobody
     # asked
     stored_format: int = FIRST
+    forms_url: str = ""  # where a browser finds the forms; "" where nobody says
 
 
 def overlaid(context: IssuerContext) -> IssuerContext:

@@ -66,6 +66,7 @@ def environment(folder: Path, port: int, pages: int) -> dict[str, str]:
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_LOGGING_SETTINGS_PATH": str(shipped("deploy") / "logging.yaml"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_UI_URL": f"http://127.0.0.1:{port}",
         "CARDLINK_CONFIG": str(folder),
         "CARDLINK_REPORTS_URL": f"http://127.0.0.1:{pages}/{secrets.token_urlsafe(24)}",
         "CARDLINK_WORK_POOL": POOL,

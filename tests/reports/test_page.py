@@ -14,6 +14,7 @@ from flows.reports.page import _environment, across_page, run_page
 from flows.reports.summary import FIGURES
 from flows.reports.tally import KINDS
 from flows.reports.wording import percent
+from flows.wiring import forms_url
 from schemas.breaks import Break, break_of
 from tests.facts import facts
 
@@ -82,6 +83,26 @@ def test_a_report_links_its_lists_and_workbook_and_never_the_links() -> None:
     beside = {name for name in FILES.split() if name not in ("report.html", "links.csv")}
     up = "../../../reconciliation/"
     assert {*beside, "chunks.csv", f"{up}report.html", f"{up}report.html#worklist"} == linked
+
+
+def test_pages_link_the_forms_where_the_address_of_prefect_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PREFECT_UI_URL", "https://prefect.example.com/")
+
+    pages = [run_page(*facts(), forms_url()), across_page(across(), forms_url())]
+
+    forms = "https://prefect.example.com/deployments?deployments.tags.name=by-hand"
+    assert [1, 1] == [page.count(f'href="{forms}"') for page in pages]
+
+
+@pytest.mark.parametrize("address", ["", "prefect.example.com", "javascript:alert(1)"])
+def test_what_is_no_address_of_prefect_is_not_linked(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_UI_URL", address)
+
+    assert "" == forms_url()
 
 
 @pytest.mark.parametrize(("start", "up"), [(None, "../"), ("2026-11-01", "../../")])
