@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from flows.runs.sealing import Opener, Sealer
-from tests.memory import MemorySealer, MemoryStore
+from flows.simulator.answer import Answered, Habits, answer_store
+from flows.simulator.portal import Portal
+from tests.memory import MemoryOpener, MemorySealer, MemoryStore
 from tests.night import NOON, Bench, issuer
 
 
@@ -18,6 +20,11 @@ class MemoryBench(Bench):
     """A bench without gpg."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
+
+    def answer(self, habits: Habits | None = None, **portal: Any) -> Answered:
+        """Let the simulated portal answer what is committed."""
+        simulated = Portal(MemoryOpener(), today=self.now().date(), **portal)
+        return answer_store(self.store, self.issuer.issuer, simulated, habits)
 
     @contextmanager
     def _sealer(self) -> Iterator[Sealer]:

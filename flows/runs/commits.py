@@ -61,17 +61,15 @@ def recently_registered(store: Store, issuer: str) -> Iterator[Manifest]:
 
 
 def register_run(
-    store: Store, issuer: str, manifest: Manifest, since: int | None = None, *, guarded: bool = True
+    store: Store, issuer: str, manifest: Manifest, since: int, *, guarded: bool
 ) -> None:
     """Register a run, which is the step before its manifest; nothing where it already is.
 
-    With `since`, raises OvertakenError where a run registered after that number sends any of its
-    cards. Not `guarded`: only where that is of the same extract.
+    Raises OvertakenError where a run registered after the number `since` has its sequence number or
+    sends any of its cards. Not `guarded`: cards only where that is of the same extract.
     """
     prefix = commits(issuer)
     number = since
-    if number is None:
-        number = max(0, last_registered(store, issuer) - 1)  # the last one may be this run
     while not add_next(store, prefix, number + 1, manifest):
         number += 1
         other = read_document(store, link(prefix, number), Manifest)
@@ -80,8 +78,7 @@ def register_run(
         if other.run == manifest.run:  # a concurrent process's, or ours before a crash
             return
         _refuse_same_sequence(manifest, other)
-        same_extract = other.source.sha256 == manifest.source.sha256
-        if since is not None and (guarded or same_extract):
+        if guarded or other.source.sha256 == manifest.source.sha256:
             _refuse_shared_cards(store, manifest, other)
 
 

@@ -43,7 +43,7 @@ class Job(NamedTuple):
     scope: RowScope
     opened: Collection[str]
     retry_command: Step  # finishes it after a temporary failure
-    since: int | None = None  # the last run that was registered when the rows were chosen
+    since: int  # the last run that was registered when the rows were chosen
     guarded: bool = True  # no card of a run registered later is sent
     expected: ExpectedOutcome | None = None  # another outcome is not committed
 

@@ -57,10 +57,10 @@ def commit_run(context: IssuerContext, job: Job, manifest: Manifest) -> bool:
     return _write_manifest(context, manifest, job.entry)
 
 
-def commit_in_memory(dry: IssuerContext, manifest: Manifest) -> None:
+def commit_in_memory(dry: IssuerContext, job: Job, manifest: Manifest) -> None:
     """Commit a run in the memory of a dry run, so that what comes after it meets it there."""
     store = dry.adapters.store
-    register_run(store, dry.issuer.issuer, manifest)
+    register_run(store, dry.issuer.issuer, manifest, job.since, guarded=job.guarded)
     write_once(store, StoredRun.by_id(store, manifest.run).keys.manifest, canonical(manifest))
 
 
@@ -116,9 +116,7 @@ def _extract_as_read(context: IssuerContext, manifest: Manifest) -> Entry | None
     return None
 
 
-def _write_manifest(
-    context: IssuerContext, manifest: Manifest, extract: Entry | None = None
-) -> bool:
+def _write_manifest(context: IssuerContext, manifest: Manifest, extract: Entry | None) -> bool:
     """Write the manifest of a run that is registered, and what goes with it.
 
     False where a concurrent process wrote it; AbandonedError where an operator was first.

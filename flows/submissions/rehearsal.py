@@ -108,7 +108,7 @@ def rehearse(
         inspection.layout = built.manifest.layout
     errors += refusals(built, context.issuer, request.opened, REJECTS)
     if not errors and done is None:
-        commit_in_memory(dry, built.manifest)
+        commit_in_memory(dry, job, built.manifest)
     already = done.run if done else ""
     checked = _checked(built.manifest, built.reasons, errors)
     return checked._replace(already=already, columns=tuple(built.columns))

@@ -26,7 +26,7 @@ CALLS = ROOT / ".mutants" / "calls"
 VERDICTS = ROOT / ".mutants" / "verdicts"  # by a file's content, so that an ended run can go on
 ACCEPTED = HERE / "accepted.toml"
 TESTED = HERE / "subjects.toml"
-PATIENCE = 120  # seconds by the clock in which a test ends, however busy the machine
+PATIENCE = 300  # seconds by the clock in which a test ends, however busy the machine
 
 
 class Calls(NamedTuple):
@@ -156,7 +156,7 @@ def run_in_processes(
     work.write_text(json.dumps(list(jobs)))
     known = {id: verdict for id, verdict in _read(verdicts).items() if verdict["by"]}
     verdicts.write_text("".join(json.dumps(verdict) + "\n" for verdict in known.values()))
-    patience = PATIENCE + 10 * max(job["limit"] for job in jobs)
+    patience = 4 * PATIENCE + 10 * max(job["limit"] for job in jobs)
     while not known.keys() >= {job["id"] for job in jobs}:
         with (folder / "output").open("w") as output:
             process = subprocess.Popen(

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, cast
 
 import libcst as cst
@@ -92,8 +92,14 @@ def _is_text(mutation: Mutation) -> bool:
 
 def _difference(before: list[str], after: list[str]) -> tuple[int, str, str]:
     """Return the first line that differs, and what the lines were and are, on one line each."""
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    changes = [one for one in matcher.get_opcodes() if one[0] != "equal"]
-    was = " ".join(line.strip() for _, low, high, _, _ in changes for line in before[low:high])
-    becomes = " ".join(line.strip() for _, _, _, low, high in changes for line in after[low:high])
-    return changes[0][1] + 1 if changes else 0, was, becomes
+    first = _same(before, after)
+    last = _same(before[first:][::-1], after[first:][::-1])
+    was, becomes = (lines[first : len(lines) - last] for lines in (before, after))
+    number = first + 1 if was or becomes else 0
+    return number, " ".join(map(str.strip, was)), " ".join(map(str.strip, becomes))
+
+
+def _same(before: list[str], after: list[str]) -> int:
+    """Return how many lines from the first on are the same."""
+    pairs = zip(before, after, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

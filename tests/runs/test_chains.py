@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flows.adapters.local import LocalStore
 from flows.runs.chains import CONTESTS, add_next, add_record, last_record, records, whole_chain
+from flows.runs.identity import canonical
 from flows.runs.keys import link
-from flows.runs.store import Store, StoreBusyError
+from flows.runs.store import Entry, Source, Store, StoreBusyError
 from flows.runs.versions import NewerDocumentError
 from schemas.records import Confirmed
 from tests.night import NOON
@@ -67,8 +69,47 @@ def test_other_objects_beside_a_chain_are_none_of_its_records(tmp_path: Path) ->
     store = chain_of(tmp_path, 2)
     store.create(f"{PLACE}000009.json.old", b"{}")
     store.create(f"{PLACE}notes/000007.json", b"{}")
+    store.create(link(PLACE, 0), b"{}")
 
     assert (2, note(2)) == last_record(store, PLACE, Confirmed)
+    assert [note(1), note(2)] == whole_chain(store, PLACE, Confirmed)
+
+
+class Watched:
+    """A store that notes what is listed, and how, and what is opened."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.create, self.replace = store.create, store.replace
+        self.looks: list[tuple[str, bool] | str] = []
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        self.looks.append((prefix, shallow))
+        return self.store.keys(prefix, shallow=shallow)
+
+    def open(self, key: str, pin: Entry | None = None) -> Source:
+        self.looks.append(key)
+        return self.store.open(key, pin)
+
+
+def test_the_end_of_a_chain_is_found_by_one_listing_and_two_reads(tmp_path: Path) -> None:
+    end = Watched(chain_of(tmp_path, 12))
+    whole = Watched(end.store)
+
+    last_record(end, PLACE, Confirmed)
+    whole_chain(whole, PLACE, Confirmed)
+
+    looks = [(PLACE, True), link(PLACE, 12), link(PLACE, 13)]
+    assert looks == end.looks == whole.looks[:3]
+    assert [link(PLACE, number) for number in range(1, 13)] == sorted(map(str, whole.looks[3:]))
+
+
+def test_the_numbers_of_a_chain_may_have_fewer_digits(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for number in (1, 2):
+        store.create(link(PLACE, number, 3), canonical(note(number)))
+
+    assert [note(1), note(2)] == list(records(store, PLACE, Confirmed, digits=3))
 
 
 def test_a_chain_with_a_record_of_a_newer_version_is_not_acted_on(tmp_path: Path) -> None:
@@ -76,8 +117,10 @@ def test_a_chain_with_a_record_of_a_newer_version_is_not_acted_on(tmp_path: Path
     newer = json.loads((tmp_path / link(PLACE, 2)).read_text()) | {"format": 99}
     store.replace(link(PLACE, 2), [json.dumps(newer).encode()])
 
-    with pytest.raises(NewerDocumentError):
+    with pytest.raises(NewerDocumentError) as newer_document:
         whole_chain(store, PLACE, Confirmed)
+
+    assert {"key": PLACE, "format": 99} == newer_document.value.fields
 
 
 class Contested:
@@ -95,7 +138,8 @@ class Contested:
 def test_who_loses_every_race_for_the_next_number_is_told_to_try_again(tmp_path: Path) -> None:
     store = Contested(chain_of(tmp_path, 2))
 
-    with pytest.raises(StoreBusyError, match="contested"):
+    with pytest.raises(StoreBusyError) as busy:
         add_record(store, PLACE, note(3))
 
+    assert {"place": PLACE, "code": "contested"} == busy.value.fields
     assert [link(PLACE, number) for number in range(3, 2 + CONTESTS)] == store.lost

@@ -1,0 +1,242 @@
+"""Which runs were begun and left by their process, and which of them the next command ends."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from flows.runs.adapters import NoReasonError
+from flows.runs.chains import add_next
+from flows.runs.claim import OLD, ClaimedError, Lease, end, holder_of
+from flows.runs.events import REFUSED, REPLACED, record_event
+from flows.runs.identity import canonical
+from flows.runs.keys import RunId, commits, dismissed, keys_of, link
+from flows.submissions.begun import (
+    LEFT,
+    BegunRun,
+    abandon_left,
+    begun_runs,
+    create_abandoned,
+    end_begun,
+    open_begun_runs,
+)
+from schemas.manifest import Manifest, Selection
+from schemas.records import Abandoned, Dismissal
+from tests.memory import DROPPED
+from tests.memory_bench import MemoryBench, memory_bench
+from tests.night import BANK, DAY, NOON
+from tests.submissions.test_submission_chain import COUNTS, SHA, SOURCE, plan_of
+
+ROWS = Selection(kind="resubmit", of="x", rows=1, sha256="some rows", reason="wrong")
+NEXT = DAY + timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+def name(number: int = 1, day: date = DAY) -> str:
+    return str(RunId(BANK, day, SHA[:8], number))
+
+
+def planned(bench: MemoryBench, run: str, **otherwise: Any) -> str:
+    """Store the plan of a run."""
+    bench.store.create(keys_of(run).plan, canonical(plan_of(bench.context, run, **otherwise)))
+    return run
+
+
+def manifest_of(bench: MemoryBench, run: str) -> Manifest:
+    plan = plan_of(bench.context, run)
+    shared = plan.model_dump(include=set(Manifest.model_fields) - {"format"})
+    return Manifest(**shared, counts=COUNTS, reasons={}, repairs={}, chunks=(), ledger=())
+
+
+def committed(bench: MemoryBench, run: str) -> str:
+    planned(bench, run)
+    bench.store.create(keys_of(run).manifest, canonical(manifest_of(bench, run)))
+    return run
+
+
+def left(bench: MemoryBench) -> list[tuple[str, str, datetime, str]]:
+    return [_facts(begun) for begun in begun_runs(bench.context)]
+
+
+def _facts(begun: BegunRun) -> tuple[str, str, datetime, str]:
+    return begun.plan.run, begun.state, begun.since, begun.superseded_by
+
+
+def test_a_run_of_a_whole_extract_is_pending_one_of_selected_rows_is_not() -> None:
+    bench = memory_bench()
+    planned(bench, name(1))
+    planned(bench, name(2), selection=ROWS)
+
+    assert [
+        (name(1), "pending", DROPPED, ""),
+        (name(2), "selected", DROPPED, ""),
+    ] == left(bench)
+
+
+def test_a_run_that_has_ended_or_was_replaced_is_not_left() -> None:
+    bench = memory_bench()
+    committed(bench, name(1))
+    planned(bench, name(2))
+    create_abandoned(bench.context.adapters, bench.stored(name(2)), "not wanted")
+    assert [] == left(bench)
+
+    planned(bench, name(3))
+    record_event(bench.context.adapters, keys_of(name(3)), REPLACED, run=name(1))
+    assert [] == left(bench)
+
+
+def test_a_run_that_is_registered_is_that_whatever_it_is_of() -> None:
+    bench = memory_bench()
+    planned(bench, name(1))
+    planned(bench, name(2), selection=ROWS)
+    committed(bench, name(3))
+    for number in (1, 2):
+        add_next(bench.store, commits(BANK), number, manifest_of(bench, name(number)))
+
+    assert [
+        (name(1), "registered", DROPPED, ""),
+        (name(2), "registered", DROPPED, ""),
+    ] == left(bench)
+
+
+@pytest.mark.parametrize("full_portfolio", [False, True])
+@pytest.mark.parametrize(
+    ("day", "otherwise", "is_same"),
+    [
+        (DAY, {}, True),
+        (NEXT, {}, False),  # of a portfolio; another extract there
+        (DAY, {"source": SOURCE.model_copy(update={"key": "bank/extracts/b.csv"})}, None),
+        (DAY, {"source": SOURCE.model_copy(update={"sha256": "f" * 64})}, None),
+    ],
+)
+def test_another_committed_run_of_the_same_extract_supersedes_one(
+    day: date, otherwise: dict[str, Any], is_same: bool | None, full_portfolio: bool
+) -> None:
+    bench = memory_bench(full_portfolio=full_portfolio)
+    other = committed(bench, name(1))
+    run = planned(bench, name(2, day), **otherwise)
+
+    is_superseded = is_same or (is_same is False and not full_portfolio)
+    state = ("superseded", DROPPED, other) if is_superseded else ("pending", DROPPED, "")
+    assert [(run, *state)] == left(bench)
+
+
+def test_a_committed_run_of_selected_rows_supersedes_none() -> None:
+    bench = memory_bench()
+    planned(bench, name(1), selection=ROWS)
+    manifest = manifest_of(bench, name(1))
+    bench.store.create(keys_of(name(1)).manifest, canonical(manifest))
+    planned(bench, name(2))
+    abandoned = planned(bench, name(3))
+    create_abandoned(bench.context.adapters, bench.stored(abandoned), "not wanted")
+
+    assert [(name(2), "pending", DROPPED, "")] == left(bench)
+
+
+@pytest.mark.parametrize(
+    ("age", "was_claimed", "is_left"),
+    [
+        (OLD - timedelta(microseconds=1), False, False),
+        (OLD - timedelta(microseconds=1), True, True),
+        (OLD, False, True),
+    ],
+)
+def test_a_run_that_was_planned_just_now_and_never_claimed_is_being_worked_on(
+    age: timedelta, was_claimed: bool, is_left: bool
+) -> None:
+    bench = memory_bench(lambda: DROPPED + age)
+    planned(bench, name(1))
+    if was_claimed:
+        Lease.take(bench.store, keys_of(name(1)).claims, "b", DROPPED, HOUR)
+        end(bench.store, keys_of(name(1)).claims, "b", DROPPED)
+
+    assert is_left == bool(left(bench))
+
+
+def test_a_run_whose_claim_is_held_is_being_worked_on() -> None:
+    bench = memory_bench()
+    planned(bench, name(1))
+    planned(bench, name(2))
+    Lease.take(bench.store, keys_of(name(1)).claims, "b", NOON, HOUR)
+
+    assert [name(2)] == [run for run, *_ in left(bench)]
+
+
+def test_nobody_has_decided_about_a_begun_run_unless_it_was_refused_or_dismissed() -> None:
+    bench = memory_bench()
+    planned(bench, name(1))
+    planned(bench, name(2), selection=ROWS)
+    for number in (1, 2):
+        adapters, keys = bench.context.adapters, keys_of(name(number))
+        record_event(adapters, keys, REFUSED, why="GateError", sentence="no", under="")
+    other = SOURCE.model_copy(update={"sha256": "e" * 64})
+    planned(bench, name(3), source=other)
+    planned(bench, name(4), source=SOURCE.model_copy(update={"sha256": "d" * 64}))
+    record = Dismissal(at=NOON, by="a", reason="no", what="dismissed", key=other.key, size=1)
+    bench.store.create(link(f"{dismissed(BANK)}{other.sha256}/", 1), canonical(record))
+
+    assert 4 == len(begun_runs(bench.context))
+    assert [name(2), name(4)] == [begun.plan.run for begun in open_begun_runs(bench.context)]
+
+
+def test_the_next_command_ends_what_no_command_will_finish_but_its_own_run() -> None:
+    bench = memory_bench()
+    committed(bench, name(1))
+    planned(bench, name(2))
+    for number in (3, 4):
+        planned(bench, name(number), selection=ROWS)
+    other = SOURCE.model_copy(update={"sha256": "e" * 64})
+    planned(bench, name(5), source=other)
+
+    remarks = end_begun(bench.context, name(4))
+
+    assert (
+        f"run {name(2)} had been begun; run {name(1)} has its rows",
+        f"run {name(3)} had been begun and is abandoned: {LEFT}",
+    ) == remarks
+    assert [(name(4), "selected", DROPPED, ""), (name(5), "pending", DROPPED, "")] == left(bench)
+    [event] = bench.stored(name(2)).events(REPLACED)
+    assert name(1) == event["run"]
+    assert LEFT == _record(bench, name(3)).reason
+    assert (f"run {name(4)} had been begun and is abandoned: {LEFT}",) == end_begun(bench.context)
+    assert () == end_begun(bench.context)
+
+
+def _record(bench: MemoryBench, run: str) -> Abandoned:
+    record = bench.stored(run).end
+    assert isinstance(record, Abandoned)
+    return record
+
+
+def test_a_run_is_abandoned_under_its_claim_which_is_given_back() -> None:
+    bench = memory_bench()
+    adapters = bench.context.adapters
+    run = bench.stored(planned(bench, name(1)))
+
+    record = create_abandoned(adapters, run, " not wanted ")
+
+    expected = Abandoned(run=name(1), at=NOON, by="tester:1", reason="not wanted")
+    assert expected == record == _record(bench, name(1))
+    assert holder_of(bench.store, run.keys.claims, NOON) is None
+    assert link(run.keys.claims, 2) in bench.store.objects
+    assert create_abandoned(adapters, run.fresh(), "not wanted") is None
+    assert not abandon_left(adapters, run.fresh(), "not wanted")
+
+
+def test_what_another_process_works_on_is_not_abandoned_nor_anything_without_a_reason() -> None:
+    bench = memory_bench()
+    adapters = bench.context.adapters
+    run = bench.stored(planned(bench, name(1)))
+    Lease.take(bench.store, run.keys.claims, "b", NOON, HOUR)
+
+    with pytest.raises(ClaimedError):
+        create_abandoned(adapters, run, "not wanted")
+    with pytest.raises(NoReasonError):
+        create_abandoned(adapters, run, " ")
+    assert not abandon_left(adapters, run, "not wanted")
+    assert not run.fresh().is_ended
+    end(bench.store, run.keys.claims, "b", NOON)
+    assert abandon_left(adapters, run, "left")
+    assert "left" == _record(bench, name(1)).reason

@@ -1,0 +1,376 @@
+"""What becomes of each chunk that a publisher takes: sealed, recorded, stored, read back, or why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from threading import Event
+
+import polars as pl
+import pytest
+
+from flows.errors import CardlinkError, LimitError
+from flows.runs.identity import digest
+from flows.runs.keys import keys_of, link
+from flows.runs.sealing import Plain, Sealed
+from flows.runs.store import Entry, ObjectMissingError, Source, StoreBusyError
+from flows.submissions.chunk_csv import write_chunk
+from flows.submissions.publisher import ENOUGH, ForeignChunkError, Outcome, Publisher
+from flows.submissions.seal_records import GROUP
+from schemas.manifest import ManifestChunk
+from tests.memory import MemorySealer, MemoryStore
+from tests.memory_bench import MemoryBench, memory_bench
+from tests.storms import FailingStore
+
+KEYS = keys_of("bank-20261120-01234567")
+Fails = Callable[[str, int], str]  # the trouble of a chunk at its so-manyth sealing
+
+
+class NotingSealer(MemorySealer):
+    """Notes the groups that it is given; chunks fail as `fails` says."""
+
+    def __init__(self, fails: Fails = lambda name, time: "") -> None:
+        self.groups: list[list[Plain]] = []
+        self.fails = fails
+
+    def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+        self.groups.append(list(chunks))
+        names = [plain.name for group in self.groups for plain in group]
+        return [
+            Sealed(one.name, b"", trouble)
+            if (trouble := self.fails(one.name, names.count(one.name)))
+            else one
+            for one in super().seal(chunks)
+        ]
+
+    @property
+    def names(self) -> list[list[str]]:
+        return sorted([plain.name for plain in group] for group in self.groups)
+
+
+def rows(number: int) -> pl.DataFrame:
+    """Return the rows of a chunk: as many lines as its number says, up to three."""
+    return pl.DataFrame({"text": [f"line {at} of {number}" for at in range(number % 3 + 1)]})
+
+
+def published(bench: MemoryBench, chunks: int, sealer: MemorySealer | None) -> list[Outcome]:
+    with closing(Publisher(bench.context, sealer, KEYS)) as publisher:
+        taken = [publisher.add(rows(number)) for number in range(1, chunks + 1)]
+        assert list(range(1, chunks + 1)) == taken
+        return publisher.finish()
+
+
+def stored(bench: MemoryBench, number: int) -> bytes:
+    return bench.store.objects[KEYS.chunks + KEYS.chunk_name(number)][1]
+
+
+def numbers(outcomes: Sequence[Outcome]) -> list[int]:
+    return [outcome.number for outcome in outcomes]
+
+
+def record(bench: MemoryBench, group: int, number: int) -> dict[str, str]:
+    content = bench.store.objects[link(f"{KEYS.seals}{group:05d}-", number, 3)][1]
+    return dict(json.loads(content))
+
+
+def failing(bench: MemoryBench, operation: str, part: str, error: Exception) -> MemoryBench:
+    def trouble(tried: str, key: str) -> Exception | None:
+        return error if tried == operation and part in key else None
+
+    broken = replace(bench)
+    broken.store = FailingStore(bench.store, trouble)  # type: ignore[assignment]  # as good a store
+    return broken
+
+
+def test_without_a_sealer_chunks_are_numbered_and_counted_and_nothing_is_stored() -> None:
+    bench = memory_bench(portal={"extension": "csv.gpg"})
+
+    outcomes = published(bench, GROUP + 2, None)
+
+    name = f"{KEYS.run}-00002.csv.gpg"
+    second = ManifestChunk(number=2, name=name, rows=3, bytes=0, sha256="")
+    assert (GROUP + 2, Outcome(2, second)) == (len(outcomes), outcomes[1])
+    assert {} == bench.store.objects
+
+
+def test_chunks_are_sealed_in_groups_recorded_and_stored_and_told_in_order() -> None:
+    bench = memory_bench()
+    sealer = NotingSealer()
+
+    outcomes = published(bench, 2 * GROUP + 3, sealer)
+
+    assert list(range(1, 2 * GROUP + 4)) == numbers(outcomes)
+    for outcome in (outcomes[0], outcomes[GROUP], outcomes[-1]):
+        data = stored(bench, outcome.number)
+        name = KEYS.chunk_name(outcome.number)
+        expected = ManifestChunk(
+            number=outcome.number,
+            name=name,
+            rows=outcome.number % 3 + 1,
+            bytes=len(data),
+            sha256=digest(data),
+        )
+        assert Outcome(outcome.number, expected) == outcome
+        assert digest(data) == record(bench, (outcome.number - 1) // GROUP, 1)[name]
+        assert data.endswith(write_chunk(rows(outcome.number)["text"], bench.context.header))
+    plain = [f"{KEYS.run}-{number:05d}.csv" for number in range(1, 2 * GROUP + 4)]
+    assert [plain[:GROUP], plain[GROUP : 2 * GROUP], plain[2 * GROUP :]] == sealer.names
+    seals = [key for key in bench.store.objects if key.startswith(KEYS.seals)]
+    assert [f"{KEYS.seals}0000{group}-001.json" for group in range(3)] == sorted(seals)
+
+
+def test_no_chunks_are_no_outcomes_and_no_record() -> None:
+    bench = memory_bench()
+
+    assert [] == published(bench, 0, NotingSealer())
+    assert {} == bench.store.objects
+
+
+def test_a_group_is_sealed_while_the_next_ones_come() -> None:
+    bench = memory_bench()
+    come = Event()
+
+    class Waiting(MemorySealer):
+        def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+            trouble = "" if come.wait(20) else "waited in vain"
+            return [one._replace(trouble=trouble) for one in super().seal(chunks)]
+
+    publisher = Publisher(bench.context, Waiting(), KEYS)
+    for number in range(1, 3 * GROUP + 1):
+        publisher.add(rows(number))
+    come.set()
+
+    assert [""] * 3 * GROUP == [outcome.trouble for outcome in publisher.finish()]
+
+
+def test_a_chunk_that_fails_once_is_sealed_again_alone() -> None:
+    bench = memory_bench()
+    failing_once = (KEYS.chunk_name(2, "csv"), KEYS.chunk_name(4, "csv"))
+    sealer = NotingSealer(lambda name, time: "died" * (name in failing_once and time == 1))
+
+    outcomes = published(bench, 5, sealer)
+
+    assert [1, 2, 3, 4, 5] == [outcome.chunk.number for outcome in outcomes if outcome.chunk]
+    assert [5, 2] == [len(group) for group in sealer.groups]
+    assert list(failing_once) == [plain.name for plain in sealer.groups[1]]
+    for number in (2, 4):
+        assert stored(bench, number).endswith(f"of {number}\n".encode())
+
+
+def test_a_chunk_that_always_fails_is_told_with_its_trouble_and_not_recorded() -> None:
+    bench = memory_bench()
+    always = KEYS.chunk_name(2, "csv")
+    sealer = NotingSealer(lambda name, time: "seal.died" * (name == always))
+
+    outcomes = published(bench, 3, sealer)
+
+    assert Outcome(2, None, "seal.died") == outcomes[1]
+    assert [True, False, True] == [outcome.chunk is not None for outcome in outcomes]
+    assert {KEYS.chunk_name(1), KEYS.chunk_name(3)} == record(bench, 0, 1).keys()
+    assert KEYS.chunks + KEYS.chunk_name(2) not in bench.store.objects
+
+
+def test_where_no_chunk_of_a_group_could_be_sealed_nothing_is_recorded() -> None:
+    bench = memory_bench()
+
+    outcomes = published(bench, 2, NotingSealer(lambda name, time: "seal.died"))
+
+    assert [Outcome(1, None, "seal.died"), Outcome(2, None, "seal.died")] == outcomes
+    assert {} == bench.store.objects
+
+
+def test_what_an_earlier_process_published_is_adopted_and_only_the_others_are_sealed() -> None:
+    bench = memory_bench()
+    first = published(bench, GROUP + 3, NotingSealer())
+    for number in (2, GROUP + 1):
+        del bench.store.objects[KEYS.chunks + KEYS.chunk_name(number)]
+    sealer = NotingSealer()
+
+    second = published(bench, GROUP + 3, sealer)
+
+    assert [[KEYS.chunk_name(number, "csv")] for number in (2, GROUP + 1)] == sealer.names
+    assert numbers(first) == numbers(second)
+    assert {2, GROUP + 1} == {
+        before.number for before, after in zip(first, second, strict=True) if before != after
+    }
+    data = digest(stored(bench, 2))
+    assert {KEYS.chunk_name(2): data} == record(bench, 0, 2)
+
+
+def test_where_all_was_published_nothing_is_sealed() -> None:
+    bench = memory_bench()
+    first = published(bench, 3, NotingSealer())
+    sealer = NotingSealer()
+
+    assert first == published(bench, 3, sealer)
+    assert [] == sealer.groups
+    assert link(f"{KEYS.seals}00000-", 2, 3) not in bench.store.objects
+
+
+@pytest.mark.parametrize("is_known_group", [False, True])
+def test_an_unknown_object_at_a_chunks_key_is_told_and_left_as_it_is(is_known_group: bool) -> None:
+    bench = memory_bench()
+    key = KEYS.chunks + KEYS.chunk_name(2)
+    if is_known_group:
+        bench.store.create(link(f"{KEYS.seals}00000-", 1, 3), b'{"another":"1"}')
+    bench.store.create(key, b"foreign")
+
+    outcomes = published(bench, 3, NotingSealer())
+
+    foreign = outcomes[1].foreign
+    assert isinstance(foreign, ForeignChunkError)
+    assert {"key": key, "size": 7} == foreign.fields
+    assert (None, "") == (outcomes[1].chunk, outcomes[1].trouble)
+    assert [True, False, True] == [outcome.chunk is not None for outcome in outcomes]
+    assert b"foreign" == stored(bench, 2)
+
+
+BUSY = StoreBusyError(place="x", code="503")
+
+
+@pytest.mark.parametrize(
+    ("operation", "part", "error", "troubled"),
+    [
+        ("create", "-00002.csv.pgp", BUSY, [2]),
+        ("open", "-00002.csv.pgp", BUSY, [2]),
+        ("open", "-00002.csv.pgp", ObjectMissingError(key="x"), [2]),
+        ("create", "/seals/00000-", BUSY, [1, 2, 3]),
+        ("open", "/seals/00000-", BUSY, [1, 2, 3]),
+    ],
+)
+def test_a_store_that_fails_for_a_moment_troubles_the_chunks_that_it_fails(
+    operation: str, part: str, error: CardlinkError, troubled: list[int]
+) -> None:
+    bench = failing(memory_bench(), operation, part, error)
+
+    outcomes = published(bench, 3, NotingSealer())
+
+    told = [outcome for outcome in outcomes if outcome.chunk is None]
+    assert [Outcome(number, None, type(error).__name__) for number in troubled] == told
+
+
+class MachineAtItsLimitError(LimitError):
+    """Stands for a limit of this machine."""
+
+    message = "No more."
+    next_step = "Less."
+
+
+def test_a_limit_of_this_machine_ends_the_work() -> None:
+    bench = failing(memory_bench(), "create", "/seals/00000-", MachineAtItsLimitError())
+
+    with pytest.raises(MachineAtItsLimitError):
+        published(bench, 3, NotingSealer())
+
+
+class Read:
+    def __init__(self, entry: Entry, data: bytes) -> None:
+        self.entry, self._data = entry, data
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._data
+
+    def __enter__(self) -> Read:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+class DamagingStore(MemoryStore):
+    """Gives back chunks with other bytes, at each of so many looks other ones, or always the same."""
+
+    def __init__(self, looks: int, *, varied: bool) -> None:
+        super().__init__()
+        self.left, self.varied = looks, varied
+
+    def open(self, key: str, pin: Entry | None = None) -> Source:  # type: ignore[override]
+        source = super().open(key, pin)
+        if not key.endswith(".pgp") or not self.left:
+            return source
+        self.left -= 1
+        return Read(source.entry, b"damaged %d" % (self.left * self.varied))
+
+
+@pytest.mark.parametrize(
+    ("looks", "varied", "trouble"),
+    [(1, True, "ObjectDamagedError"), (2, True, "ObjectDamagedError"), (2, False, "")],
+)
+def test_other_bytes_on_a_second_look_were_damaged_on_their_way_the_same_are_foreign(
+    looks: int, varied: bool, trouble: str
+) -> None:
+    bench = memory_bench()
+    bench.store = DamagingStore(looks, varied=varied)
+
+    [outcome] = published(bench, 1, NotingSealer())
+
+    assert (None, trouble) == (outcome.chunk, outcome.trouble)
+    assert (outcome.foreign is None) == bool(trouble)
+
+
+def test_what_a_concurrent_process_sealed_meanwhile_counts() -> None:
+    bench = memory_bench()
+    other = b"sealed by another"
+
+    class Beaten(MemoryStore):
+        def create(self, key: str, data: bytes) -> bool:
+            if key.endswith(".pgp"):
+                name = key.rpartition("/")[2]
+                number = link(f"{KEYS.seals}00000-", 2, 3)
+                super().create(number, json.dumps({name: digest(other)}).encode())
+                data = other
+            return super().create(key, data)
+
+    bench.store = Beaten()
+
+    [outcome] = published(bench, 1, NotingSealer())
+
+    assert outcome.chunk is not None
+    assert (len(other), digest(other)) == (outcome.chunk.bytes, outcome.chunk.sha256)
+
+
+@pytest.mark.parametrize(
+    ("failed", "has_given_up"), [(ENOUGH - 1, False), (ENOUGH, True), (ENOUGH + 1, True)]
+)
+def test_after_enough_failed_chunks_going_on_would_only_take_time(
+    failed: int, has_given_up: bool
+) -> None:
+    limit = KEYS.chunk_name(failed, "csv")
+    bench = memory_bench()
+    publisher = Publisher(
+        bench.context, NotingSealer(lambda name, time: "died" * (name <= limit)), KEYS
+    )
+    for number in range(1, ENOUGH + GROUP):
+        publisher.add(rows(number))
+    assert not publisher.has_given_up
+
+    publisher.finish()
+
+    assert has_given_up == publisher.has_given_up
+
+
+def test_closing_drops_the_groups_that_wait_and_seals_nothing_afterwards() -> None:
+    bench = memory_bench()
+    begun, ending = Event(), Event()
+
+    class Slow(NotingSealer):
+        def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+            begun.set()
+            ending.wait(0.2)
+            return super().seal(chunks)
+
+    sealer = Slow()
+    publisher = Publisher(bench.context, sealer, KEYS)
+    for number in range(1, 3 * GROUP + 1):
+        publisher.add(rows(number))
+    assert begun.wait(20)
+
+    publisher.close()
+
+    sealed = len(sealer.groups)
+    assert sealed < 3
+    assert [] == [key for key in bench.store.objects if key.startswith(KEYS.chunks)]
+    publisher.close()
+    assert sealed == len(sealer.groups)
