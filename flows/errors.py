@@ -44,7 +44,11 @@ class CardlinkError(Exception):
             raise TypeError(f"{type(self).__name__} takes {sorted(expected)}, not {sorted(fields)}")
         self.fields = fields
         self.advice: list[Sentence] = []  # what a command adds: what else can be done there
-        super().__init__(str(self.sentence))
+        super().__init__()
+
+    def __str__(self) -> str:
+        """Return its message and next step; only then, since most errors are never shown."""
+        return str(self.sentence)
 
     def __reduce__(self) -> tuple[partial[Self], tuple[()]]:
         """Pickle by the named fields."""

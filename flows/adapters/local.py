@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from io import FileIO
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TypeVar
@@ -56,6 +57,8 @@ _BY_NUMBER: dict[int, type[CardlinkError]] = {
 _PATIENT = Retry(attempts=6)  # three seconds at most
 # parts of a report that are held to be written again; one of more parts is not retried
 _HELD = 4
+# O_NONBLOCK: a pipe in a drop folder must not block the run; it is refused
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -122,19 +125,24 @@ class LocalStore:
 
         Raises ObjectMissingError and ObjectChangedError.
         """
-        path = self._place(key)
-        # O_NONBLOCK: a pipe in a drop folder must not block the run; it is refused below
-        file = _with_our_errors(
-            key, lambda: os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        )
-        status = _with_our_errors(key, lambda: os.fstat(file))
-        is_file = stat.S_ISREG(status.st_mode)
-        if is_file and (pin is None or pin.version == _version(status)):
-            return LocalSource(file, _entry(key, status))
-        os.close(file)
-        if is_file:
-            raise store.ObjectChangedError(key=key)
-        raise ObjectMissingError(key=key)
+        place = f"{self._root}/{checked(key)}"
+        try:
+            file, status = _with_our_errors(key, lambda: _opened(place))
+        except CardlinkError:
+            self._place(key)  # says so where it leads through a symbolic link
+            raise
+        entry = _entry(key, status)
+        try:
+            if not _is_at(file, place):
+                self._place(key)
+            if not stat.S_ISREG(status.st_mode):
+                raise ObjectMissingError(key=key)
+            if pin is not None and pin.version != entry.version:
+                raise store.ObjectChangedError(key=key)
+        except BaseException:
+            os.close(file)
+            raise
+        return LocalSource(file, entry)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order.
@@ -227,7 +235,7 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
     """
 
     def __init__(self, file: int, entry: Entry) -> None:
-        self._stream = os.fdopen(file, "rb", buffering=0)
+        self._stream = FileIO(file, "rb")
         self.entry = entry
         self._position = 0
 
@@ -253,6 +261,23 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
         self._stream.close()
 
 
+def _opened(place: str) -> tuple[int, os.stat_result]:
+    """Return a file that was opened for reading, and its status."""
+    file = os.open(place, _READ)
+    try:
+        return file, os.fstat(file)
+    except OSError:
+        os.close(file)
+        raise
+
+
+def _is_at(file: int, place: str) -> bool:
+    """Return whether an open file is at a path without symbolic links, as far as Linux says so."""
+    with suppress(OSError):  # no /proc
+        return os.readlink(f"/proc/self/fd/{file}") == place  # noqa: PTH115  twice as fast
+    return False
+
+
 def _members(root: Path, folder: str, start: str) -> dict[str, os.DirEntry[str]]:
     """Return what is in a folder and begins with `start`, by name, folders ending in '/'.
 
@@ -276,11 +301,31 @@ def _members(root: Path, folder: str, start: str) -> dict[str, os.DirEntry[str]]
 
 
 def _has_any(root: Path, folder: str) -> bool:
-    """Return whether there is an object in a folder, however deep."""
-    members = _members(root, folder, "")
-    if any(member.is_file(follow_symlinks=False) for member in members.values()):
-        return True
-    return any(_has_any(root, folder + name) for name in members if name.endswith("/"))
+    """Return whether there is an object in a folder, however deep.
+
+    Read no further than to the first one: all runs are listed like this.
+    """
+
+    def look() -> list[str] | None:
+        folders = list[str]()
+        with os.scandir(f"{root}/{folder}") as members:
+            for member in members:
+                if member.is_dir(follow_symlinks=False):
+                    folders.append(f"{folder}{member.name}/")
+                elif _is_object(member):
+                    return None
+        return folders
+
+    folders = None
+    try:
+        folders = _with_our_errors(folder, look)
+    except ObjectMissingError:
+        return False
+    return folders is None or any(_has_any(root, name) for name in folders)
+
+
+def _is_object(member: os.DirEntry[str]) -> bool:
+    return not member.name.startswith(TEMPORARY) and member.is_file(follow_symlinks=False)
 
 
 def _look(key: str, file: Path | os.DirEntry[str]) -> Entry | None:

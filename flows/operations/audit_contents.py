@@ -4,18 +4,15 @@ Chunks, ledgers and seal records by the manifest of their run; result files as t
 were ingested; the links that a run's report and lists hand out, by what its results gave.
 """
 
-import csv
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from io import BytesIO, StringIO
 from itertools import chain
-from typing import Any, NamedTuple
-
-import polars as pl
+from typing import NamedTuple
 
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED, Finding
+from flows.operations.audit_links import Decoded, link_findings, small_tables
 from flows.operations.audit_objects import Snapshot
 from flows.results.decisions import decided_rows
 from flows.results.masking import mask_key
@@ -26,9 +23,6 @@ from flows.runs.openpgp import looks_like_message
 from flows.runs.store import (
     ConflictError,
     ObjectChangedError,
-    ObjectMissingError,
-    Store,
-    read,
     read_if_stored,
 )
 from flows.runs.stored_run import StoredRun
@@ -38,9 +32,7 @@ from flows.submissions.seal_records import GROUP, SealRecords
 from schemas.breaks import CONFLICTING_RESULT
 from schemas.manifest import ManifestChunk
 
-OTHER_LINKS = "hands out links that no result gave"
 OTHER_ANSWERS = "came again with other answers, and nobody has decided which of them count"
-_NOBODY = set[str]()
 # of a run, what its contents are judged by, and what is judged
 _JUDGED = re.compile(
     r"[^/]+/runs/[^/]+/("
@@ -49,8 +41,7 @@ _JUDGED = re.compile(
     r"|report/(rows/.+|links.*)"
     r")"
 )
-TOGETHER = 1 << 20  # bytes of tables that are decoded at once
-Row = tuple[Any, ...]
+TOGETHER = 64  # runs whose small tables are decoded at once
 
 
 class JudgedRun(NamedTuple):
@@ -95,15 +86,17 @@ def judged_contents(
     digests is whole again, since nothing else decides it.
     """
     facts = facts_of_runs(objects, issuer)
-
-    def verdict(run: RunId) -> _Verdict:
-        known = proven.get(str(run))
-        if known is not None and known.sha256 == facts.get(str(run)):
-            return _Verdict([], known.results, known)
-        return _verdict(objects, run, wrong, facts.get(str(run), ""))
-
-    runs = StoredRuns(objects, issuer).ids
-    verdicts = dict(zip(map(str, runs), concurrently(verdict, runs), strict=True))
+    ids = {str(run): run for run in StoredRuns(objects, issuer).ids}
+    verdicts = {
+        name: _Verdict([], known.results, known)
+        for name, known in proven.items()
+        if name in ids and known.sha256 == facts.get(name)
+    }
+    unproven = [run for name, run in ids.items() if name not in verdicts]
+    for start in range(0, len(unproven), TOGETHER):
+        judged = unproven[start : start + TOGETHER]
+        judge = _Judge(objects, facts, wrong, small_tables(objects, map(RunKeys, judged)))
+        verdicts |= zip(map(str, judged), concurrently(judge.verdict, judged), strict=True)
     answered = dict[str, set[str]]()
     for name, sha256s in chain.from_iterable(each.results.items() for each in verdicts.values()):
         answered.setdefault(name, set()).update(sha256s)
@@ -124,26 +117,40 @@ def facts_of_runs(objects: Snapshot, issuer: str) -> dict[str, str]:
     return {run: digest("\n".join(of_run).encode()) for run, of_run in lines.items()}
 
 
-def _verdict(objects: Snapshot, run: RunId, wrong: Collection[str], facts: str) -> _Verdict:
-    keys = RunKeys(run)
-    own = (keys.base, f"{purged(run.issuer)}{run}/")
-    # a changed manifest may name any run and chunks
-    if any(key.startswith(keys.base) for key in wrong):
-        return _UNJUDGED
-    try:
-        verdict = _judged(objects, StoredRun(objects, keys))
-    except ObjectChangedError:  # a report is made anew, or results come, at this moment
-        fresh = objects.fresh(keys.base)
-        return _judged(fresh, StoredRun(fresh, keys))
-    if verdict is _UNJUDGED or verdict.findings:
-        return verdict
-    if any(key.startswith(own) for key in objects.unlisted):
-        return verdict  # the facts lack what was read
-    results = {name: list(sha256s) for name, sha256s in verdict.results.items()}
-    return verdict._replace(run=JudgedRun(facts, results))
+class _Judge(NamedTuple):
+    """What runs are judged by: all objects, a digest of each run's facts, known findings, and
+    tables that are decoded already.
+    """
+
+    objects: Snapshot
+    facts: Mapping[str, str]
+    wrong: Collection[str]
+    tables: Decoded
+
+    def verdict(self, run: RunId) -> _Verdict:
+        """Return what is wrong with a run, as it is stored now."""
+        keys = RunKeys(run)
+        # a changed manifest may name any run and chunks
+        if any(key.startswith(keys.base) for key in self.wrong):
+            return _UNJUDGED
+        try:
+            verdict = _judged(self.objects, StoredRun(self.objects, keys), self.tables)
+        except ObjectChangedError:  # a report is made anew, or results come, at this moment
+            fresh = self.objects.fresh(keys.base)
+            return _judged(fresh, StoredRun(fresh, keys), {})
+        own = (keys.base, f"{purged(run.issuer)}{run}/")
+        # of what was not listed the facts lack what was read
+        if (
+            verdict is _UNJUDGED
+            or verdict.findings
+            or any(key.startswith(own) for key in self.objects.unlisted)
+        ):
+            return verdict
+        results = {name: list(sha256s) for name, sha256s in verdict.results.items()}
+        return verdict._replace(run=JudgedRun(self.facts.get(str(run), ""), results))
 
 
-def _judged(objects: Snapshot, run: StoredRun) -> _Verdict:
+def _judged(objects: Snapshot, run: StoredRun, tables: Decoded) -> _Verdict:
     """Return what is wrong with the contents of a run, and the results that it has."""
     with suppress(ConflictError):  # a finding already
         if run.manifest is not None:
@@ -151,7 +158,7 @@ def _judged(objects: Snapshot, run: StoredRun) -> _Verdict:
             findings = [
                 *_object_findings(objects, run),
                 *_seal_findings(run, run.manifest.chunks),
-                *_link_findings(run),
+                *link_findings(run, tables),
                 *_answer_findings(run, results),
             ]
             return _Verdict(findings, results)
@@ -205,118 +212,6 @@ def _is_recorded(run: StoredRun, group: int, chunks: Sequence[ManifestChunk]) ->
         seal_records = SealRecords(run.store, run.keys.seals, group)
         return all(seal_records.names(chunk.name, chunk.sha256) for chunk in chunks)
     return False
-
-
-# Links
-# --------------------------------------------------------------------------------------------------
-
-
-def _link_findings(run: StoredRun) -> Iterator[Finding]:
-    """Yield the parts of a run's report, and its lists, that give a cardholder another's link."""
-    lists = [entry.key for entry in run.store.keys(run.keys.report("links"))]
-    if run.purged_ledger is not None or not lists:
-        return  # or there is no report yet
-    links = _Links(run)
-    outcomes = [entry.key for entry in run.store.keys(run.keys.outcomes)]
-    parts = [run.rows_key(part) for part in run.committed().ledger]
-    lists.sort(key=lambda key: not key.endswith(".parquet"))  # these are decoded with the others
-    columns = dict.fromkeys(outcomes, ("url", "row")) | dict.fromkeys(parts, ("url", "row", "cuid"))
-    for key, rows in _tables(run.store, columns | dict.fromkeys(lists, ("cuid", "url"))):
-        if key in outcomes:
-            links.add(rows or ())
-        elif rows is None or not (links.gave(rows) if key in parts else links.are_of(rows)):
-            yield Finding(key, OTHER_LINKS)
-
-
-class _Links:
-    """The links that the results of a run gave, single links too, and whose they are by its report.
-
-    What is asked of it is asked in this order: of results, of parts of the report, of lists.
-    """
-
-    def __init__(self, run: StoredRun) -> None:
-        self._given = set[tuple[int, str]]()  # row and URL
-        self._owners = dict[str, set[str]]()  # cuids, by URL
-        for single in run.single_link_attempts:
-            answer = single.answered
-            if single.asked.row is not None and answer is not None and answer.url is not None:
-                self._given.add((single.asked.row, answer.url))
-
-    def add(self, rows: Iterable[Row]) -> None:
-        """Add the links of a result: url and row."""
-        self._given.update((row, url) for url, row in rows if url is not None)
-
-    def gave(self, rows: Iterable[Row]) -> bool:
-        """Return whether the links of a part of the report (url, row, cuid) were given."""
-        linked = [row for row in rows if row[0] is not None]
-        for url, _, cuid in linked:
-            self._owners.setdefault(url, set()).add(cuid)
-        return self._given.issuperset((row, url) for url, row, _ in linked)
-
-    def are_of(self, lines: Iterable[Row]) -> bool:
-        """Return whether each line of a list has links beside cuids that they belong to."""
-        return not any(_is_of_another(line, self._owners) for line in lines)
-
-
-def _tables(
-    store: Store, columns: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, list[Row] | None]]:
-    """Yield the rows of tables by key, in order: these columns of a Parquet object, all of a CSV.
-
-    Without those that are not there; None for one that is no table. Small objects are decoded at
-    once: each of them alone takes twice as long.
-    """
-    together = dict[str, pl.LazyFrame]()
-    size = 0
-    for key, names in columns.items():
-        try:
-            content = read(store, key)
-        except ObjectMissingError:
-            continue
-        if not key.endswith(".parquet"):
-            yield from _decoded(together)
-            together.clear()
-            yield key, _cells(content)
-            continue
-        together[key] = pl.scan_parquet(BytesIO(content)).select(names)
-        size += len(content)
-        if size > TOGETHER:
-            yield from _decoded(together)
-            together.clear()
-            size = 0
-    yield from _decoded(together)
-
-
-def _decoded(tables: Mapping[str, pl.LazyFrame]) -> Iterator[tuple[str, list[Row] | None]]:
-    try:
-        frames = pl.collect_all(tables.values())
-    except pl.exceptions.PolarsError:
-        for key, rows in tables.items():
-            yield key, _collected(rows)
-        return
-    for key, frame in zip(tables, frames, strict=True):
-        yield key, frame.rows()
-
-
-def _collected(rows: pl.LazyFrame) -> list[Row] | None:
-    try:
-        return rows.collect().rows()
-    except pl.exceptions.PolarsError:
-        return None
-
-
-def _cells(content: bytes) -> list[Row] | None:
-    """Return the cells of each line of a list, whose columns may have any names; None for none."""
-    try:
-        return [tuple(line) for line in csv.reader(StringIO(content.decode("utf-8-sig")))]
-    except (UnicodeDecodeError, csv.Error):
-        return None
-
-
-def _is_of_another(line: Sequence[Any], owners: Mapping[str, set[str]]) -> bool:
-    """Return whether a line has a link beside a cuid that it does not belong to."""
-    links = [cell for cell in line if cell is not None and "://" in cell]
-    return any(not owners.get(link, _NOBODY) & set(line) for link in links)
 
 
 # Results

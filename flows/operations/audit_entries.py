@@ -248,19 +248,21 @@ def _intact(content: bytes, key: str) -> AuditEntry | None:
     """Return an entry, None where its content does not fit its seal."""
     with suppress(CardlinkError):
         document = parsed(content, key, AuditEntry)
-        # its seal is of unknown fields too
-        stored = json.loads(content)
-        sealed = _sealed(stored) if document.proof else _unsealed(content, document.seal)
-        if canonical({**stored, "seal": digest(sealed)}) == content:
+        if _is_sealed(content, document):
             return document
     return None
 
 
-def _unsealed(content: bytes, seal: str) -> bytes:
-    """Return a canonical content without its seal, which is faster than to write it anew.
+def _is_sealed(content: bytes, document: AuditEntry) -> bool:
+    """Return whether each byte is as it was sealed, also those of unknown fields."""
+    if not document.proof:
+        return digest(_unsealed(content, document.seal)) == document.seal
+    stored = json.loads(content)  # its proof was added to what was sealed
+    return canonical({**stored, "seal": digest(_sealed(stored))}) == content
 
-    Of one that is not canonical it is something else, and so has another seal.
-    """
+
+def _unsealed(content: bytes, seal: str) -> bytes:
+    """Return a content without its seal, which is faster than to write it anew."""
     return content.replace(b'"seal":"%s"' % seal.encode(), b'"seal":""', 1)
 
 

@@ -43,7 +43,7 @@ class Snapshot:
         self._known_marks = marks or {}
         self._digests: dict[str, str] = {}
         self.marks: dict[str, tuple[str, str]] = {}  # of what was compared
-        self._contents: dict[str, bytes] = {}
+        self._contents: dict[str, tuple[bytes, str]] = {}  # and their digests
         self._room = ROOM
         self._read = set[str]()
         self._unread = set[str]()
@@ -62,6 +62,10 @@ class Snapshot:
     def known(self) -> int:
         """How many were not, since their mark is that of an earlier time."""
         return len(self._unread - self._read)
+
+    def size(self, key: str) -> int:
+        """Return the size of an object as it was listed."""
+        return self._entries[key].size
 
     def below(self, prefix: str) -> list[str]:
         """Return the listed keys that begin with a prefix, in order."""
@@ -90,25 +94,27 @@ class Snapshot:
             self._unread.add(key)
             return sha256
         try:
-            return _digest_of(self._content(key))
+            return self._read_whole(key)[1]
         except ObjectMissingError:
             return ""
 
-    def _content(self, key: str) -> bytes:
+    def _read_whole(self, key: str) -> tuple[bytes, str]:
+        """Return the bytes of an object and their digest, kept where they are few."""
         if key in self._contents:
             return self._contents[key]
         with self._store.open(key) as source:
             content = source.read()
+        known = content, _digest_of(content)
         if len(content) <= SMALL and self._room > 0:
-            self._contents[key] = content
+            self._contents[key] = known
             self._room -= len(content)
         self._read.add(key)
         if key not in self._entries:
             self.unlisted.add(key)
         mark = self._mark(source.entry)
         if mark:
-            self.marks[key] = mark, _digest_of(content)
-        return content
+            self.marks[key] = mark, known[1]
+        return known
 
     def _mark(self, entry: Entry) -> str:
         """Return the mark of a write; "" for files of others, who could make two with one ETag."""
@@ -125,11 +131,11 @@ class Snapshot:
         """
         del pin
         try:
-            content = self._content(key)
+            content, sha256 = self._read_whole(key)
         except ObjectMissingError:
             self._ensure_same(key, "")
             raise
-        self._ensure_same(key, _digest_of(content))
+        self._ensure_same(key, sha256)
         return _Read(content, self._entries.get(key) or Entry(key, len(content), FOLDER_TIME, ""))
 
     def _ensure_same(self, key: str, sha256: str) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.operations.audit import Proof, verify, verify_and_keep
-from flows.operations.audit_contents import OTHER_LINKS, facts_of_runs
+from flows.operations.audit_contents import facts_of_runs
+from flows.operations.audit_links import OTHER_LINKS
 from flows.operations.audit_objects import Snapshot
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver

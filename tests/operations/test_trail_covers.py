@@ -11,8 +11,9 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.operations.audit import verify
-from flows.operations.audit_contents import OTHER_ANSWERS, OTHER_LINKS
+from flows.operations.audit_contents import OTHER_ANSWERS
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
+from flows.operations.audit_links import OTHER_LINKS
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
