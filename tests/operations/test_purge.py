@@ -4,6 +4,8 @@ provable.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +22,7 @@ from flows.reports.across import reconcile_runs
 from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import CLEAR
+from flows.runs.business_date import local_day
 from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
@@ -303,3 +306,22 @@ def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_know
     assert [unknown] == [entry.key for entry in bench.store.keys("bank/single/")]
     assert [due.lots[0].key] == [entry.key for entry in bench.store.keys("bank/purged/")]
     assert frozenset() == bench.runs.without_ledger
+
+
+def test_a_link_of_no_run_stays_until_the_day_after_its_last(tmp_path: Path) -> None:
+    bench = later(local_bench(tmp_path), 0)
+    moment = later(bench, YEAR).now()
+    today = local_day(moment, bench.issuer.time_zone)
+    asked = SingleAsked(
+        row=None, cuid="c-1", last_4="4242", expiration="3012", at=bench.now(), by="tester"
+    )
+    for number, ends in enumerate((today - timedelta(days=1), today, None)):
+        key = f"bank/single/20261120T00000000000{number}.json"
+        bench.store.create(key, canonical(asked))
+        answer = SingleAnswered(outcome="linked", at=bench.now(), expires_on=ends)
+        bench.store.create(answer_key(key), canonical(answer))
+
+    purge(replace(bench, now=lambda: moment).context, cleaner(bench))
+
+    [kept, _] = sorted(entry.key for entry in bench.store.keys("bank/single/"))
+    assert "bank/single/20261120T000000000001-answer.json" == kept

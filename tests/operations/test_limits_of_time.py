@@ -1,0 +1,86 @@
+"""The moments at which alerts and summaries begin and end: just before, at, and just after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from flows.operations.alerts import LOOK_BACK, REACHING, current_alerts
+from flows.operations.summaries import LOOK_BACK as SUMMED_UP
+from flows.operations.summaries import NEWS, SETTLED, write_summaries
+from tests.night import DAY, NOON, Bench, local_bench
+from tests.operations.test_telling import WANTS
+from tests.operations.test_watch import at, not_eligible, not_taken
+
+SECOND = timedelta(seconds=1)
+ONE_DAY = timedelta(days=1)
+
+
+def alerts(bench: Bench, moments: Iterable[datetime]) -> list[set[str]]:
+    """Return the kinds of alerts that stand at each moment."""
+    return [
+        {alert.kind for alert in current_alerts(at(bench, moment).context)} for moment in moments
+    ]
+
+
+def test_a_receiver_may_be_away_for_a_quarter_of_an_hour(tmp_path: Path) -> None:
+    bench = next(not_taken(tmp_path))
+    assert isinstance(bench, Bench)
+    moments = (NOON + REACHING - SECOND, NOON + REACHING, NOON + REACHING + SECOND)
+
+    standing = [kinds & {"links-not-taken"} for kinds in alerts(bench, moments)]
+
+    assert [set(), {"links-not-taken"}, {"links-not-taken"}] == standing
+
+
+def test_a_run_raises_alerts_until_its_sixtieth_day(tmp_path: Path) -> None:
+    bench = next(not_eligible(tmp_path))
+    assert isinstance(bench, Bench)
+    moments = (NOON + LOOK_BACK - ONE_DAY, NOON + LOOK_BACK, NOON + LOOK_BACK + ONE_DAY)
+
+    standing = [kinds & {"ineligible-rows"} for kinds in alerts(bench, moments)]
+
+    assert [{"ineligible-rows"}, {"ineligible-rows"}, set()] == standing
+
+
+@pytest.mark.parametrize(("rate", "kinds"), [(0.49, {"ineligible-rows"}), (0.5, set())])
+def test_an_extract_may_have_as_many_rows_that_are_not_eligible_as_the_rate_says(
+    tmp_path: Path, rate: float, kinds: set[str]
+) -> None:
+    bench = next(not_eligible(tmp_path))
+    assert isinstance(bench, Bench)
+
+    limited = at(bench, NOON, alerts={"ineligible_rate": rate})
+
+    assert kinds == {alert.kind for alert in current_alerts(limited.context)}
+
+
+def test_a_night_is_summed_up_once_it_has_settled_and_within_a_day(tmp_path: Path) -> None:
+    bench = at(local_bench(tmp_path, channels=WANTS), NOON)
+    bench.submit(bench.drop(5))
+    next_noon = NOON + 5 * ONE_DAY
+    spans = (SETTLED - SECOND, SETTLED, NEWS)
+
+    first = [len(write_summaries(at(bench, NOON + span).context)) for span in spans]
+    bench = at(bench, next_noon)
+    bench.submit(bench.drop(5, "bank-20261125.csv", seed=1))
+    second = [
+        len(write_summaries(at(bench, next_noon + NEWS + late).context))
+        for late in (SECOND, 0 * SECOND)
+    ]
+
+    assert ([0, 1, 1], [1, 2]) == (first, second)
+
+
+@pytest.mark.parametrize(("late", "number"), [(-1, 1), (0, 1), (1, 0)])
+def test_nothing_is_said_of_a_run_of_more_than_a_month_ago(
+    tmp_path: Path, late: int, number: int
+) -> None:
+    bench = at(local_bench(tmp_path, channels=WANTS), NOON)
+    day = DAY - SUMMED_UP - timedelta(days=late)
+    bench.submit(bench.drop(5, f"bank-{day:%Y%m%d}.csv"), business_date=day)
+
+    assert number == len(write_summaries(at(bench, NOON + SETTLED).context))
