@@ -141,14 +141,14 @@ def test_a_link_of_the_confirmed_form_that_has_the_number_of_its_own_card_is_non
     assert judge_link(f"{HOST}/l/{CARD}", "1112", rules) is None
 
 
-def _card(chance: random.Random) -> str:
+def another_card(chance: random.Random) -> str:
     digits = "4" + "".join(chance.choices(string.digits, k=14))
     return next(digits + last for last in string.digits if passes_luhn(digits + last))
 
 
 def test_links_that_are_the_numbers_of_other_cards_are_none() -> None:
     chance = random.Random(3)
-    links = [f"{HOST}/l/{_card(chance)}" for _ in range(40)]
+    links = [f"{HOST}/l/{another_card(chance)}" for _ in range(40)]
 
     assert [breaks.LINK_SHOWS_CARD] * 40 == troubles(links, LinkRules(HOSTS))
 
@@ -164,7 +164,7 @@ def test_a_card_in_place_of_a_key_is_found_among_links_of_any_form(
     name: str, seed: int, others: int, is_confirmed: bool
 ) -> None:
     made = FORMS[name]
-    card = _card(random.Random(seed))
+    card = another_card(random.Random(seed))
     links = [*made.links(others, seed), f"{HOST}/l/{card}"]
     rules = confirmed(made) if is_confirmed else LinkRules(HOSTS)
 
