@@ -20,11 +20,15 @@ from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError
 from flows.runs.stored_run import StoredRun
 from flows.submissions.prior_state import survey_cards
+from schemas.portal import CITY, COUNTRY, CUID, PAN, POSTAL_CODE
+from schemas.reasons import COUNTRY_NOT_SERVED
 from schemas.records import SingleAnswered, SingleAsked
-from tests.night import DAY, NOON, Bench, local_bench, made_once, submitted
+from tests.builders import portal_rows
+from tests.night import DAY, NOON, Bench, local_bench, made_once, portal_csv, submitted
 from tests.storms import FailingStore
 
 TWO_MONTHS = timedelta(days=62)
+OTHER_CARD, THIRD_CARD = "5555555555554444", "4111111111111111"  # published test cards
 
 
 def known(bench: Bench) -> pl.DataFrame:
@@ -147,8 +151,11 @@ def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("told_end", "ends"), [(date(2027, 1, 20), date(2027, 1, 20)), (None, DAY + TWO_MONTHS)]
+)
 def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
-    tmp_path: Path,
+    tmp_path: Path, told_end: date | None, ends: date
 ) -> None:
     bench = answered(tmp_path, fail_share=1.0)
     run = next(iter(registered_runs(bench.store, "bank"))).run
@@ -159,19 +166,38 @@ def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
     asked = SingleAsked(
         row=row, cuid=cuid, last_4=last_4, expiration=expiration, at=at, by="tester"
     )
-    made = SingleAnswered(
-        outcome="linked", at=at, url="https://links.example.com/1", expires_on=date(2027, 1, 20)
+    answer = SingleAnswered(
+        outcome="linked", at=at, url="https://links.example.com/1", expires_on=told_end
     )
     bench.store.create(f"{key}.json", canonical(asked))
-    bench.store.create(f"{key}-answer.json", canonical(made))
+    bench.store.create(f"{key}-answer.json", canonical(answer))
 
-    mine = known(bench).filter(cuid=cuid)
+    own = known(bench).filter(cuid=cuid)
 
-    columns = ["state", "expiration", "expires_on"]
-    assert [("error", expiration), ("linked", expiration)] == [
-        told[:2] for told in mine.select(columns).rows()
-    ]
-    assert date(2027, 1, 20) == mine["expires_on"][1]
+    columns = ["state", "expiration", "expires_on", "channel", "tries", "sendings"]
+    assert [
+        ("error", expiration, None, "file", 1, 1),
+        ("linked", expiration, ends, "single", 1, 1),
+    ] == own.select(columns).rows()
+    assert at == own["since"][1]
+
+
+def test_what_was_not_sent_is_an_attempt_with_the_first_of_its_reasons(tmp_path: Path) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 1.0, "max_ineligible_rate": 1.0})
+    rows = portal_rows(
+        {},
+        {CUID: "c-2", CITY: "", POSTAL_CODE: "ABC", PAN: OTHER_CARD},
+        {CUID: "c-3", COUNTRY: "Mexico", PAN: THIRD_CARD},
+    )
+
+    bench.submit(bench.drop_bytes(portal_csv(rows)))
+
+    columns = ["state", "reason", "tries", "sendings"]
+    assert [
+        ("awaiting", None, 1, 1),
+        ("rejected", "address.city.missing", 1, 0),
+        ("rejected", COUNTRY_NOT_SERVED, 1, 0),
+    ] == known(bench).sort("row").select(columns).rows()
 
 
 @pytest.mark.slow
