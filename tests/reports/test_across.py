@@ -2,6 +2,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import polars as pl
+import pytest
 
 from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.fold import fold
@@ -136,3 +137,16 @@ def test_attempts_are_counted_and_the_last_one_says_why() -> None:
     assert [
         ("=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")
     ] == cards_left.rows()
+
+
+@pytest.mark.parametrize(
+    ("late", "missing", "is_overdue"),
+    [(0, "no result", False), (1, "no result", True), (1, "no usable answer", False)],
+)
+def test_an_answer_is_overdue_once_its_hours_are_over_and_one_that_came_is_not(
+    late: int, missing: str, is_overdue: bool
+) -> None:
+    chunk = waiting(48, missing)
+    since = chunk.since - timedelta(seconds=late)
+
+    assert is_overdue == TERMS.overdue(chunk._replace(since=since))

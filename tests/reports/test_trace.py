@@ -65,8 +65,18 @@ def statuses(
     [
         ([attempt(1, "linked")], "has a link until 2027-01-01", ""),
         (
-            [attempt(1, "linked", expires_on=date(2026, 12, 1))],
-            "has a link until 2026-12-01",
+            [attempt(1, "linked", expires_on=date(2026, 12, 4))],
+            "has a link until 2026-12-04",
+            "cardlink renew bank",
+        ),
+        (
+            [attempt(1, "linked", expires_on=date(2026, 12, 5))],
+            "has a link until 2026-12-05",
+            "",
+        ),
+        (
+            [attempt(1, "linked", expires_on=date(2026, 11, 20))],
+            "has a link until 2026-11-20",
             "cardlink renew bank",
         ),
         (

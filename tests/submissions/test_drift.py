@@ -183,12 +183,14 @@ def test_one_odd_night_hides_no_other_and_what_stays_becomes_usual() -> None:
     assert [bool(one) for one in found] == [True, True, False]
 
 
-def test_nights_of_earlier_versions_are_unknown() -> None:
+def test_nights_of_earlier_versions_are_unknown_and_five_others_are_enough() -> None:
     unknown = [one._replace(profile=None) for one in usual()]
 
-    found = [departures(odd(), nights, LIMIT) for nights in (unknown, [*unknown, *usual()[:4]])]
+    known = [[*unknown, *usual()[:number]] for number in (0, 4, 5)]
 
-    assert found == [[], []]
+    found = [departures(odd(), nights, LIMIT) for nights in known]
+
+    assert [False, False, True] == [bool(sentences) for sentences in found]
     assert departures(None, usual(), LIMIT) == []
 
 

@@ -105,6 +105,32 @@ def test_cvvs_that_lost_their_zeros_get_them_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("whole", "short", "is_repaired"),
+    [(18, 1, False), (19, 1, True), (15, 5, True), (14, 6, False)],
+)
+def test_of_twenty_cvvs_fewer_than_three_in_ten_may_be_short(
+    whole: int, short: int, is_repaired: bool
+) -> None:
+    rows = portal_rows(*[{CVV: "123"}] * whole, *[{CVV: "7"}] * short)
+
+    assert is_repaired == ("cvv_zeros" in decide(rows))
+
+
+@pytest.mark.parametrize(("of_state", "is_repaired"), [(20, True), (19, True), (18, False)])
+def test_of_twenty_short_zips_one_may_be_of_a_state_that_has_none_with_a_zero(
+    of_state: int, is_repaired: bool
+) -> None:
+    elsewhere = [{SUBNATIONAL: "TX", POSTAL_CODE: "7500"}] * (20 - of_state)
+    rows = portal_rows(*[{POSTAL_CODE: "2108"}] * of_state, *elsewhere)
+
+    assert is_repaired == ("zip_zeros" in decide(rows))
+
+
+def test_nineteen_card_numbers_that_end_in_0_are_no_damage() -> None:
+    assert frozenset() == decide(portal_rows(*[{PAN: "4242424242424240"}] * 19))
+
+
+@pytest.mark.parametrize(
     "cvvs",
     [["123"] * 20 + ["007", "7"], ["123"] * 3 + ["7"], ["7"] * 25],
     ids=["a zero was kept", "too few to tell", "too many are short"],
