@@ -1,0 +1,178 @@
+"""What is kept of runs about which nothing is open says what they say, and is read no longer than
+that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.book import known_runs
+from flows.book.head import Head, with_plans
+from flows.book.known_runs import KeptRuns, KnownRuns, closed_run
+from flows.operations.purge import purge
+from flows.operations.retention import closed_state, state_of
+from flows.reports.run_facts import facts_of
+from flows.runs.run_status import PURGED
+from flows.runs.versions import read_facts
+from tests.night import Bench
+from tests.operations.retention import YEAR, answered, cleaner, later, sent
+
+ONE_DAY = timedelta(days=1)
+
+
+def kept_runs(
+    bench: Bench, head: Head, changed: Collection[str] = (), purged: Collection[str] = ()
+) -> KeptRuns:
+    return KeptRuns(bench.store, "bank", head, changed, purged)
+
+
+def with_closed(bench: Bench, **recent: Any) -> Head:
+    """Return a head that keeps the runs of a bench that are closed."""
+    head = with_plans(Head(trail=1, recent=recent), bench.store, "bank")
+    return kept_runs(bench, Head(trail=1)).keep(head)
+
+
+def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    stored = bench.stored(run)
+    entries = list(bench.store.keys(stored.keys.base))
+
+    closed = closed_run(stored)
+
+    assert closed is not None
+    assert stored.status == closed.status(run)
+    assert state_of(bench.context, stored, entries) == closed_state(closed, stored.keys, entries)
+    plans = with_plans(Head(), bench.store, "bank").plans
+    read, kept = (
+        facts_of(KnownRuns(plans, runs), bench.context.adapters) for runs in ({}, {run: closed})
+    )
+    assert [facts._replace(breaks=()) for facts in read] == kept
+
+
+def test_a_run_is_of_its_own_day_and_no_other(tmp_path: Path) -> None:
+    bench, run = sent(tmp_path)
+    known = KnownRuns(with_plans(Head(), bench.store, "bank").plans, {})
+    day = known.plans[run].as_of
+    spans = [(day, day), (None, day), (day, None), (day + ONE_DAY, None), (None, day - ONE_DAY)]
+
+    runs = [len(facts_of(known, bench.context.adapters, start, end)) for start, end in spans]
+
+    assert [1, 1, 1, 0, 0] == runs
+
+
+def test_a_run_that_waits_for_answers_is_not_closed(tmp_path: Path) -> None:
+    bench, run = sent(tmp_path)
+
+    assert closed_run(bench.stored(run)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "is_closed"),
+    [
+        ({}, True),
+        ({"breaks": [{"notice": True}]}, True),
+        ({"breaks": [{"notice": True}, {"notice": False}]}, False),
+        ({"more_breaks": 1}, False),
+        ({"rows": {"awaiting": 1, "read": 50}}, False),
+        ({"chunks": {"sent": 3, "answered": 2}}, False),
+        ({"chunks": {"sent": 3}}, False),
+    ],
+)
+def test_a_run_is_closed_where_its_report_has_nothing_open(
+    tmp_path: Path, change: dict[str, Any], is_closed: bool
+) -> None:
+    bench, run = answered(tmp_path)
+    key = bench.stored(run).keys.report("summary.json")
+    summary = read_facts(bench.store, key)
+    assert summary is not None
+    bench.store.replace(key, [json.dumps({**summary, **change}).encode()])
+
+    assert is_closed == (closed_run(bench.stored(run)) is not None)
+
+
+def test_rows_that_another_run_has_sent_again_keep_the_run_read_by_retention(
+    tmp_path: Path,
+) -> None:
+    bench, run = answered(tmp_path)
+    again = f"{run.rpartition('-')[0]}-0123abcd"
+    event = f"{bench.stored(run).keys.events}20261120T120000000000-resubmitted-{again}.json"
+    bench.store.create(event, b"{}")
+
+    before = closed_run(bench.stored(run))
+
+    assert before is not None
+    assert before.since is None
+    assert KnownRuns({}, {run: before}).unread_state(run) is None
+
+
+def test_a_purged_run_is_closed_with_the_figures_of_its_last_report(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    report = closed_run(bench.stored(run))
+    purge(later(bench, YEAR).context, cleaner(bench))
+
+    closed = closed_run(bench.stored(run))
+
+    assert report is not None
+    expected = report.model_copy(
+        update={
+            "is_purged": True, "partner": [], "expires": {}, "hours": {},
+            "since": None, "has_rows": False, "rows": {**report.rows, "ineligible": 0},
+        }
+    )  # fmt: skip
+    assert expected == closed
+    assert expected.status(run).state == f"{report.verdict}{PURGED}"
+
+
+@pytest.mark.parametrize(
+    ("together", "recent", "is_kept"), [(1, False, True), (1, True, False), (2, False, False)]
+)
+def test_runs_are_looked_at_together_and_not_on_the_day_they_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, recent: bool, is_kept: bool
+) -> None:
+    monkeypatch.setattr(known_runs, "TOGETHER", together)
+    bench, run = answered(tmp_path)
+
+    head = with_closed(bench, **({run: bench.now()} if recent else {}))
+
+    assert is_kept == (run in kept_runs(bench, head).read().closed)
+
+
+@pytest.mark.parametrize("what", ["nothing", "changed", "purged", "damaged"])
+def test_what_is_kept_of_a_run_counts_while_it_and_what_is_kept_are_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    bench, run = answered(tmp_path)
+    head = with_closed(bench)
+    if what == "damaged":
+        bench.store.replace("bank/book/closed.json", [b"{}"])
+    changed = [run] if what == "changed" else []
+    purged = [run] if what == "purged" else []
+
+    known = kept_runs(bench, head, changed, purged).read()
+
+    assert (what == "nothing") == (run in known.closed)
+    assert [run] == [plan.run for plan in known.committed]
+
+
+@pytest.mark.parametrize(("is_reported", "verdict"), [(False, "balanced"), (True, "other")])
+def test_a_run_whose_report_was_written_anew_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_reported: bool, verdict: str
+) -> None:
+    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    bench, run = answered(tmp_path)
+    head = with_closed(bench)
+    key = bench.stored(run).keys.report("summary.json")
+    summary = read_facts(bench.store, key)
+    assert summary is not None
+    bench.store.replace(key, [json.dumps({**summary, "verdict": "other"}).encode()])
+
+    after = kept_runs(bench, head).keep(head, [run] if is_reported else [])
+
+    assert verdict == kept_runs(bench, after).read().closed[run].verdict
