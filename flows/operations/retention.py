@@ -119,8 +119,7 @@ def term_of(part: Part, settings: Retention, end: End = "committed") -> Term:
     An abandoned run goes whole with its chunks; one that never ended stays as long as a ledger
     does.
     """
-    deciding: dict[End, Part] = {"committed": part, "abandoned": "chunks", "never": "ledger"}
-    if deciding[end] == "chunks":
+    if end == "abandoned" or (part, end) == ("chunks", "committed"):
         return Term(f"chunks_days = {settings.chunks_days}", timedelta(days=settings.chunks_days))
     return Term(f"ledger_days = {settings.ledger_days}", timedelta(days=settings.ledger_days))
 

@@ -394,5 +394,4 @@ def _sent_already(rows: pl.DataFrame, repeats: Sequence[Manifest]) -> Manifest |
     if rows["why"].null_count():
         return None
     where = set(rows.filter(pl.col("why").is_in(choice.STANDS))["where"])
-    same = [repeat for repeat in repeats if {repeat.run} == where]
-    return same[-1] if same else None
+    return next((repeat for repeat in repeats if {repeat.run} == where), None)

@@ -14,7 +14,12 @@ from typing import Any
 import openpyxl
 import pytest
 
-from flows.operations.break_decisions import close_break, reopen_break
+from flows.operations.break_decisions import (
+    OtherRowsError,
+    close_break,
+    reopen_break,
+    runs_to_close,
+)
 from flows.operations.history import history
 from flows.reports.behind import runs_behind
 from flows.reports.ingestion import ingest
@@ -28,6 +33,7 @@ from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import keys_of
 from flows.runs.store import StoreBusyError
+from flows.steps import Step
 from schemas.breaks import break_of
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing
@@ -222,6 +228,17 @@ def test_what_is_not_there_is_not_closed_or_opened(
         operation(bench.context, run, name, place, reason)
 
 
+def test_a_decision_that_is_not_offered_is_refused_with_the_report_that_shows_those_that_are(
+    short: tuple[Bench, str],
+) -> None:
+    bench, run = short
+
+    with pytest.raises(NotFoundError) as caught:
+        close_break(bench.context, run, "RESULT_SHORT", "", WHY, decision="error")
+
+    assert Step("report", run) == caught.value.fields["command"]
+
+
 def test_a_report_made_anew_says_the_same(short: tuple[Bench, str]) -> None:
     bench, run = short
     told = close_break(bench.context, run, "RESULT_SHORT", "", WHY)[1]
@@ -275,3 +292,21 @@ def test_a_decision_whose_command_died_before_its_report_is_reported_by_the_next
 
     assert (run, []) == (behind.id, runs_behind(bench.context))
     assert [] == summary(bench, run)["breaks"]
+
+
+def test_a_decision_about_all_runs_is_about_as_many_rows_as_are_open_and_no_notice(
+    short: tuple[Bench, str],
+) -> None:
+    bench, run = short
+    key = keys_of(run).report("summary.json")
+    facts = summary(bench, run)
+    [known] = [known for known in facts["breaks"] if known["name"] == "RESULT_SHORT"]
+    notice = {**known, "rows": 7, "notice": True}
+    facts["breaks"] = [known, {**known, "rows": 2}, notice, {**known, "name": "OTHER"}]
+    bench.store.replace(key, [json.dumps(facts).encode()])
+    rows = known["rows"] + 2
+
+    assert [run] == runs_to_close(bench.context, "RESULT_SHORT", rows)
+    for other in (rows - 1, rows + 1):
+        with pytest.raises(OtherRowsError, match=f"has {rows} rows .* not {other}"):
+            runs_to_close(bench.context, "RESULT_SHORT", other)

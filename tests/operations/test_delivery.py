@@ -37,6 +37,7 @@ from flows.runs.delivered import delivery_folder
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import deliveries
 from schemas.breaks import CONFLICTING_RESULT, LINK
+from schemas.handover import DEFAULT
 from schemas.portal import PAN
 from schemas.settings import LinkSettings
 from tests import servers
@@ -270,6 +271,18 @@ def test_a_delivery_is_confirmed_once_and_only_with_a_reason(tmp_path: Path) -> 
     first = confirm(bench.context, 1, "receipt 1")
 
     assert first == confirm(bench.context, 1, "receipt 2")
+
+
+@pytest.mark.parametrize(("receiver", "to"), [("one", " to one"), (DEFAULT, "")])
+def test_a_delivery_that_is_not_there_is_named_with_its_receiver(
+    tmp_path: Path, receiver: str, to: str
+) -> None:
+    bench = local_bench(tmp_path)
+
+    with pytest.raises(NotFoundError) as caught:
+        confirm(bench.context, 7, "receipt", receiver)
+
+    assert f"complete delivery 7{to}" == caught.value.fields["what"]
 
 
 def test_no_record_of_a_delivery_holds_a_url(tmp_path: Path) -> None:

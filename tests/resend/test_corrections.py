@@ -39,7 +39,8 @@ from schemas.portal import (
     YEAR,
 )
 from tests.again import ERRORS, PANS, again, correct, of_rows, sent
-from tests.night import DAY, Bench, local_bench
+from tests.builders import portal_rows
+from tests.night import DAY, Bench, local_bench, portal_csv
 from tests.partner_api.town import Population, town
 
 NOTHING = RowSelection()
@@ -322,3 +323,15 @@ def book_line(place: Population, cuid: str) -> dict[str, Any]:
     cards = read_book(place.bench.store, "bank").cards(place.day)
     own = cards.filter(cuid=cuid)
     return own.select(pl.col("standing").cast(str), "reason", "who").row(0, named=True)
+
+
+@pytest.mark.parametrize(("days", "rows"), [(0, 1), (1, 0)])
+def test_who_has_or_awaits_a_link_of_a_later_day_needs_no_correction(
+    tmp_path: Path, days: int, rows: int
+) -> None:
+    bench = local_bench(tmp_path, limits={"max_reject_rate": 1.0})
+    run = bench.submit(bench.drop_bytes(portal_csv(portal_rows({CITY: ""})))).manifest.run
+    later = bench.drop_bytes(portal_csv(portal_rows({})), "bank-20261120-2.csv")
+    bench.submit(later, business_date=DAY + timedelta(days=days))
+
+    assert rows == template_of(bench, run).height

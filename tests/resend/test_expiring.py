@@ -218,6 +218,14 @@ def test_a_row_that_was_sound_is_picked_before_one_that_was_not_and_each_card_on
     ).rows()
 
 
+def test_of_rows_that_cannot_be_sent_the_first_is_named() -> None:
+    ledger = records(sound("b"), sound(fate="rejected"), sound(fate="rejected"))
+
+    links = in_extract(ending([linked(SOON)]), ledger, "latest")
+
+    assert [("a", 2, False)] == links.select("cuid", "row", "fit").rows()
+
+
 def test_nobody_has_to_do_anything_about_most_who_are_left_out() -> None:
     reasons = [reason(code) for code in (AWAITED, ABSENT, DYING)]
 

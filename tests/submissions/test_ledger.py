@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from flows.adapters.local import LocalStore
 from flows.errors import BugError
 from flows.runs.keys import RunId, RunKeys
-from flows.runs.store import Store, StoreFullError
+from flows.runs.store import ConflictError, Store, StoreFullError
 from flows.runs.stored_run import StoredRun
 from flows.submissions.ledger import LedgerWriter, unread_records
 from schemas import ledger
 from schemas.manifest import LedgerPart
+from schemas.tables import parquet
 from tests.builders import share_of
 from tests.night import BANK, DAY
 from tests.storms import FailingStore
@@ -89,3 +90,21 @@ def test_records_that_are_none_are_our_bug_and_show_no_cell(tmp_path: Path) -> N
         writer.add(strange)
 
     assert "4242424242424242" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_part_counts_where_it_has_the_same_records_in_other_bytes_and_no_others(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path)
+    [part] = write(store, [PART_ROWS])
+    key = f"{KEYS.ledger}{part.name}"
+    store.replace(key, [parquet(records(1, PART_ROWS), compression="uncompressed")])
+
+    [adopted] = write(store, [PART_ROWS])
+
+    assert PART_ROWS == adopted.rows
+    assert part.sha256 != adopted.sha256
+    for content in (parquet(records(2, PART_ROWS)), b"no Parquet"):
+        store.replace(key, [content])
+        with pytest.raises(ConflictError):
+            write(store, [PART_ROWS])
