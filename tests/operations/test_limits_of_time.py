@@ -75,6 +75,17 @@ def test_a_night_is_summed_up_once_it_has_settled_and_within_a_day(tmp_path: Pat
     assert ([0, 1, 1], [1, 2]) == (first, second)
 
 
+def test_while_one_run_moves_nothing_is_summed_up(tmp_path: Path) -> None:
+    bench = at(local_bench(tmp_path, channels=WANTS), NOON)
+    bench.submit(bench.drop(5))
+    later = NOON + SETTLED / 2
+    at(bench, later).submit(bench.drop(5, "bank-20261121.csv", seed=1))
+
+    summaries = [write_summaries(at(bench, since + SETTLED).context) for since in (NOON, later)]
+
+    assert [0, 1] == list(map(len, summaries))
+
+
 @pytest.mark.parametrize(("late", "number"), [(-1, 1), (0, 1), (1, 0)])
 def test_nothing_is_said_of_a_run_of_more_than_a_month_ago(
     tmp_path: Path, late: int, number: int
