@@ -24,7 +24,6 @@ from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError, TryAgainError
-from flows.prefect_answers import FAILURES, is_refusal, reason_of
 from flows.steps import counted
 from flows.wiring import (
     HEARTBEAT,
@@ -137,12 +136,14 @@ def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
 @contextmanager
 def _answering() -> Iterator[None]:
     """Raise ServerFailsError or ServerRefusesError instead of the errors of Prefect's client."""
+    from flows import prefect_answers  # its httpx would take a tenth of the start of every command
+
     try:
         yield
         return
-    except FAILURES as error:
-        reason = reason_of(error)
-        kind = ServerRefusesError if is_refusal(error) else ServerFailsError
+    except prefect_answers.FAILURES as error:
+        reason = prefect_answers.reason_of(error)
+        kind = ServerRefusesError if prefect_answers.is_refusal(error) else ServerFailsError
     raise kind(reason=reason)
 
 

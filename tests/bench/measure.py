@@ -13,7 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-AS_INSTALLED = {"PYTHONPATH": str(Path(__file__).parent / "installed")}
+# As where nights run: without the test tools, and with modules that were compiled once.
+AS_INSTALLED = {
+    "PYTHONPATH": str(Path(__file__).parent / "installed"),
+    "PYTHONDONTWRITEBYTECODE": "",
+}
 
 
 class Cost(NamedTuple):
