@@ -63,11 +63,28 @@ class Records(NamedTuple):
 
 def read_records(lines: list[str], header: ResultHeader) -> Records:
     """Read the records with doubled quotes, or with backslashes where that gives fewer problems."""
+    whole_lines = _whole_lines(lines, header)
+    if whole_lines is not None:
+        return Records(whole_lines, [])
     doubled = _split(lines, header, None)
     if not doubled.problems or not any('\\"' in line for line in lines):
         return doubled
     escaped = _split(lines, header, "\\")
     return min(doubled, escaped, key=lambda split: len(split.problems))
+
+
+def _whole_lines(lines: list[str], header: ResultHeader) -> list[list[str]] | None:
+    """Return the records where each line is one of the header's width, as most often; else None.
+
+    Nothing is damaged then, so that no record has to be looked at by itself.
+    """
+    reader = csv.reader(lines, delimiter=header.delimiter, strict=True)
+    try:
+        records = list(reader)
+    except csv.Error:
+        return None
+    is_whole = len(records) == len(lines) and {header.width}.issuperset(map(len, records))
+    return records if is_whole else None
 
 
 def _split(lines: list[str], header: ResultHeader, escape: str | None) -> Records:

@@ -167,8 +167,9 @@ def _refuse_long(cells: Mapping[str, Sequence[str]]) -> None:
 
 def _columns(records: list[list[str]], header: ResultHeader) -> dict[str, tuple[str, ...]]:
     """Return the cells of each known column."""
-    fitted = (record if len(record) == header.width else fit(record, header) for record in records)
-    columns = list(zip(*fitted, strict=True)) or [()] * header.width
+    if not {header.width}.issuperset(map(len, records)):
+        records = [fit(record, header) for record in records]
+    columns = list(zip(*records, strict=True)) or [()] * header.width
     return {name: columns[place] for name, place in header.places.items()}
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.results import csv_records
 from flows.results import opening as results
 from flows.results.read import read_cells, tabulate
 from schemas.result import ResultTable
@@ -199,6 +200,15 @@ def test_whatever_stands_in_the_cells_every_row_comes_through(
 @given(st.binary(max_size=400) | st.binary(max_size=200).map(lambda tail: FILE.encode() + tail))
 def test_any_bytes_give_a_result_and_never_raise(content: bytes) -> None:
     ResultTable.validate(read_result(content, "r.csv").rows)
+
+
+@given(st.lists(st.sampled_from(["a,b\n", '"a,",b\r\n', 'a,"\n', '",b\n', "a\n", "\n", '"a"b,c'])))
+def test_whole_lines_have_the_records_that_reading_one_by_one_gives(lines: list[str]) -> None:
+    header = csv_records.ResultHeader(",", {"cuid": 0, "error": 1}, width=2)
+
+    records = csv_records._whole_lines(lines, header)
+
+    assert records is None or (records, []) == csv_records._split(lines, header, None)
 
 
 def test_files_read_together_give_what_each_gives_alone() -> None:
