@@ -112,3 +112,19 @@ def test_hours_add_up_over_runs() -> None:
     assert (8, 1.0, 80.0, 7 / 8) == tuple(
         hours[name] for name in ("links", "median", "slowest", "share")
     )
+
+
+@pytest.mark.parametrize(
+    ("spread", "median", "share"),
+    [
+        ({"1.0": 1, "72.0": 1}, 1.0, 1.0),
+        ({"1.0": 1, "72.0": 2}, 72.0, 1.0),
+        ({"1.0": 1, "72.1": 1}, 1.0, 0.5),
+    ],
+)
+def test_half_of_the_links_came_within_the_median_and_at_the_agreed_hour_is_in_time(
+    spread: dict[str, int], median: float, share: float
+) -> None:
+    hours = hours_of([spread], 72)
+
+    assert (median, share) == (hours["median"], hours["share"])

@@ -6,9 +6,11 @@ from datetime import date
 
 import pytest
 
-from flows.reports.balance import Line, balance
+from flows.reports.balance import Line, balance, verdict
+from flows.reports.verdicts import ABOVE_LIMIT, BALANCED, OUT_OF_BALANCE, WAITING
 from flows.results.read import ResultRows
 from flows.results.reconcile import reconcile
+from schemas.issuer import Limits
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
 from schemas.source import SourceSettings
 from tests.results.outcomes import RUN, attribute_all, link, refusal, result, sent_rows
@@ -108,3 +110,41 @@ def test_a_link_that_was_not_taken_shows_in_the_links() -> None:
 
     assert Line("links received = rows linked", 5, 4) in told
     assert differing(told)
+
+
+HOLDS, DIFFERS = Line("a = b", 1, 1), Line("a = b", 1, 2)
+
+
+def judged(
+    states: dict[str, int], *lines: Line, decided: int = 0, rejected: int = 0, **limits: float
+) -> str:
+    """Return the verdict of a run of twelve rows."""
+    run = manifest(12 - rejected, rejected)
+    counts = {"linked": 0, "error": 0, "awaiting": 0, **states}
+    known = Limits.model_validate({"max_reject_rate": 1.0, "max_error_rate": 1.0, **limits})
+    return verdict(run, counts, lines or [HOLDS], known, decided)
+
+
+@pytest.mark.parametrize(("rejected", "expected"), [(3, BALANCED), (4, ABOVE_LIMIT)])
+def test_a_run_may_have_as_many_rejects_as_the_limit_says(rejected: int, expected: str) -> None:
+    assert expected == judged({"linked": 8}, rejected=rejected, max_reject_rate=0.25)
+
+
+@pytest.mark.parametrize(
+    ("errors", "decided", "expected"),
+    [(2, 0, BALANCED), (3, 0, ABOVE_LIMIT), (4, 2, BALANCED), (5, 2, ABOVE_LIMIT)],
+)
+def test_a_run_may_have_as_many_errors_as_the_limit_says_but_for_those_that_were_decided(
+    errors: int, decided: int, expected: str
+) -> None:
+    states = {"linked": 8, "error": errors}
+
+    assert expected == judged(states, decided=decided, max_error_rate=0.2)
+
+
+def test_out_of_balance_comes_before_the_limits_and_these_before_what_waits() -> None:
+    waits = {"linked": 1, "error": 8, "awaiting": 1}
+
+    assert OUT_OF_BALANCE == judged(waits, HOLDS, DIFFERS, max_error_rate=0.1)
+    assert ABOVE_LIMIT == judged(waits, HOLDS, DIFFERS._replace(closed=1), max_error_rate=0.1)
+    assert WAITING == judged(waits)
