@@ -18,6 +18,7 @@ LONGEST_WORD = 24
 LONGEST_CAPITALS = 14  # Base32 has no other case
 
 
+@lru_cache(4096)  # a file is named several times, its folder once for each file
 def harmless_name(name: str) -> str:
     """Return what is kept of a file's name that somebody else chose: most names are, whole."""
     tokens = _tokens(unicodedata.normalize("NFC", name[:READ]))

@@ -155,9 +155,10 @@ def _judge_by_file(links: pl.DataFrame) -> pl.DataFrame:
     lengths = pl.when(~pl.col("is_last")).then("length").drop_nulls()
     are_equal = (lengths.len() >= EQUALLY_LONG) & (lengths.n_unique() == 1)
     is_short = pl.col("is_last") & are_equal.over("file") & ~_is_as_long()
-    return links.with_columns(outline=_outline()).with_columns(
-        whole=_is_as_long(), cut=is_short, departs=_departs()
-    )
+    outlined = links.with_columns(outline=_outline())
+    # mostly all have one outline, from which none departs
+    departs = _departs() if outlined["outline"].n_unique() > 1 else pl.lit(value=False)
+    return outlined.with_columns(whole=_is_as_long(), cut=is_short, departs=departs)
 
 
 def _is_as_long() -> pl.Expr:
