@@ -19,13 +19,14 @@ from flows.steps import WHY, Sentence, Step, counted
 with on_first_use():
     from flows.book import kept
     from flows.operations import history as run_history
-    from flows.reports import rebuild
+    from flows.reports import page, rebuild
     from flows.resend import template as templates
     from flows.runs import context as contexts
     from flows.runs import frames, keys, stored_run
     from flows.runs import store as stores
     from schemas import corrections
 
+PAGE = "report.html"
 PIECE = 1 << 20  # bytes of a file that are copied at a time
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
 
@@ -112,7 +113,10 @@ def _report_files(context: contexts.IssuerContext, run: str, folder: Path) -> li
     listed = (entry.key.removeprefix(prefix) for entry in store.keys(prefix, shallow=True))
     names = sorted(name for name in listed if "/" not in name)  # what it is made of is below
     for name in names:
-        write_whole(folder / name, _content(store, f"{prefix}{name}"))
+        pieces = _content(store, f"{prefix}{name}")
+        if name == PAGE:
+            pieces = iter([page.without_links_out(b"".join(pieces))])
+        write_whole(folder / name, pieces)
     return names
 
 

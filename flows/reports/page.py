@@ -103,6 +103,11 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame, forms: str = "") 
     )
 
 
+def without_links_out(page: bytes) -> bytes:
+    """Return a page without the links out of its folder, which lead nowhere from a copy."""
+    return re.sub(rb'<a href="\.\./[^"]*">.*?</a>', b"", page)
+
+
 def _reports(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return where the page of each run is that has one, seen from the page across runs."""
     up = "../../" if facts["from"] or facts["to"] else "../"  # of a period: one folder deeper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from flows.commands.context import Context
@@ -35,6 +36,8 @@ def test_everything_about_a_run_is_brought_to_a_folder_that_only_its_owner_reads
     assert names == {*brought.facts["files"]}
     assert {0o600} == {path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert 0o700 == folder.stat().st_mode & 0o777
+    linked = set(re.findall(r'href="([^"#]+)', (folder / "report.html").read_text()))
+    assert linked < names
 
 
 def test_a_template_that_is_there_stays_and_the_other_files_are_new(tmp_path: Path) -> None:
