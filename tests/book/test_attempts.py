@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.book.attempts import ATTEMPT, _sent_with_twins
 from flows.book.book import read_book
 from flows.operations.remediation import abandon
 from flows.results.row_states import run_rows
@@ -228,3 +229,15 @@ def test_an_answer_counts_since_it_was_ingested_and_says_by_which_channel_it_cam
     attempts = known(later).filter(pl.col("state").is_in(["linked", "error"]))
 
     assert [(NOON, "file")] == attempts.select("since", "channel").unique().rows()
+
+
+def test_cards_that_look_the_same_are_numbered_by_row_however_often_one_was_tried() -> None:
+    facts = {"turn": 1, "holder": "a", "last_4": "4242", "expiration": "2912", "twin": 0}
+    tries = [
+        {**facts, "row": row, "state": state, "decided": False, "renewal": False}
+        for row, state in ((1, "error"), (2, "linked"), (1, "linked"))
+    ]
+
+    numbered = _sent_with_twins(pl.DataFrame(tries, ATTEMPT))
+
+    assert [(1, 0), (2, 1), (1, 0)] == numbered.select("row", "twin").rows()
