@@ -92,16 +92,15 @@ def _refuse_same_sequence(manifest: Manifest, other: Manifest) -> None:
 
 def _refuse_shared_cards(store: Store, manifest: Manifest, other: Manifest) -> None:
     """Raise OvertakenError where both runs send some card."""
-    own_cards = _sent_cards(store, manifest)
-    shared = own_cards.join(_sent_cards(store, other), on=own_cards.columns, how="semi").height
+    shared = _sent_cards(store, manifest).is_in(_sent_cards(store, other)).sum()
     if shared:
         raise OvertakenError(run=manifest.run, other=other.run, what=f"{shared} of its cards")
 
 
-def _sent_cards(store: Store, manifest: Manifest) -> pl.DataFrame:
+def _sent_cards(store: Store, manifest: Manifest) -> pl.Series:
     """Return the keys of the cards that a run sends, committed or about to be."""
     run = StoredRun.by_id(store, manifest.run)
     columns = ["cuid", "last_4", "expiration", *FINGERPRINTS]
     submitted = pl.col("fate") == ledger.SUBMITTED
     cards = [card_keys(run.ledger_part(part, columns, submitted)) for part in manifest.ledger]
-    return pl.concat([pl.Series("card", dtype=pl.UInt64), *cards]).to_frame()
+    return pl.concat([pl.Series(dtype=pl.UInt64), *cards])

@@ -131,13 +131,12 @@ class Publisher:
         while self._under_way:
             self._collect()
         self.close()
-        return sorted(self._outcomes, key=lambda outcome: outcome.number)
+        return sorted(self._outcomes)  # by number, which no two have
 
     def close(self) -> None:
         """End the threads: requests and gpg processes in progress finish, what waits is dropped."""
-        self._connections.shutdown(wait=False, cancel_futures=True)
+        self._connections.shutdown(cancel_futures=True)
         self._sealers.shutdown(cancel_futures=True)
-        self._connections.shutdown()
 
     def _collect(self) -> None:
         outcomes = self._under_way.pop(0).result()
@@ -154,7 +153,7 @@ class Publisher:
 
     def _publish_group(self, group: Sequence[ChunkDraft]) -> list[Outcome]:
         """Adopt what a dead run or a concurrent process published, seal and publish the others."""
-        records = SealRecords(self._store, self._keys.seals, (group[0].number - 1) // GROUP)
+        records = SealRecords(self._store, self._keys.seals, group[0].number // GROUP)
         adopted = self._adopt_published(group, records) if records.length else []
         known = {outcome.number for outcome in adopted}
         fresh = self._seal([draft for draft in group if draft.number not in known])
@@ -220,7 +219,7 @@ class Publisher:
             is_ours = records.names(draft.name, sha256)
             # other bytes on a second look: damaged in transit, not in the store
             if not is_ours and read(self._store, key) != stored:
-                raise ObjectDamagedError(key=key)
+                return _troubled(draft, ObjectDamagedError.__name__)
         except ObjectMissingError:
             return None
         except TryAgainError as error:

@@ -287,14 +287,10 @@ def refuse_resend(context: IssuerContext, request: Request) -> None:
     store = context.adapters.store
     entry = find_extract(context, request.extract)
     source = identify(store, entry)
-    inputs = RunInputs(
-        business_date(context, entry, request.business_date),
-        redact(request.new_run),
-        dated=request.business_date is not None,
-    )
+    day = business_date(context, entry, request.business_date)
+    inputs = RunInputs(day, redact(request.new_run))
     if requested_run(context, source, inputs).is_ended:  # a repetition: there will be no other run
         return
-    day = business_date(context, entry)
     any_day = not context.issuer.full_portfolio
     for plan in known_plans(store, context.issuer.issuer):
         run = StoredRun.by_id(store, plan.run)

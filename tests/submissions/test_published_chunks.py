@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from threading import Event
+from threading import Event, current_thread
 
 import polars as pl
 import pytest
@@ -16,11 +16,12 @@ from flows.runs.identity import digest
 from flows.runs.keys import keys_of, link
 from flows.runs.sealing import Plain, Sealed
 from flows.runs.store import Entry, ObjectMissingError, Source, StoreBusyError
+from flows.submissions import publisher as publisher_module
 from flows.submissions.chunk_csv import write_chunk
 from flows.submissions.publisher import ENOUGH, ForeignChunkError, Outcome, Publisher
 from flows.submissions.seal_records import GROUP
 from schemas.manifest import ManifestChunk
-from tests.memory import MemorySealer, MemoryStore
+from tests.memory import MemorySealer, MemorySource, MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.storms import FailingStore
 
@@ -119,6 +120,61 @@ def test_chunks_are_sealed_in_groups_recorded_and_stored_and_told_in_order() -> 
     assert [plain[:GROUP], plain[GROUP : 2 * GROUP], plain[2 * GROUP :]] == sealer.names
     seals = [key for key in bench.store.objects if key.startswith(KEYS.seals)]
     assert [f"{KEYS.seals}0000{group}-001.json" for group in range(3)] == sorted(seals)
+
+
+class Watched(MemoryStore):
+    """Notes what is opened, and which threads write chunks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.threads: set[str] = set()
+
+    def create(self, key: str, data: bytes) -> bool:
+        if key.startswith(KEYS.chunks):
+            self.threads.add(current_thread().name.partition("_")[0])
+        return super().create(key, data)
+
+    def open(self, key: str, pin: Entry | None = None) -> MemorySource:
+        self.opened.append(key)
+        return super().open(key, pin)
+
+
+def test_a_new_chunk_is_read_once_and_hashed_once_by_threads_that_have_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = memory_bench()
+    bench.store = store = Watched()
+    hashed: list[bytes] = []
+    threads: set[str] = set()
+
+    class Named(MemorySealer):
+        def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+            threads.add(current_thread().name.partition("_")[0])
+            return super().seal(chunks)
+
+    def noting(data: bytes) -> str:
+        hashed.append(data)
+        return digest(data)
+
+    monkeypatch.setattr(publisher_module, "digest", noting)
+    published(bench, 3, Named())
+
+    chunks = [KEYS.chunks + KEYS.chunk_name(number) for number in (1, 2, 3)]
+    assert chunks == sorted(key for key in store.opened if key.startswith(KEYS.chunks))
+    assert 3 == len(hashed)
+    assert ({"seal"}, {"publish"}) == (threads, store.threads)
+
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_a_sealer_that_gives_back_fewer_chunks_than_it_was_given_ends_the_work(time: int) -> None:
+    class Losing(NotingSealer):
+        def seal(self, chunks: Sequence[Plain]) -> list[Sealed]:
+            sealed = super().seal(chunks)
+            return sealed[:-1] if len(self.groups) == time else sealed
+
+    with pytest.raises(ValueError, match="shorter"):
+        published(memory_bench(), 3, Losing(lambda name, again: "died" * (again == 1)))
 
 
 def test_no_chunks_are_no_outcomes_and_no_record() -> None:
@@ -374,3 +430,28 @@ def test_closing_drops_the_groups_that_wait_and_seals_nothing_afterwards() -> No
     assert [] == [key for key in bench.store.objects if key.startswith(KEYS.chunks)]
     publisher.close()
     assert sealed == len(sealer.groups)
+
+
+def test_closing_drops_the_chunks_that_wait_to_be_published() -> None:
+    bench = memory_bench()
+    begun, ending = Event(), Event()
+
+    class Slow(MemoryStore):
+        def create(self, key: str, data: bytes) -> bool:
+            if key.startswith(KEYS.chunks):
+                begun.set()
+                ending.wait(0.2)
+            return super().create(key, data)
+
+    bench.store = Slow()
+    context = bench.context
+    context = context._replace(adapters=context.adapters._replace(connections=1))
+    publisher = Publisher(context, NotingSealer(), KEYS)
+    for number in range(1, 10):
+        publisher.add(rows(number))
+    publisher.send()
+    assert begun.wait(20)
+
+    publisher.close()
+
+    assert 3 > len([key for key in bench.store.objects if key.startswith(KEYS.chunks)])

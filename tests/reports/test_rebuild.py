@@ -1,0 +1,288 @@
+"""A report is rebuilt from what is stored: each file of it, what its facts are made from, and when."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from datetime import timedelta
+from io import BytesIO
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from flows.reports import page, rebuild, workbook
+from flows.reports.lists import BREAKS
+from flows.reports.reconciled import reconciled_parts
+from flows.reports.tally import Tally, add
+from flows.runs.outbox import move
+from flows.runs.stored_run import StoredRun
+from flows.runs.versions import RELEASE
+from schemas.breaks import Break
+from schemas.records import Closing
+from schemas.tables import Awaiting, Questions, Refusals
+from tests.memory_bench import MemoryBench, memory_bench
+from tests.night import BANK, DAY, NOON
+from tests.reports.test_lists import HEAD, link, refusal
+from tests.submissions.test_begun_runs import committed, name
+
+Calls = list[tuple[Any, ...]]
+
+
+def night(**settings: Any) -> tuple[MemoryBench, StoredRun]:
+    """Return a committed run of three chunks that nobody has answered."""
+    bench = memory_bench(portal={"rows_per_chunk": 4}, **settings)
+    run = bench.submit(bench.drop(14, bad=0.3, seed=2)).manifest.run
+    return bench, bench.stored(run)
+
+
+def tally_of(run: StoredRun) -> Tally:
+    return add([tally for part in reconciled_parts(run, DAY) for tally in part.tallies])
+
+
+def table(bench: MemoryBench, run: StoredRun, list_name: str) -> pl.DataFrame:
+    return pl.read_csv(bench.report(run.id, list_name), infer_schema=False)
+
+
+def test_the_report_of_a_run_that_nobody_answered_has_every_file_and_every_row() -> None:
+    bench, run = night()
+    bench.store.create(f"{run.keys.closed}000001.json.old", b"")
+
+    report = rebuild.rebuild(bench.context._replace(forms_url="https://forms.example.com/"), run)
+
+    counts = run.committed().counts
+    part = run.committed().ledger[0].name
+    files = {f"{name}.csv" for name in ("awaiting", "breaks", "chunks", "errors", "links")}
+    files |= {"questions.csv", "rejects.csv", "report.html", "report.xlsx", "summary.json"}
+    files |= {f"rows/{part}", f"links/{part}"}
+    folder = f"{run.keys.base}report/"
+    written = {key.removeprefix(folder) for key in bench.snapshot() if key.startswith(folder)}
+    assert files <= written
+    assert files | {"suppressed.csv"} >= written
+    assert () == report.breaks
+    summary = json.loads(bench.report(run.id, "summary.json"))
+    assert summary == json.loads(json.dumps({**report.summary, "format": summary["format"]}))
+    assert {"closed": 1, "answers": 0} == summary["open"]["recorded"]
+    assert (counts.submitted, 0) == (summary["rows"]["awaiting"], summary["rows"]["linked"])
+    rows = pl.read_parquet(BytesIO(bench.content(run.rows_key(run.committed().ledger[0]))))
+    assert counts.submitted == rows.height
+    assert counts.rejected == table(bench, run, "rejects.csv")["row"].n_unique()
+    awaiting = table(bench, run, "awaiting.csv")
+    assert sorted(map(str, rows["row"])) == sorted(awaiting["row"])
+    heads = {
+        "errors.csv": [*Refusals.dtypes()],
+        "awaiting.csv": [*Awaiting.dtypes()],
+        "questions.csv": [*Questions.dtypes()],
+        "breaks.csv": list(BREAKS),
+    }
+    assert heads == {name: table(bench, run, name).columns for name in heads}
+    chunks = table(bench, run, "chunks.csv")
+    assert ["1", "2", "3"] == chunks["chunk"].to_list()
+    assert b"forms.example.com" in bench.report(run.id, "report.html")
+
+
+def test_what_was_answered_is_in_its_lists() -> None:
+    bench, run = night()
+    sent = bench.ledger(run.id).filter(fate="submitted").sort("chunk", "position").rows(named=True)
+    move(bench.context.adapters, run.id, "uploaded")
+    wrong = {**sent[3], "last_4": "9999"}
+    lines = [link(sent[0]), refusal(sent[1]), link(sent[2]), link(wrong)]
+    bench.drop_result((HEAD + "".join(lines)).encode(), f"{run.id}-00001.csv")
+    bench.ingest()
+    bench.now = lambda: NOON + timedelta(days=40)  # the others are overdue
+
+    report = rebuild.rebuild(bench.context, run)
+
+    errors = table(bench, run, "errors.csv")
+    assert [str(sent[1]["row"])] == errors["row"].to_list()
+    assert [sent[1]["cuid"]] == errors["cuid"].to_list()
+    assert [sent[1]["last_4"]] == errors["last_4"].to_list()
+    assert sorted(str(row["row"]) for row in sent[3:]) == sorted(
+        table(bench, run, "awaiting.csv")["row"]
+    )
+    links = pl.read_csv(BytesIO(bench.report(run.id, "links.csv")))
+    part = run.committed().ledger[0].name
+    kept = pl.read_parquet(BytesIO(bench.report(run.id, f"links/{part}")))
+    assert (2, 2) == (links.height, kept.height)
+    assert list(report.breaks) == sorted(report.breaks)
+    breaks = table(bench, run, "breaks.csv")
+    assert {one.name for one in report.breaks} <= set(breaks[breaks.columns[0]])
+    assert {"linked": 2, "error": 1} == {
+        state: report.summary["rows"][state] for state in ("linked", "error")
+    }
+    questions = table(bench, run, "questions.csv")
+    assert questions.height >= 2
+
+
+@pytest.mark.parametrize("full_portfolio", [False, True])
+def test_a_report_of_a_portfolio_has_no_list_of_what_was_suppressed(full_portfolio: bool) -> None:
+    bench = memory_bench(full_portfolio=full_portfolio)
+    content = bench.content("bank/extracts/" + bench.drop(3, "bank-20261119.csv"))
+    bench.submit("bank-20261119.csv")
+    extract = bench.drop_bytes(content.replace(b"\n", b"\r\n"))
+    run = bench.stored(bench.submit(extract).manifest.run)
+    key = run.keys.report("suppressed.csv")
+    bench.store.objects.pop(key, None)
+
+    rebuild.rebuild(bench.context, run)
+
+    assert full_portfolio != (key in bench.store.objects)
+
+
+# What the facts are made from
+
+
+class Noted:
+    """Stands for a function: notes its arguments, and returns what it was given."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        self.calls: Calls = []
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.calls.append(arguments)
+        return self.result
+
+
+@pytest.mark.parametrize("funnel", [None, {"steps": 1}])
+@pytest.mark.parametrize("attempts", [None, {"cards": 2}])
+def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
+    monkeypatch: pytest.MonkeyPatch, funnel: Any, attempts: Any
+) -> None:
+    bench, run = night(time_zone="Pacific/Kiritimati")
+    pairs = [(Break(name, 1, "x", ""), closing(name)) for name in ("b", "a", "c")]
+    total = tally_of(run)._replace(closed=pairs)  # type: ignore[arg-type]  # in an order of its own
+    noted = {
+        "summarise": Noted({"rows": {"read": 1}}),
+        "run_hours": Noted({"median": 1}),
+        "attempts_after": Noted(attempts),
+        "rows_told": Noted(SimpleNamespace(rows={run.id: 5})),
+    }
+    for function, stand_in in noted.items():
+        monkeypatch.setattr(rebuild, function, stand_in)
+    funnel_of = Noted(funnel)
+
+    facts = rebuild._summary(bench.context._replace(funnel=funnel_of), run, total, NOON)
+
+    expected: dict[str, Any] = {"rows": {"read": 1}, "hours": {"median": 1}}
+    expected |= {"funnel": funnel} if funnel else {}
+    expected |= {"attempts": attempts} if attempts else {}
+    assert expected == facts
+    versions = {
+        "cardlink": RELEASE,
+        "polars": pl.__version__,
+        "python": platform.python_version(),
+    }
+    in_order = [pairs[1], pairs[0], pairs[2]]
+    manifest = run.committed()
+    assert noted["summarise"].calls == [
+        (manifest, total, bench.issuer, run.outbox, NOON, versions, in_order, None)
+    ]
+    within = bench.issuer.portal.link_within_hours
+    assert [(run, total.arrivals, within)] == noted["run_hours"].calls
+    assert [(run, {"read": 1})] == noted["attempts_after"].calls
+    assert [(run, DAY + timedelta(days=1))] == funnel_of.calls
+    assert [] == noted["rows_told"].calls
+
+
+def closing(name: str) -> Closing:
+    return Closing(at=NOON, by="a", reason="why", what="closed", name=name, place="x")
+
+
+def test_of_breaks_that_look_the_same_each_keeps_its_own_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, run = night()
+    same = [(Break("a", 1, "x", ""), closing(name)) for name in ("b", "a")]
+    total = tally_of(run)._replace(closed=same)  # type: ignore[arg-type]  # in an order of its own
+    summarise = Noted({"rows": {}})
+    monkeypatch.setattr(rebuild, "summarise", summarise)
+
+    rebuild._summary(bench.context, run, total, NOON)
+
+    assert same == summarise.calls[0][6]
+
+
+def test_where_the_issuer_wants_acknowledgements_the_rows_that_were_told_are_in_the_balance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, run = night()
+    issuer = bench.issuer.model_copy(update={"acknowledgement": object()})
+    summarise, told = Noted({"rows": {}}), Noted(SimpleNamespace(rows={run.id: 5}))
+    monkeypatch.setattr(rebuild, "summarise", summarise)
+    monkeypatch.setattr(rebuild, "rows_told", told)
+
+    rebuild._summary(bench.context._replace(issuer=issuer), run, tally_of(run), NOON)
+
+    assert 5 == summarise.calls[0][7]
+    assert [(run.store, BANK)] == told.calls
+
+
+def test_page_and_workbook_are_made_of_the_facts_the_trend_and_the_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, run = night()
+    made_page, made_book = Noted("the page"), Noted(b"the book")
+    monkeypatch.setattr(page, "run_page", made_page)
+    monkeypatch.setattr(workbook, "run_workbook", made_book)
+    monkeypatch.setattr(rebuild, "_trend", lambda of, facts: [{"of": of, "facts": facts}])
+    chunks = pl.DataFrame({"chunk": [1, 2]})
+    facts = {"run": run.id}
+
+    rebuild._write_pages(run, facts, chunks, "https://forms")
+
+    reported = {**facts, "trend": [{"of": run, "facts": facts}]}
+    assert [(reported, chunks, "https://forms")] == made_page.calls
+    assert [(reported, chunks)] == made_book.calls
+    assert b"the page" == bench.report(run.id, "report.html")
+    assert b"the book" == bench.report(run.id, "report.xlsx")
+    assert b"chunk\n1\n2\n" == bench.report(run.id, "chunks.csv")
+    assert run.id == json.loads(bench.report(run.id, "summary.json"))["run"]
+
+
+def test_the_trend_has_the_last_runs_up_to_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = memory_bench()
+    monkeypatch.setattr(rebuild, "TREND", 4)
+    days = [DAY + timedelta(days=at) for at in (-3, -2, -1, 0, 1)]
+    for day in days:
+        committed(bench, name(1, day))
+    committed(bench, name(2, DAY))
+    run = bench.stored(name(2, DAY))
+    facts = {"verdict": "balanced", "rows": _rows(awaiting=3)}
+
+    trend = rebuild._trend(run, facts)
+
+    names = [name(1, days[1]), name(1, days[2]), name(1, DAY), name(2, DAY)]
+    assert names == [status["run"] for status in trend]
+    assert [str(day) for day in (days[1], days[2], DAY, DAY)] == [one["as_of"] for one in trend]
+    assert ("balanced; 3 rows still wait", 3) == (trend[-1]["state"], trend[-1]["awaiting"])
+
+
+def _rows(**figures: int) -> Mapping[str, int]:
+    names = ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed")
+    return dict.fromkeys(names, 0) | figures
+
+
+@pytest.mark.parametrize("folder", ["outcomes", "closed", "singles"])
+def test_a_report_is_made_again_until_nothing_was_added_while_it_was_made(
+    monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    bench = memory_bench()
+    run = bench.stored(committed(bench, name(1)))
+    calls: Calls = []
+
+    def adding(*arguments: Any) -> str:
+        calls.append(arguments)
+        if len(calls) < 3:
+            prefix = getattr(run.keys, folder)
+            bench.store.create(f"{prefix}{len(calls)}.json", b"{}")
+        return f"report {len(calls)}"
+
+    context = bench.context
+    monkeypatch.setattr(rebuild, "rebuild", adding)
+
+    report: Any = rebuild.rebuild_lasting(context, run)
+
+    assert ("report 3", [(context, run)] * 3) == (report, calls)

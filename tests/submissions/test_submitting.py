@@ -1,0 +1,548 @@
+"""What a submit plans, does under its claim, records and tells, whatever others do meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from flows.errors import CardlinkError
+from flows.runs.claim import OLD, ClaimedError, Lease
+from flows.runs.commits import OvertakenError
+from flows.runs.errors import AbandonedError
+from flows.runs.events import REFUSED
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import RunId, extracts, keys_of, submissions
+from flows.runs.outbox import move
+from flows.runs.sealing import Sealer, Warned
+from flows.runs.store import Entry, StoreFullError
+from flows.steps import Step
+from flows.submissions import submit as submitting
+from flows.submissions.begun import LEFT, OVERTAKEN, abandon_left
+from flows.submissions.build import ExpectedOutcome, Job, Progress, build_run
+from flows.submissions.changed_extract import ChangedExtractError
+from flows.submissions.commit import commit_run
+from flows.submissions.gates import CHANGED_EXTRACT, RejectRateError
+from flows.submissions.row_scope import RowScope
+from flows.submissions.submit import (
+    Request,
+    SentTwiceError,
+    UnexpectedOutcomeError,
+    prepare,
+    refuse_resend,
+    settings_now,
+    submit,
+)
+from schemas.manifest import Selection
+from schemas.rules import RECIPE
+from tests.memory import KilledError, MemorySealer, MemoryStore
+from tests.memory_bench import MemoryBench, memory_bench
+from tests.night import BANK, DAY, NOON
+from tests.storms import FailingStore
+from tests.submissions.test_begun_runs import planned
+
+ROWS = Selection(kind="resubmit", of="x", rows=1, sha256="some rows", reason="wrong")
+NEXT = DAY + timedelta(days=1)
+EXTRACT = "bank-20261120.csv"
+
+
+def content_of(rows: int) -> bytes:
+    bench = memory_bench()
+    return bench.content(extracts(BANK) + bench.drop(rows))
+
+
+class Meanwhile(MemoryStore):
+    """Something else happens once, just before an object of some name is written."""
+
+    def __init__(self, store: MemoryStore, part: str, act: Callable[[], None]) -> None:
+        super().__init__()
+        self.objects = store.objects
+        self.part, self.act = part, act
+
+    def _once(self, key: str) -> None:
+        if self.part and self.part in key:
+            self.part = ""
+            self.act()
+
+    def create(self, key: str, data: bytes) -> bool:
+        self._once(key)
+        return super().create(key, data)
+
+    def replace(self, key: str, parts: Iterable[bytes]) -> None:
+        self._once(key)
+        super().replace(key, parts)
+
+
+def killed() -> None:
+    raise KilledError
+
+
+class Stages:
+    """Records the stages of a command, and what is noted about each."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    @contextmanager
+    def __call__(self, name: str, **facts: Any) -> Iterator[Callable[..., None]]:
+        noted = dict(facts)
+        self.seen.append((name, noted))
+        yield lambda **more: noted.update(more)
+
+
+def test_a_submit_has_four_stages_and_tells_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = memory_bench()
+    stages = Stages()
+    told: list[Progress] = []
+    monkeypatch.setattr(submitting, "stage", stages)
+
+    done = submit(bench.context, Request(bench.drop(40, bad=0.2)), told.append)
+
+    counts = done.manifest.counts
+    run = {"run": done.manifest.run}
+    rows = {"read": 40, "submitted": counts.submitted, "rejected": counts.rejected}
+    assert [
+        ("plan", run),
+        ("check and seal", run | rows),
+        ("commit", run),
+        ("book", {}),
+    ] == stages.seen
+    assert Progress(40, 1, 1.0) == told[-1]
+    assert (False, ()) == (done.already, done.remarks)
+    assert 0 < counts.rejected < 40
+
+
+class Warning(MemorySealer):
+    warnings = (Warned("the key ends soon"),)
+
+
+def test_what_an_operator_should_know_is_told_in_the_order_in_which_it_was_done() -> None:
+    bench = memory_bench()
+    extract = bench.drop(5)
+    bench.store = Meanwhile(bench.store, "/manifest.json", killed)
+    with pytest.raises(KilledError):
+        bench.submit(extract)
+    [dead] = map(str, bench.runs.ids)
+    left = planned(bench, f"{BANK}-20261119-01234567", selection=ROWS)
+    other = bench.drop(6, "bank-20261121.csv", seed=3)
+
+    @contextmanager
+    def sealer() -> Iterator[Sealer]:
+        yield Warning()
+
+    done = submit(bench.context._replace(sealer=sealer), Request(other))
+
+    assert (
+        f"the commit of run {dead} had been begun, and is finished now",
+        f"run {left} had been begun and is abandoned: {LEFT}",
+        "the key ends soon",
+    ) == done.remarks
+
+
+def test_a_committed_run_stays_and_what_changed_since_is_told() -> None:
+    bench = memory_bench()
+    first = bench.submit(bench.drop(5))
+    before = bench.snapshot()
+
+    again = bench.submit(EXTRACT, business_date=NEXT)
+
+    assert again.already is True
+    assert first.already is False
+    assert first.manifest == again.manifest
+    assert ("changed since that run: the business date",) == again.remarks
+    assert before == bench.snapshot()
+
+
+def test_a_run_that_the_last_holder_of_the_claim_finished_is_left_as_it_is() -> None:
+    bench = memory_bench()
+    extract = bench.drop(5)
+    job, _ = prepare(bench.context, Request(extract))
+    manifest = build_run(bench.context, job, MemorySealer()).manifest
+    chunks = {key for key in bench.store.objects if "/chunks/" in key}
+    other = replace(bench)
+
+    def finish() -> None:
+        assert commit_run(other.context, job, manifest)
+
+    bench.store = Meanwhile(bench.store, "/claims/", finish)
+
+    done = bench.submit(extract)
+
+    assert done.already is True
+    assert (manifest, ()) == (done.manifest, done.remarks)
+    assert chunks == {key for key in bench.store.objects if "/chunks/" in key}
+
+
+def test_a_run_that_another_process_commits_at_the_last_moment_was_committed_already() -> None:
+    bench = memory_bench()
+    extract = bench.drop(5)
+    [run] = [prepare(bench.context, Request(extract))[0].plan.run]
+    store = bench.store
+
+    def commit_first() -> None:
+        [registered] = [key for key in store.objects if "/commits/" in key]
+        store.objects[keys_of(run).manifest] = store.objects[registered]
+
+    bench.store = Meanwhile(store, "/manifest.json", commit_first)
+
+    assert bench.submit(extract).already is True
+
+
+def test_the_gates_that_an_operator_opened_are_recorded_before_the_commit() -> None:
+    bench = memory_bench()
+    extract = bench.drop(20, bad=0.9)
+    opened = ["row-jump", "reject-rate"]
+
+    done = bench.submit(extract, opened=opened).manifest
+
+    [event] = bench.stored(done.run).events("opened")
+    assert sorted(opened) == event["gates"]
+    names = list(bench.store.objects)
+    [place] = [at for at, key in enumerate(names) if "-opened-" in key]
+    assert place < names.index(keys_of(done.run).manifest)
+    other = bench.submit(bench.drop(5, "bank-20261121.csv", seed=1)).manifest
+    assert [] == bench.stored(other.run).events("opened")
+
+
+@pytest.mark.parametrize("full_portfolio", [False, True])
+def test_a_refused_run_has_its_lists_and_an_event_that_says_why_and_under_which_settings(
+    full_portfolio: bool,
+) -> None:
+    bench = memory_bench(full_portfolio=full_portfolio)
+    whole = content_of(5)
+    bench.submit(bench.drop_bytes(whole, "bank-20261119.csv"))
+    bad = whole + b"".join(
+        line.replace(b"US", b"XX") for line in content_of(40).splitlines(keepends=True)[1:]
+    )
+    extract = bench.drop_bytes(bad, EXTRACT)
+
+    with pytest.raises(RejectRateError) as refused:
+        bench.submit(extract)
+
+    [run] = [str(run) for run in bench.runs.ids if bench.stored(str(run)).manifest is None]
+    [event] = bench.stored(run).events(REFUSED)
+    assert "RejectRateError" == event["why"]
+    assert refused.value.what_happened == event["sentence"] + "."
+    assert settings_now(bench.issuer) == event["under"]
+    reports = {key.rpartition("/")[2] for key in bench.snapshot() if f"{run}/report/" in key}
+    lists = {"rejects.csv"} if full_portfolio else {"rejects.csv", "suppressed.csv"}
+    assert lists == reports
+
+
+def test_the_digest_of_settings_is_as_earlier_versions_stored_it() -> None:
+    issuer = memory_bench().issuer
+
+    stored = digest(canonical({"recipe": RECIPE, **issuer.model_dump(mode="json")}))
+
+    assert stored == settings_now(issuer)
+    assert stored != settings_now(memory_bench(limits={"max_row_jump": 0.9}).issuer)
+
+
+def test_a_refusal_that_cannot_be_recorded_is_the_error_that_is_told() -> None:
+    bench = memory_bench()
+    extract = bench.drop(20, bad=0.9)
+
+    def trouble(operation: str, key: str) -> CardlinkError | None:
+        return StoreFullError(place=key, code="ENOSPC") if "/events/" in key else None
+
+    bench.store = FailingStore(bench.store, trouble)  # type: ignore[assignment]  # as good a store
+
+    with pytest.raises(RejectRateError):
+        bench.submit(extract)
+
+
+@pytest.mark.parametrize("otherwise", ["", "sha256", "counts", "reasons"])
+def test_a_run_with_another_outcome_than_the_approved_one_is_not_committed(otherwise: str) -> None:
+    approved = memory_bench()
+    manifest = approved.submit(approved.drop(20, bad=0.2)).manifest
+    expected = ExpectedOutcome(manifest.source.sha256, manifest.counts, manifest.reasons)
+    other: dict[str, Any] = {
+        "sha256": "0" * 64,
+        "counts": manifest.counts.model_copy(update={"lines": 99, "submitted": 3}),
+        "reasons": {},
+    }
+    if otherwise:
+        expected = expected._replace(**{otherwise: other[otherwise]})
+    bench = memory_bench()
+    extract = bench.drop(20, bad=0.2)
+
+    try:
+        bench.submit(extract, expected=expected)
+    except UnexpectedOutcomeError as error:
+        told = error.fields
+    else:
+        told = {}
+
+    facts = {
+        "extract": extracts(BANK) + extract,
+        "now": manifest.counts.submitted,
+        "listed": expected.counts.submitted,
+    }
+    assert (facts if otherwise else {}) == told
+    assert bool(otherwise) != bench.stored(manifest.run).is_ended
+
+
+def test_of_two_at_once_the_second_is_refused_and_records_nothing() -> None:
+    bench = memory_bench()
+    extract = bench.drop(5)
+    job, _ = prepare(bench.context, Request(extract))
+    Lease.take(bench.store, keys_of(job.plan.run).claims, "b", NOON, timedelta(hours=1))
+
+    with pytest.raises(ClaimedError):
+        bench.submit(extract)
+
+    assert not [key for key in bench.snapshot() if "/events/" in key or "/chunks/" in key]
+
+
+def test_an_abandoned_run_is_not_gone_on_with() -> None:
+    bench = memory_bench()
+    extract = bench.drop(5)
+    job, _ = prepare(bench.context, Request(extract))
+    abandon_left(bench.context.adapters, bench.stored(job.plan.run), "not wanted")
+
+    with pytest.raises(AbandonedError):
+        bench.submit(extract)
+
+
+class Swept(MemoryStore):
+    """A store that can be cleaned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[tuple[str, datetime]] = []
+
+    def leftovers(self, prefix: str, before: datetime) -> list[Entry]:
+        self.looks.append((prefix, before))
+        return []
+
+    def discard(self, leftover: Entry) -> None:
+        raise AssertionError
+
+    delete = discard  # neither is called
+
+    def hides(self) -> bool:
+        return False
+
+
+def test_what_killed_writers_left_of_the_run_and_its_chain_is_looked_for() -> None:
+    bench = memory_bench()
+    bench.store = store = Swept()
+
+    manifest = bench.submit(bench.drop(5)).manifest
+
+    chain = submissions(BANK, manifest.source.sha256)
+    assert [(keys_of(manifest.run).base, NOON - OLD), (chain, NOON - OLD)] == store.looks
+
+
+def test_the_book_has_a_whole_extract_with_the_next_run_and_selected_rows_at_once() -> None:
+    bench = memory_bench()
+    first = bench.submit(bench.drop(5)).manifest.run
+    before = keys_of(first).page in bench.store.objects
+    second = bench.submit(bench.drop(5, "bank-20261121.csv", seed=1)).manifest.run
+
+    pages = [keys_of(run).page in bench.store.objects for run in (first, second)]
+
+    assert (False, [True, False]) == (before, pages)
+
+
+# What is planned
+
+
+@pytest.mark.parametrize(
+    ("settings", "guarded"),
+    [
+        ({}, True),
+        ({"resend": {"seen_before": "send"}}, False),
+        ({"resend": {"seen_before": "send"}, "full_portfolio": True}, True),
+        ({"full_portfolio": True}, True),
+    ],
+)
+def test_a_job_has_what_was_known_when_its_rows_were_chosen(
+    settings: dict[str, Any], guarded: bool
+) -> None:
+    bench = memory_bench(**settings)
+    for day in (18, 19):
+        bench.submit(bench.drop(5, f"bank-202611{day}.csv", seed=day))
+    expected = ExpectedOutcome("0", bench.manifest(str(bench.runs.ids[0])).counts, {})
+    extract = bench.drop(5)
+    request = Request(extract, NEXT, ("row-jump", "reject-rate"), "lost it", expected)
+
+    job, remarks = prepare(bench.context, request)
+
+    entry = bench.store.objects[extracts(BANK) + extract][0]
+    assert (2, guarded, expected, entry) == (job.since, guarded, job.expected, job.entry)
+    assert ("row-jump", "reject-rate") == job.opened
+    assert guarded == (job.scope.prior is not None)
+    assert guarded == bool(job.plan.known)
+    assert (NEXT, "lost it", RowScope(prior=job.scope.prior)) == (
+        job.plan.as_of,
+        job.plan.reason,
+        job.scope,
+    )
+    assert job.guarded is guarded
+    line = str(job.retry_command)
+    assert line == (
+        f"cardlink submit {BANK} --extract {extract} "
+        "--open reject-rate --open row-jump --new-run 'lost it'"
+    )
+    assert () == remarks
+
+
+def test_a_job_may_be_of_a_file_that_is_not_among_the_extracts() -> None:
+    bench = memory_bench()
+    bench.store.create("bank/elsewhere/x-20261119.csv", content_of(3))
+    entry = bench.store.objects["bank/elsewhere/x-20261119.csv"][0]
+
+    job, _ = prepare(bench.context, Request("x-20261119.csv"), entry=entry)
+
+    assert (entry, entry.key) == (job.entry, job.plan.source.key)
+    assert date(2026, 11, 19) == job.plan.as_of
+
+
+def test_a_card_number_in_a_reason_is_masked_before_it_is_stored() -> None:
+    bench = memory_bench()
+
+    job, _ = prepare(bench.context, Request(bench.drop(5), new_run="lost 4242424242424242"))
+
+    assert "4242424242424242" not in job.plan.reason
+    assert job.plan.reason.startswith("lost ")
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_the_business_date_is_that_of_the_name_unless_one_is_given(given: bool) -> None:
+    bench = memory_bench()
+    extract = bench.drop(5)
+    bench.store = Meanwhile(bench.store, "/claims/", killed)
+    with pytest.raises(KilledError):
+        bench.submit(extract)
+
+    job, _ = prepare(bench.context, Request(EXTRACT, NEXT if given else None))
+
+    assert (NEXT if given else DAY) == job.plan.as_of
+
+
+@pytest.mark.parametrize(
+    ("settings", "opened", "is_held"),
+    [
+        ({}, (), True),
+        ({}, ("row-jump",), True),
+        ({}, (CHANGED_EXTRACT,), False),
+        ({"source": {"same_name": "replace"}}, (), False),
+    ],
+)
+def test_other_content_under_a_committed_name_is_held_back_for_a_decision(
+    settings: dict[str, Any], opened: tuple[str, ...], is_held: bool
+) -> None:
+    bench = memory_bench(**settings)
+    bench.submit(bench.drop(5))
+    bench.drop(6)
+    held: list[CardlinkError] = []
+
+    job, _ = prepare(bench.context, Request(EXTRACT, opened=opened), held.append)
+
+    assert is_held == bool(held)
+    assert all(isinstance(error, ChangedExtractError) for error in held)
+    assert 2 == len({str(run) for run in bench.runs.ids} | {job.plan.run})
+    if is_held:
+        with pytest.raises(ChangedExtractError):
+            bench.submit(EXTRACT, opened=opened)
+
+
+# Runs of selected rows that are overtaken
+
+
+@pytest.mark.parametrize("selection", [None, ROWS])
+def test_a_run_of_selected_rows_that_is_overtaken_is_abandoned(selection: Selection | None) -> None:
+    bench = memory_bench()
+    run = planned(bench, f"{BANK}-20261120-01234567", selection=selection)
+    plan = bench.stored(run).planned()
+    job = Job(plan, Entry("x", 1, NOON, ""), RowScope(), (), Step("submit"), since=0)
+    overtaken = OvertakenError(run=run, other="another", what="1 of its cards")
+
+    with (
+        pytest.raises(OvertakenError),
+        submitting._abandoning_overtaken(bench.context.adapters, job),
+    ):
+        raise overtaken
+
+    end = bench.stored(run).end
+    assert (None if selection is None else OVERTAKEN) == getattr(end, "reason", None)
+
+
+# A new run of what was sent
+
+
+def test_without_a_reason_for_a_new_run_nothing_is_sent_twice() -> None:
+    bench = memory_bench()
+    bench.submit(bench.drop(5))
+
+    refuse_resend(bench.context, Request(EXTRACT))
+
+
+def sent(**settings: Any) -> tuple[MemoryBench, str]:
+    """Return a bench with a run of another extract, and one of three chunks."""
+    bench = memory_bench(portal={"rows_per_chunk": 2}, **settings)
+    bench.submit(bench.drop(5, "bank-20261119.csv", seed=5))
+    return bench, bench.submit(bench.drop(6)).manifest.run
+
+
+@pytest.mark.parametrize("cancelled", [0, 1, 2])
+def test_a_new_run_of_chunks_that_wait_is_refused(cancelled: int) -> None:
+    bench, run = sent()
+    for number in range(1, cancelled + 1):
+        move(bench.context.adapters, run, "cancelled", [number], "wrong")
+
+    with pytest.raises(SentTwiceError) as refused:
+        refuse_resend(bench.context, Request(EXTRACT, new_run="lost"))
+
+    facts = {"extract": EXTRACT, "count": 3 - cancelled, "chunks": 3, "run": run}
+    assert facts == refused.value.fields
+
+
+def test_a_new_run_of_cancelled_chunks_or_of_other_content_is_none_of_what_was_sent() -> None:
+    bench, run = sent()
+    other = bench.drop(7, "bank-20261122.csv", seed=8)
+    refuse_resend(bench.context, Request(other, new_run="lost"))
+    move(bench.context.adapters, run, "cancelled", (), "wrong")
+
+    refuse_resend(bench.context, Request(EXTRACT, new_run="lost"))
+
+
+def test_a_run_that_was_planned_and_not_committed_has_sent_nothing() -> None:
+    bench = memory_bench()
+    prepare(bench.context, Request(bench.drop(5)))
+
+    refuse_resend(bench.context, Request(EXTRACT, new_run="lost"))
+
+
+def test_a_new_run_that_is_committed_may_be_requested_again() -> None:
+    bench, _ = sent(resend={"seen_before": "send"})
+    submit(bench.context, Request(EXTRACT, new_run="lost 4242424242424242"))
+
+    refuse_resend(bench.context, Request(EXTRACT, new_run="lost 4242424242424242"))
+    with pytest.raises(SentTwiceError):
+        refuse_resend(bench.context, Request(EXTRACT, new_run="lost again"))
+
+
+def test_of_a_portfolio_only_runs_of_the_same_date_have_sent_the_same() -> None:
+    bench, run = sent(full_portfolio=True)
+
+    refuse_resend(bench.context, Request(EXTRACT, NEXT, new_run="lost"))
+    with pytest.raises(SentTwiceError) as refused:
+        refuse_resend(bench.context, Request(EXTRACT, new_run="lost"))
+
+    assert run == refused.value.fields["run"]
+    assert RunId.parse(run) is not None
+
+
+def test_a_run_of_a_portfolio_for_a_date_that_was_given_counts_for_that_date() -> None:
+    bench = memory_bench(full_portfolio=True)
+    bench.submit(bench.drop(5), business_date=NEXT)
+
+    with pytest.raises(SentTwiceError):
+        refuse_resend(bench.context, Request(EXTRACT, NEXT, new_run="lost"))
+    refuse_resend(bench.context, Request(EXTRACT, new_run="lost"))
