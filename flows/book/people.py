@@ -15,6 +15,8 @@ from flows.book.standing import SERVED, STATES
 from flows.errors import BugError
 
 WAITING_FOR = ("issuer", "partner", "operator")
+# what counting needs; of a million cards each other column would be copied
+_COUNTED = ("holder", "cuid", "last_4", "standing", "who", "current")
 _ADDRESSED = {"issuer": "the issuer", "partner": "the partner", "operator": "you"}
 
 
@@ -123,7 +125,8 @@ def people(cards: pl.DataFrame) -> pl.DataFrame:
     `cards`: as of `counted_cards`. The card that needs most attention says where the cardholder
     stands.
     """
-    first = cards.sort(pl.col("standing").to_physical(), maintain_order=True)
+    columns = cards.select("holder", "cuid", "standing", "who")
+    first = columns.sort(pl.col("standing").to_physical(), maintain_order=True)
     return first.group_by("holder", maintain_order=True).agg(
         pl.col("cuid", "standing", "who").first(), cards=pl.len()
     )
@@ -134,7 +137,7 @@ def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Ba
 
     `opening`: whom retention removed from it. Raises BugError where a cardholder is in no state.
     """
-    counted = counted_cards(cards)
+    counted = counted_cards(cards.select(*_COUNTED))
     holders = people(counted)
     by_state = Counter(holders["standing"].cast(pl.String))
     by_card = Counter(counted["standing"].cast(pl.String))
