@@ -112,6 +112,8 @@ def test_a_submit_has_four_stages_and_tells_its_progress(monkeypatch: pytest.Mon
         ("book", {}),
     ] == stages.seen
     assert Progress(40, 1, 1.0) == told[-1]
+    [chunk] = [data for key, (_, data) in bench.store.objects.items() if "/chunks/" in key]
+    assert len(chunk) == done.manifest.chunks[0].bytes
     assert (False, ()) == (done.already, done.remarks)
     assert 0 < counts.rejected < 40
 
