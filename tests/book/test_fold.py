@@ -141,6 +141,12 @@ def test_of_the_rows_of_one_run_one_that_can_be_sent_is_the_newest_of_its_card()
     assert ["reverted"] == newest
 
 
+def test_of_several_rows_of_one_run_that_can_be_sent_the_last_is_the_newest() -> None:
+    tries = [once("linked", 1), once("changed", 2), once("reverted", 2), once("rejected", 2)]
+
+    assert ["reverted"] == fold(book(tries)).attempt("row", "state")["state"].to_list()
+
+
 def once(state: str, turn: int, ends: int = 9, **facts: bool) -> Tried:
     """Return an attempt for one card in a run."""
     told = {"decided": False, "repeats": False, **facts}

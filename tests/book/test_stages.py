@@ -14,7 +14,7 @@ from flows.book.book import read_book
 from flows.book.deliveries import DELIVERED_LINK, delivered_links
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, with_stages
+from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, STAGES, with_stages
 from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
 from flows.operations.delivery import deliver
@@ -22,6 +22,7 @@ from flows.partner_api.follow_links import follow_links
 from flows.reports.survey import survey
 from flows.resend.ending_links import ending_links
 from flows.runs.keys import transactions
+from schemas.partner_api.unknowns import REPORTS, SERVICE
 from tests.book.test_standing import LINK, TODAY, attempt
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once
 from tests.partner_api.test_placements import place_at_every_site
@@ -122,6 +123,30 @@ def test_of_two_cards_that_look_the_same_the_one_is_delivered_whose_row_was() ->
     assert ["delivered", "delivered"] == stands(*cards, **delivered())
     # the same link came of another row of a card that nothing else looks like
     assert ["delivered"] == stands(*alone, **delivered(run="r1", row=1))
+
+
+@pytest.mark.parametrize(
+    ("says", "known_by"),
+    [
+        ({}, [{}, {}, {}]),
+        (followed(opened=True), [{SERVICE: 1}, {}, {}]),
+        (followed(placed=False), [{SERVICE: 1}, {}, {SERVICE: 1}]),
+        (followed(placed=True), [{SERVICE: 1}] * 3),
+        (reported(None), [{REPORTS: 1}, {}, {}]),
+        (reported(True, authenticated=True), [{REPORTS: 1}] * 3),
+        (followed(opened=False) | reported(True), [{SERVICE: 1}, {}, {REPORTS: 1}]),
+    ],
+)
+def test_how_far_a_link_came_is_known_by_the_service_else_by_a_report(
+    says: dict[str, Any], known_by: list[dict[str, int]]
+) -> None:
+    rows = [{"row": 1, "as_of": date(2026, 11, 1), **attempt("linked")}]
+    cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), TODAY)
+
+    known = stages_coverage(cards, NO_STAGES._replace(**says))
+
+    assert 1 == known["links"]
+    assert known_by == [known[stage]["known_by"] for stage in STAGES]
 
 
 def test_what_nobody_was_asked_is_not_known_and_not_denied() -> None:

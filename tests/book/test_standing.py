@@ -11,10 +11,11 @@ import pytest
 from flows.book.attempts import ATTEMPT
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.standing import standing
+from flows.book.standing import standing, with_excluded
 from flows.reports.unlinked import unlinked
+from schemas.actions import NOTHING
 from schemas.breaks import DECISIONS, LOST
-from schemas.reasons import DYING
+from schemas.reasons import DYING, EXCLUDED_SINCE
 
 TODAY = date(2026, 11, 20)
 LINK = TODAY + timedelta(30)
@@ -179,3 +180,15 @@ def test_where_nobody_waits_the_sentence_says_so() -> None:
     assert (
         "1 of 1 cardholder has a link; nobody waits." == balance(cards(attempt("linked"))).sentence
     )
+
+
+def test_nobody_acts_about_a_card_that_was_refused_and_is_left_out_since() -> None:
+    refused = cards(attempt("error", reason="card.pan.other"))
+    linked = cards(attempt("linked"))
+    of = refused.select("holder", "last_4")
+
+    left_out, kept = (with_excluded(known, of) for known in (refused, linked))
+
+    columns = ["who", "reason", "action"]
+    assert [("", EXCLUDED_SINCE, NOTHING)] == left_out.select(columns).rows()
+    assert linked.equals(kept)
