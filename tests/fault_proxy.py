@@ -41,6 +41,7 @@ class Fault(Enum):
     CUT_BODY = "the answer's body ends early, the connection closes as if all were well"
     STALLED_BODY = "half of the answer's body comes, then nothing"
     SLOW_BODY = "the answer's body comes in eight pieces, with pauses"
+    TRICKLE = "the answer's body comes byte by byte, for as long as the client waits"
     WRONG_BYTE = "one byte of the answer's body is another"
     GARBLED = "the answer's body is no XML"
     NO_RANGE = "Range does not reach the server, which answers with the whole"
@@ -207,6 +208,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 time.sleep(self.quiet / 10)
                 self.wfile.write(answer.body[start : start + step])
+        elif fault is Fault.TRICKLE and answer.body:
+            self._send(answer, b"")
+            for number in range(len(answer.body)):
+                self.wfile.write(answer.body[number : number + 1])
+                self.wfile.flush()
+                time.sleep(0.01)
         elif fault is Fault.WRONG_BYTE and answer.body:
             self._send(answer, answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
         elif fault is Fault.GARBLED and answer.body:

@@ -103,10 +103,10 @@ def _shown(name: str, plan: operation.PurgePlan, participle: str) -> Iterator[Pa
     yield from _unknown(plan)
     if plan.hides:
         yield (
-            "The bucket keeps versions: deleted objects are only hidden. "
-            "The lifecycle rule that removes them for"
+            "The bucket keeps versions: deleted objects are only hidden. The lifecycle rules that "
+            "remove them for"
         )
-        yield f"good, for the prefix {keys.runs(name)} below the root, is in {LIFECYCLE}."
+        yield f"good, for {len(keys.CLEANED)} folders of {name} below the root, are in {LIFECYCLE}."
 
 
 class _LotRow(NamedTuple):

@@ -174,11 +174,11 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
     Raises as `plan_erasure` does, NoReasonError, and StoreDeniedError where nothing may be deleted.
     """
     signed = context.adapters.signed(reason)
-    begun = _interrupted(context)
-    if begun is not None:
+    begun = unfinished_erasures(context.adapters.store, context.issuer.issuer)
+    if begun:
         finish_erasures(context, cleaner)
         if _is_gone(context, whom):
-            return _ended(context, begun)
+            return _ended(context, begun[0])
     plan = plan_erasure(context, whom, hides=cleaner.hides())
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -197,12 +197,6 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
     add_record(store, erasures(issuer), Erasure(**signed, what="removed"))
     finish_erasures(context, cleaner)
     return plan
-
-
-def _interrupted(context: IssuerContext) -> Erasure | None:
-    """Return the first record of an erasure whose process died; None where none did."""
-    open_acts = unfinished_erasures(context.adapters.store, context.issuer.issuer)
-    return open_acts[0] if is_interrupted(open_acts) else None
 
 
 def _is_gone(context: IssuerContext, whom: Whom) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flows.runs.errors import UnknownRunError
 from flows.runs.store import KeyRefusedError
@@ -115,6 +115,18 @@ trail = _prefix("audit")  # the audit trail: one chain that names every record b
 # derived: the book of cardholders, kept so that only what is new is read
 book = _prefix("book")
 analysis = _prefix("analysis")  # derived: the analysts' export
+# what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
+# lifecycle rules remove what it was (deploy/s3-lifecycle.json)
+CLEANED: Final = (
+    runs,
+    prompted_prefix,
+    deliveries,
+    acknowledgements,
+    placements,
+    reconciliation,
+    book,
+    analysis,
+)
 
 
 def period(issuer: str, start: date | None, end: date | None) -> str:

@@ -224,6 +224,29 @@ def test_a_body_that_stalls_every_time_is_an_error_to_try_again_and_never_half_a
     assert 75 == busy.value.exit_code
 
 
+@pytest.mark.parametrize("always_slow", [False, True])
+def test_a_body_that_trickles_is_requested_again_and_ends_within_a_bounded_time(
+    calm: S3Store, moto_server: servers.S3Server, always_slow: bool
+) -> None:
+    data = os.urandom(100_000)
+    calm.create("a", data)
+    choose = always(Fault.TRICKLE) if always_slow else scripted("GET", Fault.TRICKLE)
+    hurried = Retry(lambda: time.monotonic() * 1000, lambda _: None, random.random, budget=300)
+    prefix = repr(calm).rpartition("cards/")[2].rstrip("/')")
+
+    with fault_proxy.between(moto_server.endpoint, choose) as proxy:
+        client = servers.client(proxy.endpoint)
+        store = S3Store(moto_server.bucket, prefix, client, hurried)
+        if always_slow:
+            with pytest.raises(StoreBusyError, match="body too slow") as busy:
+                content(store, "a")
+            assert 75 == busy.value.exit_code
+        else:
+            assert data == content(store, "a")
+
+    assert proxy.injected[Fault.TRICKLE]
+
+
 def test_a_bucket_in_another_region_is_followed_there(
     calm: S3Store, moto_server: servers.S3Server
 ) -> None:

@@ -28,6 +28,7 @@ import flows
 from flows.errors import CardlinkError
 from flows.install import automation, automations, notifications
 from flows.operations.alert_kinds import KINDS
+from flows.runs.keys import CLEANED
 from flows.wiring import CHANNELS, ChannelsError, channel_addresses
 from tests.reference import PERSONAL, sample_deployments
 
@@ -322,7 +323,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert done.stderr.decode() == ""
 
 
-def test_the_lifecycle_rules_are_ones_s3_takes_and_reach_no_source() -> None:
+def test_the_lifecycle_rules_are_ones_s3_takes_and_reach_just_what_is_cleaned() -> None:
     rules = json.loads((DEPLOY / "s3-lifecycle.json").read_text())
     model = boto3.session.Session("a", "b", region_name="us-east-1").client("s3").meta.service_model
 
@@ -335,7 +336,7 @@ def test_the_lifecycle_rules_are_ones_s3_takes_and_reach_no_source() -> None:
         if one.keys() & {"NoncurrentVersionExpiration"}
     ]
     assert report.generate_report() == ""
-    assert expiring == ["PREFIX/ISSUER/runs/"]
+    assert expiring == [f"PREFIX/{prefix('ISSUER')}" for prefix in CLEANED]
 
 
 def test_the_linter_of_iam_policies_has_nothing_to_say(tmp_path: Path) -> None:
