@@ -17,7 +17,6 @@ from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import OperatorError
 from flows.redaction import redact
 
-EARLIER_MODES = {"dry run": True, "send": False}  # of the field `mode`, before it was `dry_run`
 NONE = "none"  # what a list of names offers for an optional field
 
 
@@ -144,16 +143,6 @@ def _offered(parameter: Parameter, default: Any) -> list[str]:
     if parameter.field.names and default == NONE:
         return [NONE, *_names(parameter)]
     return _names(parameter)
-
-
-def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a form's values with `dry_run` for `mode`, which a schedule kept from before has.
-
-    Where both are set, `dry_run` holds.
-    """
-    others = {name: value for name, value in values.items() if name != "mode"}
-    is_dry_run = EARLIER_MODES.get(str(values.get("mode")))
-    return dict(values) if is_dry_run is None else {"dry_run": is_dry_run, **others}
 
 
 def filled_in(

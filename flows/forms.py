@@ -39,7 +39,7 @@ from flows.commands.form import Form
 from flows.commands.outbox import outbox_list
 from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, TryAgainError, guarded
-from flows.form_fields import docstring_of, fields_of, filled_in, kind_of, renamed
+from flows.form_fields import docstring_of, fields_of, filled_in, kind_of
 from flows.redaction import redact, redacted
 from flows.registry import ENTRIES, FormWords, form_of
 from flows.reports.business_result import issuer_balance
@@ -260,14 +260,6 @@ def to_do(issuer: str) -> Table:
     )
 
 
-class FormFlow(Flow[..., Facts]):
-    """The flow of a form, which takes what schedules of earlier versions send."""
-
-    def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return the checked fields; a ParameterTypeError names what is wrong."""
-        return super().validate_parameters(renamed(parameters))
-
-
 def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     """Return the flow of a form: of the entry that has it, or of those it selects from."""
     entries: list[Entry[...]] = []
@@ -299,7 +291,7 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
     fill.__doc__ = docstring_of(built, entries, fields)
     fill.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` reads
     guarded_fill = cast("Callable[..., Facts]", failing(name)(fill))  # what a success holds
-    return FormFlow(
+    return Flow(
         guarded_fill,
         name=name,
         flow_run_name=lambda: _run_name(built, flow_run.parameters),

@@ -20,7 +20,6 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # ships no types
 from prefect import Flow
 from prefect.client.schemas.objects import TaskRun
-from prefect.exceptions import SignatureMismatchError
 from prefect.states import exception_to_failed_state
 from prefect.tasks import Task
 from pydantic import TypeAdapter, ValidationError
@@ -181,26 +180,6 @@ def test_a_form_that_can_look_first_does(entry: Entry[...], form: Form) -> None:
 
     assert looks == ("dry_run" in fields and fields["dry_run"].default is True)
     assert "mode" not in fields
-
-
-@pytest.mark.parametrize(("mode", "dry_run"), [("send", False), ("dry run", True)])
-def test_what_a_schedule_of_an_earlier_version_sends_is_taken(mode: str, dry_run: bool) -> None:
-    sent = {"issuer": "first-bank", "mode": mode}
-
-    taken = forms.renew.validate_parameters(sent)
-
-    assert taken["dry_run"] is dry_run
-    assert "mode" not in taken
-
-
-def test_a_dry_run_that_is_set_holds_and_an_unknown_mode_is_refused() -> None:
-    issuer = {"issuer": "first-bank"}
-
-    taken = forms.renew.validate_parameters({**issuer, "mode": "send", "dry_run": True})
-
-    assert taken["dry_run"] is True
-    with pytest.raises(SignatureMismatchError, match="mode"):
-        forms.renew.validate_parameters({**issuer, "mode": "now"})
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda one: one.name)

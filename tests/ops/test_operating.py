@@ -582,9 +582,7 @@ def test_missed_nights_are_listed_and_exactly_that_list_is_sent_from_one_form(st
 
 
 def test_a_renewal_shows_from_its_form_how_many_links_are_due(story: Story) -> None:
-    as_earlier = {"mode": "dry run"}  # as a schedule kept from an earlier version sends it
-
-    done = story.stage.do(f"renew-{ISSUER}", issuer=ISSUER, within_days=365, **as_earlier)
+    done = story.stage.do(f"renew-{ISSUER}", issuer=ISSUER, within_days=365)
 
     told = story.stage.artifacts()[f"{ISSUER}-renewal"]
     assert "Completed" == done.state
