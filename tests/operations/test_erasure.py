@@ -38,6 +38,7 @@ from flows.reports.across import reconcile_runs
 from flows.runs import audit_trail
 from flows.runs.audit_trail import audited, settle_trails
 from flows.runs.erased import unfinished_erasures
+from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
@@ -131,6 +132,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     bench = trailed(first)
     link = link_of(bench, run)
     before = balance(read_book(bench.store, BANK).cards(DAY)).named
+    named_before = naming(bench.snapshot(), GONE, link)
 
     done = erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
     at_once = naming(bench.snapshot(), GONE, link)
@@ -149,6 +151,8 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     assert "forgotten" in withdrawn
     assert (True, []) == (is_open, unfinished_erasures(bench.store, BANK))
     assert [] == naming(bench.snapshot(), GONE, link)
+    folders = {f"{BANK}/{key.split('/')[1]}/" for key in named_before}
+    assert set() == folders - {prefix(BANK) for prefix in CLEANED}
     assert set() == findings(bench)
     book = read_book(bench.store, BANK)
     assert before == balance(book.cards(DAY), book.opening).named

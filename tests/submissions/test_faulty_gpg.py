@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from flows.adapters.gpg_sealer import GpgSealer
 from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
@@ -56,6 +57,7 @@ FAULTS = {
         AT_ENCRYPTION.format('echo "gpg: out of core" >&2; exit 2'), GpgHungError, 75, "memory"
     ),
     "lies at the trial": Fault(AT_ENCRYPTION.format(LIE), SealBrokenError, 2, "gpg"),
+    "hangs in the middle": Fault(LATER.format("exec sleep 60"), PartialRunError, 75, "chunk"),
     "is killed in the middle": Fault(LATER.format("kill -9 $$"), PartialRunError, 75, "chunk"),
     "is slow": Fault(AT_ENCRYPTION.format("sleep 1"), None, 0, ""),
 }  # fmt: skip
@@ -95,6 +97,8 @@ def test_a_faulty_gpg_ends_a_command_with_its_own_sentence_and_a_sound_one_finis
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{program.parent}:{path}")
     monkeypatch.setattr("flows.adapters.gpg.STARTUP", 3.0 if "hangs" in fault else 30.0)
+    if fault == "hangs in the middle":
+        monkeypatch.setitem(GpgSealer.__init__.__kwdefaults__ or {}, "patience", 3.0)
 
     outcome = ended(tmp_path, command, case)
     monkeypatch.setenv("PATH", path)
