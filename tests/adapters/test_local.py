@@ -37,10 +37,9 @@ BUSY_WRITER = """
 import sys
 from pathlib import Path
 from flows.adapters.local import LocalStore
-store, number = LocalStore(Path(sys.argv[1])), 0
-while True:
+store = LocalStore(Path(sys.argv[1]))
+for number in range(500):  # it ends, too, where nobody is left to kill it
     store.create(f"chunks/{number}", b"%08d" % number * 40_000)
-    number += 1
 """
 
 
@@ -69,7 +68,7 @@ def test_a_killed_writer_leaves_only_whole_objects_and_its_temporary_files_are_r
     store = LocalStore(tmp_path)
     for _ in range(5):
         with subprocess.Popen([sys.executable, "-c", BUSY_WRITER, str(tmp_path)]) as writer:
-            while not any(tmp_path.glob("chunks/*")):
+            while writer.poll() is None and not any(tmp_path.glob("chunks/*")):
                 pass
             writer.kill()
 
