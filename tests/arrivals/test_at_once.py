@@ -137,7 +137,7 @@ def test_a_drop_becomes_chunks_and_a_result_its_report_by_nobodys_hand(drop: Dro
 
     assert done
     assert [1, 1] == [len(drop.runs(name)) for name in (nightly, ingest)]
-    assert "files came" in drop.stage.cardlink("worklist", ISSUER)["arrivals"][ISSUER]["text"]
+    assert " came, " in drop.stage.cardlink("worklist", ISSUER)["arrivals"][ISSUER]["text"]
 
 
 def test_events_that_come_again_and_a_killed_process_change_nothing_that_is_stored(
