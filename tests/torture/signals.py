@@ -59,7 +59,7 @@ def commands(run: str) -> dict[str, list[str]]:
         "submit": ["submit", BANK],
         "ingest": ["ingest", BANK],
         "resubmit": ["resubmit", run, "--errors", "--reason", "test"],
-        "outbox": ["outbox", "uploaded", run],
+        "upload": ["upload", run, "--done"],
         "check": ["check", BANK],
         "reconcile": ["reconcile", BANK],
         "worklist": ["worklist", "--all"],
