@@ -117,7 +117,7 @@ def installed(folder: Path) -> Stage:
     compose = deploy / "compose.yaml"
     text = compose.read_text().replace('"127.0.0.1:4200:4200"', f'"127.0.0.1:{port}:4200"')
     text = text.replace("http://127.0.0.1:4200/api\n", f"http://127.0.0.1:{port}/api\n")
-    compose.write_text(text.replace('"127.0.0.1:4201:4201"', f'"127.0.0.1:{pages}:{pages}"'))
+    compose.write_text(text.replace('"127.0.0.1:4201:4201"', f'"127.0.0.1:{pages}:4201"'))
     address = {"CARDLINK_REPORTS_URL": f"http://127.0.0.1:{pages}/{TOKEN}"}
     _fill(
         deploy, "server", {"PREFECT_SERVER_ENCRYPTION_KEY": FAST["PREFECT_SERVER_ENCRYPTION_KEY"]}
