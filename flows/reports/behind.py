@@ -34,13 +34,18 @@ def report_behind(context: IssuerContext, runs: Iterable[StoredRun]) -> None:
 
 def finish_reports(context: IssuerContext) -> None:
     """Finish what a command left that was stopped after it had recorded something."""
+    report_behind(context, runs_to_report(context))
+
+
+def runs_to_report(context: IssuerContext) -> list[StoredRun]:
+    """Return the runs whose report is behind; their history has what was recorded by then."""
     runs = runs_behind(context)
     for run in runs:
-        note_answers(context, run)
-    report_behind(context, runs)
+        _note_answers(context, run)
+    return runs
 
 
-def note_answers(context: IssuerContext, run: StoredRun) -> None:
+def _note_answers(context: IssuerContext, run: StoredRun) -> None:
     """Record in the history of a run which single links were answered, where that is missing."""
     noted = {event.get("attempt") for event in run.events("single")}
     for single in run.single_link_attempts:

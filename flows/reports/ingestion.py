@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from flows.book.kept import keep_up_to_date
 from flows.errors import TryAgainError
-from flows.reports.behind import note_answers, runs_behind
+from flows.reports.behind import runs_to_report
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
@@ -88,11 +88,10 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     with stage("match results", files=len(files)):
         taken = _take_in(context, files, waiting)
     reported = taken.with_new_outcome
-    behind = runs_behind(context)
-    for run in behind:
-        note_answers(context, run)
+    others = {run.id for run in runs_to_report(context)}
+    if also:
+        others.add(also)
     purged = StoredRuns(store, issuer).without_ledger if reported else frozenset()
-    others = {run.id for run in behind} | ({also} if also else set())
     reports = _report_runs(context, reported, purged, others)
     still_waiting = taken.skipped | _waiting_records(taken, waiting, purged)
     if still_waiting != waiting:

@@ -153,7 +153,7 @@ class Publisher:
 
     def _publish_group(self, group: Sequence[ChunkDraft]) -> list[Outcome]:
         """Adopt what a dead run or a concurrent process published, seal and publish the others."""
-        records = SealRecords(self._store, self._keys.seals, group[0].number // GROUP)
+        records = SealRecords(self._store, self._keys.seals, (group[0].number - 1) // GROUP)
         adopted = self._adopt_published(group, records) if records.length else []
         known = {outcome.number for outcome in adopted}
         fresh = self._seal([draft for draft in group if draft.number not in known])
