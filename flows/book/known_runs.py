@@ -156,17 +156,13 @@ class KeptRuns:
         `reported`: runs whose report was written anew without a change that the trail names.
         """
         stale = self._stale(head.plans, reported)
-        plans = {
-            run: plan.model_copy(update={"looked_at": ""}) if run in stale else plan
-            for run, plan in head.plans.items()
-        }
+        unseen = {run: head.plans[run].model_copy(update={"looked_at": ""}) for run in stale}
+        plans = {**head.plans, **unseen}
         busy = head.recent.keys() | set(head.uncommitted) if head.trail else self.changed
         news = [run for run, plan in plans.items() if _is_to_close(plan) and run not in busy]
         if not stale and len(news) < TOGETHER:
             return head
-        kept = self._closed.items()
-        closed = {run: known for run, known in kept if run in plans and plans[run].looked_at}
-        closed |= self._look_at(news)
+        closed = self._still_closed(plans) | self._look_at(news)
         plans |= {run: self._as_looked_at(plans[run]) for run in news}
         content = _CLOSED.dump_json(dict(sorted(closed.items())), exclude_defaults=True)
         self.store.replace(_key(self.issuer), [content])
@@ -200,6 +196,11 @@ class KeptRuns:
 
     def _as_looked_at(self, plan: KnownPlan) -> KnownPlan:
         return plan.model_copy(update={"looked_at": self._form(plan)})
+
+    def _still_closed(self, plans: Mapping[str, KnownPlan]) -> dict[str, ClosedRun]:
+        """Return what is kept of the runs that are as they were when they were looked at."""
+        known = [run for run, plan in plans.items() if plan.looked_at]
+        return {run: self._closed[run] for run in known if run in self._closed}
 
     def _form(self, plan: KnownPlan) -> str:
         return "purged" if plan.run in self.purged else "whole"

@@ -40,7 +40,8 @@ def say(text: Text, *, err: bool = False, color: str = "") -> None:
     if err and are_json():
         log_line(line, is_error=color == "red")
         return
-    if isinstance(text, Sentence) and text.steps and (sys.stderr if err else sys.stdout).isatty():
+    stream = sys.stderr if err else sys.stdout
+    if isinstance(text, Sentence) and text.steps and stream.isatty():
         line = folded(line, text.steps[-1], words, shutil.get_terminal_size().columns)
     if color and shared is not None and shared.colorful:
         line = click.style(line, fg=color)

@@ -177,31 +177,19 @@ def _in_all_runs(
     refused: dict[str, CardlinkError] = {}
     if reason.strip() and not dry_run:  # once, before rows are selected
         shown += resubmission_run.take_in_results(issuer_context)
-    if corrections:
-        parts = _templates(context, issuer_context, corrections)
-        runs = list(parts)
-    else:
-        parts = {}
-        runs = selected_runs.runs_to_resend(issuer_context, rows)
+    parts = _templates(context, issuer_context, corrections) if corrections else {}
+    runs = parts if corrections else selected_runs.runs_to_resend(issuer_context, rows)
     for run in selected_runs.newest_first(runs):
         name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
         request = resubmission.Request(run, rows, reason, corrections=name)
-        content = parts.get(run)
         try:
-            if dry_run:
-                planned = resubmission_run.rehearse_resubmit(issuer_context, request, content)
-                result = _rehearsed(issuer, request, *planned)
-            else:
-                with context.progress(run) as progress:
-                    done = resubmission_run.send_again(issuer_context, request, progress, content)
-                result = _resubmitted(issuer_context, run, done)
+            result = _of_one(context, issuer_context, request, parts.get(run), dry_run=dry_run)
         except CardlinkError as error:
             refused[run] = error
             continue
         shown += [*result.shown, ""]
         facts.append(result.facts)
-    lines = [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
-    shown += lines
+    shown += [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
     next_step: Step | None = upload_step(issuer)
     if dry_run:
         would_send = any(known["rows"] for known in facts)
@@ -211,6 +199,23 @@ def _in_all_runs(
     everything = {"issuer": issuer, "dry_run": dry_run, "runs": facts, "refused": sorted(refused)}
     nothing = f"{issuer}: no run decided last about such rows"
     return Result(everything, shown or [nothing], next_step, code, outbox="" if dry_run else issuer)
+
+
+def _of_one(
+    context: Context,
+    issuer_context: contexts.IssuerContext,
+    request: resubmission.Request,
+    content: bytes | None,
+    *,
+    dry_run: bool,
+) -> Result:
+    """Send the selected rows of one of these runs, or show what would be sent."""
+    if dry_run:
+        planned = resubmission_run.rehearse_resubmit(issuer_context, request, content)
+        return _rehearsed(issuer_context.issuer.issuer, request, *planned)
+    with context.progress(request.run) as progress:
+        done = resubmission_run.send_again(issuer_context, request, progress, content)
+    return _resubmitted(issuer_context, request.run, done)
 
 
 def _templates(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Annotated, TypeVar, get_args
 
 from flows.commands import acknowledgement, on_first_use
@@ -142,8 +143,7 @@ def _submitted(
 ) -> Result:
     """Show the runs that were committed, and the extracts that were refused or wait."""
     issuer = context.issuer.issuer
-    is_new = any(not run.already for run in done)
-    remarks = trailer.unproven(context.issuer.source) if is_new else []
+    remarks = _remarks(context, done)
     facts = {
         "issuer": issuer,
         "runs": [run_facts(run) for run in done],
@@ -155,18 +155,23 @@ def _submitted(
         nothing = [f"{issuer}: no new extract to submit"]
         next_step = Step("worklist", issuer) if waiting else Step("ingest", issuer)
         return Result(facts, waiting or nothing, next_step)
-    shown: list[Part] = []
-    for run in done:
-        shown += submitted(context, run)
-    shown += [*_refusals(refused), *waiting, *remarks]
+    shown = chain.from_iterable(submitted(context, run) for run in done)
     return Result(
         facts,
-        shown,
+        [*shown, *_refusals(refused), *waiting, *remarks],
         upload_step(issuer) if done else Step("worklist", issuer),
         max((error.exit_code for error in refused), default=0),
         outbox=issuer,
         headline=_headline(done, refused),
     )
+
+
+def _remarks(
+    context: contexts.IssuerContext, done: Sequence[submission.Submitted]
+) -> Sequence[Part]:
+    """Return what is to be known of the issuer's extracts where a run of one came now."""
+    is_new = any(not run.already for run in done)
+    return trailer.unproven(context.issuer.source) if is_new else []
 
 
 def _headline(done: Sequence[submission.Submitted], refused: Sequence[CardlinkError]) -> str:

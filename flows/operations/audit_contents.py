@@ -6,7 +6,7 @@ were ingested; the links that a run's report and lists hand out, by what its res
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
@@ -85,6 +85,18 @@ def judged_contents(
     `wrong` are known findings; `proven` are runs that were whole: one whose objects have the same
     digests is whole again, since nothing else decides it.
     """
+    verdicts = _verdicts(objects, issuer, wrong, proven)
+    findings = [*chain.from_iterable(each.findings for each in verdicts.values())]
+    findings += _result_findings(objects, issuer, _answered(verdicts.values()))
+    whole = {run: each.run for run, each in verdicts.items() if each.run is not None}
+    known_runs = sum(1 for run, judged in whole.items() if judged is proven.get(run))
+    return Contents(findings, whole, known_runs)
+
+
+def _verdicts(
+    objects: Snapshot, issuer: str, wrong: Collection[str], proven: Mapping[str, JudgedRun]
+) -> dict[str, _Verdict]:
+    """Judge each run of an issuer, those that are as they were proven by that proof."""
     facts = facts_of_runs(objects, issuer)
     ids = {str(run): run for run in StoredRuns(objects, issuer).ids}
     verdicts = {
@@ -97,14 +109,15 @@ def judged_contents(
         judged = unproven[start : start + TOGETHER]
         judge = _Judge(objects, facts, wrong, small_tables(objects, map(RunKeys, judged)))
         verdicts |= zip(map(str, judged), concurrently(judge.verdict, judged), strict=True)
+    return verdicts
+
+
+def _answered(verdicts: Iterable[_Verdict]) -> dict[str, set[str]]:
+    """Return the digests of each result file, by its name, that the events of runs name."""
     answered = dict[str, set[str]]()
-    for name, sha256s in chain.from_iterable(each.results.items() for each in verdicts.values()):
+    for name, sha256s in chain.from_iterable(each.results.items() for each in verdicts):
         answered.setdefault(name, set()).update(sha256s)
-    findings = [*chain.from_iterable(each.findings for each in verdicts.values())]
-    findings += _result_findings(objects, issuer, answered)
-    whole = {run: each.run for run, each in verdicts.items() if each.run is not None}
-    known_runs = sum(1 for run, judged in whole.items() if judged is proven.get(run))
-    return Contents(findings, whole, known_runs)
+    return answered
 
 
 def facts_of_runs(objects: Snapshot, issuer: str) -> dict[str, str]:

@@ -71,10 +71,8 @@ def link_findings(run: StoredRun, decoded: Decoded) -> Iterator[Finding]:
     lists = [entry.key for entry in run.store.keys(run.keys.report("links"))]
     if run.purged_ledger is not None or not lists:
         return  # or there is no report yet
-    links = _Links(run)
     tables = _Tables(run.store, decoded)
-    for outcome in run.store.keys(run.keys.outcomes):
-        links.add(tables.rows(outcome.key, _OF_RESULTS) or ())
+    links = _links_of_results(run, tables)
     parts = [run.rows_key(part) for part in run.committed().ledger]
     wrong = [key for key in parts if not links.gave(tables.rows(key, _OF_ROWS))]
     wrong += [key for key in lists if not links.are_of(tables.rows(key, _OF_LISTS))]
@@ -157,3 +155,10 @@ def _cells(content: bytes) -> list[Row] | None:
         return [tuple(line) for line in csv.reader(StringIO(content.decode("utf-8-sig")))]
     except (UnicodeDecodeError, csv.Error):
         return None
+
+
+def _links_of_results(run: StoredRun, tables: _Tables) -> _Links:
+    links = _Links(run)
+    for outcome in run.store.keys(run.keys.outcomes):
+        links.add(tables.rows(outcome.key, _OF_RESULTS) or ())
+    return links

@@ -28,7 +28,7 @@ from flows.results.problems import is_temporary
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
 from flows.runs.keys import ingested, keys_of, results
-from flows.runs.store import Store
+from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.tracing import stage
@@ -68,6 +68,11 @@ class _TakenIn(NamedTuple):
     unjudged: int
 
     @property
+    def done(self) -> dict[str, Entry]:
+        """The objects of those of `read` that need not be read again, by their marks."""
+        return {file.result.mark: file.result.entry for file in self.read if file.done}
+
+    @property
     def with_new_outcome(self) -> list[IngestedFile]:
         """Those of `read` that are new, or have another outcome than when they were read last."""
         return [file for file in self.read if not file.known]
@@ -88,16 +93,13 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     with stage("match results", files=len(files)):
         taken = _take_in(context, files, waiting)
     reported = taken.with_new_outcome
-    others = {run.id for run in runs_to_report(context)}
-    if also:
-        others.add(also)
+    others = {run.id for run in runs_to_report(context)} | ({also} - {""})
     purged = StoredRuns(store, issuer).without_ledger if reported else frozenset()
     reports = _report_runs(context, reported, purged, others)
     still_waiting = taken.skipped | _waiting_records(taken, waiting, purged)
     if still_waiting != waiting:
         write_waiting(store, issuer, still_waiting)
-    done = {file.result.mark: file.result.entry for file in taken.read if file.done}
-    write_markers(store, issuer, done)
+    write_markers(store, issuer, taken.done)
     with stage("book"):
         keep_up_to_date(context)
     return Ingested(
