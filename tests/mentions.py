@@ -175,7 +175,7 @@ def refused(words: list[str], *, named: bool = False) -> str:
     """
     line = " ".join(words)
     try:
-        _parsed(words, named=named)
+        parsed(words, named=named)
     except click.exceptions.Exit:  # --help, --version
         return ""
     except click.ClickException as wrong:
@@ -185,7 +185,7 @@ def refused(words: list[str], *, named: bool = False) -> str:
     return ""
 
 
-def _parsed(words: list[str], *, named: bool = False) -> click.Context:
+def parsed(words: list[str], *, named: bool = False) -> click.Context:
     """Return what the command line makes of words; of a command only named, as far as it goes."""
     command: click.Command = main
     context = main.make_context("cardlink", words)
@@ -203,6 +203,6 @@ def _parsed(words: list[str], *, named: bool = False) -> click.Context:
 def pasted(folder: Path, line: str) -> Result:
     """Run the line of a step, with an example in place of each placeholder."""
     words = [REPLACED.get(word, word) for word in shlex.split(line)[1:]]
-    parsed = _parsed(words)
-    entry = ENTRIES[parsed.command_path.removeprefix("cardlink ")]
-    return entry.invoke(Context(folder, local_files=True), parsed.params)
+    command = parsed(words)
+    entry = ENTRIES[command.command_path.removeprefix("cardlink ")]
+    return entry.invoke(Context(folder, local_files=True), command.params)

@@ -28,6 +28,7 @@ with on_first_use():
     from flows.book import known_runs
     from flows.reports import ages, lists
     from flows.runs import chunks as sealed
+    from flows.runs import context as contexts
     from flows.runs import errors as run_errors
     from flows.runs import outbox, stored_run, stored_runs
 
@@ -165,20 +166,38 @@ def uploaded(
     """
     issuer = context.issuer_of(run)
     if not issuer:
-        return _move(context, run, "uploaded", chunks, "", dry_run)
+        return _uploaded_of_run(context, run, chunks, fetched, dry_run)
     _refuse_numbers(issuer, chunks)
     if fetched is None:
         fetch_step = Step("upload", issuer, to=FOLDER)
         missing = "folder of a fetch: name it"
         raise run_errors.NotFoundError(place=issuer, what=missing, command=fetch_step)
-    sums = (fetched / outbox.SUMS).read_text("utf-8")
-    runs = stored_runs.StoredRuns(wire(context.folder, issuer).adapters.store, issuer)
-    by_run = outbox.fetched_by_run(runs, sums, known_runs.closed_runs(runs.store, issuer))
     moved = [
         _move(context, run_id, "uploaded", numbers, "", dry_run)
-        for run_id, numbers in by_run.items()
+        for run_id, numbers in _fetched(wire(context.folder, issuer), fetched).items()
     ]
     return _all_moved(issuer, moved, dry_run)
+
+
+def _uploaded_of_run(
+    context: Context, run: str, chunks: Sequence[int], fetched: Path | None, dry_run: bool
+) -> Result:
+    """Record chunks of one run: those of these numbers that were fetched, if a folder is given."""
+    if fetched is not None:
+        issuer_context = context.context_of(run)
+        numbers = _fetched(issuer_context, fetched).get(run, [])
+        chunks = [number for number in numbers if number in (chunks or numbers)]
+        if not chunks:
+            return _all_moved(issuer_context.issuer.issuer, [], dry_run)
+    return _move(context, run, "uploaded", chunks, "", dry_run)
+
+
+def _fetched(issuer_context: contexts.IssuerContext, folder: Path) -> dict[str, list[int]]:
+    """Return the waiting chunks that were fetched to a folder, by run."""
+    sums = (folder / outbox.SUMS).read_text("utf-8")
+    issuer = issuer_context.issuer.issuer
+    runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
+    return outbox.fetched_by_run(runs, sums, known_runs.closed_runs(runs.store, issuer))
 
 
 def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:

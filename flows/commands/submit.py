@@ -17,14 +17,15 @@ from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
 from flows.commands.result import Part, Result
 from flows.commands.sent_runs import outcome, run_facts, submitted, upload_step, would_send
 from flows.errors import CardlinkError, ExtractError
-from flows.steps import Sentence, Step
+from flows.steps import WHY, Sentence, Step
 from flows.wiring import wire
 from schemas.actions import Gate
 
 with on_first_use():
     from flows.extracts import trailer
     from flows.runs import context as contexts
-    from flows.submissions import extract_states, plan, rehearsal
+    from flows.runs import keys
+    from flows.submissions import extract_states, rehearsal
     from flows.submissions import submit as submission
 
 T = TypeVar("T")
@@ -87,11 +88,11 @@ def submit(
         ]
     requests = [submission.Request(name, business_date, opened, new_run_reason) for name in names]
     if dry_run:
-        checked, errors = _each(requests, partial(rehearsal.rehearse, issuer_context))
+        checked, errors = _each(issuer, requests, partial(rehearsal.rehearse, issuer_context))
         options = {"date": business_date, "open": sorted(opened), "new_run": new_run_reason}
         step = Step("submit", issuer, extract=extract, **options)
         return _rehearsed(issuer, checked, errors, step)
-    done, refused = _each(requests, partial(_submit, context, issuer_context))
+    done, refused = _each(issuer, requests, partial(_submit, context, issuer_context))
     result = _submitted(issuer_context, done, refused, waiting)
     if not requests:
         result = result._replace(shown=[*result.shown, *submission.settle(issuer_context)])
@@ -108,7 +109,7 @@ def _submit(
 
 
 def _each(
-    requests: Sequence[submission.Request], act: Callable[[submission.Request], T]
+    issuer: str, requests: Sequence[submission.Request], act: Callable[[submission.Request], T]
 ) -> tuple[list[T], list[CardlinkError]]:
     """Do something with each extract; a refused one does not stop the others, and is returned.
 
@@ -120,19 +121,21 @@ def _each(
         try:
             done.append(act(request))
         except CardlinkError as error:
-            _advise_to_dismiss(error, request.extract)
+            _advise_to_dismiss(error, issuer, request.extract)
             refused.append(error)
             if len(requests) == 1:
                 raise
     return done, refused
 
 
-def _advise_to_dismiss(error: CardlinkError, extract: str) -> None:
+def _advise_to_dismiss(error: CardlinkError, issuer: str, extract: str) -> None:
     """Add how to dismiss an extract to the error that refused it, unless it says that already."""
     is_said = any(step.entry == "dismiss" for step in error.text.steps)
     if isinstance(error, ExtractError) and not is_said:
         template = "If it comes under another name, drop this one: {dismiss}."
-        error.advice.append(Sentence(template, dismiss=plan.dismiss_step(extract)))
+        name = extract.removeprefix(keys.extracts(issuer))
+        dismiss = Step("dismiss", issuer, name, reason=WHY)
+        error.advice.append(Sentence(template, dismiss=dismiss))
 
 
 def _submitted(

@@ -134,7 +134,7 @@ def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
     issuer = context.issuer.issuer
     prefix = acknowledgements(issuer)
     if read_document(store, link(prefix, number), Acknowledgement) is None:
-        step = Step("acknowledge", issuer)
+        step = Step("acknowledge", issuer, dry_run=True)
         raise NotFoundError(place=issuer, what=f"acknowledgement {number}", command=step)
     confirmed = Confirmed(**context.adapters.signed(reason))
     key = link(confirmations(issuer), number)

@@ -99,7 +99,7 @@ def confirm(context: IssuerContext, number: int, reason: str, receiver: str = DE
         raise NotFoundError(
             place=issuer,
             what=f"complete delivery {number}{f' to {named}' if named else ''}",
-            command=Step("deliver", issuer, named),
+            command=Step("deliver", issuer, named, dry_run=True),
         )
     confirmed = Confirmed(**context.adapters.signed(reason))
     store.create(folder + CONFIRMED, canonical(confirmed))

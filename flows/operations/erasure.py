@@ -66,7 +66,9 @@ class UnansweredError(OperatorError):
         "Where it is not uploaded yet: {cancel}. Else ingest its result first; where none comes: "
         "{lost}.",
         cancel=Step("outbox cancel", Slot("run"), Slot("chunk"), reason=WHY),
-        lost=Step("mend close", Slot("run"), RESULT_SHORT, decision=LOST, reason=WHY),
+        lost=Step(
+            "mend close", Slot("run"), RESULT_SHORT, Slot("place"), decision=LOST, reason=WHY
+        ),
     )
 
 
@@ -313,7 +315,9 @@ def _refuse_unanswered(attempts: pl.DataFrame) -> None:
     """Raise UnansweredError where a row of a chunk waits for its answer."""
     is_single = pl.col("wait").eq_missing(SINGLE)
     for attempt in attempts.filter(~is_single, state=AWAITING).iter_rows(named=True):
-        raise UnansweredError(run=attempt["run"], row=attempt["row"], chunk=attempt["chunk"])
+        chunk = attempt["chunk"]
+        place = f"chunk {chunk}"
+        raise UnansweredError(run=attempt["run"], row=attempt["row"], chunk=chunk, place=place)
 
 
 def _refuse_under_way(named: Iterable[Mention], now: datetime) -> None:

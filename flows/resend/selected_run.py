@@ -29,7 +29,8 @@ class SourceGoneError(OperatorError):
         "its rows cannot be read again."
     )
     next_step = Sentence(
-        "Put the same file back; to resubmit, you can name a newer extract with {option} instead.",
+        "Put the same file back; or put a newer extract where corrected ones are, "
+        "and resubmit with {option}.",
         option=Option("--extract", of="resubmit"),
     )
 

@@ -15,7 +15,7 @@ from flows.resend.selection import RowSelection, is_selected
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.keys import keys_of
-from flows.steps import RUN, WHY, Sentence, Step
+from flows.steps import WHY, Sentence, Slot, Step
 
 
 class OneRunError(OperatorError):
@@ -25,7 +25,10 @@ class OneRunError(OperatorError):
         "{issuer} is an issuer: row numbers, missing results, a corrected extract and an override "
         "belong to one run. Nothing was sent."
     )
-    next_step = Sentence("Name the run: {resubmit}.", resubmit=Step("resubmit", RUN, reason=WHY))
+    next_step = Sentence(
+        "Name the run in place of {issuer}; {runs} lists its runs.",
+        runs=Step("worklist", Slot("issuer"), all=True),
+    )
 
 
 def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]:

@@ -153,9 +153,10 @@ def is_interrupted(acts: Sequence[Erasure]) -> bool:
 
 
 def with_key(store: Store, issuer: str) -> ErasedPeople:
-    """Return the same, where nobody may have been erased yet: with a key in any case."""
-    store.create(_key_place(issuer), canonical(ErasureKey(key=secrets.token_hex(32))))
+    """Return the same, where nobody may have been erased yet: then with a new key."""
     acts = whole_chain(store, erasures(issuer), Erasure)
+    if not acts:
+        store.create(_key_place(issuer), canonical(ErasureKey(key=secrets.token_hex(32))))
     return ErasedPeople(_key_of(store, issuer), _persons(acts))
 
 
