@@ -36,6 +36,7 @@ from tests.night import NOON, Bench
 from tests.storms import FailingStore
 
 BOUNDARIES = (
+    "/manifest.json",
     "/submissions/",
     "/plan.json",
     "/selection.parquet",
@@ -43,7 +44,6 @@ BOUNDARIES = (
     "/seals/",
     "/chunks/",
     "/commits/",
-    "/manifest.json",
 )
 
 
@@ -91,12 +91,14 @@ def test_after_a_crash_at_any_boundary_the_same_command_finishes_the_same_run(
 
     with pytest.raises(PowerCutError):
         again(dying, run)
+    assert (boundary == "/manifest.json") is bench.stored(run).is_report_behind
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
     done = again(later, run)
 
     assert [done.manifest.run] == [one.run for one in sent_again(bench)]
     assert errors == bench.ledger(done.manifest.run)["origin"].to_list()
     assert {1} == set(cards_sent_again(bench).values())
+    assert not bench.stored(run).is_report_behind
 
 
 def test_in_a_store_that_was_put_back_only_a_run_of_the_same_rows_gets_the_same_name() -> None:
