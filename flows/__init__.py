@@ -3,8 +3,8 @@
 Read in the data's order: `nightly`, `extracts`, `submissions`, `results`, `reports`. Nothing is
 re-exported here.
 
-`__version__` is the one place of the version: the wheel, `cardlink --version`, runs and reports
-have it from here, and CHANGELOG.md begins with it.
+`__version__` is the one place of the release: CHANGELOG.md begins with it, and the number of a
+wheel (`build_number.py`), which `cardlink --version`, commits and reports name.
 """
 
 __version__ = "0.2.0"

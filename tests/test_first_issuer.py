@@ -186,6 +186,14 @@ def test_the_wheel_says_that_it_is_typed_and_where_it_comes_from(wheel: Path) ->
     )
 
 
+def test_the_wheel_says_the_number_in_its_name(wheel: Path, installed: Path) -> None:
+    _, named, *_ = wheel.name.split("-")
+
+    shown = paste(installed, [". cardlink-venv/bin/activate\n", "cardlink --version\n"])
+
+    assert f"cardlink, version {named}" in shown
+
+
 def test_deploy_files_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from flows import __version__, install, stopping
+from flows import install, stopping
 from flows.cli import completion
 from flows.cli.command import Command, CommandGroup, Commands
 from flows.cli.outcome import print_result, result_of
@@ -20,6 +20,7 @@ from flows.cli.parameters import click_parameter, metavar_of
 from flows.cli.sections import EARLIER, GROUPS
 from flows.cli.shared_options import shared_options
 from flows.cli.terminal import UNPRINTED, ask, progress_line, say
+from flows.commands import on_first_use
 from flows.commands.context import Context, Terminal
 from flows.commands.entry import Entry, entries_of
 from flows.registry import ENTRIES
@@ -28,13 +29,30 @@ from flows.simulator import demo, practice_people
 from flows.steps import PROGRAM
 from flows.wiring import begin_process
 
+with on_first_use():
+    from flows import installed
+
+
+def _print_version(context: click.Context, _parameter: click.Parameter, is_given: bool) -> None:
+    """Print the number of the build, and exit."""
+    if is_given and not context.resilient_parsing:
+        click.echo(f"{PROGRAM}, version {installed.installed_build()}")
+        context.exit()
+
 
 @click.group(
     PROGRAM,
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name=PROGRAM)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Get a card link for every cardholder of a nightly extract, and show who has none and why.
 

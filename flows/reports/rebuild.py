@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.installed import installed_build
 from flows.reports import lists
 from flows.reports.charts import TREND
 from flows.reports.hours import run_hours
@@ -27,7 +28,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently, prefetch
 from flows.runs.told import rows_told
-from flows.runs.versions import RELEASE, facts_as_stored
+from flows.runs.versions import facts_as_stored
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
 from schemas.tables import Awaiting, Questions, Refusals
@@ -132,7 +133,7 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
 
 def _versions() -> dict[str, str]:
     return {
-        "cardlink": RELEASE,
+        "cardlink": installed_build(),
         "polars": pl.__version__,
         "python": platform.python_version(),
     }

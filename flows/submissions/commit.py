@@ -28,6 +28,7 @@ from functools import partial
 
 from flows.errors import CardlinkError
 from flows.extracts.joined.pair import stored_entry
+from flows.installed import installed_build
 from flows.reports.lists import write_unsent
 from flows.runs.claim import holder_of
 from flows.runs.commits import recently_registered, register_run
@@ -38,7 +39,6 @@ from flows.runs.identity import canonical
 from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from flows.runs.versions import RELEASE
 from flows.submissions.build import Job
 from schemas.manifest import Manifest
 
@@ -146,7 +146,7 @@ def _record_commit(
     dropped = {DROP_TIME: extract.modified.isoformat()} if extract else {}
     rows = manifest.counts.submitted
     kind = (COMMITTED, "", when)
-    record_event(context.adapters, keys, *kind, rows=rows, release=RELEASE, **dropped)
+    record_event(context.adapters, keys, *kind, rows=rows, release=installed_build(), **dropped)
 
 
 def _report_if_nothing_sent(context: IssuerContext, manifest: Manifest) -> None:

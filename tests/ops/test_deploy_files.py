@@ -279,9 +279,11 @@ def test_the_dockerfile_is_pinned_and_does_not_run_as_root() -> None:
 
 def test_the_dockerfile_copies_all_that_the_wheel_is_built_of() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    hatch = project["tool"]["hatch"]
+    wheel = hatch["build"]["targets"]["wheel"]
 
     named = {*wheel["only-include"], *wheel["force-include"], *wheel["shared-data"]}
+    named.add(hatch["version"]["path"])
 
     assert {name.partition("/")[0] for name in named} <= copied_into_the_image()
 
