@@ -37,9 +37,10 @@ from flows.book.standing import (
     with_excluded,
     with_state,
 )
-from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE
+from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_single
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Store
+from flows.runs.stored_runs import StoredRuns
 from schemas.ledger import AWAITING
 
 
@@ -108,7 +109,8 @@ class Book:
         """
         is_counted = active(today) & ~pl.col("renewal")
         look = ["cuid", "last_4", "expiration"]
-        attempts = self.attempts.filter(is_counted).drop_nulls(look)
+        repeated = self.attempts.filter(~is_single(self.attempts, ISSUE))
+        attempts = repeated.filter(is_counted).drop_nulls(look)
         run = pl.when(pl.col("run") == "").then(pl.lit("typed in")).otherwise("run")
         is_like_last = pl.all_horizontal(
             (pl.col(name) == pl.col(name).last()).fill_null(value=True)
@@ -127,17 +129,17 @@ class Book:
         Columns: those of the newest row that says so (ATTEMPT), `link` and `refused` (KEPT),
         `is_name` and `is_address`: what has changed. `cards`: all that `cards` returns.
         """
-        sent = self.folded.attempt("content")
-        change = self.folded.attempt("change")
-        last = self.folded.attempt("last")
+        folded = self._open(cards, CHANGED_SINCE)
+        sent = folded.attempt("content")
+        change = folded.attempt("change")
+        last = folded.attempt("last")
         differs = {
             is_other: (change[check] != sent[check]).fill_null(value=True)
             for is_other, check in (("is_name", "name_check"), ("is_address", "address_check"))
         }
-        is_refused = is_not_replaced(self.folded, self.kept)
+        is_refused = is_not_replaced(folded, self.kept)
         refused = pl.select(pl.when(is_refused).then(last["run"]).otherwise(pl.lit("")))
-        changes = change.with_columns(**differs, link=sent["run"], refused=refused.to_series())
-        return changes.filter(_is_open(cards, CHANGED_SINCE))
+        return change.with_columns(**differs, link=sent["run"], refused=refused.to_series())
 
     def not_replaced(self, cards: pl.DataFrame) -> pl.DataFrame:
         """Return the cards with a link whose last row was refused (`standing.NOT_REPLACED`).
@@ -145,9 +147,9 @@ class Book:
         Columns: those of that row (ATTEMPT), `link` and `refused` (KEPT). `cards`: all that `cards`
         returns.
         """
-        sent = self.folded.attempt("content")
-        last = self.folded.attempt("last").with_columns(link=sent["run"], refused="run")
-        return last.filter(_is_open(cards, NOT_REPLACED))
+        folded = self._open(cards, NOT_REPLACED)
+        sent = folded.attempt("content")
+        return folded.attempt("last").with_columns(link=sent["run"], refused="run")
 
     def not_updated(self, cards: pl.DataFrame) -> pl.DataFrame:
         """Return the cards with a link of which we refused the newest row (`standing.NOT_UPDATED`).
@@ -155,14 +157,21 @@ class Book:
         Columns: those of that row (`newest_rows`), `link` and `refused` (KEPT), and of what the
         link was made from `name_linked` and `address_linked`. `cards`: all that `cards` returns.
         """
-        sent = self.folded.attempt("content")
-        newest = newest_rows(self.folded).with_columns(
+        folded = self._open(cards, NOT_UPDATED)
+        sent = folded.attempt("content")
+        return newest_rows(folded).with_columns(
             link=sent["run"],
             refused="run",
             name_linked=sent["name_check"],
             address_linked=sent["address_check"],
         )
-        return newest.filter(_is_open(cards, NOT_UPDATED))
+
+    def _open(self, cards: pl.DataFrame, state: State) -> Folded:
+        """Return the issues of `cards` in a state in which somebody acts, where they are the newest
+        of their card.
+        """
+        is_open = (cards["standing"] == state.name) & cards["current"] & (cards["who"] != "")
+        return Folded(self.attempts, self.folded.places.filter(is_open))
 
     def cards(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card stands on a day (`standing`, `with_stages`)."""
@@ -184,11 +193,6 @@ class Book:
         return frozenset(chunks.filter("is_over").select("run", "chunk").iter_rows())
 
     @property
-    def undecided(self) -> "Book":
-        """The book as if no card were given up."""
-        return replace(self, given_up=self.given_up.clear())
-
-    @property
     def without_kept(self) -> "Book":
         """The book as if nobody had decided that a link stays as it is."""
         return replace(self, kept=self.kept.clear())
@@ -205,7 +209,14 @@ def read_book(store: Store, issuer: str, columns: Sequence[str] = ATTEMPT.names(
     `columns`: those of the attempts, for who asks for nothing else. What is kept of it is believed
     as far as it fits (`flows/book/kept.py`); nothing is written.
     """
-    pages = current_pages(store, issuer, columns)
+    return book_of(StoredRuns(store, issuer), columns)
+
+
+def book_of(runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
+    """Return the book of an issuer's runs, as `read_book` does; which there are is listed once."""
+    store = runs.store
+    issuer = runs.issuer
+    pages = current_pages(runs, columns)
     typed_in = attempts_typed_in(prompted_singles(store, issuer)).select(columns)
     attempts = in_order([pages.attempts, typed_in])
     head = pages.head
@@ -221,8 +232,3 @@ def read_book(store: Store, issuer: str, columns: Sequence[str] = ATTEMPT.names(
         head.opening,
         pages.runs,
     )
-
-
-def _is_open(cards: pl.DataFrame, state: State) -> pl.Series:
-    """Return which cards are in a state in which somebody acts, in their newest issue."""
-    return (cards["standing"] == state.name) & cards["current"] & (cards["who"] != "")

@@ -23,6 +23,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import book, link
 from flows.runs.overlay import Overlay
 from flows.runs.store import Store, read_if_stored
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.trail_entries import entries_since
 from flows.runs.versions import RELEASE
 from schemas.manifest import Manifest
@@ -108,12 +109,12 @@ def forget_book(store: Store, issuer: str) -> None:
 def known_plans(store: Store, issuer: str) -> list[KnownPlan]:
     """Return what is known of the plan of each run that has one, by business date."""
     kept = read_head(store, issuer, generation(store, issuer))
-    return list(read_plans(store, issuer, kept.plans).values())
+    return list(read_plans(StoredRuns(store, issuer), kept.plans).values())
 
 
-def with_plans(head: Head, store: Store, issuer: str) -> Head:
+def with_plans(head: Head, runs: StoredRuns) -> Head:
     """Return a head that keeps the plans of the runs that have ended."""
-    plans = read_plans(store, issuer, head.plans)
+    plans = read_plans(runs, head.plans)
     return head.model_copy(update={"plans": ended(plans.values())})
 
 

@@ -95,12 +95,12 @@ class Pages(NamedTuple):
     runs: Callable[[], KnownRuns]  # the plans of all runs, and the figures of closed ones
 
 
-def current_pages(store: Store, issuer: str, columns: Sequence[str] = _ALL) -> Pages:
-    """Return the book as everything that is recorded says; nothing is written.
+def current_pages(runs: StoredRuns, columns: Sequence[str] = _ALL) -> Pages:
+    """Return the book as everything that is recorded of an issuer's runs says; nothing is written.
 
     `columns`: those of the attempts, which of a million cards take up to 16 MB each.
     """
-    keeper = _Keeper(store, issuer)
+    keeper = _Keeper(runs)
     attempts = keeper.attempts(columns)
     return Pages(
         keeper.head,
@@ -114,7 +114,7 @@ def current_pages(store: Store, issuer: str, columns: Sequence[str] = _ALL) -> P
 
 def attempts_without(store: Store, issuer: str, runs: Collection[str]) -> pl.DataFrame:
     """Return all attempts, in order, as they are once the ledgers of these runs are gone."""
-    return _Keeper(store, issuer, runs).attempts()
+    return _Keeper(StoredRuns(store, issuer), runs).attempts()
 
 
 def keep_book(
@@ -126,7 +126,7 @@ def keep_book(
     committed a whole extract, whose page is left to whoever keeps the book next. `reported`: runs
     whose reports were written anew, though nothing came to them.
     """
-    keeper = _Keeper(store, issuer, put_off=put_off)
+    keeper = _Keeper(StoredRuns(store, issuer), put_off=put_off)
     keeper.keep(today, reported)
     keeper.stages.keep()
 
@@ -161,18 +161,19 @@ class _Keeper:
     """
 
     def __init__(
-        self, store: Store, issuer: str, without: Collection[str] = (), put_off: str = ""
+        self, stored: StoredRuns, without: Collection[str] = (), put_off: str = ""
     ) -> None:
-        self._store = store
-        self._issuer = issuer
+        self._stored = stored
+        self._store = store = stored.store
+        self._issuer = issuer = stored.issuer
         self._put_off = put_off
         self._frames: dict[str, pl.DataFrame] = {}
         self._written_anew: set[str] = set()  # runs whose page has to be written
         self._generation = generation(store, issuer)
         self._kept = read_head(store, issuer, self._generation)
         news = news_since(store, issuer, self._kept)
-        purged = StoredRuns(store, issuer).without_ledger
-        self.runs = KeptRuns(store, issuer, self._kept, news.runs, purged)
+        purged = self._stored.without_ledger
+        self.runs = KeptRuns(self._stored, self._kept, news.runs, purged)
         self._purged = purged.union(without)
         self._pages = {
             run: page for run, page in self._kept.pages.items() if run not in self._purged
@@ -230,8 +231,7 @@ class _Keeper:
         """Return the number of each run that counts, by run."""
         turns = {run: page.turn for run, page in self._pages.items()}
         if not self._kept.registered:
-            stored = StoredRuns(self._store, self._issuer)
-            turns = {run.id: UNORDERED for run in stored.with_ledger()} | turns
+            turns = {run.id: UNORDERED for run in self._stored.with_ledger()} | turns
         return turns | {manifest.run: number for number, manifest in news.registered.items()}
 
     def _fits(self, run: str, objects: str) -> bool:
@@ -398,7 +398,7 @@ class _Keeper:
             head = head.model_copy(update={"settled": digest(content)})
         head = head.model_copy(update={"pages": self._pages})
         head = self.departures.keep(head, self.attempts)
-        head = self.runs.keep(with_plans(head, self._store, self._issuer), reported)
+        head = self.runs.keep(with_plans(head, self._stored), reported)
         if head != self._kept:
             key = head_key(self._issuer, self._generation)
             self._store.replace(key, [canonical(head.model_dump(mode="json"))])

@@ -10,7 +10,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
@@ -38,12 +37,11 @@ class KnownPlan(BaseModel):
     looked_at: Literal["", "whole", "purged"] = ""
 
 
-def read_plans(store: Store, issuer: str, kept: Mapping[str, KnownPlan]) -> dict[str, KnownPlan]:
+def read_plans(runs: StoredRuns, kept: Mapping[str, KnownPlan]) -> dict[str, KnownPlan]:
     """Return what is known of the plan of each run that has one, by run, by business date."""
-    runs = StoredRuns(store, issuer)
     ids = list(map(str, runs.ids))
     unknown = [run for run in ids if run not in kept or not kept[run].end]
-    read = concurrently(lambda run: _read_plan(StoredRun.by_id(store, run)), unknown)
+    read = concurrently(lambda run: _read_plan(StoredRun.by_id(runs.store, run)), unknown)
     plans = dict(kept) | {plan.run: plan for plan in read if plan is not None}
     return {run: plans[run] for run in ids if run in plans}
 

@@ -120,8 +120,8 @@ def known_runs(store: Store, issuer: str) -> KnownRuns:
     """Return what is known of an issuer's runs; nothing is written."""
     head = read_head(store, issuer, generation(store, issuer))
     news = news_since(store, issuer, head)
-    purged = StoredRuns(store, issuer).without_ledger
-    return KeptRuns(store, issuer, head, news.runs, purged).read()
+    runs = StoredRuns(store, issuer)
+    return KeptRuns(runs, head, news.runs, runs.without_ledger).read()
 
 
 def closed_runs(store: Store, issuer: str) -> Collection[str]:
@@ -137,15 +137,14 @@ class KeptRuns:
     without a ledger.
     """
 
-    store: Store
-    issuer: str
+    runs: StoredRuns
     kept: Head
     changed: Collection[str]
     purged: Collection[str]
 
     def read(self) -> KnownRuns:
         """Return the plans of all runs, and what is kept of the closed ones."""
-        plans = read_plans(self.store, self.issuer, self.kept.plans)
+        plans = read_plans(self.runs, self.kept.plans)
         fitting = {run for run, plan in plans.items() if plan.looked_at and self._fits(plan)}
         closed = {run: self._closed[run] for run in fitting & self._closed.keys()}
         return KnownRuns(plans, closed, self._read_rows)
@@ -165,20 +164,20 @@ class KeptRuns:
         closed = self._still_closed(plans) | self._look_at(news)
         plans |= {run: self._as_looked_at(plans[run]) for run in news}
         content = _CLOSED.dump_json(dict(sorted(closed.items())), exclude_defaults=True)
-        self.store.replace(_key(self.issuer), [content])
+        self.runs.store.replace(_key(self.runs.issuer), [content])
         with_rows = {run for run, known in closed.items() if known.has_rows}
         rows = self._write_rows(with_rows, with_rows.intersection(news))
         parts = {"plans": plans, "closed": digest(content), "closed_rows": rows}
         return head.model_copy(update=parts)
 
     def _read_rows(self) -> pl.DataFrame:
-        return read_known_rows(self.store, self.issuer, self.kept.closed_rows)
+        return read_known_rows(self.runs.store, self.runs.issuer, self.kept.closed_rows)
 
     def _write_rows(self, runs: Collection[str], news: Collection[str]) -> str:
         """Write what is kept of the rows of closed runs; return its SHA-256."""
         kept = self._read_rows()
         unread = runs if kept.is_empty() else news
-        return write_known_rows(self.store, self.issuer, kept, runs, sorted(unread))
+        return write_known_rows(self.runs.store, self.runs.issuer, kept, runs, sorted(unread))
 
     def _stale(self, plans: Mapping[str, KnownPlan], reported: Collection[str]) -> set[str]:
         """Return the runs that are not as they were when they were looked at.
@@ -212,13 +211,15 @@ class KeptRuns:
 
     def _figures(self, run_id: str) -> ClosedRun | None:
         with suppress(CardlinkError):  # whoever needs the run meets what is unreadable
-            return closed_run(StoredRun.by_id(self.store, run_id))
+            return closed_run(StoredRun.by_id(self.runs.store, run_id))
         return None
 
     @cached_property
     def _content(self) -> bytes | None:
         """What is stored, None where that is not what the head names."""
-        content = read_if_stored(self.store, _key(self.issuer)) if self.kept.closed else None
+        content = (
+            read_if_stored(self.runs.store, _key(self.runs.issuer)) if self.kept.closed else None
+        )
         return content if content is not None and digest(content) == self.kept.closed else None
 
     @cached_property

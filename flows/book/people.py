@@ -13,10 +13,10 @@ import polars as pl
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance, all_removed
 from flows.book.standing import SERVED, STATES
 from flows.errors import BugError
+from flows.runs.cards import is_single
 
 WAITING_FOR = ("issuer", "partner", "operator")
-# what counting needs; of a million cards each other column would be copied
-_COUNTED = ("holder", "cuid", "last_4", "standing", "who", "current")
+_COUNTED = ("holder", "cuid", "standing", "who")
 _ADDRESSED = {"issuer": "the issuer", "partner": "the partner", "operator": "you"}
 
 
@@ -107,16 +107,25 @@ def together(balances: Iterable[Balance]) -> Balance:
 
 
 def counted_cards(cards: pl.DataFrame) -> pl.DataFrame:
-    """Return the cards that count (`standing`), each in its newest issue.
+    """Return the cards that count (`standing`), each in its newest issue (`is_counted`)."""
+    return cards.filter(is_counted(cards))
+
+
+def is_counted(cards: pl.DataFrame) -> pl.Series:
+    """Return which issues of cards count: holder, last_4 and `current` are looked at.
 
     A row refused before its card number could be read counts only where its cardholder has no
     other card. A row that names no cardholder counts nowhere.
     """
-    named = cards.filter(pl.col("current") & pl.col("holder").is_not_null())
-    readable = pl.col("last_4").is_not_null()
-    if named.select(readable.all()).item():
+    is_named = pl.col("current") & pl.col("holder").is_not_null()
+    named = cards.select(is_named.fill_null(value=False)).to_series()
+    is_unreadable = named & cards["last_4"].is_null()
+    unreadable = cards["holder"].filter(is_unreadable)
+    if unreadable.is_empty():
         return named
-    return named.filter(readable | ~readable.any().over("holder"))
+    of_them = named & cards["last_4"].is_not_null() & cards["holder"].is_in(unreadable.implode())
+    with_other = cards["holder"].filter(of_them).implode()
+    return named & ~(is_unreadable & cards["holder"].is_in(with_other))
 
 
 def people(cards: pl.DataFrame) -> pl.DataFrame:
@@ -137,11 +146,12 @@ def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Ba
 
     `opening`: whom retention removed from it. Raises BugError where a cardholder is in no state.
     """
-    counted = counted_cards(cards.select(*_COUNTED))
-    holders = people(counted)
-    by_state = Counter(holders["standing"].cast(pl.String))
-    by_card = Counter(counted["standing"].cast(pl.String))
-    who = Counter(holders["who"])
+    counts = is_counted(cards)
+    single = is_single(cards, ["holder"])  # most are; grouping a million people takes a second
+    several = people(cards.select(*_COUNTED).filter(counts & ~single))
+    by_state = _numbers(cards["standing"].filter(counts & single), several["standing"])
+    by_card = _numbers(cards["standing"].filter(counts))
+    who = _numbers(cards["who"].filter(counts & single), several["who"])
     result = Balance(
         people={state.name: by_state[state.name] for state in STATES},
         cards={state.name: by_card[state.name] for state in STATES},
@@ -153,3 +163,11 @@ def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Ba
     if result.listed != listed:
         raise BugError(place="balance over people", kind=f"{result.listed} of {listed} counted")
     return result
+
+
+def _numbers(*series: pl.Series) -> Counter[str]:
+    """Return how often there is each value."""
+    numbers = Counter[str]()
+    for values in series:
+        numbers.update(dict(values.value_counts().iter_rows()))
+    return numbers

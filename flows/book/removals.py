@@ -21,6 +21,7 @@ from flows.book.standing import standing
 from flows.runs.cards import CARD
 from flows.runs.single_links import SingleLink, prompted_singles
 from flows.runs.store import Store
+from flows.runs.stored_runs import StoredRuns
 from schemas.records import Removed
 
 
@@ -38,7 +39,7 @@ def removals(store: Store, issuer: str, today: date, ledgers: Sequence[Ledger]) 
     """
     if not ledgers:
         return []
-    pages = current_pages(store, issuer)
+    pages = current_pages(StoredRuns(store, issuer))
     singles = prompted_singles(store, issuer)
     cards = counted_cards(read_book(store, issuer).cards(today))
 

@@ -244,8 +244,20 @@ def _with_sources(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
         (of_issue, list(ISSUE)),
         (stages.reported, ["cuid"]),
     ):
-        rows = rows.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")
-    return rows.with_columns(counts=_is_reported(), delivered=_delivered(rows, stages.delivered))
+        rows = _with_known(rows, known, key)
+    counts = _is_reported(rows, stages.reported)
+    return rows.with_columns(counts, delivered=_delivered(rows, stages.delivered))
+
+
+def _with_known(rows: pl.DataFrame, known: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Return rows with the columns of what is known of their keys, each of which it has once."""
+    if known.is_empty():  # literals take no memory
+        return rows.with_columns(
+            pl.lit(None, known.schema[name]).alias(name) for name in known.drop(key).columns
+        )
+    keys = rows.select(key)  # a join of all columns would be another copy of each
+    joined = keys.join(known, on=key, how="left", nulls_equal=True, maintain_order="left")
+    return rows.with_columns(joined.drop(key).get_columns())
 
 
 def _is_under_way() -> pl.Expr:
@@ -259,6 +271,8 @@ def _delivered(cards: pl.DataFrame, links: pl.DataFrame) -> pl.Series:
 
     By its row; else by its look, where the link has no row, or the card alone looks so.
     """
+    if links.is_empty():
+        return pl.Series("delivered", [None], ARRIVED).new_from_index(0, cards.height)
     numbered = cards.select(*ROW, *LOOK, "until").with_row_index("place")
     of_row = numbered.join(links.drop_nulls("row"), on=[*ROW, "until"]).select("place", "delivered")
     others = numbered.join(of_row, on="place", how="anti")
@@ -285,12 +299,18 @@ def _is_set(flag: pl.Expr | str) -> pl.Expr:
     return (pl.col(flag) if isinstance(flag, str) else flag).fill_null(value=False)
 
 
-def _is_reported() -> pl.Expr:
-    """Return whether what a transaction report says of a cardholder is about this card."""
+def _is_reported(rows: pl.DataFrame, reported: pl.DataFrame) -> pl.Series:
+    """Return whether what a transaction report says of a cardholder is about this card (`counts`).
+
+    Of cardholders whom no report names it is not; theirs, which are most, are not looked at.
+    """
+    holders = rows["holder"].filter(rows["cuid"].is_in(reported["cuid"].implode()))
+    is_asked = rows["holder"].is_in(holders.implode(), nulls_equal=True).fill_null(value=False)
     has_link = pl.col("until").is_not_null() & pl.col("current")
     is_only_card = has_link.sum().over("holder") == 1
     is_of_issue = pl.col("completed_on").is_null() | (pl.col("completed_on") >= pl.col("first"))
-    return has_link & is_only_card & is_of_issue
+    counts = rows.filter(is_asked).select(has_link & is_only_card & is_of_issue).to_series()
+    return is_asked.scatter(is_asked.arg_true(), counts).alias("counts")
 
 
 def _by(of_service: list[pl.Expr | str], of_reports: list[str]) -> pl.Expr:

@@ -103,6 +103,7 @@ _ACTORS: dict[str, Who] = {
     NOTHING: "",
     NOT_WORK: "",
 }  # else the partner
+BLOCK = 100_000  # cards at once
 _WAITING = {"held": ON_HOLD, "waiting": TO_UPLOAD, SINGLE: UNKNOWN}  # by what an attempt waits for
 
 
@@ -138,25 +139,27 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
         changed=is_changed(folded, kept),
         not_replaced=is_not_replaced(folded, kept),
         not_updated=is_not_updated(folded, kept),
-        refusal=folded.attempt("last", "reason").to_series(),
-        newest_refusal=folded.attempt("row", "reason").to_series(),
     )
     named = cards.with_columns(_state(today).alias("standing"))
     is_expired = pl.col("standing") == EXPIRED.name
     ended = (pl.col("until") + timedelta(days=1)).cast(ATTEMPT["since"])
     named = named.with_columns(since=pl.when(is_expired).then(ended).otherwise("since"))
-    reason_of_state = (
-        pl.when(pl.col("standing") == NOT_REPLACED.name)
-        .then("refusal")
-        .when(pl.col("standing") == NOT_UPDATED.name)
-        .then("newest_refusal")
-        .otherwise("reason")
-    )
-    named = named.with_columns(reason=reason_of_state)
-    who = _with_who(named).with_columns(_nobody_for_ended_cards(today))
+    who = _with_who(_with_refusals(named, folded)).with_columns(_nobody_for_ended_cards(today))
     return who.with_columns(current=_is_current(who)).drop(
-        "newest", "changed", "not_replaced", "not_updated", "refusal", "newest_refusal"
+        "newest", "changed", "not_replaced", "not_updated"
     )
+
+
+def _with_refusals(cards: pl.DataFrame, folded: Folded) -> pl.DataFrame:
+    """Return cards, those whose link is not replaced or updated with the reason of that row."""
+    for state, place in ((NOT_REPLACED, "last"), (NOT_UPDATED, "row")):
+        is_in_state = cards["standing"] == state.name
+        if is_in_state.any():
+            refused = Folded(folded.attempts, folded.places.filter(is_in_state))
+            reasons = refused.attempt(place, "reason").to_series()
+            reason = cards["reason"].scatter(is_in_state.arg_true(), reasons)
+            cards = cards.with_columns(reason)
+    return cards
 
 
 def _nobody_for_ended_cards(today: date) -> pl.Expr:
@@ -225,17 +228,27 @@ def actor_of(code: str) -> Who:
 
 
 def _with_who(cards: pl.DataFrame) -> pl.DataFrame:
-    """Add `who` acts, and the `action` of the reason where that decides it."""
+    """Add `who` acts, and the `action` of the reason where that decides it.
+
+    By blocks: the texts that both are chosen from would be the peak of the memory of all cards.
+    """
+    columns = cards.select("standing", "reason")
+    blocks = [_who(block) for block in columns.iter_slices(BLOCK)]
+    nobody = pl.DataFrame(schema={"who": pl.String, "action": pl.String})
+    return cards.with_columns(pl.concat([nobody, *blocks], rechunk=True).get_columns())
+
+
+def _who(cards: pl.DataFrame) -> pl.DataFrame:
     codes = cards["reason"].drop_nulls().unique()
     actions = {code: reason(code).action for code in codes}
     by_reason = {code: actor_of(code) for code in codes}
     by_state = {state.name: state.who for state in STATES if state.who is not None}
-    text = pl.col("standing").cast(pl.String)
-    own = text.replace_strict(by_state, default=None, return_dtype=pl.String)
+    state = pl.col("standing")
+    own = state.replace_strict(by_state, default=None, return_dtype=pl.String)
     code = pl.col("reason")
     of_reason = code.replace_strict(by_reason, default=None, return_dtype=pl.String)
     action = code.replace_strict(actions, default=None, return_dtype=pl.String)
-    return cards.with_columns(who=pl.coalesce(own, of_reason, pl.lit("partner")), action=action)
+    return cards.select(who=pl.coalesce(own, of_reason, pl.lit("partner")), action=action)
 
 
 def _is_current(issues: pl.DataFrame) -> pl.Series:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from flows.commands import on_first_use
 from flows.commands.result import Table
 
 with on_first_use():
+    from flows.book import known_plans
     from flows.runs import context as contexts
     from flows.runs import run_status, stored_run
     from flows.submissions import extract_states, night_extracts
@@ -49,9 +50,14 @@ def extract_table(extracts: Sequence[Extract]) -> Table:
     return Table(("extract", "state", "run", "why"), rows)
 
 
-def extracts_of(context: contexts.IssuerContext) -> list[Extract]:
-    """Return every extract of an issuer, and why it is in its state."""
-    return [_extract(context, state) for state in extract_states.extract_states(context)]
+def extracts_of(
+    context: contexts.IssuerContext, plans: Iterable[known_plans.KnownPlan] | None = None
+) -> list[Extract]:
+    """Return every extract of an issuer, and why it is in its state.
+
+    `plans`: those of all runs, which are read where nobody has them.
+    """
+    return [_extract(context, state) for state in extract_states.extract_states(context, plans)]
 
 
 def _refusal(

@@ -185,7 +185,7 @@ def _status(
     """Return an issuer's runs and who has a link; the runs also where the book cannot be read."""
     runs = stored_runs.StoredRuns(store, issuer)
     try:
-        known = book.read_book(store, issuer)
+        known = book.book_of(runs)
     except CardlinkError as error:
         sentence = f"it is not known where its cardholders stand: {error.what_happened}"
         return _Status(issuer, runs.statuses(), sentence, None, arrivals)

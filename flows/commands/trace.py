@@ -117,7 +117,8 @@ def _renewals(
     if not any(day is not None and day <= soon for day in ends):
         return {}
     issuer_context = wire(context.folder, known.issuer)
-    ending = renewal.ending(issuer_context, known, cardholder_status.SOON).filter(cuid=cuid)
+    cards = known.cards(today)
+    ending = renewal.ending(issuer_context, known, cards, cardholder_status.SOON).filter(cuid=cuid)
     return dict(ending.select("last_4", "why").iter_rows())
 
 

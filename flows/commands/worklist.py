@@ -23,7 +23,7 @@ with on_first_use():
     from flows.reports import work as works
     from flows.reports import work_kinds as kinds
     from flows.runs import context as contexts
-    from flows.runs import keys, run_status, stored_runs
+    from flows.runs import keys, run_status
     from flows.submissions import plan
 
 WORK = (
@@ -148,12 +148,12 @@ def _issuer(context: Context, name: str) -> _Issuer:
     store = issuer_context.adapters.store
     survey = surveys.survey(issuer_context, beside=undecided_work.beside_runs())
     known = survey.known
-    statuses = known.statuses(stored_runs.StoredRuns(store, name))
+    statuses = known.statuses(survey.stored)
     waiting = {run.run for run in survey.runs if run.waiting}
     ended = {plan.run for plan in known.plans.values() if plan.end}
     begun = {run.run for run in statuses if run.run not in ended and run.state not in OVER}
     arrivals = arrivals_beat.liveness(store, issuer_context.issuer, now())
-    extracts = extracts_of(issuer_context)
+    extracts = extracts_of(issuer_context, known.plans.values())
     return _Issuer(issuer_context, survey, extracts, statuses, frozenset(waiting | begun), arrivals)
 
 

@@ -13,6 +13,7 @@ from flows.runs.public_holidays import (
     UnknownCalendarError,
     require_calendar,
 )
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.extract_states import UNSUBMITTED, ExtractState
 from schemas.settings import Schedule
 
@@ -22,9 +23,8 @@ def calendar_causes(
 ) -> Iterator[Cause]:
     """Yield that there is no run today, and that an extract is missing or incomplete."""
     adapters = context.adapters
-    context = context._replace(
-        issuer=with_expected_hour(adapters.store, context.issuer, adapters.now())
-    )
+    runs = StoredRuns(adapters.store, context.issuer.issuer)
+    context = context._replace(issuer=with_expected_hour(runs, context.issuer, adapters.now()))
     schedule = context.issuer.schedule
     yield from _unknown_calendar(schedule)
     why = day_off(schedule, today)

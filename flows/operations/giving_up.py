@@ -136,7 +136,7 @@ def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
         named = counted.filter(pl.col("cuid").is_in(list(which.cuids)))
     refused = cards.clear()
     if which.codes:
-        refused = _refused_for(cards, renewal.ending(context, book.undecided, 0), which)
+        refused = _refused_for(cards, renewal.ending(context, book, cards, 0), which)
     is_awaited = pl.col("chunk").is_in(list(which.chunks)) & (pl.col("state") == AWAITING)
     awaited = book.attempts.filter(is_awaited, run=which.run)
     meant = pl.concat([cards.select(CARD_WITHOUT_TWIN) for cards in (named, refused, awaited)])

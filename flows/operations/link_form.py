@@ -16,6 +16,7 @@ from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import link_forms
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import ISSUER, Sentence, Step
 from schemas.link_form import ALPHABETS, Constant, LinkForm
 from schemas.records import FormDecision
@@ -53,7 +54,7 @@ def decide_form(
     if standing is not None and not undo:
         return standing
     departing = pl.Series("url", departing_links(context), pl.String)
-    links = pl.concat([received_links(context), departing])
+    links = pl.concat([received_links(StoredRuns(adapters.store, issuer)), departing])
     record = FormDecision(
         **signed,
         what="taken back" if undo else "confirmed",

@@ -5,7 +5,7 @@ Put here what the worklist has of things that no committed run knows of; `flows.
 has the rest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from flows.book.known_plans import KnownPlan
 from flows.operations.four_eyes import OpenRequest, open_requests
@@ -32,17 +32,20 @@ def beside_runs() -> Beside:
     return Beside(undecided, ending)
 
 
-def undecided(context: IssuerContext, committed: Sequence[KnownPlan]) -> list[Work]:
-    """Return what waits for a decision beside the committed runs of an issuer, by its settings."""
-    return [*_extracts(context, committed), *_requests(context), *_begun(context)]
+def undecided(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Work]:
+    """Return what waits for a decision beside the committed runs of an issuer, by its settings.
+
+    `plans`: those of all its runs.
+    """
+    return [*_extracts(context, plans), *_requests(context), *_begun(context, plans)]
 
 
-def _extracts(context: IssuerContext, committed: Iterable[KnownPlan]) -> Iterator[Work]:
+def _extracts(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]:
     """Yield the extracts that nothing is planned for before somebody decides."""
-    if not has_new_versions(context, committed):
+    if not has_new_versions(context, [plan for plan in plans if plan.end == "committed"]):
         return
     issuer = context.issuer.issuer
-    for extract in extract_states(context):
+    for extract in extract_states(context, plans):
         kind = _EXTRACTS.get(extract.state)
         if kind is None or extract.entry is None:
             continue
@@ -51,12 +54,12 @@ def _extracts(context: IssuerContext, committed: Iterable[KnownPlan]) -> Iterato
         yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named)
 
 
-def _begun(context: IssuerContext) -> Iterator[Work]:
+def _begun(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]:
     """Yield the runs that were begun, have not ended, and that no process works on.
 
     A run that was refused has its line with the refused extracts.
     """
-    begun_runs = open_begun_runs(context)
+    begun_runs = open_begun_runs(context, plans)
     if not begun_runs:
         return
     stored = {entry.key for entry in context.adapters.store.keys(extracts(context.issuer.issuer))}

@@ -55,7 +55,7 @@ class LinkForms(NamedTuple):
 def link_forms(context: IssuerContext) -> LinkForms:
     """Return the forms of the links of runs that balance, and of those that depart."""
     issuer = context.issuer
-    links = received_links(context)
+    links = received_links(StoredRuns(context.adapters.store, issuer.issuer))
     forms = confirmed_forms(context.adapters.store, issuer.issuer)
     confirmed = [
         ConfirmedForm(form, decision, count_links(links, form)) for form, decision in forms.items()
@@ -65,14 +65,16 @@ def link_forms(context: IssuerContext) -> LinkForms:
     return LinkForms(len(links), confirmed, learned, departing)
 
 
-def forms_to_confirm(context: IssuerContext, *, depart: bool) -> list[LearnedForm]:
+def forms_to_confirm(
+    context: IssuerContext, runs: StoredRuns, *, depart: bool
+) -> list[LearnedForm]:
     """Return the forms that a person is asked to confirm: learned from enough links.
 
     With `depart`, also those of links that depart, however few they are.
     """
     hosts = context.issuer.portal.allowed_hosts
     confirmed = confirmed_forms(context.adapters.store, context.issuer.issuer)
-    learned = _other_forms(received_links(context), hosts, tuple(confirmed))
+    learned = _other_forms(received_links(runs), hosts, tuple(confirmed))
     departing = learn(departing_links(context), hosts) if depart else []
     return [*(known for known in learned if known.links >= ENOUGH), *departing]
 
@@ -90,11 +92,11 @@ def count_links(links: pl.Series, form: LinkForm) -> int:
     return links.to_frame("url").filter(of_forms([form])).height
 
 
-def received_links(context: IssuerContext) -> pl.Series:
+def received_links(runs: StoredRuns) -> pl.Series:
     """Return the last links of the runs that balance, those of the newest runs first."""
     parts = [pl.Series("url", dtype=pl.String)]
     missing = LINKS
-    for run in _balanced_runs(StoredRuns(context.adapters.store, context.issuer.issuer)):
+    for run in _balanced_runs(runs):
         with suppress(ObjectMissingError):  # purged meanwhile
             parts += [rows["url"] for rows in run.rows(["url"], pl.col("state") == LINKED)]
         if sum(map(len, parts)) >= missing:

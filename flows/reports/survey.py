@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.book import Book, read_book
+from flows.book.book import Book, book_of
 from flows.book.known_plans import KnownPlan
 from flows.book.known_runs import KnownRuns
 from flows.book.opening import NOBODY_REMOVED
@@ -38,15 +38,17 @@ from schemas.breaks import KINDS, LINK_FORM, LOST
 class Beside(NamedTuple):
     """What is known beside the committed runs of an issuer.
 
-    `work`: what is to be done about it. `ending`: links that end within so many days or have ended
-    (`flows.reports.unlinked.ENDING`).
+    `work`: what is to be done about it, given the plans of all runs. `ending`: links that end
+    within so many days or have ended (`flows.reports.unlinked.ENDING`), given all cards.
     """
 
     work: Callable[[IssuerContext, Sequence[KnownPlan]], Iterable[Work]]
-    ending: Callable[[IssuerContext, Book, int], pl.DataFrame]
+    ending: Callable[[IssuerContext, Book, pl.DataFrame, int], pl.DataFrame]
 
 
-NOTHING_BESIDE = Beside(lambda _context, _committed: (), lambda _context, _book, _days: NONE_ENDING)
+NOTHING_BESIDE = Beside(
+    lambda _context, _plans: (), lambda _context, _book, _cards, _days: NONE_ENDING
+)
 
 
 class Survey(NamedTuple):
@@ -58,7 +60,8 @@ class Survey(NamedTuple):
     work: list[Work]  # each thing to do (`flows.reports.worklist`)
     terms: ReportTerms
     active_twice: pl.DataFrame  # cards with a link or a wait in more than one run
-    known: KnownRuns  # all runs, also those that are not committed
+    stored: StoredRuns  # all runs, also those that are not committed
+    known: KnownRuns  # what is known of them
 
 
 def survey(
@@ -74,28 +77,31 @@ def survey(
     adapters = context.adapters
     stored = StoredRuns(adapters.store, context.issuer.issuer)
     terms = ReportTerms(adapters.now(), context.issuer.portal.answer_within_hours)
-    book = read_book(adapters.store, context.issuer.issuer)
+    book = book_of(stored)
     today = local_day(terms.now, context.issuer.time_zone)
     all_cards = book.cards(today)
     cards = _of_period(all_cards, start, end)
     changes = _of_period(book.changes(all_cards), start, end)
     not_replaced = _of_period(book.not_replaced(all_cards), start, end)
     not_updated = _of_period(book.not_updated(all_cards), start, end)
-    ending = beside.ending(context, book, WITHIN).join(cards, on=LINK, how="semi", nulls_equal=True)
+    ending = beside.ending(context, book, all_cards, WITHIN)
+    if cards.height < all_cards.height:
+        ending = ending.join(cards, on=LINK, how="semi", nulls_equal=True)
     without_link = unlinked(cards, ending)
     committed = book.runs.committed
     over = book.given_up_chunks
     facts = [_still_awaited(run, over) for run in facts_of(book.runs, adapters, start, end)]
-    forms = forms_to_confirm(context, depart=_links_depart(facts))
+    forms = forms_to_confirm(context, stored, depart=_links_depart(facts))
     work = worklist(stored, facts, committed, cards, without_link, context.issuer, terms, forms)
     work += changed_work(context.issuer.issuer, committed, changes)
     work += not_replaced_work(context.issuer.issuer, committed, not_replaced, terms.now)
     work += not_updated_work(context.issuer.issuer, committed, not_updated, ending, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
-    work += beside.work(context, committed)
+    work += beside.work(context, list(book.runs.plans.values()))
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
     counted = balance(cards, opening)
-    return Survey(facts, without_link, counted, work, terms, book.active_twice(today), book.runs)
+    twice = book.active_twice(today)
+    return Survey(facts, without_link, counted, work, terms, twice, stored, book.runs)
 
 
 def _still_awaited(run: RunFacts, over: Collection[tuple[str, int]]) -> RunFacts:

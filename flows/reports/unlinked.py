@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from flows.book.people import counted_cards
+from flows.book.people import is_counted
 from flows.book.standing import CANCELLED_CHUNK, EXPIRED, LOST, NOT_SENT, REFUSED
 from flows.reports.lists import with_actions
 from schemas import reasons
@@ -63,7 +63,8 @@ def without_link(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.
     Each once, in its newest issue.
     """
     standing = pl.col("standing").cast(pl.String)
-    lacking = counted_cards(cards).filter(standing.is_in(list(STAGES)))
+    is_lacking = cards.select(standing.is_in(list(STAGES))).to_series()
+    lacking = cards.filter(is_counted(cards) & is_lacking)
     own_reason = standing.replace_strict(_REASONS, default=None, return_dtype=pl.String)
     is_ended = standing == EXPIRED.name
     could_act = (pl.col("action") != NOTHING).fill_null(value=True)

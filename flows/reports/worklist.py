@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import polars as pl
 
 from flows.book.known_plans import KnownPlan
-from flows.book.people import counted_cards
+from flows.book.people import is_counted
 from flows.book.standing import UNKNOWN
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
@@ -196,15 +196,14 @@ def _unlinked_kind(run: str, stage: str, code: str, action: str) -> str:
 
 def _unknown(issuer: str, cards: pl.DataFrame, terms: ReportTerms) -> Iterator[Work]:
     """Yield the single links whose outcome is unknown."""
-    standing = pl.col("standing").cast(pl.String)
-    unknown = counted_cards(cards).filter(standing == UNKNOWN.name).height
-    if unknown:
+    unknown = cards["standing"].filter(is_counted(cards)) == UNKNOWN.name
+    if unknown.any():
         yield Work(
             due=terms.now,
             kind=kinds.UNKNOWN_SINGLES,
             issuer=issuer,
             since=terms.now,
-            rows=unknown,
+            rows=int(unknown.sum()),
         )
 
 
@@ -257,7 +256,7 @@ def _missed_days(
     issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
 ) -> list[date]:
     """Return the business days since the first run that have none, as far back as MISSED."""
-    issuer = with_expected_hour(runs.store, issuer, terms.now)
+    issuer = with_expected_hour(runs, issuer, terms.now)
     last_due = due(issuer.schedule, terms.now, issuer.time_zone)
     days = {plan.as_of for plan in committed if plan.is_whole}
     if last_due is None or not days:

@@ -9,6 +9,7 @@ from datetime import date
 import polars as pl
 
 from flows.book.book import Book
+from flows.book.fold import Folded
 from flows.book.standing import AWAITED as IS_AWAITED
 from flows.book.standing import (
     EXPIRED,
@@ -60,21 +61,28 @@ _CONCERNED = (
 RECORD = ["row", "cuid", "last_4", "expiration", *FINGERPRINTS, "fate"]
 
 
-def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
+def ending_links(book: Book, cards: pl.DataFrame, today: date, until: date) -> pl.DataFrame:
     """Return the cards whose last link has ended or ends by `until`, each in its newest issue.
 
+    `cards`: all of the book's, as they stand `today`.
     Columns: those of CARD, cuid, expiration, `ends`, `why` it is left out, as far as the book says
     so (DELETED, ABSENT, AWAITED, EXCLUDED_SINCE, REFUSED), where it stands (`standing`), and its
     newest row in a run: `run`, `row`, `fit`, whether we sent it, and `eligible`, whether it is
     eligible. A card that has left is no news once its link has ended.
     """
-    cards = book.cards(today)
-    newest = book.folded.attempt("row")
-    is_not_eligible = (newest["state"] == REJECTED) & newest["reason"].is_in(NOT_ELIGIBLES)
     has_left = pl.col("standing") == LEFT.name
-    sent_as = book.folded.attempt("sent")["state"]
+    is_concerned = pl.col("standing").cast(pl.String).is_in([state.name for state in _CONCERNED])
+    is_concerned |= has_left & (pl.col("until") >= today)
+    is_ending = (pl.col("until") <= until) & pl.col("current") & is_concerned
+    chosen = cards.select(is_ending.fill_null(value=False)).to_series()
+    cards = cards.filter(chosen)
+    folded = Folded(book.attempts, book.folded.places.filter(chosen))
+    newest = folded.attempt("row")
+    is_not_eligible = (newest["state"] == REJECTED) & newest["reason"].is_in(NOT_ELIGIBLES)
+    sent_as = folded.attempt("sent")["state"]
     closed = book.departed.filter("closed")
-    beside = cards.drop("run", "row").with_columns(
+    columns = [*CARD, "cuid", "expiration", "run", "row", "fit", "eligible", "why", "standing"]
+    return cards.with_columns(
         run=newest["run"],
         row=newest["row"],
         fit=(newest["state"] != REJECTED),
@@ -89,12 +97,7 @@ def ending_links(book: Book, today: date, until: date) -> pl.DataFrame:
         .then(pl.lit(EXCLUDED_SINCE))
         .when(sent_as == ERROR)
         .then(pl.lit(REFUSED)),
-    )
-    is_concerned = pl.col("standing").cast(pl.String).is_in([state.name for state in _CONCERNED])
-    is_concerned |= has_left & (pl.col("until") >= today)
-    is_ending = (pl.col("until") <= until) & pl.col("current") & is_concerned
-    columns = [*CARD, "cuid", "expiration", "run", "row", "fit", "eligible", "why", "standing"]
-    return beside.filter(is_ending).select(*columns, ends="until")
+    ).select(*columns, ends="until")
 
 
 def in_extract(links: pl.DataFrame, records: pl.DataFrame, run: str) -> pl.DataFrame:

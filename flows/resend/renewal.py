@@ -104,18 +104,22 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
     book = read_book(store, context.issuer.issuer)
-    links = _judged_links(context, book, ending_links(book, today, until), today)
+    ends = ending_links(book, book.cards(today), today, until)
+    links = _judged_links(context, book, ends, today)
     return _plan(context, links, until, book.last_registered)
 
 
-def ending(context: IssuerContext, book: Book, within_days: int) -> pl.DataFrame:
+def ending(
+    context: IssuerContext, book: Book, cards: pl.DataFrame, within_days: int
+) -> pl.DataFrame:
     """Return the links (ENDING) that end in so many days or have ended, as a renewal judges them.
 
-    Of a full portfolio without an extract none can be renewed.
+    `cards`: all of the book's, as they stand today. Of a full portfolio without an extract none can
+    be renewed.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
-    links = ending_links(book, today, until)
+    links = ending_links(book, cards, today, until)
     if links.is_empty():
         return NONE_ENDING
     try:

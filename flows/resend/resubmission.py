@@ -213,7 +213,7 @@ def _known(context: IssuerContext, run: StoredRun) -> _Known:
     book = read_book(context.adapters.store, context.issuer.issuer)
     today = _today(context)
     cards = book.cards(today)
-    ending = ending_links(book, today, today + timedelta(WITHIN))
+    ending = ending_links(book, cards, today, today + timedelta(WITHIN))
     not_updated = book.not_updated(cards)
     unfit = ending.filter(~pl.col("fit"))
     replacing = [book.changes(cards), book.not_replaced(cards), not_updated, unfit]

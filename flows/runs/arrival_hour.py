@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 
 from flows.runs.business_date import day_off, local_day
 from flows.runs.events import COMMITTED, DROP_TIME
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
@@ -38,12 +37,12 @@ class ExpectedHour(NamedTuple):
     rests_on: str
 
 
-def expected_hour(store: Store, issuer: Issuer, now: datetime) -> ExpectedHour:
+def expected_hour(runs: StoredRuns, issuer: Issuer, now: datetime) -> ExpectedHour:
     """Return `[schedule] extract_by`, else what is learned from the arrivals of past days."""
     if issuer.schedule.extract_by is not None:
         return ExpectedHour(issuer.schedule.extract_by, "set by [schedule] extract_by")
     today = local_day(now, issuer.time_zone)
-    arrivals = _first_arrivals(store, issuer, today)
+    arrivals = _first_arrivals(runs, issuer, today)
     days = _business_days(issuer, arrivals)
     minutes = [arrivals[day] for day in days if day in arrivals]
     if not arrivals:
@@ -57,16 +56,15 @@ def expected_hour(store: Store, issuer: Issuer, now: datetime) -> ExpectedHour:
     return ExpectedHour(_clock(hour), text)
 
 
-def with_expected_hour(store: Store, issuer: Issuer, now: datetime) -> Issuer:
+def with_expected_hour(runs: StoredRuns, issuer: Issuer, now: datetime) -> Issuer:
     """Return an issuer whose schedule has the hour that is set or learned."""
-    hour = expected_hour(store, issuer, now).hour
+    hour = expected_hour(runs, issuer, now).hour
     schedule = issuer.schedule.model_copy(update={"extract_by": hour})
     return issuer.model_copy(update={"schedule": schedule})
 
 
-def _first_arrivals(store: Store, issuer: Issuer, today: date) -> dict[date, int]:
+def _first_arrivals(runs: StoredRuns, issuer: Issuer, today: date) -> dict[date, int]:
     """Return the minute at which the first extract of each past day came, by its local day."""
-    runs = StoredRuns(store, issuer.issuer)
     zone = ZoneInfo(issuer.time_zone)
     recent = [runs.run(run) for run in runs.ids if today - run.day <= LOOK_BACK]
     arrivals: dict[date, int] = {}

@@ -47,9 +47,11 @@ class BegunRun(NamedTuple):
     superseded_by: str = ""  # the run that has committed its extract
 
 
-def begun_runs(context: IssuerContext) -> list[BegunRun]:
-    """Return the runs that were begun, have not ended, and that no process works on."""
-    plans = known_plans(context.adapters.store, context.issuer.issuer)
+def begun_runs(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[BegunRun]:
+    """Return the runs that were begun, have not ended, and that no process works on.
+
+    `plans`: those of all runs.
+    """
     unended = [plan for plan in plans if not plan.end]
     if not unended:
         return []
@@ -94,12 +96,12 @@ def _judge(
     return judged
 
 
-def open_begun_runs(context: IssuerContext) -> list[BegunRun]:
+def open_begun_runs(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[BegunRun]:
     """Return the begun runs about which nobody has decided.
 
     Neither whole extracts that were refused, which wait for another file, nor dismissed ones.
     """
-    return [begun for begun in begun_runs(context) if not _is_decided(context, begun)]
+    return [begun for begun in begun_runs(context, plans) if not _is_decided(context, begun)]
 
 
 def _is_decided(context: IssuerContext, begun: BegunRun) -> bool:
@@ -135,7 +137,8 @@ def end_begun(context: IssuerContext, own_run: str = "") -> tuple[str, ...]:
 
 
 def _ended(context: IssuerContext, own_run: str) -> Iterator[str]:
-    for begun in begun_runs(context):
+    plans = known_plans(context.adapters.store, context.issuer.issuer)
+    for begun in begun_runs(context, plans):
         run = _run(context, begun)
         if run.id == own_run:
             continue

@@ -90,13 +90,15 @@ def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[tuple
     return sorted(waiting, key=lambda extract: (extract[0].modified, extract[0].key))
 
 
-def extract_states(context: IssuerContext, *, remember: bool = False) -> list[ExtractState]:
+def extract_states(
+    context: IssuerContext, plans: Iterable[KnownPlan] | None = None, *, remember: bool = False
+) -> list[ExtractState]:
     """Return what became of every extract that is stored or had a run, by name; CardInNameError.
 
-    A file is read for its digest only where its size is known and its version is not; `remember`
-    stores what was read.
+    `plans`: those of all runs, which are read where nobody has them. A file is read for its digest
+    only where its size is known and its version is not; `remember` stores what was read.
     """
-    history = _read_history(context)
+    history = _read_history(context, plans)
     stored = _stored_extracts(context, history, remember=remember)
     states = [_judged(context, history, extract) for extract in stored]
     states += [_judged(context, history, extract) for extract in _former_extracts(history, stored)]
@@ -124,10 +126,11 @@ class _History(NamedTuple):
     sizes: Collection[int]
 
 
-def _read_history(context: IssuerContext) -> _History:
+def _read_history(context: IssuerContext, known: Iterable[KnownPlan] | None) -> _History:
     store = context.adapters.store
     issuer = context.issuer.issuer
-    plans = [plan for plan in known_plans(store, issuer) if plan.is_whole]
+    every_plan = known_plans(store, issuer) if known is None else known
+    plans = [plan for plan in every_plan if plan.is_whole]
     by_name = defaultdict[str, list[KnownPlan]](list)
     by_content = defaultdict[str, list[KnownPlan]](list)
     for plan in plans:

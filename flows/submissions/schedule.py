@@ -8,6 +8,7 @@ from flows.runs.arrival_hour import expected_hour
 from flows.runs.business_date import YEAR, day_off, local_day
 from flows.runs.context import IssuerContext
 from flows.runs.public_holidays import calendar_name, require_calendar
+from flows.runs.stored_runs import StoredRuns
 from schemas.settings import WEEK, Schedule
 
 SHOWN = 3  # holidays
@@ -23,7 +24,8 @@ def calendar_line(context: IssuerContext) -> str:
 
 def hour_line(context: IssuerContext) -> str:
     """Return the hour by which an extract is expected, and what that rests on."""
-    hour, rests_on = expected_hour(context.adapters.store, context.issuer, context.adapters.now())
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    hour, rests_on = expected_hour(runs, context.issuer, context.adapters.now())
     if hour is None:
         return rests_on
     return f"an extract is expected by {hour:%H:%M} ({context.issuer.time_zone}); {rests_on}"

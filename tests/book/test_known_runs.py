@@ -29,12 +29,12 @@ ONE_DAY = timedelta(days=1)
 def kept_runs(
     bench: Bench, head: Head, changed: Collection[str] = (), purged: Collection[str] = ()
 ) -> KeptRuns:
-    return KeptRuns(bench.store, "bank", head, changed, purged)
+    return KeptRuns(bench.runs, head, changed, purged)
 
 
 def with_closed(bench: Bench, **recent: Any) -> Head:
     """Return a head that keeps the runs of a bench that are closed."""
-    head = with_plans(Head(trail=1, recent=recent), bench.store, "bank")
+    head = with_plans(Head(trail=1, recent=recent), bench.runs)
     return kept_runs(bench, Head(trail=1)).keep(head)
 
 
@@ -48,7 +48,7 @@ def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -
     assert closed is not None
     assert stored.status == closed.status(run)
     assert state_of(bench.context, stored, entries) == closed_state(closed, stored.keys, entries)
-    plans = with_plans(Head(), bench.store, "bank").plans
+    plans = with_plans(Head(), bench.runs).plans
     read, kept = (
         facts_of(KnownRuns(plans, runs), bench.context.adapters) for runs in ({}, {run: closed})
     )
@@ -57,7 +57,7 @@ def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -
 
 def test_a_run_is_of_its_own_day_and_no_other(tmp_path: Path) -> None:
     bench, run = sent(tmp_path)
-    known = KnownRuns(with_plans(Head(), bench.store, "bank").plans, {})
+    known = KnownRuns(with_plans(Head(), bench.runs).plans, {})
     day = known.plans[run].as_of
     spans = [(day, day), (None, day), (day, None), (day + ONE_DAY, None), (None, day - ONE_DAY)]
 

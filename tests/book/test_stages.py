@@ -279,7 +279,7 @@ def test_the_link_of_a_placed_card_that_ends_is_nobodys_work_and_is_not_renewed(
 
     work = survey(Bench(bench.store, bench.issuer, lambda: NOON + (last - DAY)).context).work
 
-    assert [] == ending_links(book, last, last + timedelta(7)).rows()
+    assert [] == ending_links(book, book.cards(last), last, last + timedelta(7)).rows()
     assert [] == [line.kind for line in work if "link" in line.kind.lower()]
     assert {"placed": 10} == counts(bench, last + timedelta(1))
 

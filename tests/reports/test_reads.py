@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from flows.operations.break_decisions import close_break, reopen_break
+from flows.operations.undecided_work import beside_runs
 from flows.reports.rebuild import rebuild, rebuild_lasting
+from flows.reports.survey import survey
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
@@ -143,3 +145,16 @@ def test_what_is_added_while_a_report_is_rebuilt_is_in_the_report_that_stays(
     assert [] == report.summary["closed"]
     assert "RESULT_SHORT" in {run_break.name for run_break in report.breaks}
     assert facts_as_stored(report.summary) == bench.report(run, "summary.json")
+
+
+def test_what_is_to_be_done_beside_all_runs_is_known_from_one_listing_of_them(
+    tmp_path: Path,
+) -> None:
+    bench, _ = busy_run(tmp_path)
+    bench.drop(1, "bank-20261121.csv", seed=5)
+    counting, requests = counted(bench)
+
+    known = survey(counting.context, beside=beside_runs())
+    statuses = known.known.statuses(known.stored)
+
+    assert (1, ONCE) == (len(statuses), requests["keys bank/runs/"])

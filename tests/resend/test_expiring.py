@@ -65,7 +65,7 @@ def ending(tries: list[Try], departed: pl.DataFrame = NOBODY, **more: str) -> pl
     ]
     folded = fold(pl.DataFrame(attempts, ATTEMPT))
     book = Book("bank", 0, TODAY, folded, lambda: departed, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
-    return ending_links(book, *WINDOW)
+    return ending_links(book, book.cards(TODAY), *WINDOW)
 
 
 def records(*rows: Row) -> pl.DataFrame:

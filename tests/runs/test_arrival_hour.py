@@ -14,6 +14,7 @@ from flows.operations.extract_alerts import calendar_causes
 from flows.runs.arrival_hour import ALLOWANCE, DAY, STEP, expected_hour, late_minute
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import facts_as_stored
 from tests.night import issuer, local_bench
 
@@ -31,11 +32,11 @@ def arrived(store: Store, days_ago: int, clock: time) -> None:
     store.create(run.events + name, facts_as_stored(event))
 
 
-def store_of(folder: Path, clocks: dict[int, time]) -> LocalStore:
+def runs_of(folder: Path, clocks: dict[int, time]) -> StoredRuns:
     store = LocalStore(folder)
     for days_ago, clock in clocks.items():
         arrived(store, days_ago, clock)
-    return store
+    return StoredRuns(store, "bank")
 
 
 def test_a_late_arrival_of_the_past_business_days_and_half_an_hour_is_expected(
@@ -43,7 +44,7 @@ def test_a_late_arrival_of_the_past_business_days_and_half_an_hour_is_expected(
 ) -> None:
     clocks = {back: time(1, 5) for back in BUSINESS_DAYS[:20]} | {BUSINESS_DAYS[3]: time(2, 10)}
 
-    learned = expected_hour(store_of(tmp_path, clocks), BANK, NOW)
+    learned = expected_hour(runs_of(tmp_path, clocks), BANK, NOW)
 
     assert time(1, 45) == learned.hour
     assert "came on 20 of 20 business days, 95% of them by 01:05" in learned.rests_on
@@ -52,7 +53,7 @@ def test_a_late_arrival_of_the_past_business_days_and_half_an_hour_is_expected(
 def test_arrivals_around_midnight_are_compared_along_the_clock(tmp_path: Path) -> None:
     clocks = {back: time(23, 50) if back % 2 else time(0, 10) for back in BUSINESS_DAYS[:20]}
 
-    learned = expected_hour(store_of(tmp_path, clocks), BANK, NOW)
+    learned = expected_hour(runs_of(tmp_path, clocks), BANK, NOW)
 
     assert time(0, 45) == learned.hour
 
@@ -61,7 +62,7 @@ def test_arrivals_around_midnight_are_compared_along_the_clock(tmp_path: Path) -
 def test_nothing_is_learned_from_few_days_or_irregular_ones(
     days: list[int], tmp_path: Path
 ) -> None:
-    store = store_of(tmp_path, {back: time(1) for back in days})
+    store = runs_of(tmp_path, {back: time(1) for back in days})
 
     learned = expected_hour(store, BANK, NOW)
 
@@ -70,7 +71,7 @@ def test_nothing_is_learned_from_few_days_or_irregular_ones(
 
 
 def test_what_is_set_is_expected_whatever_came(tmp_path: Path) -> None:
-    store = store_of(tmp_path, {back: time(1) for back in BUSINESS_DAYS})
+    store = runs_of(tmp_path, {back: time(1) for back in BUSINESS_DAYS})
 
     learned = expected_hour(store, issuer(schedule={"extract_by": "04:00:00"}), NOW)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.book.head import known_plans
 from flows.operations.undecided_work import undecided
 from flows.reports.work import lines
 from flows.submissions.submit import Request, refuse_resend, settle
@@ -34,7 +35,8 @@ def killed(bench: Bench, part: str) -> Bench:
 def listed(bench: Bench) -> list[tuple[str, str, str]]:
     """Return what the worklist has beside the committed runs: the kind, the run, what to type."""
     return [
-        (line.kind.name, line.run, str(line.first)) for line in lines(undecided(bench.context, ()))
+        (line.kind.name, line.run, str(line.first))
+        for line in lines(undecided(bench.context, known_plans(bench.store, "bank")))
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flows.book.head import known_plans
 from flows.runs.adapters import NoReasonError
 from flows.runs.chains import add_next
 from flows.runs.claim import OLD, ClaimedError, Lease, end, holder_of
@@ -57,7 +58,7 @@ def committed(bench: MemoryBench, run: str) -> str:
 
 
 def left(bench: MemoryBench) -> list[tuple[str, str, datetime, str]]:
-    return [_facts(begun) for begun in begun_runs(bench.context)]
+    return [_facts(begun) for begun in begun_runs(bench.context, known_plans(bench.store, "bank"))]
 
 
 def _facts(begun: BegunRun) -> tuple[str, str, datetime, str]:
@@ -177,8 +178,10 @@ def test_nobody_has_decided_about_a_begun_run_unless_it_was_refused_or_dismissed
     record = Dismissal(at=NOON, by="a", reason="no", what="dismissed", key=other.key, size=1)
     bench.store.create(link(f"{dismissed(BANK)}{other.sha256}/", 1), canonical(record))
 
-    assert 4 == len(begun_runs(bench.context))
-    assert [name(2), name(4)] == [begun.plan.run for begun in open_begun_runs(bench.context)]
+    assert 4 == len(begun_runs(bench.context, known_plans(bench.store, "bank")))
+    assert [name(2), name(4)] == [
+        begun.plan.run for begun in open_begun_runs(bench.context, known_plans(bench.store, "bank"))
+    ]
 
 
 def test_the_next_command_ends_what_no_command_will_finish_but_its_own_run() -> None:
