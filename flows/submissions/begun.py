@@ -23,7 +23,6 @@ from flows.runs.adapters import Adapters
 from flows.runs.claim import OLD, ClaimedError, claimed, holder_of, was_claimed
 from flows.runs.commits import recently_registered
 from flows.runs.context import IssuerContext
-from flows.runs.errors import AbandonedError
 from flows.runs.events import REPLACED, record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
@@ -70,8 +69,7 @@ def _run(context: IssuerContext, begun: BegunRun) -> StoredRun:
 
 def _planned(context: IssuerContext, plan: KnownPlan) -> datetime:
     """Return when a run was planned."""
-    store = context.adapters.store
-    with store.open(StoredRun.by_id(store, plan.run).keys.plan) as source:
+    with context.adapters.store.open(keys_of(plan.run).plan) as source:
         return source.entry.modified
 
 
@@ -151,7 +149,7 @@ def _ended(context: IssuerContext, own_run: str) -> Iterator[str]:
 
 def abandon_left(adapters: Adapters, run: StoredRun, reason: str) -> bool:
     """Abandon a run that another process has left; False where somebody else was first."""
-    with suppress(ClaimedError, AbandonedError):
+    with suppress(ClaimedError):
         return create_abandoned(adapters, run, reason) is not None
     return False
 

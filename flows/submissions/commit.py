@@ -36,6 +36,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.events import COMMITTED, DROP_TIME, record_event
 from flows.runs.identity import canonical
+from flows.runs.keys import keys_of
 from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
@@ -61,7 +62,7 @@ def commit_in_memory(dry: IssuerContext, job: Job, manifest: Manifest) -> None:
     """Commit a run in the memory of a dry run, so that what comes after it meets it there."""
     store = dry.adapters.store
     register_run(store, dry.issuer.issuer, manifest, job.since, guarded=job.guarded)
-    write_once(store, StoredRun.by_id(store, manifest.run).keys.manifest, canonical(manifest))
+    write_once(store, keys_of(manifest.run).manifest, canonical(manifest))
 
 
 def finish_commits(context: IssuerContext) -> tuple[str, ...]:
@@ -142,7 +143,7 @@ def _record_commit(
     context: IssuerContext, manifest: Manifest, extract: Entry | None, when: datetime | None = None
 ) -> None:
     """Record when a run was committed (by default now), and when its extract had been dropped."""
-    keys = StoredRun.by_id(context.adapters.store, manifest.run).keys
+    keys = keys_of(manifest.run)
     dropped = {DROP_TIME: extract.modified.isoformat()} if extract else {}
     rows = manifest.counts.submitted
     kind = (COMMITTED, "", when)

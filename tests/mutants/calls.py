@@ -18,7 +18,7 @@ from types import CodeType
 
 import pytest
 
-from tests.mutants.sources import ROOT, compile_with, functions
+from tests.mutants.sources import ROOT, compile_with, compiled, functions
 
 CALL = "_function_was_called"
 called: set[str] = set()
@@ -110,9 +110,7 @@ def noting(path: Path) -> CodeType:
         call = ast.parse(f"{CALL}({f'{file}:{name}'!r})").body[0]
         after_docstring = int(ast.get_docstring(function, clean=False) is not None)
         function.body.insert(after_docstring, ast.copy_location(call, function.body[0]))
-    code = compile(ast.fix_missing_locations(tree), str(path), "exec")
-    assert isinstance(code, CodeType)
-    return code
+    return compiled(ast.fix_missing_locations(tree), str(path))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

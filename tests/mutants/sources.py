@@ -55,6 +55,15 @@ def compile_with(code_of: Callable[[Path], CodeType | None]) -> None:
     setattr(loader, "get_code", chosen)  # noqa: B010  # mypy knows no other loader's method
 
 
+def compiled(source: str | ast.Module, file: str) -> CodeType:
+    """Compile a module by its own future statements alone: with ours, FastAPI would meet texts for
+    annotations, and refuse or forget what they name.
+    """
+    code = compile(source, file, "exec", dont_inherit=True)
+    assert isinstance(code, CodeType)
+    return code
+
+
 def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Yield the outermost functions and methods of a module with their qualified names."""
     for statement in tree.body:

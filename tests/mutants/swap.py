@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from tests.mutants.sources import ROOT
+from tests.mutants.sources import ROOT, compiled
 
 OWN = ("flows", "schemas", "tests")
 
@@ -57,7 +57,7 @@ def _changes(
     path: str, function: str, source: str
 ) -> list[tuple[FunctionType, CodeType, CodeType]]:
     try:
-        codes = list(_codes(compile(source, path, "exec"), function))
+        codes = list(_codes(compiled(source, path), function))
     except SyntaxError as error:
         raise MisfitError(function) from error
     targets = list(_targets(path, function))

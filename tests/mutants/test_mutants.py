@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.mutants.campaign import (
     read_calls,
     run_in_processes,
 )
-from tests.mutants.sources import ROOT, Mutant
+from tests.mutants.sources import ROOT, Mutant, compiled
 
 FILE = "flows/runs/events.py"
 FUNCTION = "last_answer"
@@ -41,6 +42,14 @@ def test_every_accepted_mutant_has_a_reason_and_its_line_is_still_there() -> Non
     for (file, was, _), reason in accepted().items():
         assert reason.strip()
         assert " ".join(was.split()) in " ".join((ROOT / file).read_text().split())
+
+
+def test_a_module_that_keeps_its_annotations_keeps_them_when_it_is_compiled_anew() -> None:
+    names: dict[str, Any] = {}
+
+    exec(compiled("def route(number: int) -> None: ...", "route.py"), names)
+
+    assert {"number": int, "return": None} == names["route"].__annotations__
 
 
 def test_every_file_that_is_sampled_exists() -> None:

@@ -165,8 +165,11 @@ def test_a_run_whose_claim_is_held_is_being_worked_on() -> None:
     assert [name(2)] == [run for run, *_ in left(bench)]
 
 
-def test_nobody_has_decided_about_a_begun_run_unless_it_was_refused_or_dismissed() -> None:
-    bench = memory_bench()
+@pytest.mark.parametrize("full_portfolio", [False, True])
+def test_nobody_has_decided_about_a_begun_run_unless_it_was_refused_or_dismissed(
+    full_portfolio: bool,
+) -> None:
+    bench = memory_bench(full_portfolio=full_portfolio)
     planned(bench, name(1))
     planned(bench, name(2), selection=ROWS)
     for number in (1, 2):
@@ -193,17 +196,17 @@ def test_the_next_command_ends_what_no_command_will_finish_but_its_own_run() -> 
     other = SOURCE.model_copy(update={"sha256": "e" * 64})
     planned(bench, name(5), source=other)
 
-    remarks = end_begun(bench.context, name(4))
+    remarks = end_begun(bench.context, name(3))
 
     assert (
         f"run {name(2)} had been begun; run {name(1)} has its rows",
-        f"run {name(3)} had been begun and is abandoned: {LEFT}",
+        f"run {name(4)} had been begun and is abandoned: {LEFT}",
     ) == remarks
-    assert [(name(4), "selected", DROPPED, ""), (name(5), "pending", DROPPED, "")] == left(bench)
+    assert [(name(3), "selected", DROPPED, ""), (name(5), "pending", DROPPED, "")] == left(bench)
     [event] = bench.stored(name(2)).events(REPLACED)
     assert name(1) == event["run"]
-    assert LEFT == _record(bench, name(3)).reason
-    assert (f"run {name(4)} had been begun and is abandoned: {LEFT}",) == end_begun(bench.context)
+    assert LEFT == _record(bench, name(4)).reason
+    assert (f"run {name(3)} had been begun and is abandoned: {LEFT}",) == end_begun(bench.context)
     assert () == end_begun(bench.context)
 
 
