@@ -22,7 +22,7 @@ from flows.runs.commits import registered_runs
 from flows.runs.identity import canonical
 from flows.runs.keys import book, link
 from flows.runs.overlay import Overlay
-from flows.runs.store import Store, read_if_stored
+from flows.runs.store import Store, is_stored, read_if_stored
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.trail_entries import entries_since
 from flows.runs.versions import RELEASE
@@ -90,10 +90,10 @@ class News(NamedTuple):
 def generation(store: Store, issuer: str) -> int:
     """Return how often the book was discarded."""
 
-    def is_stored(number: int) -> bool:
-        return read_if_stored(store, _generation_key(issuer, number), 0) is not None
+    def has_generation(number: int) -> bool:
+        return is_stored(store, _generation_key(issuer, number))
 
-    return sum(1 for _ in takewhile(is_stored, count(1)))
+    return sum(1 for _ in takewhile(has_generation, count(1)))
 
 
 def forget_book(store: Store, issuer: str) -> None:

@@ -28,7 +28,7 @@ from flows.runs.delivered import (
 )
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
-from flows.runs.store import Store, read_if_stored
+from flows.runs.store import Store, is_stored, read_if_stored
 from flows.runs.versions import read_document
 from flows.steps import Step
 from schemas.handover import DEFAULT
@@ -94,7 +94,7 @@ def confirm(context: IssuerContext, number: int, reason: str, receiver: str = DE
     issuer = context.issuer.issuer
     folder = delivery_folder(issuer, number, receiver)
     record = read_document(store, delivery_key(issuer, DeliveryId(receiver, number)), Delivery)
-    if record is None or read_if_stored(store, folder + max(record.names), 0) is None:
+    if record is None or not is_stored(store, folder + max(record.names)):
         named = receiver if receiver != DEFAULT else ""
         raise NotFoundError(
             place=issuer,
@@ -147,7 +147,7 @@ def _last_confirmed(
     doubts: list[str] = []
     for number in range(newest, 0, -1):
         folder = delivery_folder(issuer, number, receiver)
-        if read_if_stored(store, folder + CONFIRMED, 0) is not None:
+        if is_stored(store, folder + CONFIRMED):
             return number, tuple(doubts)
         named = receipts.digests(number)
         if named is None:

@@ -54,7 +54,7 @@ from flows.runs.delivered import (
 from flows.runs.erased import People, erased_people
 from flows.runs.identity import digest
 from flows.runs.single_links import prompted_links
-from flows.runs.store import Store, read_if_stored
+from flows.runs.store import Store, is_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
@@ -204,7 +204,7 @@ def _write(
     folder = delivery_folder(issuer, number, receiver)
 
     def is_lacking(name: str) -> bool:
-        return not is_same or read_if_stored(store, folder + name, 0) is None
+        return not is_same or not is_stored(store, folder + name)
 
     handed_over = _handed_over(context, settings_of(context.issuer, receiver), contents, is_lacking)
     if not is_same and not add_next(store, chain_of(issuer, receiver), number, record):

@@ -32,7 +32,7 @@ from flows.runs.delivered import (
     trouble_of,
 )
 from flows.runs.identity import canonical, digest
-from flows.runs.store import Store, read, read_if_stored
+from flows.runs.store import Store, is_stored, read, read_if_stored
 from flows.runs.versions import parsed
 from schemas.delivery import DeliveredFile, DeliveryEvent, DeliveryNotice
 from schemas.handover import AFTER_INGEST
@@ -125,7 +125,7 @@ def notices_to_emit(context: IssuerContext) -> Iterator[DeliveryNotice]:
         notice = read_if_stored(store, folder + DONE)
         if not settings.prefect_event or notice is None:
             continue
-        if read_if_stored(store, folder + EMITTED, 0) is None:
+        if not is_stored(store, folder + EMITTED):
             yield parsed(notice, folder + DONE, DeliveryNotice)
 
 
@@ -179,7 +179,7 @@ def _attempt(context: IssuerContext, id_: DeliveryId, record: Delivery) -> Answe
     folder = delivery_folder(issuer, id_.number, id_.receiver)
     if is_confirmed(store, issuer, id_):
         return DONE_ALREADY
-    if read_if_stored(store, folder + max(record.names), 0) is None:
+    if not is_stored(store, folder + max(record.names)):
         return DONE_ALREADY  # its files are gone, or the next `deliver` finishes them
     settings = settings_of(context.issuer, id_.receiver)
     notice = _notice(context, id_, record)
@@ -231,7 +231,7 @@ def _announced(context: IssuerContext, id_: DeliveryId, record: Delivery, notice
     if announcer is None:
         return DONE_ALREADY
     answer = DONE_ALREADY
-    if read_if_stored(store, folder + TAKEN, 0) is None:
+    if not is_stored(store, folder + TAKEN):
         data = parsed(notice, folder + DONE, DeliveryNotice)
         event = DeliveryEvent(timestamp=record.at, data=data)
         answer = announcer.announce(event_id(issuer, id_), canonical(event))

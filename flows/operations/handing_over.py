@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from flows.errors import TryAgainError
 from flows.runs.context import IssuerContext
 from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Store, read_if_stored
+from flows.runs.store import Store, is_stored, read_if_stored
 from schemas.handover import HandedOver
 
 RECEIPT = 1 << 16  # bytes read of one
@@ -60,7 +60,7 @@ def copy_to(
     `done`: its name, and its content. Nothing where it is there already.
     """
     [(marker, content)] = done.items()
-    if read_if_stored(place, below + marker, 0) is not None:
+    if is_stored(place, below + marker):
         return
     for name in names:
         file = read_if_stored(store, folder + name)

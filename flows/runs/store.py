@@ -307,6 +307,13 @@ def read_if_stored(store: Store, key: str, size: int = -1) -> bytes | None:
     return None
 
 
+def is_stored(store: Store, key: str) -> bool:
+    """Return whether there is an object; nothing of it is read."""
+    with suppress(ObjectMissingError), store.open(key):
+        return True
+    return False
+
+
 def write_once(store: Store, key: str, data: bytes) -> bool:
     """Create an object and read it back; False where the same bytes are there already.
 

@@ -39,7 +39,15 @@ from flows.runs.run_status import (
     unreported_status,
 )
 from flows.runs.single_links import ANSWER, SingleLink, last_links, singles
-from flows.runs.store import ConflictError, Entry, ObjectMissingError, Store, read, read_if_stored
+from flows.runs.store import (
+    ConflictError,
+    Entry,
+    ObjectMissingError,
+    Store,
+    is_stored,
+    read,
+    read_if_stored,
+)
 from flows.runs.versions import parsed, read_document, read_facts
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.manifest import LedgerPart, Manifest, Plan
@@ -130,7 +138,7 @@ class StoredRun:
         """
         if "end" in self.__dict__:
             return self.end is not None
-        return read_if_stored(self.store, self.keys.manifest, 0) is not None
+        return is_stored(self.store, self.keys.manifest)
 
     @property
     def manifest(self) -> Manifest | None:

@@ -37,7 +37,7 @@ from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.events import COMMITTED, DROP_TIME, record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
-from flows.runs.store import ConflictError, Entry, read_if_stored, write_once
+from flows.runs.store import ConflictError, Entry, is_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.submissions.build import Job
@@ -155,7 +155,7 @@ def _report_if_nothing_sent(context: IssuerContext, manifest: Manifest) -> None:
     store = context.adapters.store
     run = StoredRun.of(store, manifest)
     report = run.keys.report("summary.json")
-    if manifest.counts.submitted or read_if_stored(store, report, 0) is not None:
+    if manifest.counts.submitted or is_stored(store, report):
         return
     # rare, and its page and workbook take 60 ms to import
     from flows.reports.rebuild import rebuild

@@ -98,6 +98,24 @@ def test_a_run_is_registered_then_its_lists_its_manifest_and_its_event_are_writt
     )
 
 
+@pytest.mark.parametrize("full_portfolio", [False, True])
+def test_the_lists_of_a_portfolio_have_nothing_that_was_suppressed(full_portfolio: bool) -> None:
+    bench = memory_bench(full_portfolio=full_portfolio)
+    first = bench.drop(5, "bank-20261119.csv")
+    bench.submit(first)
+    lines = [
+        bench.content(extracts("bank") + name).splitlines(keepends=True)
+        for name in (first, bench.drop(3, "other.csv", seed=8))
+    ]
+    job, manifest = built(bench, bench.drop_bytes(b"".join([*lines[0], *lines[1][1:]])))
+
+    commit_run(bench.context, job, manifest)
+
+    assert (3, 5) == (manifest.counts.submitted, manifest.counts.suppressed)
+    key = keys_of(manifest.run).report("suppressed.csv")
+    assert full_portfolio != (key in bench.snapshot())
+
+
 def test_a_commit_that_a_concurrent_process_made_first_is_the_same_commit() -> None:
     bench = memory_bench()
     job, manifest = built(bench, bench.drop(5))
@@ -226,12 +244,13 @@ def test_a_run_that_a_newer_version_registered_is_left_to_that() -> None:
 @pytest.mark.parametrize(
     "first",
     [
+        None,
         AbandonedError(run="r", actor="anna", reason="why"),
         LedgerPurgedError(run="r", date="2026-11-20", setting="ledger_days = 1"),
     ],
 )
 def test_a_begun_commit_that_somebody_else_ended_first_keeps_no_other_from_being_finished(
-    monkeypatch: pytest.MonkeyPatch, first: CardlinkError
+    monkeypatch: pytest.MonkeyPatch, first: CardlinkError | None
 ) -> None:
     bench = memory_bench()
     runs = [
@@ -242,7 +261,7 @@ def test_a_begun_commit_that_somebody_else_ended_first_keeps_no_other_from_being
     write = commit._write_manifest
 
     def write_last(context: IssuerContext, manifest: Manifest, extract: Entry | None) -> bool:
-        if manifest == runs[0]:
+        if manifest == runs[0] and first is not None:
             raise first
         return write(context, manifest, extract)
 
@@ -250,8 +269,11 @@ def test_a_begun_commit_that_somebody_else_ended_first_keeps_no_other_from_being
 
     remarks = finish_commits(bench.context)
 
-    assert [runs[1].run in remark for remark in remarks] == [True]
-    assert [False, True] == [bench.stored(run.run).is_ended for run in runs]
+    finished = [run.run for run in runs if first is None or run != runs[0]]
+    assert [f"the commit of run {run} had" for run in finished] == [
+        remark.partition(" been begun")[0] for remark in remarks
+    ]
+    assert [first is None, True] == [bench.stored(run.run).is_ended for run in runs]
 
 
 def test_an_abandoned_run_lacks_nothing() -> None:
