@@ -19,6 +19,7 @@ from flows.runs import sealing
 from flows.stopping import groups, kill
 
 PATIENCE: Final = 120.0  # seconds; sealing a group of 64 chunks takes one
+HANGS: Final = 2  # processes of a keyring that were ended for it; then the others are not started
 STARTUP: Final = 30.0  # seconds; reading a key or sealing one row takes some hundredths
 OLDEST: Final = (2, 2)  # of GnuPG
 _VERSION = re.compile(rb"\(GnuPG[^)]*\) (\d+)\.(\d+)")
@@ -41,11 +42,14 @@ disable-scdaemon
 class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
     """python-gnupg with a timeout, which it lacks.
 
-    A timer kills gpg after `patience` seconds; then GpgHungError, as where something else did.
+    A timer kills gpg after `patience` seconds; then GpgHungError, as where something else did. The
+    next one has no longer than STARTUP, and after HANGS of them none is started: a gpg that hangs
+    costs a run its patience once, however many groups of chunks there are.
     """
 
     def __init__(self, patience: float, **settings: Any) -> None:
         self.patience = patience
+        self._hangs = 0
         super().__init__(**settings)
 
     def stated_version(self) -> tuple[int, int]:
@@ -61,6 +65,8 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
 
         Whatever it starts dies with it, and no Ctrl-C reaches it.
         """
+        if self._hangs >= HANGS:
+            raise sealing.GpgHungError(reason=f"{HANGS} were ended before it, since they hung")
         command = self.make_args(args, passphrase)
         return Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.env, process_group=0)
 
@@ -81,6 +87,9 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         finally:
             timer.cancel()
             groups.discard(process.pid)
+        if is_late.is_set():
+            self._hangs += 1
+            self.patience = min(self.patience, STARTUP)
         if code < 0:  # raised here, before python-gnupg reports the resulting broken pipe
             late = f"it was ended after {patience:g} seconds"
             reason = late if is_late.is_set() else f"signal {-code} ended it"

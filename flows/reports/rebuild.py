@@ -76,6 +76,8 @@ def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
         lambda: _write_lists(run, total, now, within),
         lambda: _write_pages(run, summary, chunks, context.forms_url),
     )
+    # last: a report whose facts are there is whole
+    run.store.replace(run.keys.report("summary.json"), [facts_as_stored(summary)])
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 
@@ -166,7 +168,6 @@ def _write_pages(run: StoredRun, summary: dict[str, Any], chunks: pl.DataFrame, 
     from flows.reports.workbook import run_workbook
 
     _write_list(run, "chunks", chunks.columns, [chunks])
-    run.store.replace(run.keys.report("summary.json"), [facts_as_stored(summary)])
     reported = {**summary, "trend": _trend(run, summary)}
     run.store.replace(run.keys.report("report.xlsx"), [run_workbook(reported, chunks)])
     page = run_page(reported, chunks, forms)

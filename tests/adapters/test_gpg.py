@@ -53,6 +53,18 @@ def test_a_hung_or_killed_gpg_is_trouble_of_every_chunk_in_the_group(
     assert [Sealed(chunk.name, b"", "seal.process.killed") for chunk in chunks] == sealed
 
 
+def test_of_a_gpg_that_hangs_no_more_are_started_than_two(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    gpg = gpg_that(tmp_path, f'case "$*" in *--encrypt*) echo >> {started}; exec sleep 30;; esac')
+
+    with sealer_to(keys.sound(), gpg=gpg) as sealer:
+        sealer.ring.gpg.patience = 0.3
+        groups = [sealer.seal(CHUNKS) for _ in range(4)]
+
+    assert {"seal.process.killed"} == {chunk.trouble for group in groups for chunk in group}
+    assert 2 == len(started.read_text().splitlines())
+
+
 # what a gpg does at its start and at the trial, the error that says so, and its exit code
 ODD = {
     "says that it is 1.4": (

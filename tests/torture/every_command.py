@@ -38,6 +38,7 @@ HARMS: tuple[Harm, ...] = (
     "stopped",
     "raced",
     "raced, claims run out",
+    "listed late",
 )
 BY_SIGNAL: tuple[Harm, ...] = ("SIGKILL before", "SIGKILL after")
 LATER = timedelta(hours=1)  # the claims of the dead have run out
@@ -274,6 +275,10 @@ def _harm(stage: Stage, name: str, harm: Harm, nth: int, tally: Tally) -> None:
         ended = scene.race(writes, LATER if "run out" in harm else timedelta())
     else:
         ended = scene.live(writes)
+        if harm == "listed late":  # somebody comes while it is not listed yet, and the next night
+            scene.live(writes)
+            if "reports to finish" in {kind for kind, *_ in scene.facts()["work"]}:
+                scene.paste("cardlink ingest bank")
     tally.nights += 1
     tally.done[f"{name} {harm.partition(',')[0].partition(' ')[0]}"] += 1
     tally.ended[type(ended).__name__] += 1

@@ -1,5 +1,5 @@
-"""A store whose n-th write is harmed: the process dies there, is stopped there, or another process
-does the same first.
+"""A store whose n-th write is harmed: the process dies there, is stopped there, another process
+does the same first, or what is written from there on is not listed yet.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Harm = Literal[
     "stopped",
     "raced",
     "raced, claims run out",
+    "listed late",
     "SIGKILL before",
     "SIGKILL after",
 ]
@@ -40,6 +41,8 @@ class Writes:
     count: int = 0
     is_dead: bool = False
     keys: list[str] = field(default_factory=list)
+    is_listed_late: bool = False
+    unlisted: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def alive(self) -> None:
@@ -73,6 +76,8 @@ class Writes:
                 rival = threading.Thread(target=self.rival)
                 rival.start()
                 rival.join()
+            case "listed late":
+                self.is_listed_late = True
         return act()
 
     def _die(self) -> None:
@@ -88,7 +93,10 @@ class HarmedStore:
         self._writes = writes
 
     def create(self, key: str, data: bytes) -> bool:
-        return self._writes.write(key, lambda: self._store.create(key, data))
+        created = self._writes.write(key, lambda: self._store.create(key, data))
+        if created and self._writes.is_listed_late:
+            self._writes.unlisted.add(key)
+        return created
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         content = list(parts)
@@ -105,7 +113,8 @@ class HarmedStore:
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         self._writes.alive()
-        return self._store.keys(prefix, shallow=shallow)
+        entries = self._store.keys(prefix, shallow=shallow)
+        return (entry for entry in entries if entry.key not in self._writes.unlisted)
 
     def delete(self, key: str) -> None:
         def act() -> bool:
