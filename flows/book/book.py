@@ -5,7 +5,7 @@ retention removes its ledger, and then what its cards have left is what later ru
 other run names is part of the opening balance.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -43,6 +43,8 @@ from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
 from schemas.ledger import AWAITING
 
+PART = 250_000  # attempts that are looked at together, about
+
 
 @dataclass(frozen=True)
 class Book:
@@ -51,7 +53,7 @@ class Book:
     issuer: str
     last_registered: int  # number of the last run that was registered
     newest: date  # business date of the latest whole extract
-    folded: Folded
+    attempts: pl.DataFrame  # ATTEMPT, in the order of their runs
     read_departed: Callable[[], pl.DataFrame]
     read_stages: Callable[[], Stages]
     given_up: pl.DataFrame  # the cards that are given up (`flows.book.given_up.GIVEN_UP`)
@@ -87,10 +89,29 @@ class Book:
         """The plans of the runs, and the figures of closed ones, read when asked for."""
         return self.read_runs()
 
-    @property
-    def attempts(self) -> pl.DataFrame:
-        """The attempts (ATTEMPT), in the order of their runs."""
-        return self.folded.attempts
+    @cached_property
+    def folded(self) -> Folded:
+        """How the attempts of each card add up, worked out when asked for."""
+        return fold(self.attempts)
+
+    def parts(self) -> Iterator["Book"]:
+        """Yield the book by cardholders: all attempts of some of them, PART at a time.
+
+        What is asked about cardholders adds up over the parts, in the memory that one takes.
+        """
+        number = self.attempts.height // PART + 1
+        if number == 1:
+            yield self
+            return
+        part_of = self.attempts.select(pl.col("holder").hash() % number).to_series()
+        for part in range(number):
+            yield replace(
+                self,
+                attempts=self.attempts.filter(part_of == part),
+                read_departed=lambda: self._not_named,
+                read_stages=lambda: self.stages,
+                read_runs=lambda: self.runs,
+            )
 
     @property
     def sent(self) -> pl.DataFrame:
@@ -224,7 +245,7 @@ def book_of(runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
         issuer,
         head.registered,
         head.newest,
-        fold(attempts),
+        attempts,
         pages.departed,
         pages.stages,
         given_up_cards(store, issuer),

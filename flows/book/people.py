@@ -6,10 +6,12 @@ which `balance` checks, and those whom retention removed.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import NamedTuple
 
 import polars as pl
 
+from flows.book.book import Book
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance, all_removed
 from flows.book.standing import SERVED, STATES
 from flows.errors import BugError
@@ -163,6 +165,12 @@ def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Ba
     if result.listed != listed:
         raise BugError(place="balance over people", kind=f"{result.listed} of {listed} counted")
     return result
+
+
+def balance_of(book: Book, today: date, opening: OpeningBalance = NOBODY_REMOVED) -> Balance:
+    """Return the balance over the cardholders of a book on a day, and over whom it lost."""
+    parts = together(balance(part.cards(today)) for part in book.parts())
+    return parts._replace(opening=opening)
 
 
 def _numbers(*series: pl.Series) -> Counter[str]:

@@ -189,7 +189,7 @@ def _status(
     except CardlinkError as error:
         sentence = f"it is not known where its cardholders stand: {error.what_happened}"
         return _Status(issuer, runs.statuses(), sentence, None, arrivals)
-    result = people.balance(known.cards(today))
+    result = people.balance_of(known, today)
     return _Status(issuer, known.runs.statuses(runs), result.sentence, result.facts, arrivals)
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.book.book import read_book
-from flows.book.people import Balance, balance
+from flows.book.people import Balance, balance_of
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts
 from flows.operations.arrivals_beat import Beat, read_beat
@@ -107,7 +107,7 @@ def read_issuer(context: IssuerContext) -> Reading:
     if figures != kept:
         facts = {run: kept_figures._asdict() for run, kept_figures in figures.items()}
         store.replace(key, [canonical({"runs": facts})])
-    cardholders = balance(book.cards(local_day(now, context.issuer.time_zone)))
+    cardholders = balance_of(book, local_day(now, context.issuer.time_zone))
     summary = read_facts(store, f"{reconciliation(issuer)}summary.json") or {}
     return Reading(context, now, runs_read, cardholders, summary)
 

@@ -12,7 +12,8 @@ from flows.operations.four_eyes import OpenRequest, open_requests
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import Beside
 from flows.reports.work import Work
-from flows.resend.renewal import ending
+from flows.resend.ending_links import ending_links
+from flows.resend.renewal import judged_ending
 from flows.runs.context import IssuerContext
 from flows.runs.keys import extracts
 from flows.runs.stored_run import StoredRun
@@ -29,7 +30,7 @@ _EXTRACTS: dict[State, str] = {
 
 def beside_runs() -> Beside:
     """Return what the worklist takes from beside the committed runs."""
-    return Beside(undecided, ending)
+    return Beside(undecided, ending_links, judged_ending)
 
 
 def undecided(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Work]:

@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any
 
 from flows.book.book import read_book
-from flows.book.people import Balance, balance, waiting_sentence
+from flows.book.people import Balance, balance_of, waiting_sentence
 from flows.book.standing import actor_of
 from flows.reports.tally import Tally
 from flows.runs.chunks import OutboxChunk
@@ -21,7 +21,7 @@ from schemas.manifest import Manifest
 
 def issuer_balance(store: Store, issuer: str, today: date) -> Balance:
     """Return the balance over an issuer's cardholders, by its book."""
-    return balance(read_book(store, issuer).cards(today))
+    return balance_of(read_book(store, issuer), today)
 
 
 def result_sentence(run: StoredRun) -> str:

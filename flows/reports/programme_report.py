@@ -42,11 +42,12 @@ def read_issuer(context: IssuerContext) -> IssuerFacts:
     issuer = context.issuer.issuer
     today = local_day(adapters.now(), context.issuer.time_zone)
     book = read_book(adapters.store, issuer)
-    cards = book.cards(today)
+    cards = (part.cards(today) for part in book.parts())
+    parts = [(programme.cardholders(of_part), balance(of_part)) for of_part in cards]
     return IssuerFacts(
         issuer=issuer,
-        cardholders=programme.cardholders(cards),
-        balance=balance(cards, book.opening),
+        cardholders=pl.concat(cardholders for cardholders, _ in parts),
+        balance=together(counted for _, counted in parts)._replace(opening=book.opening),
         runs=facts_of(book.runs, adapters),
         within=context.issuer.portal.link_within_hours,
     )

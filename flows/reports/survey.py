@@ -4,7 +4,7 @@ Nothing is written.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import date
+from datetime import date, timedelta
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,7 +14,8 @@ from flows.book.book import Book, book_of
 from flows.book.known_plans import KnownPlan
 from flows.book.known_runs import KnownRuns
 from flows.book.opening import NOBODY_REMOVED
-from flows.book.people import Balance, balance
+from flows.book.people import Balance, balance, is_counted, together
+from flows.book.standing import UNKNOWN
 from flows.reports.link_forms import forms_to_confirm
 from flows.reports.link_work import (
     WITHIN,
@@ -25,7 +26,7 @@ from flows.reports.link_work import (
 )
 from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, facts_of
-from flows.reports.unlinked import LINK, NONE_ENDING, unlinked
+from flows.reports.unlinked import LINK, NONE_ENDING, lacking_cards, unlinked
 from flows.reports.work import Work
 from flows.reports.worklist import worklist
 from flows.runs.business_date import local_day
@@ -38,16 +39,20 @@ from schemas.breaks import KINDS, LINK_FORM, LOST
 class Beside(NamedTuple):
     """What is known beside the committed runs of an issuer.
 
-    `work`: what is to be done about it, given the plans of all runs. `ending`: links that end
-    within so many days or have ended (`flows.reports.unlinked.ENDING`), given all cards.
+    `work`: what is to be done about it, given the plans of all runs. `ending`: the links of a book
+    that end by a day or have ended, given all cards as they stand today, and `judged`: the same as
+    a renewal judges them (`flows.reports.unlinked.ENDING`).
     """
 
     work: Callable[[IssuerContext, Sequence[KnownPlan]], Iterable[Work]]
-    ending: Callable[[IssuerContext, Book, pl.DataFrame, int], pl.DataFrame]
+    ending: Callable[[Book, pl.DataFrame, date, date], pl.DataFrame]
+    judged: Callable[[IssuerContext, Book, pl.DataFrame, date], pl.DataFrame]
 
 
 NOTHING_BESIDE = Beside(
-    lambda _context, _plans: (), lambda _context, _book, _cards, _days: NONE_ENDING
+    lambda _context, _plans: (),
+    lambda _book, _cards, _today, _until: NONE_ENDING,
+    lambda _context, _book, _links, _until: NONE_ENDING,
 )
 
 
@@ -79,29 +84,75 @@ def survey(
     terms = ReportTerms(adapters.now(), context.issuer.portal.answer_within_hours)
     book = book_of(stored)
     today = local_day(terms.now, context.issuer.time_zone)
-    all_cards = book.cards(today)
-    cards = _of_period(all_cards, start, end)
-    changes = _of_period(book.changes(all_cards), start, end)
-    not_replaced = _of_period(book.not_replaced(all_cards), start, end)
-    not_updated = _of_period(book.not_updated(all_cards), start, end)
-    ending = beside.ending(context, book, all_cards, WITHIN)
-    if cards.height < all_cards.height:
-        ending = ending.join(cards, on=LINK, how="semi", nulls_equal=True)
-    without_link = unlinked(cards, ending)
+    cards = surveyed_cards(book, beside, today, start, end)
+    ending = beside.judged(context, book, cards.ending, today + timedelta(WITHIN))
+    without_link = unlinked(cards.lacking, ending)
     committed = book.runs.committed
     over = book.given_up_chunks
     facts = [_still_awaited(run, over) for run in facts_of(book.runs, adapters, start, end)]
     forms = forms_to_confirm(context, stored, depart=_links_depart(facts))
-    work = worklist(stored, facts, committed, cards, without_link, context.issuer, terms, forms)
-    work += changed_work(context.issuer.issuer, committed, changes)
-    work += not_replaced_work(context.issuer.issuer, committed, not_replaced, terms.now)
-    work += not_updated_work(context.issuer.issuer, committed, not_updated, ending, terms.now)
+    work = worklist(
+        stored, facts, committed, cards.unknown, without_link, context.issuer, terms, forms
+    )
+    work += changed_work(context.issuer.issuer, committed, cards.changes)
+    work += not_replaced_work(context.issuer.issuer, committed, cards.not_replaced, terms.now)
+    work += not_updated_work(context.issuer.issuer, committed, cards.not_updated, ending, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
     work += beside.work(context, list(book.runs.plans.values()))
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
-    counted = balance(cards, opening)
-    twice = book.active_twice(today)
-    return Survey(facts, without_link, counted, work, terms, twice, stored, book.runs)
+    counted = cards.balance._replace(opening=opening)
+    return Survey(facts, without_link, counted, work, terms, cards.twice, stored, book.runs)
+
+
+class SurveyedCards(NamedTuple):
+    """What a survey takes from the cards of a book; of a period, of those that its runs decided."""
+
+    lacking: pl.DataFrame  # those without a link, as the book has them
+    balance: Balance
+    unknown: int  # single links with unknown outcome
+    ending: pl.DataFrame  # links that end or have ended
+    changes: pl.DataFrame
+    not_replaced: pl.DataFrame
+    not_updated: pl.DataFrame
+    twice: pl.DataFrame
+
+
+def surveyed_cards(
+    book: Book, beside: Beside, today: date, start: date | None = None, end: date | None = None
+) -> SurveyedCards:
+    """Return what a survey takes from the cards of a book, part by part."""
+    parts = [_of_part(part, beside, today, start, end) for part in book.parts()]
+    return SurveyedCards(
+        lacking=pl.concat(part.lacking for part in parts),
+        balance=together(part.balance for part in parts),
+        unknown=sum(part.unknown for part in parts),
+        ending=pl.concat(part.ending for part in parts),
+        changes=pl.concat(part.changes for part in parts),
+        not_replaced=pl.concat(part.not_replaced for part in parts),
+        not_updated=pl.concat(part.not_updated for part in parts),
+        twice=pl.concat(part.twice for part in parts).sort("cuid", "last_4", "expiration"),
+    )
+
+
+def _of_part(
+    book: Book, beside: Beside, today: date, start: date | None, end: date | None
+) -> SurveyedCards:
+    all_cards = book.cards(today)
+    cards = _of_period(all_cards, start, end)
+    ending = beside.ending(book, all_cards, today, today + timedelta(WITHIN))
+    if cards.height < all_cards.height:
+        ending = ending.join(cards, on=LINK, how="semi", nulls_equal=True)
+    is_unknown = cards["standing"] == UNKNOWN.name
+    return SurveyedCards(
+        lacking=lacking_cards(cards),
+        balance=balance(cards),
+        unknown=cards.filter(is_counted(cards) & is_unknown).height,
+        ending=ending,
+        changes=_of_period(book.changes(all_cards), start, end),
+        not_replaced=_of_period(book.not_replaced(all_cards), start, end),
+        not_updated=_of_period(book.not_updated(all_cards), start, end),
+        twice=book.active_twice(today),
+    )
 
 
 def _still_awaited(run: RunFacts, over: Collection[tuple[str, int]]) -> RunFacts:

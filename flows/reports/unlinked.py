@@ -57,14 +57,19 @@ def unlinked(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.Data
     return with_actions(lines).sort("attempts", "cuid", "last_4", descending=[True, False, False])
 
 
+def lacking_cards(cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the cards of `unlinked` as they are, each in its newest issue."""
+    is_lacking = cards.select(pl.col("standing").cast(pl.String).is_in(list(STAGES))).to_series()
+    return cards.filter(is_counted(cards) & is_lacking)
+
+
 def without_link(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.DataFrame:
     """Return the cards of `unlinked` with all of their columns, their `stage` and their `reason`.
 
     Each once, in its newest issue.
     """
     standing = pl.col("standing").cast(pl.String)
-    is_lacking = cards.select(standing.is_in(list(STAGES))).to_series()
-    lacking = cards.filter(is_counted(cards) & is_lacking)
+    lacking = lacking_cards(cards)
     own_reason = standing.replace_strict(_REASONS, default=None, return_dtype=pl.String)
     is_ended = standing == EXPIRED.name
     could_act = (pl.col("action") != NOTHING).fill_null(value=True)

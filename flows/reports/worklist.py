@@ -11,8 +11,6 @@ from datetime import UTC, date, datetime, time, timedelta
 import polars as pl
 
 from flows.book.known_plans import KnownPlan
-from flows.book.people import is_counted
-from flows.book.standing import UNKNOWN
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
 from flows.reports.open_items import MISSING, NOT_DUE, ReportTerms, WaitingChunk
@@ -59,7 +57,7 @@ def worklist(
     runs: StoredRuns,
     facts: Sequence[RunFacts],
     committed: Collection[KnownPlan],
-    cards: pl.DataFrame,
+    unknown: int,
     lacking: pl.DataFrame,
     issuer: Issuer,
     terms: ReportTerms,
@@ -67,8 +65,8 @@ def worklist(
 ) -> list[Work]:
     """Return what is to be done about these runs and beside them.
 
-    `committed` are the plans of all committed runs, `cards` where the cards stand
-    (`flows.book.standing.standing`), `lacking` those without a link (`unlinked`), `forms` those of
+    `committed` are the plans of all committed runs, `unknown` how many cards have a single link
+    whose outcome is unknown, `lacking` the cards without a link (`unlinked`), `forms` those of
     links that are to be confirmed.
     """
     store = runs.store
@@ -79,7 +77,7 @@ def worklist(
         work += _breaks(name, run)
         work += _behind(name, run, terms)
     work += _unlinked(name, committed, lacking, terms)
-    work += _unknown(name, cards, terms)
+    work += _unknown(name, unknown, terms)
     work += _stray_results(store, name)
     work += unsent_corrections(store, name, committed)
     work += _refused_extracts(runs, committed)
@@ -194,16 +192,15 @@ def _unlinked_kind(run: str, stage: str, code: str, action: str) -> str:
     return next((named for holds, named in table if holds), kind)
 
 
-def _unknown(issuer: str, cards: pl.DataFrame, terms: ReportTerms) -> Iterator[Work]:
+def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
     """Yield the single links whose outcome is unknown."""
-    unknown = cards["standing"].filter(is_counted(cards)) == UNKNOWN.name
-    if unknown.any():
+    if unknown:
         yield Work(
             due=terms.now,
             kind=kinds.UNKNOWN_SINGLES,
             issuer=issuer,
             since=terms.now,
-            rows=int(unknown.sum()),
+            rows=unknown,
         )
 
 

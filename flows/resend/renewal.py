@@ -114,12 +114,21 @@ def ending(
 ) -> pl.DataFrame:
     """Return the links (ENDING) that end in so many days or have ended, as a renewal judges them.
 
-    `cards`: all of the book's, as they stand today. Of a full portfolio without an extract none can
-    be renewed.
+    `cards`: all of the book's, as they stand today.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
-    links = ending_links(book, cards, today, until)
+    return judged_ending(context, book, ending_links(book, cards, today, until), until)
+
+
+def judged_ending(
+    context: IssuerContext, book: Book, links: pl.DataFrame, until: date
+) -> pl.DataFrame:
+    """Return links that end by a day (`ending_links`) as a renewal judges them (ENDING).
+
+    Of a full portfolio without an extract none can be renewed.
+    """
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
     if links.is_empty():
         return NONE_ENDING
     try:

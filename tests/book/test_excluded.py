@@ -15,7 +15,8 @@ from flows.book.book import read_book
 from flows.book.people import balance
 from flows.reports.survey import NOTHING_BESIDE, survey
 from flows.reports.unlinked import unlinked
-from flows.resend.renewal import ending, renewals
+from flows.resend.ending_links import ending_links
+from flows.resend.renewal import judged_ending, renewals
 from flows.resend.resubmission import Request, StandingRowsError, plan_resubmit
 from flows.resend.selection import EXCLUDED_SINCE, RowSelection
 from schemas.expressions import PUBLISHED
@@ -96,7 +97,7 @@ def test_a_card_that_is_left_out_since_is_nobodys_work_whether_its_link_ended_or
     place.night()
     place.day = place.day.replace(year=place.day.year + 1)
 
-    beside = NOTHING_BESIDE._replace(ending=ending)
+    beside = NOTHING_BESIDE._replace(ending=ending_links, judged=judged_ending)
     surveyed = survey(place.bench.context, beside=beside)
 
     assert [] == [work.kind for work in surveyed.work]

@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.book.attempts import ATTEMPT, in_order
+from flows.book.book import Book
+from flows.book.departures import NOBODY as DEPARTED
 from flows.book.fold import compacted, fold, is_changed
+from flows.book.given_up import NOBODY as UNDECIDED
+from flows.book.kept_links import NONE_KEPT
 from flows.book.people import balance, people
+from flows.book.stages import NO_STAGES
 from flows.book.standing import STATES, standing
+from flows.reports.survey import NOTHING_BESIDE, SurveyedCards, surveyed_cards
+from flows.resend.ending_links import ending_links
 
 TODAY = date(2026, 11, 20)
 ENDED = "2610"
@@ -123,6 +130,30 @@ def test_every_cardholder_is_in_one_state_and_the_states_add_up(
     assert counted.named - sum(counted.waits.values()) == sum(
         number for state, number in counted.people.items() if _nobody_acts(state, cards)
     )
+
+
+@settings(deadline=None)
+@given(st.lists(attempts(ENDED, *LIVING), max_size=20), st.integers(0, 15))
+def test_what_is_surveyed_by_parts_of_the_book_is_what_the_whole_says(
+    tried: list[Tried], later: int
+) -> None:
+    day = TODAY + timedelta(later)
+    beside = NOTHING_BESIDE._replace(ending=ending_links)
+    whole = Book(
+        "bank", 0, TODAY, book(tried), lambda: DEPARTED, lambda: NO_STAGES, UNDECIDED, NONE_KEPT
+    )
+
+    at_once = surveyed_cards(whole, beside, day)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flows.book.book.PART", 2)
+        by_parts = surveyed_cards(whole, beside, day)
+
+    assert sorted_rows(at_once) == sorted_rows(by_parts)
+
+
+def sorted_rows(known: SurveyedCards) -> list[object]:
+    """Return what was surveyed, without the order of rows."""
+    return [sorted(one.rows(), key=str) if isinstance(one, pl.DataFrame) else one for one in known]
 
 
 def _nobody_acts(state: str, cards: pl.DataFrame) -> bool:

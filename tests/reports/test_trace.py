@@ -10,7 +10,6 @@ import pytest
 from flows.book.attempts import ATTEMPT
 from flows.book.book import Book
 from flows.book.departures import NOBODY
-from flows.book.fold import fold
 from flows.book.given_up import NOBODY as UNDECIDED
 from flows.book.kept_links import NONE_KEPT
 from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, Stages
@@ -55,8 +54,8 @@ def statuses(
     stages: Stages = NO_STAGES,
     renewals: Renewals | None = None,
 ) -> list[CardStatus]:
-    folded = fold(pl.DataFrame([*attempts], ATTEMPT))
-    book = Book("bank", 0, TODAY, folded, lambda: NOBODY, lambda: stages, UNDECIDED, NONE_KEPT)
+    tries = pl.DataFrame([*attempts], ATTEMPT)
+    book = Book("bank", 0, TODAY, tries, lambda: NOBODY, lambda: stages, UNDECIDED, NONE_KEPT)
     return card_statuses(book, "C1", seen, TODAY, renewals)
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from flows.book.attempts import ATTEMPT
 from flows.book.book import Book
 from flows.book.departures import NOBODY
-from flows.book.fold import fold
 from flows.book.given_up import NOBODY as UNDECIDED
 from flows.book.kept_links import NONE_KEPT
 from flows.book.stages import NO_STAGES
@@ -63,8 +62,8 @@ def ending(tries: list[Try], departed: pl.DataFrame = NOBODY, **more: str) -> pl
         }
         for turn, (cuid, state, ends) in enumerate(tries, 1)
     ]
-    folded = fold(pl.DataFrame(attempts, ATTEMPT))
-    book = Book("bank", 0, TODAY, folded, lambda: departed, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
+    tried = pl.DataFrame(attempts, ATTEMPT)
+    book = Book("bank", 0, TODAY, tried, lambda: departed, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
     return ending_links(book, book.cards(TODAY), *WINDOW)
 
 
