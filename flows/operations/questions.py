@@ -179,7 +179,10 @@ def _about_row(run: StoredRun, broken: Mapping[str, str]) -> Question:
 
 
 def _about_refusals(context: IssuerContext) -> Iterator[Question]:
-    """Yield a question about each card refused last for a reason that only the partner knows."""
+    """Yield a question about each card refused last for a reason that only the partner knows.
+
+    Of a run whose first report is under way, or was stopped, they are asked once it is there.
+    """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
     is_refused = pl.col("standing").cast(pl.String) == REFUSED.name
@@ -188,6 +191,8 @@ def _about_refusals(context: IssuerContext) -> Iterator[Question]:
     cards = counted_cards(book.cards(today)).filter(to_ask)
     for (run_id,), rows in cards.sort("run", "row").group_by("run", maintain_order=True):
         run = StoredRun.by_id(context.adapters.store, str(run_id))
+        if run.summary is None:
+            continue
         messages = _messages(run)
         for row, chunk, cuid, last_4 in rows.select("row", "chunk", "cuid", "last_4").iter_rows():
             refusal = f"It was refused: {messages.get(row, 'without a readable reason')}"
