@@ -33,6 +33,7 @@ import boto3
 from botocore.config import Config
 
 from flows.adapters.s3_errors import with_our_errors
+from flows.adapters.s3_pace import keep_pace
 from flows.adapters.s3_source import S3Source
 from flows.errors import CardlinkError
 from flows.redaction import redact
@@ -102,10 +103,10 @@ class S3Store:
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._client = client
+        self._retry = retry or Retry()
+        self._client = keep_pace(client, self._retry.clock)
         self.reconnect: Callable[[], Any] = lambda: client
         self._connecting = Lock()
-        self._retry = retry or Retry()
         self._settings = settings
         self._where = {"Bucket": bucket}
         if settings.owner:
@@ -305,7 +306,7 @@ class S3Store:
             # a client reads its profile once: a new one finds what was renewed there
             with self._connecting:
                 if self._client is client:
-                    self._client = self.reconnect()
+                    self._client = keep_pace(self.reconnect(), self._retry.clock)
             raise
 
     def _retried(self, operation: str, key: str, **request: Any) -> Any:

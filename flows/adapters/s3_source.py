@@ -14,34 +14,6 @@ from flows.runs.retry import Retry
 from flows.runs.store import Entry, StoreBusyError
 
 PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
-WITHIN = 120.0  # seconds that a piece may take: the least rate is some 9 kB a second
-
-
-class _Paced:
-    """The raw stream of a body, which may trickle: each read has to end within a time.
-
-    A timeout of the socket is for one packet, so that a byte now and then would never end.
-    """
-
-    def __init__(self, stream: Any, key: str, clock: Callable[[], float]) -> None:
-        self._stream = stream
-        self._read_some = getattr(stream, "read1", stream.read)  # what has come, at least a byte
-        self._key = key
-        self._clock = clock
-        self.close = stream.close
-
-    def read(self, size: int | None = None) -> bytes:
-        """Return `size` bytes, fewer only at the end; StoreBusyError where they come too slowly."""
-        if size is None:
-            return bytes(self._stream.read())
-        until = self._clock() + WITHIN
-        pieces = list[bytes]()
-        while size and (piece := self._read_some(size)):
-            pieces.append(piece)
-            size -= len(piece)
-            if size and self._clock() > until:
-                raise StoreBusyError(place=self._key, code="body too slow")
-        return b"".join(pieces)
 
 
 class S3Source(AbstractContextManager["S3Source", None]):
@@ -57,7 +29,7 @@ class S3Source(AbstractContextManager["S3Source", None]):
         self.entry = entry
         self._request = request
         self._retry = retry
-        self._body = self._paced(body)
+        self._body = body
         self._position = 0
 
     def read(self, size: int = -1, /) -> bytes:
@@ -76,7 +48,7 @@ class S3Source(AbstractContextManager["S3Source", None]):
         try:
             if self._body is None:
                 response = self._request(Range=f"bytes={self._position}-")
-                self._body = self._paced(response["Body"])
+                self._body = response["Body"]
                 received = str(response.get("ContentRange", ""))
                 if not received.startswith(f"bytes {self._position}-"):
                     raise store.StoreUnsafeError(
@@ -93,11 +65,6 @@ class S3Source(AbstractContextManager["S3Source", None]):
             raise
         self._position += len(data)
         return data
-
-    def _paced(self, body: Any) -> Any:
-        # botocore has no other way to bound a read
-        body._raw_stream = _Paced(body._raw_stream, self.entry.key, self._retry.clock)
-        return body
 
     def _drop(self) -> None:
         if self._body is not None:

@@ -247,6 +247,27 @@ def test_a_body_that_trickles_is_requested_again_and_ends_within_a_bounded_time(
     assert proxy.injected[Fault.TRICKLE]
 
 
+@pytest.mark.parametrize("always_slow", [False, True])
+def test_a_listing_that_trickles_is_requested_again_and_ends_within_a_bounded_time(
+    calm: S3Store, moto_server: servers.S3Server, always_slow: bool
+) -> None:
+    calm.create("a", b"")
+    choose = always(Fault.TRICKLE) if always_slow else scripted("GET", Fault.TRICKLE)
+    hurried = Retry(lambda: time.monotonic() * 1000, lambda _: None, random.random, budget=300)
+    prefix = repr(calm).rpartition("cards/")[2].rstrip("/')")
+
+    with fault_proxy.between(moto_server.endpoint, choose) as proxy:
+        store = S3Store(moto_server.bucket, prefix, servers.client(proxy.endpoint), hurried)
+        if always_slow:
+            with pytest.raises(StoreBusyError, match="body too slow") as busy:
+                list(store.keys(""))
+            assert 75 == busy.value.exit_code
+        else:
+            assert ["a"] == [entry.key for entry in store.keys("")]
+
+    assert proxy.injected[Fault.TRICKLE]
+
+
 def test_a_bucket_in_another_region_is_followed_there(
     calm: S3Store, moto_server: servers.S3Server
 ) -> None:
