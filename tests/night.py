@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from functools import wraps
+from functools import cache, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import polars as pl
 
@@ -28,6 +28,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.header import default_header
 from flows.runs.keys import commits, extracts, keys_of, results
+from flows.runs.openpgp import Compression
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
@@ -42,6 +43,7 @@ from schemas.manifest import Manifest
 from tests import keys
 
 BANK = "bank"
+GPG = "gpg"
 DAY = date(2026, 11, 20)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 P = ParamSpec("P")
@@ -73,6 +75,28 @@ def uncommit(folder: Path, run: str) -> None:
     max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
 
 
+class SealTerms(NamedTuple):
+    """What makes two sealers the same."""
+
+    key: bytes
+    fingerprints: tuple[str, ...]
+    armor: bool
+    compression: Compression
+    today: date
+    gpg: str
+
+    def sealer(self) -> GpgSealer:
+        """Return a sealer of its own."""
+        return GpgSealer(
+            [self.key],
+            self.fingerprints,
+            armor=self.armor,
+            compression=self.compression,
+            today=self.today,
+            gpg=self.gpg,
+        )
+
+
 @dataclass
 class Bench:
     """One issuer with everything a night needs."""
@@ -82,7 +106,7 @@ class Bench:
     now: Callable[[], datetime] = lambda: NOON
     key: PortalKey = field(default_factory=keys.sound)
     actor: str = "tester:1"
-    gpg: str = "gpg"
+    gpg: str = GPG  # another has a sealer of its own each time
     folder: Path | None = None  # of a local bench
 
     @property
@@ -173,19 +197,31 @@ class Bench:
     @contextmanager
     def _sealer(self) -> Iterator[Sealer]:
         portal = self.issuer.portal
-        with GpgSealer(
-            [self.key.public],
+        terms = SealTerms(
+            self.key.public,
             portal.fingerprints,
-            armor=portal.armor,
-            compression=portal.compression,
-            today=self.now().date(),
-            gpg=self.gpg,
-        ) as sealer:
-            yield sealer
+            portal.armor,
+            portal.compression,
+            self.now().date(),
+            shutil.which(self.gpg) or self.gpg,
+        )
+        if self.gpg == GPG:
+            yield _open_sealer(terms)
+        else:
+            with terms.sealer() as sealer:
+                yield sealer
 
     @contextmanager
     def _opener(self) -> Iterator[Opener | None]:
         yield None
+
+
+@cache
+def _open_sealer(terms: SealTerms) -> GpgSealer:
+    """Return a sealer that is open until the test process ends: gpg starts three times for it."""
+    sealer = terms.sealer()
+    atexit.register(sealer.close)
+    return sealer
 
 
 def local_bench(folder: Path, **changes: Any) -> Bench:

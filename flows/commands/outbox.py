@@ -26,7 +26,7 @@ from flows.wiring import edges, now, wire
 
 with on_first_use():
     from flows.book import known_runs
-    from flows.reports import ages, lists
+    from flows.reports import ages, behind, lists
     from flows.runs import chunks as sealed
     from flows.runs import context as contexts
     from flows.runs import errors as run_errors
@@ -242,7 +242,12 @@ def cancel(
     Example:
         cardlink outbox cancel first-bank-20261120-3f9c21aa 2 --reason 'recalled' --dry-run
     """
-    return _move(context, run, "cancelled", chunks, reason, dry_run)
+    cancelled = _move(context, run, "cancelled", chunks, reason, dry_run)
+    if not dry_run:  # its report counts them among the rows that wait
+        issuer_context = context.context_of(run)
+        stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
+        behind.report_behind(issuer_context, [stored])
+    return cancelled
 
 
 def _move(
@@ -288,7 +293,7 @@ def numbered(numbers: Sequence[int]) -> str:
         return "no chunks"
     first = ", ".join(map(str, numbers[:10]))
     more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
-    return f"chunks {first}{more}"
+    return f"{'chunk' if len(numbers) == 1 else 'chunks'} {first}{more}"
 
 
 def _facts(chunk: sealed.OutboxChunk) -> dict[str, Any]:

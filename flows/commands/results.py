@@ -101,7 +101,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
     verdict = summary["verdict"]
     shown: list[Part] = [
         f"{run}: {summary['open']['result']['sentence']}",
-        run_status.headline(verdict, summary["rows"]["awaiting"]),
+        run_status.headline(summary),
         "",
         Table(("rows", "count"), list(summary["rows"].items())),
         "",

@@ -149,7 +149,7 @@ def _issuer(context: Context, name: str) -> _Issuer:
     survey = surveys.survey(issuer_context, beside=undecided_work.beside_runs())
     known = survey.known
     statuses = known.statuses(survey.stored)
-    waiting = {run.run for run in survey.runs if run.waiting}
+    waiting = {run.run for run in survey.runs if run.rows_awaited}
     ended = {plan.run for plan in known.plans.values() if plan.end}
     begun = {run.run for run in statuses if run.run not in ended and run.state not in OVER}
     arrivals = arrivals_beat.liveness(store, issuer_context.issuer, now())
@@ -163,8 +163,10 @@ def _standing(known: _Issuer) -> Iterator[Part]:
     if known.arrivals is not None:
         yield f"   {known.arrivals.line}"
     yield f"   extracts: {_extracts(known)}"
+    awaited = {run.run: run.rows_awaited for run in known.survey.runs}
     for run in known.runs_shown(everything=False):
-        waits = f"; {counted(run.awaiting, 'row waits', 'rows wait')}" if run.awaiting else ""
+        rows = awaited.get(run.run, 0) if run.state == run_status.UNREPORTED else 0
+        waits = f"; {counted(rows, 'row waits', 'rows wait')}" if rows else ""
         yield f"   under way: {run.run}: {run.state}{waits}"
     yield ""
 

@@ -100,17 +100,19 @@ def verdict(
     lines: Sequence[Line],
     limits: Limits,
     decided: int = 0,
+    cancelled: int = 0,
 ) -> str:
     """Return a run's verdict.
 
     Out of balance comes first, then above the limits, then whether answers are awaited.
-    `decided`: errors by an operator's decision; they count against no limit.
+    `decided`: errors by an operator's decision; they count against no limit. `cancelled`: of the
+    rows without an answer those that were never sent, since their chunk was cancelled.
     """
     if not all(line.holds or line.closed for line in lines):
         return OUT_OF_BALANCE
     if _above_limits(manifest, states, limits, decided):
         return ABOVE_LIMIT
-    if states["awaiting"]:
+    if states["awaiting"] > cancelled:
         return WAITING
     return BALANCED
 

@@ -18,6 +18,9 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
 
+# states of chunks about whose rows the operator decides, since the partner does not have them
+NOT_UPLOADED = ("waiting", "held", "cancelled")
+
 
 def issuer_balance(store: Store, issuer: str, today: date) -> Balance:
     """Return the balance over an issuer's cardholders, by its book."""
@@ -57,7 +60,7 @@ def _waits(rejected: int, total: Tally, items: Iterable[OutboxChunk]) -> Counter
     waits = Counter({"issuer": rejected})
     for code, rows in total.first_reasons.iter_rows():
         waits[actor_of(code)] += rows
-    not_uploaded = {item.chunk.number for item in items if item.state in ("waiting", "held")}
+    not_uploaded = {item.chunk.number for item in items if item.state in NOT_UPLOADED}
     broken = _unsettled_rows(total)
     for chunk, awaiting in total.chunks.select("chunk", "awaiting").iter_rows():
         for_operator = awaiting if chunk in not_uploaded else min(awaiting, broken[chunk])

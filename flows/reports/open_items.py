@@ -32,6 +32,11 @@ class WaitingChunk(NamedTuple):
     state: str = "uploaded"
     sealed_to: tuple[str, ...] = ()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was never sent and never will be, so that nobody waits for an answer."""
+        return self.state == "cancelled" and self.missing == NOT_DUE
+
 
 class ReportTerms(NamedTuple):
     """The time of the report, and how many hours an answer may take."""

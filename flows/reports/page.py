@@ -62,7 +62,6 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame, forms: str = "") 
     `forms`: where the forms are, "" where nobody says.
     """
     verdict = OF_A_RUN[summary["verdict"]]
-    awaiting = summary["rows"]["awaiting"]
     seen = datetime.fromisoformat(summary["seen"])
     reasons = refused_by(summary)
     reported = chunks.with_columns(missing())
@@ -76,7 +75,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame, forms: str = "") 
         run=summary,
         tone=_tone(verdict.tone, summary["open"]["result"]["waits"]),
         result=summary["open"]["result"]["sentence"],
-        headline=headline(summary["verdict"], awaiting),
+        headline=headline(summary),
         sentence=verdict.sentence,
         advice=advice(summary),
         figures=_figures(summary["rows"]),

@@ -35,6 +35,11 @@ class RunFacts(NamedTuple):
     hours: Mapping[str, int] = {}  # links by hours
     is_behind: bool = False  # its report was made without something recorded since
 
+    @property
+    def rows_awaited(self) -> int:
+        """How many of its rows still wait, without those of cancelled chunks."""
+        return sum(chunk.awaiting for chunk in self.waiting if not chunk.is_cancelled)
+
 
 def facts_of(
     known: KnownRuns, adapters: Adapters, start: date | None = None, end: date | None = None

@@ -62,6 +62,8 @@ def summarise(
     committed = min((item.clock for item in items), default=now)
     breaks = _break_facts(manifest.run, total, committed)
     terms = ReportTerms(now, issuer.portal.answer_within_hours)
+    waiting = waiting_chunks(total.chunks, items)
+    cancelled = sum(chunk.awaiting for chunk in waiting if chunk.is_cancelled)
     still_open = sum(not run_break.notice for run_break in total.breaks)
     counted_in = issuer.source.counted_in
     lines = balance(manifest, total.chunks, still_open, len(closed), counted_in, acknowledged)
@@ -78,7 +80,7 @@ def summarise(
         "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
         "seen": now.isoformat(timespec="seconds"),
-        "verdict": verdict(manifest, states, lines, issuer.limits, decided),
+        "verdict": verdict(manifest, states, lines, issuer.limits, decided, cancelled),
         "rows": {
             "read": counts.read,
             **states,
@@ -93,7 +95,8 @@ def summarise(
         },
         "open": {
             "result": business_result(manifest, total, items),
-            **open_items(waiting_chunks(total.chunks, items), breaks, terms, committed),
+            "cancelled": cancelled,
+            **open_items(waiting, breaks, terms, committed),
         },
         "links": by_expiry(total.expiry.iter_rows(), now.date()),
         "expires": {_day(expires_on): links for expires_on, links in total.expiry.iter_rows()},

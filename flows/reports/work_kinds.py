@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 from flows.steps import CUID, EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
-from schemas.reasons import ABSENT, GONE, LINK_ENDED
+from schemas.reasons import ABSENT, GONE, LINK_ENDED, UNFIT
 
 # who acts
 ISSUER = "issuer"
@@ -479,6 +479,7 @@ LINKS_UNFIT = _kind(
             "Let the issuer fill in the template, or correct the rows in a later extract: a card "
             "in a row that can be sent is renewed."
         ),
+        (_give_up_ended(UNFIT),),
         noun="",
         rows="link",
         of_one_run=True,

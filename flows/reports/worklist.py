@@ -13,7 +13,7 @@ import polars as pl
 from flows.book.known_plans import KnownPlan
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
-from flows.reports.open_items import MISSING, NOT_DUE, ReportTerms, WaitingChunk
+from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.work import Work
 from flows.results.learned_forms import LearnedForm
@@ -93,8 +93,7 @@ def _chunks(issuer: Issuer, run: RunFacts, terms: ReportTerms) -> Iterator[Work]
     """Yield the chunks to upload, on hold, and awaited; what came and does not fit is a break."""
     broken = {chunk_of(run_break["place"]) for run_break in run.breaks}
     for chunk in run.waiting:
-        is_cancelled = chunk.state == "cancelled" and chunk.missing == NOT_DUE
-        if chunk.chunk not in broken and not is_cancelled:
+        if chunk.chunk not in broken and not chunk.is_cancelled:
             yield _chunk(issuer, chunk, terms)
 
 

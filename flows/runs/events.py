@@ -14,12 +14,13 @@ from flows.runs.versions import facts_as_stored
 COMMITTED = "committed"  # the event of a run's commit
 ANSWERED = "answered"  # the event of result files that were ingested: their names are `results`
 REFUSED = "refused"  # the event of an attempt that an error ended
+CANCELLED = "cancelled"  # the event of chunks that are never sent
 REPLACED = "replaced"  # the event of a run that was planned anew before its commit
 DROP_TIME = "dropped"  # the fact of a run's commit that says when its extract was dropped
 
 # of an event's object
 REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")  # the event names the run that sent rows again
-_ANSWERING = (COMMITTED, ANSWERED, "cancelled")  # events from which the answer's age counts
+_ANSWERING = (COMMITTED, ANSWERED, CANCELLED)  # events from which the answer's age counts
 _NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
 
 

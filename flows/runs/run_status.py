@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from flows.steps import counted
 from schemas.manifest import Manifest
 from schemas.records import Purged
 
 PURGED = " (purged)"  # in the state of a run whose ledger is gone
+UNREPORTED = "committed, to be uploaded"  # the state of a run before its first report
 
 
 class Refusal(NamedTuple):
@@ -42,18 +44,25 @@ class RunStatus(NamedTuple):
     why: str = ""
 
 
-def headline(verdict: str, awaiting: int) -> str:
-    """Return a verdict that does not leave out the rows that still wait for an answer."""
-    if not awaiting or not verdict.startswith("balanced"):
+def headline(summary: Mapping[str, Any]) -> str:
+    """Return the verdict of a report, with the rows that still wait and those never sent."""
+    verdict: str = summary["verdict"]
+    cancelled = summary.get("open", {}).get("cancelled", 0)  # earlier versions do not say
+    awaiting = summary["rows"]["awaiting"] - cancelled
+    if not verdict.startswith("balanced"):
         return verdict
-    waits = f"{awaiting:,} rows still wait" if awaiting > 1 else "1 row still waits"
-    return f"{verdict}; {waits}"
+    parts = [verdict]
+    if awaiting:
+        parts.append(counted(awaiting, "row still waits", "rows still wait"))
+    if cancelled:
+        parts.append(f"{counted(cancelled, 'row')} not sent, in cancelled chunks")
+    return "; ".join(parts)
 
 
 def reported_status(run: str, summary: Mapping[str, Any]) -> RunStatus:
     """Return the status of a run that has a report, by the facts of its summary."""
     rows = summary["rows"]
-    return RunStatus(run, headline(summary["verdict"], rows["awaiting"]), **rows)
+    return RunStatus(run, headline(summary), **rows)
 
 
 def purged_status(run: str, record: Purged) -> RunStatus:
@@ -72,7 +81,7 @@ def unreported_status(run: str, manifest: Manifest) -> RunStatus:
     counts = manifest.counts
     return RunStatus(
         run,
-        "committed, to be uploaded",
+        UNREPORTED,
         read=counts.read,
         awaiting=counts.submitted,
         rejected=counts.rejected,

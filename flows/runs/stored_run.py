@@ -25,7 +25,7 @@ from flows.runs.chunks import (
 )
 from flows.runs.closings import chunk_of, closed_breaks
 from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
-from flows.runs.events import COMMITTED, REFUSED, REPEATED_BY, REPLACED, kind_of
+from flows.runs.events import CANCELLED, COMMITTED, REFUSED, REPEATED_BY, REPLACED, kind_of
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, keys_of
@@ -269,15 +269,17 @@ class StoredRun:
     @read_once
     def records_to_report(self) -> dict[str, int]:
         """How many records its report takes in: of closed breaks, and answers to single links; and
-        of committed runs that sent its rows again, if any.
+        of committed runs that sent its rows again, and of cancelled chunks, if any.
         """
         names = (REPEATED_BY.search(entry.key) for entry in self.event_entries)
         repeats = [StoredRun.by_id(self.store, name[1]) for name in names if name]
         committed = sum(run.manifest is not None for run in repeats)
+        cancelled = len(self._entries_of((CANCELLED,)))
         return {
             "closed": sum(1 for _ in self.store.keys(self.keys.closed)),
             "answers": sum(key.endswith(ANSWER) for key in self._single_keys),
             **({"repeats": committed} if committed else {}),
+            **({"cancelled": cancelled} if cancelled else {}),
         }
 
     @property

@@ -118,6 +118,7 @@ class OpenWork(TypedDict):
     """What a run still waits for."""
 
     result: Waits
+    cancelled: NotRequired[int]  # rows of cancelled chunks; reports of earlier versions do not say
     sent: datetime
     answer_within_hours: int
     overdue: dict[str, int]

@@ -97,7 +97,7 @@ def test_a_job_is_followed_on_a_terminal_and_what_is_secret_is_never_shown(
         ("Street you grew up in: ", "hush-street"),
     ]
 
-    with time_passing(service):
+    with time_passing(service, but_while_asked=job):
         seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], talk)
 
     assert seen.code == 0

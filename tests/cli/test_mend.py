@@ -95,7 +95,7 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
     refused = cardlink(tmp_path, "outbox", command, run, other, *why, "--dry-run")
 
     assert (tried.exit_code, refused.exit_code) == (0, 0 if command == "cancel" else 2)
-    assert f"dry run, nothing was recorded: {run}: chunks {chunk} " in tried.stdout
+    assert f"dry run, nothing was recorded: {run}: chunk {chunk} " in tried.stdout
     assert bank.snapshot() == before
 
 

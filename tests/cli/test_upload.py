@@ -53,7 +53,7 @@ def test_a_run_needs_no_folder_to_be_recorded(tmp_path: Path) -> None:
 
     assert [0, 0] == [dry.exit_code, done.exit_code]
     assert dry.stdout.startswith("dry run, nothing was recorded")
-    assert f"{run}: chunks 1 marked as uploaded" in done.stdout
+    assert f"{run}: chunk 1 marked as uploaded" in done.stdout
 
 
 def test_of_a_run_with_a_folder_only_what_was_copied_there_is_recorded(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_of_a_run_with_a_folder_only_what_was_copied_there_is_recorded(tmp_path:
     done = typed(tmp_path, "upload", run, "--to", "up", "--done")
 
     assert "none of these chunks waits for its upload" in nothing.stdout
-    assert f"{run}: chunks 1 marked as uploaded" in done.stdout
+    assert f"{run}: chunk 1 marked as uploaded" in done.stdout
 
 
 def test_an_earlier_name_works_with_a_remark_on_stderr(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.commands.context import Context
+from flows.commands.outbox import cancel
 from flows.commands.worklist import worklist
 from tests.cli.test_reconcile import bank
 
@@ -25,6 +26,20 @@ def test_extracts_and_runs_that_are_open_stand_above_what_is_to_be_done(tmp_path
     ] == answer.lines[:5]
     assert ["pending"] == [extract["state"] for extract in answer.facts["extracts"]]
     assert [run] == [line["run"] for line in answer.facts["runs"]]
+
+
+def test_a_run_whose_chunks_are_cancelled_is_not_under_way_and_its_report_says_why(
+    tmp_path: Path,
+) -> None:
+    bench = bank(tmp_path)
+    [run] = [str(run) for run in bench.runs.ids]
+
+    cancel(Context(tmp_path), run, reason="the portal refuses it")
+
+    answer = worklist(Context(tmp_path), "bank")
+    assert [] == answer.facts["runs"]
+    assert ["rows of cancelled chunks"] == [line["kind"] for line in answer.facts["worklist"]]
+    assert bench.stored(run).status.state == "balanced; 20 rows not sent, in cancelled chunks"
 
 
 def test_with_all_every_extract_and_run_is_listed(tmp_path: Path) -> None:

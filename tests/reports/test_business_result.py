@@ -9,6 +9,7 @@ import pytest
 
 from flows.reports.rebuild import rebuild
 from flows.runs.outbox import move
+from flows.runs.run_status import headline
 from schemas.portal import CITY
 from tests.builders import portal_rows
 from tests.night import Bench, local_bench, portal_csv
@@ -55,3 +56,28 @@ def test_a_page_is_green_only_where_nobody_waits(sent: tuple[Bench, str]) -> Non
     page = bench.report(run, "report.html").decode()
     assert 'class="card verdict wait"' in page
     assert "5 of 6 cards have a link; 1 waits for the issuer." in page
+
+
+@pytest.mark.parametrize(
+    ("uploaded", "waits", "words"),
+    [
+        (
+            [1, 2],
+            {"issuer": 1, "partner": 4, "operator": 1},
+            "balanced, answers awaited; 4 rows still wait; 1 row not sent, in cancelled chunks",
+        ),
+        ([], {"issuer": 1, "operator": 5}, "balanced; 5 rows not sent, in cancelled chunks"),
+    ],
+)
+def test_rows_of_cancelled_chunks_wait_for_the_operator_and_for_no_answer(
+    sent: tuple[Bench, str], uploaded: list[int], waits: dict[str, int], words: str
+) -> None:
+    bench, run = sent
+    if uploaded:
+        move(bench.context.adapters, run, "uploaded", uploaded)
+    others = [number for number in (1, 2, 3) if number not in uploaded]
+    move(bench.context.adapters, run, "cancelled", others, "the portal refuses them")
+
+    summary = rebuild(bench.context, bench.stored(run)).summary
+
+    assert (waits, words) == (summary["open"]["result"]["waits"], headline(summary))
