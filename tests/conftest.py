@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from tests import leftovers, published_outcomes, servers
 
-settings.register_profile("quick", max_examples=12, deadline=None)  # a busy machine is no failure
+settings.register_profile("quick", max_examples=10, deadline=None)  # a busy machine is no failure
 settings.register_profile("thorough", max_examples=300, deadline=None)  # `make test-all`
 settings.load_profile("quick")
 
