@@ -35,7 +35,7 @@ test-all: .venv/release-ready check
 
 # The demo and the quick tests of runs, forms and commands under each Python from 3.11 to 3.14 that is here, and with both
 # ends of the range of Prefect; some minutes each, environments stay in .versions: make versions VERSIONS=3.13
-versions: .venv/test-ready
+versions: .venv/release-ready
 	@$(BIN)/python -m tests.release.versions $(VERSIONS)
 
 # Everything but the tests: lint, format, shape of statements, types, import direction.

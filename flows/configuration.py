@@ -163,9 +163,11 @@ def load_issuer(
 
 def _require_toml(file: Path, folder: Path, name: str) -> None:
     """Raise NoIssuerError where an issuer has no TOML."""
-    if not file.is_file():
+    try:
+        file.stat()  # `is_file` says no from Python 3.14 on, too, where this user may not look
+    except (FileNotFoundError, NotADirectoryError):
         available = ", ".join(issuers(folder)) or "none"
-        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=available)
+        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=available) from None
 
 
 def _with_lookups(value: Any, folder: Path) -> Any:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from stat import S_ISDIR
 from threading import Event
 
 from watchfiles import Change, watch
@@ -53,7 +54,7 @@ class FolderSource:
     def _folders(self) -> list[Path]:
         roots = [Path(issuer.place) / issuer.prefix for issuer in self._issuers]
         folders = [root / name for root, name in product(roots, FLOWS)]
-        return [folder for folder in folders if folder.is_dir()]
+        return [folder for folder in folders if _is_folder(folder)]
 
     def _watch(self, folders: Sequence[Path]) -> None:
         """Watch folders until there are others, or the stop."""
@@ -113,3 +114,13 @@ class FolderSource:
             if file.is_relative_to(Path(issuer.place) / issuer.prefix):
                 key = file.relative_to(issuer.place).as_posix()
                 yield ObjectEvent(issuer.place, key, "", is_removal)
+
+
+def _is_folder(path: Path) -> bool:
+    """Return whether it is a folder; PermissionError where this user may not look, which `is_dir`
+    raises up to Python 3.13 only.
+    """
+    try:
+        return S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False

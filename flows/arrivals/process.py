@@ -21,6 +21,7 @@ from flows.runs.store import Store
 from flows.wiring import open_queue, open_store, root_of
 
 LOG = logging.getLogger("cardlink")
+PATIENCE = 5.0  # seconds that the last beat may take
 TICK = 0.5  # seconds between two looks at what has come
 CONFIGURED = 30.0  # seconds between two looks at the TOML files
 
@@ -128,10 +129,10 @@ class Process:
     def listening(self) -> Iterator[None]:
         """Listen, and beat, while the block runs; then give back what is held."""
         sources = list(dict.fromkeys(self._sources.values()))
-        work = [source.listen for source in sources]
-        work.append(self._beat)
-        for run in work:
-            Thread(target=run, daemon=True).start()
+        beating = Thread(target=self._beat, daemon=True)
+        beating.start()
+        for source in sources:
+            Thread(target=source.listen, daemon=True).start()
         try:
             yield
         finally:
@@ -139,6 +140,7 @@ class Process:
             for source in sources:
                 if isinstance(source, QueueSource):
                     source.close()
+            beating.join(PATIENCE)
 
     def work(self, stop: Event, is_over: Callable[[], bool], sign: Callable[[], None]) -> None:
         """Start runs until the stop, or until it is over."""
@@ -166,3 +168,4 @@ class Process:
                 sign = min(self._last_tick, source.last_sign)
                 self._beats.beat(issuer, Condition(time.monotonic() - sign, source.problem))
             self._over.wait(self._beats.every)
+        self._beats.end()

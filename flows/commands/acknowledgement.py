@@ -7,7 +7,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Issuer, Number, Reason
-from flows.commands.result import Part, Result
+from flows.commands.result import Part, Place, Result
 from flows.errors import CardlinkError
 from flows.steps import Sentence
 from flows.wiring import wire
@@ -59,13 +59,13 @@ def acknowledge(
     if issuer_context.issuer.acknowledgement is None:
         return Result({**facts, "told": []}, [f"{issuer}: {NOT_WANTED}"])
     facts_told, lines = tell(issuer_context, dry_run=dry_run)
-    shown = lines or [f"{issuer}: nothing new to tell the issuer"]
-    return Result({**facts, "told": facts_told}, [_marked(line, dry_run) for line in shown])
+    nothing = _marked(f"{issuer}: nothing new to tell the issuer", dry_run)
+    return Result({**facts, "told": facts_told}, lines or [nothing])
 
 
 def tell(
     context: contexts.IssuerContext, *, dry_run: bool = False
-) -> tuple[list[dict[str, object]], list[str]]:
+) -> tuple[list[dict[str, object]], list[Place]]:
     """Tell an issuer what is new of its extracts; return that as facts and as lines."""
     if context.issuer.acknowledgement is None:
         return [], []
@@ -95,7 +95,7 @@ def with_acknowledgements(context: contexts.IssuerContext, result: Result) -> Re
     return result._replace(facts={**result.facts, "acknowledgements": written}, shown=shown)
 
 
-def _line(context: contexts.IssuerContext, written: acknowledging.Told, *, dry_run: bool) -> str:
+def _line(context: contexts.IssuerContext, written: acknowledging.Told, *, dry_run: bool) -> Place:
     record = written.record
     counts = ", ".join(f"{number:,} {status}" for status, number in record.rows.items() if number)
     place = context.issuer.acknowledgement.to if context.issuer.acknowledgement else None
@@ -103,7 +103,8 @@ def _line(context: contexts.IssuerContext, written: acknowledging.Told, *, dry_r
     folder = f"{place or f'{context.issuer.root}/{keys.acknowledgements(issuer)}'}".rstrip("/")
     rows = f" ({counts})" if counts else ""
     line = f"{issuer}: acknowledgement {written.number} of {record.extract}: {record.status}{rows}"
-    return line if dry_run else f"{line}; {folder}/{record.folder}"
+    path = "" if dry_run else f"{folder}/{record.folder}"
+    return Place(path, _marked(line, dry_run))
 
 
 def _marked(line: str, dry_run: bool) -> str:

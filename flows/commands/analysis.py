@@ -6,7 +6,7 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Issuer
-from flows.commands.result import Result
+from flows.commands.result import Place, Result
 from flows.steps import counted
 from flows.wiring import wire
 
@@ -38,5 +38,5 @@ def analysis(context: Context, issuer: Issuer, *, anew: bool = False) -> Result:
     place = f"{issuer_context.issuer.root}/{keys.analysis(issuer)}"
     written = f"{counted(done.runs, 'run')} with {counted(done.rows, 'row')}"
     book = "the book as it was" if done.cards is None else f"the book of {done.cards:,} cards"
-    line = f"{issuer}: {written}, {book}; {place}"
+    line = Place(place, f"{issuer}: {written}, {book}")
     return Result({"issuer": issuer, "place": place, **done._asdict()}, [line])

@@ -14,7 +14,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Issuer, KeyName, Reason, RunName
 from flows.commands.private_files import write_new
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Part, Place, Result, Table
 from flows.configuration import FileThereError
 from flows.steps import Step, counted
 from flows.wiring import effective_settings, secret, wire, witness_store
@@ -282,7 +282,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
         "head": proof.head,
         "findings": len(proof.findings),
     }
-    return Result(facts, [*lines, f"{issuer_context.issuer.root}/{place}"])
+    return Result(facts, [*lines, Place(f"{issuer_context.issuer.root}/{place}", "evidence")])
 
 
 def _about(run: str, issuer: str, proof: audit.Proof) -> list[str]:

@@ -14,7 +14,7 @@ from flows.commands.entry import entry
 from flows.commands.extract_facts import extract_table, extracts_of
 from flows.commands.form import Form
 from flows.commands.parameters import Field
-from flows.commands.result import Link, Part, Result, Table
+from flows.commands.result import Link, Part, Place, Result, Table
 from flows.commands.results import READ_ONLY, TOP
 from flows.commands.worklist import Conversation, conversation, everything_to_do
 from flows.configuration import load_issuer
@@ -103,7 +103,7 @@ def _place(context: contexts.IssuerContext, folder: str) -> Part:
     url = report_link(context, f"{folder}report.html")
     if url:
         return Link(url, f"All runs of {issuer.issuer}", f"{issuer.issuer}-all-runs")
-    return f"files: {issuer.root}/{folder}"
+    return Place(f"files: {issuer.root}/{folder}")
 
 
 def _across(

@@ -22,9 +22,12 @@ class Link(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where files are, for who works on the store: a terminal shows it, Prefect does not."""
+    """Where files are, for who works on the store: a terminal shows it behind the text, Prefect
+    shows the text alone.
+    """
 
-    text: str
+    path: str
+    text: str = ""
 
 
 class Table(NamedTuple):
@@ -117,7 +120,8 @@ class Result(NamedTuple):
     @property
     def texts(self) -> list[str]:
         """The texts among what is shown, without empty lines."""
-        return [str(part) for part in self.shown if isinstance(part, Text) and part]
+        lines = (part.text if isinstance(part, Place) else part for part in self.shown)
+        return [str(line) for line in lines if isinstance(line, Text) and line]
 
     @property
     def markdown(self) -> str:
@@ -128,8 +132,9 @@ class Result(NamedTuple):
                 texts.append(_link_markdown(part))
             elif isinstance(part, Table):
                 texts += [part.markdown] if part.rows else []
-            elif isinstance(part, Text) and str(part).strip() not in ("", self.sentence):
-                texts.append(escaped(str(part).strip()))
+            else:
+                line = str(part.text if isinstance(part, Place) else part).strip()
+                texts += [escaped(line)] if line not in ("", self.sentence) else []
         return "\n\n".join(texts)
 
     @property
@@ -144,7 +149,7 @@ class Result(NamedTuple):
             if isinstance(part, Text):
                 lines.append(part)
             elif isinstance(part, Place):
-                lines.append(part.text)
+                lines.append(": ".join(filter(None, (part.text, part.path))))
             elif isinstance(part, Table) and part.on_terminal:
                 lines += part.lines(words)
         return lines

@@ -10,7 +10,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer, RunName
-from flows.commands.result import Link, Part, Result, Table, artifact
+from flows.commands.result import Link, Part, Place, Result, Table, artifact
 from flows.steps import Sentence, Step, counted
 from flows.wiring import report_link, wire
 
@@ -189,4 +189,4 @@ def _files(context: contexts.IssuerContext, run: str) -> Iterator[Part]:
     if url:
         yield Link(url, f"The report of {run}", f"{run}-report")
     else:
-        yield f"files: {context.issuer.root}/{place('')} ({FILES})"
+        yield Place(f"files: {context.issuer.root}/{place('')} ({FILES})")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flows.commands import on_first_use
-from flows.commands.result import Part, Table
+from flows.commands.result import Part, Place, Table
 from flows.steps import FOLDER, Step, counted
 
 with on_first_use():
@@ -73,16 +73,21 @@ def submitted(
 ) -> list[Part]:
     """Show where the rows of a committed run went, why rows were refused, and what to upload."""
     run = done.manifest.run
-    tables = _tables(context.issuer.root, done.manifest)
+    tables = _tables(done.manifest)
     if done.already:
         return [f"{run}: already committed, nothing to do", *done.remarks, *tables]
     lines = _lines(context, done.manifest, headline)
     return [*done.remarks, *lines, *tables]
 
 
-def _lines(context: contexts.IssuerContext, run: manifest.Manifest, headline: str) -> Iterator[str]:
+def _lines(
+    context: contexts.IssuerContext, run: manifest.Manifest, headline: str
+) -> Iterator[Part]:
     """Yield what came of a run that was committed now, and where its files are."""
-    root = context.issuer.root
+
+    def place(key: str, text: str) -> Place:
+        return Place(f"{context.issuer.root}/{key}", text)
+
     run_keys = keys.keys_of(run.run)
     counts = run.counts
     suppressed = {
@@ -95,17 +100,16 @@ def _lines(context: contexts.IssuerContext, run: manifest.Manifest, headline: st
         if not rows:
             continue
         line = f"{rows:,} of {counts.read:,} rows {why}"
-        if not context.issuer.full_portfolio:  # which has no list of them
-            line += f": {root}/{run_keys.report('suppressed.csv')}"
-        yield line
+        has_list = not context.issuer.full_portfolio
+        yield place(run_keys.report("suppressed.csv"), line) if has_list else line
     fates = ", ".join(f"{getattr(counts, fate):,} {fate}" for fate in FATES)
     yield f"{run.run}: {headline or fates}"
-    yield f"{counted(len(run.chunks), 'chunk')} to upload: {root}/{run_keys.chunks}"
+    yield place(run_keys.chunks, f"{counted(len(run.chunks), 'chunk')} to upload")
     if counts.rejected or counts.ineligible or counts.duplicate:
-        yield f"rows not sent, each with its reason: {root}/{run_keys.report('rejects.csv')}"
+        yield place(run_keys.report("rejects.csv"), "rows not sent, each with its reason")
 
 
-def _tables(root: str, run: manifest.Manifest) -> list[Table]:
+def _tables(run: manifest.Manifest) -> list[Table]:
     """Return the tables of a run, which Prefect alone shows."""
     chunks = [
         (chunk.name, chunk.rows, chunk.bytes, chunk.sha256) for chunk in run.chunks[: lists.SHOWN]
@@ -123,7 +127,7 @@ def _tables(root: str, run: manifest.Manifest) -> list[Table]:
             ("upload", "rows", "bytes", "sha256"),
             chunks,
             f"{run.run}-chunks",
-            f"To upload next, from {root}/{keys.keys_of(run.run).chunks}",
+            f"To upload next, of {run.run}",
             on_terminal=False,
         ),
     ]

@@ -14,7 +14,7 @@ from flows.book.book import read_book
 from flows.book.people import Balance, balance_of
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts
-from flows.operations.arrivals_beat import Beat, read_beat
+from flows.operations.arrivals_beat import Processes, read_beats
 from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
@@ -314,16 +314,18 @@ def answered_at(reading: Reading) -> Values:
 
 
 def beaten_at(reading: Reading) -> Values:
-    """Return when the process of arrivals last beat, as an epoch."""
-    beat = _beat(reading)
-    return {"": beat.at.timestamp()} if beat else {}
+    """Return when the process of arrivals last beat, of several the most silent one, as an
+    epoch.
+    """
+    moments = [beat.at.timestamp() for beat in _processes(reading).beats]
+    return {"": min(moments)} if moments else {}
 
 
-def _beat(reading: Reading) -> Beat | None:
+def _processes(reading: Reading) -> Processes:
     context = reading.context
     if context.issuer.arrivals is None:
-        return None
-    return read_beat(context.adapters.store, context.issuer.issuer)
+        return Processes()
+    return read_beats(context.adapters.store, context.issuer.issuer)
 
 
 def derived_at(reading: Reading) -> Values:
@@ -404,14 +406,12 @@ def deliveries_written(reading: Reading) -> Values:
 
 def arrived_files(reading: Reading) -> Values:
     """Return how many files came, by the flow that takes them."""
-    beat = _beat(reading)
-    return beat.files if beat else {}
+    return _processes(reading).total(lambda beat: beat.files)
 
 
 def arrival_runs(reading: Reading) -> Values:
     """Return how many runs a file started, by flow."""
-    beat = _beat(reading)
-    return beat.runs if beat else {}
+    return _processes(reading).total(lambda beat: beat.runs)
 
 
 def alerts_opened(reading: Reading) -> Values:

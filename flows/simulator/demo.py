@@ -42,8 +42,8 @@ TRAILER = "#TRAILER,{rows}"  # as the sample issuer writes it
 MARKER = ".cardlink-demo"
 
 PREFECT = {
-    # a new database takes its time on a slow disk
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    # a new database takes its time on a slow disk, the first import of Prefect on a busy machine
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "600",
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",

@@ -11,14 +11,16 @@ import pytest
 from flows.adapters.local import LocalStore
 from flows.adapters.sqs import SqsQueue
 from flows.operations.arrivals_beat import (
+    FORGOTTEN,
     HINDERED,
     SILENT,
     ArrivalsDownError,
     Beat,
+    Processes,
     check_arrivals,
     liveness,
-    read_beat,
-    write_beat,
+    read_beats,
+    write_beats,
 )
 from tests.night import BANK, NOON, issuer, local_bench
 
@@ -26,13 +28,49 @@ WANTED = issuer(arrivals={})
 SECOND = timedelta(seconds=1)
 
 
-def test_a_beat_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_beats_are_read_as_they_were_written(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     beat = Beat(NOON, "the queue refuses", NOON - SECOND, {"nightly": 3}, {"nightly": 2})
+    known = Processes(Beat(NOON, files={"nightly": 1}), {"one-7": beat})
 
-    write_beat(store, BANK, beat)
+    write_beats(store, BANK, known)
 
-    assert beat == read_beat(store, BANK)
+    assert known == read_beats(store, BANK)
+
+
+def test_one_of_two_that_falls_silent_or_is_hindered_is_noticed_beside_the_other(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path)
+    works = Beat(NOON, files={"nightly": 4}, runs={"nightly": 1})
+
+    def state(other: Beat) -> tuple[str, bool]:
+        write_beats(store, BANK, Processes(living={"one-7": works, "two-8": other}))
+        known = liveness(store, WANTED, NOON)
+        assert known is not None
+        return known
+
+    silent = "of its 2 processes, two-8 is silent for 5 min"
+    assert (silent, True) == state(Beat(NOON - SILENT - SECOND))
+    assert ("for 3 min: no queue", True) == state(
+        Beat(NOON, "no queue", NOON - timedelta(minutes=3))
+    )
+    assert ("7 files came, 2 runs were started", False) == state(
+        Beat(NOON, files={"nightly": 2, "ingest": 1}, runs={"ingest": 1})
+    )
+
+
+def test_a_process_that_ended_or_was_lost_an_hour_ago_leaves_its_counts_and_no_silence() -> None:
+    one, two = Beat(NOON, files={"nightly": 4}), Beat(NOON - FORGOTTEN, files={"nightly": 2})
+    both = Processes(living={"one-7": one, "two-8": two})
+
+    later = both.after("one-7", Beat(NOON + SECOND, files={"nightly": 5}))
+
+    assert {"one-7", "two-8"} == {*both.after("one-7", one).living}
+    assert {"one-7"} == {*later.living}
+    assert {"nightly": 7} == later.total(lambda beat: beat.files)
+    assert [one] == both.without({"two-8"}).beats
+    assert Beat(NOON, files={"nightly": 6}) == both.without({"one-7", "two-8"}).ended
 
 
 @pytest.mark.parametrize(
@@ -55,7 +93,7 @@ def test_silence_and_a_lasting_problem_need_somebody(
 ) -> None:
     store = LocalStore(tmp_path)
     if beat is not None:
-        write_beat(store, BANK, beat)
+        write_beats(store, BANK, Processes(living={"one-7": beat}))
 
     assert (text, is_down) == liveness(store, WANTED, NOON)
 
@@ -66,10 +104,10 @@ def test_nobody_asks_for_a_beat_where_only_schedules_start_runs(tmp_path: Path) 
 
 def test_the_check_says_what_works_and_refuses_silence(tmp_path: Path) -> None:
     bench = replace(local_bench(tmp_path, arrivals={}), now=lambda: NOON)
-    write_beat(bench.store, BANK, Beat(NOON))
+    write_beats(bench.store, BANK, Processes(Beat(NOON)))
 
     lines = list(check_arrivals(bench.context, SqsQueue))
-    write_beat(bench.store, BANK, Beat(NOON - 2 * SILENT))
+    write_beats(bench.store, BANK, Processes(Beat(NOON - 2 * SILENT)))
 
     assert ["0 files came, 0 runs were started"] == lines
     with pytest.raises(ArrivalsDownError, match="silent for 10 min"):

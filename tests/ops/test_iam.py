@@ -26,7 +26,7 @@ from flows.adapters.s3 import S3Store
 from flows.adapters.sqs import QueueUnusableError, SqsQueue
 from flows.analysis.export import export
 from flows.operations.alert_history import watch
-from flows.operations.arrivals_beat import Beat, read_beat, write_beat
+from flows.operations.arrivals_beat import Beat, Processes, read_beats, write_beats
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
 from flows.operations.erasure import OfRows, erase
@@ -429,8 +429,8 @@ def test_arrivals_take_events_and_beat_by_a_role_that_reads_nothing_that_was_dro
     [message] = queue.receive()
     queue.hold([message.handle])
     queue.delete([message.handle])
-    write_beat(store, BANK, Beat(datetime.now(UTC)))
-    read_beat(store, BANK)
+    write_beats(store, BANK, Processes(Beat(datetime.now(UTC))))
+    read_beats(store, BANK)
 
     assert place.used() & granted(ARRIVALS) == granted(ARRIVALS)
     with pytest.raises(QueueUnusableError, match="the role may not use it"):

@@ -1,7 +1,8 @@
 """The demo, and the quick tests of runs, forms and the command line, under each Python of this machine and both
 ends of the range of Prefect: `make versions`, which is a part of `make test-all`.
 
-Environments are kept below `.versions`; `VERSIONS=3.13` takes one Python.
+Environments are kept below `.versions`; `VERSIONS=3.13` takes one Python. uv makes them: all share the unpacked packages
+of one cache, and nothing is compiled before it is imported, which takes a tenth of the CPU that pip takes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / ".versions"
+UV = (sys.executable, "-m", "uv")
 NEWEST = ""  # what pip takes of what pyproject.toml allows
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TESTS = (
@@ -63,7 +65,7 @@ def interpreter(python: str) -> Path | None:
     built = sorted(root.glob(f"versions/{python}.*/bin/python"))
     on_path = shutil.which(f"python{python}")
     candidates = [*reversed(built), *([Path(on_path)] if on_path else [])]
-    return next((path for path in candidates if _quiet(path, "-c", "import ensurepip") == 0), None)
+    return next((path for path in candidates if _quiet(path, "-c", "") == 0), None)
 
 
 def constraints(prefect: str) -> str:
@@ -79,10 +81,9 @@ def environment(pair: Pair, base: Path) -> Path:
     python = home / "bin" / "python"
     home.mkdir(parents=True, exist_ok=True)
     (home / "constraints.txt").write_text(constraints(pair.prefect))
-    _run(base, "-m", "venv", home)
-    install = ("install", "--quiet", "--upgrade", "--upgrade-strategy", "eager")
+    _run(*UV, "venv", "--quiet", "--allow-existing", "--python", base, home)
     options = ("--constraint", home / "constraints.txt", "--editable", f"{ROOT}[test]")
-    _run(python, "-m", "pip", *install, *options)
+    _run(*UV, "pip", "install", "--quiet", "--upgrade", "--python", python, *options)
     return python
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flows.book.book import read_book
+from flows.commands.result import Result
 from flows.commands.sent_runs import submitted
 from flows.reports.across import reconcile_runs
 from flows.reports.cardholder_status import card_statuses
@@ -288,12 +289,14 @@ def test_held_csv_is_named_only_where_it_was_written(tmp_path: Path, portfolio: 
     place = bank(tmp_path, "a", full_portfolio=portfolio)
     done = place.night()
 
-    shown = "\n".join(str(part) for part in submitted(place.bench.context, done))
+    result = Result({}, submitted(place.bench.context, done))
+    shown = "\n".join(result.lines)
 
     stored = place.bench.store.keys(keys_of(done.manifest.run).base)
     is_written = any(entry.key.endswith("suppressed.csv") for entry in stored)
     assert "1 of 1 rows already have or await a link" in shown
     assert (not portfolio, not portfolio) == (is_written, "suppressed.csv" in shown)
+    assert "/runs/" not in result.markdown + "".join(result.texts)  # which is what Prefect shows
 
 
 def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_meanwhile(
