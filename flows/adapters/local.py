@@ -235,7 +235,7 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
     """
 
     def __init__(self, file: int, entry: Entry) -> None:
-        self._stream = FileIO(file, "rb")
+        self._stream = FileIO(file)
         self.entry = entry
         self._position = 0
 
@@ -253,7 +253,7 @@ class LocalSource(AbstractContextManager["LocalSource", None]):
         # Checked with every read, so that a file still being written is noticed early
         if _version(status) != self.entry.version or (missing and not data):
             raise store.ObjectChangedError(key=self.entry.key)
-        if 0 < len(data) < missing and size < 0:
+        if len(data) < missing and size < 0:
             return data + self.read()
         return data
 
@@ -316,7 +316,6 @@ def _has_any(root: Path, folder: str) -> bool:
                     return None
         return folders
 
-    folders = None
     try:
         folders = _with_our_errors(folder, look)
     except ObjectMissingError:
@@ -368,7 +367,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
     finally:

@@ -8,10 +8,11 @@ import stat
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from flows.adapters import local
 from flows.adapters.local import LocalStore
 from flows.runs.keys import FOLDER_TIME, TEMPORARY, shown
 from flows.runs.store import (
@@ -20,8 +21,10 @@ from flows.runs.store import (
     ObjectChangedError,
     ObjectMissingError,
     StoreBusyError,
+    StoreDeniedError,
     StoreFullError,
     StoreMissingError,
+    StoreRefusedError,
 )
 
 
@@ -135,16 +138,22 @@ def test_parts_are_written_as_they_come_once_more_than_four_are_known(
     assert b"01234567" == content(store, "a/b")
 
 
-def test_a_file_is_private_from_the_start_and_synced_when_it_is_whole(
+def test_files_and_folders_are_private_from_the_start_and_files_synced_when_it_is_whole(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes: list[int] = []
+    folders: list[int] = []
     sizes: list[int] = []
     chmod, sync = os.fchmod, os.fsync
+    chmod_of_folder = Path.chmod
 
     def noting_mode(file: int, mode: int) -> None:
         modes.append(stat.S_IMODE(os.fstat(file).st_mode))
         chmod(file, mode)
+
+    def noting_folder(folder: Path, mode: int) -> None:
+        folders.append(stat.S_IMODE(folder.stat().st_mode))
+        chmod_of_folder(folder, mode)
 
     def noting_size(file: int) -> None:
         if stat.S_ISREG(os.fstat(file).st_mode):
@@ -152,6 +161,7 @@ def test_a_file_is_private_from_the_start_and_synced_when_it_is_whole(
         sync(file)
 
     monkeypatch.setattr(os, "fchmod", noting_mode)
+    monkeypatch.setattr(Path, "chmod", noting_folder)
     monkeypatch.setattr(os, "fsync", noting_size)
     before = os.umask(0)
     try:
@@ -160,7 +170,7 @@ def test_a_file_is_private_from_the_start_and_synced_when_it_is_whole(
     finally:
         os.umask(before)
 
-    assert ([0o600, 0o600], [5, 5]) == (modes, sizes)
+    assert ([0o600, 0o600], [0o700], [5, 5]) == (modes, folders, sizes)
 
 
 def test_a_full_disk_is_named_by_the_root_and_is_not_tried_again(
@@ -243,6 +253,8 @@ def test_one_level_has_folders_that_hold_something_and_names_in_the_order_of_the
     (tmp_path / "store" / "a" / "empty" / "deep").mkdir(parents=True)
     (tmp_path / "store" / "a" / "only").mkdir()
     (tmp_path / "store" / "a" / "only" / f"{TEMPORARY}1").write_bytes(b"")
+    for name in ("b", "bb"):  # a link is neither an object nor a folder
+        (tmp_path / "store" / "a" / "only" / name).symlink_to(tmp_path / "store" / "a" / name)
     odd = os.fsdecode(b"\x80")
     (tmp_path / "store" / "a" / odd).write_bytes(b"")
 
@@ -285,3 +297,135 @@ def test_a_file_system_that_gives_a_byte_at_a_time_gives_the_whole_object(
             source.read(),
             source.read(),
         )
+
+
+def refusing(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.EACCES, "")
+
+
+@pytest.mark.parametrize(
+    ("where", "call", "act", "place"),
+    [
+        (os, "fstat", lambda store: store.open("a/b"), "a/b"),
+        (os, "scandir", lambda store: list(store.keys("a/b")), "a/"),
+        (os, "scandir", lambda store: list(store.keys("a")), "{root}"),
+        (Path, "unlink", lambda store: store.delete("a/b"), "a/b"),
+        (Path, "unlink", lambda store: store.discard(next(store.keys("a/b"))), "a/b"),
+    ],
+)
+def test_what_a_system_call_refuses_is_denied_by_the_name_of_its_place(
+    store: LocalStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: Any,
+    call: str,
+    act: Callable[[LocalStore], object],
+    place: str,
+) -> None:
+    store.create("a/b", b"")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(where, call, refusing)
+        with pytest.raises(StoreDeniedError) as denied:
+            act(store)
+
+    expected = {"place": place.format(root=tmp_path / "store"), "code": "EACCES"}
+    assert expected == denied.value.fields
+
+
+def test_a_file_that_may_not_be_read_on_is_named(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("a/b", b"12345")
+
+    with store.open("a/b") as source:
+        monkeypatch.setattr(os, "pread", refusing)
+        with pytest.raises(StoreDeniedError) as denied:
+            source.read()
+
+    assert "a/b" == denied.value.fields["place"]
+
+
+def test_a_link_is_refused_also_where_the_system_does_not_say_what_a_file_is(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("a/b", b"content")
+    (tmp_path / "store" / "link").symlink_to(tmp_path / "store" / "a")
+    monkeypatch.setattr(os, "readlink", refusing)
+
+    assert b"content" == content(store, "a/b")
+    with pytest.raises(KeyRefusedError) as refused:
+        store.open("link/b")
+
+    assert "link/b" == refused.value.fields["key"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(OSError("without a number"), "0"), (OSError(9999, ""), "9999")]
+)
+def test_an_error_that_is_not_known_is_refused_by_its_number(error: OSError, code: str) -> None:
+    def act() -> NoReturn:
+        raise error
+
+    with pytest.raises(StoreRefusedError) as refused:
+        local._with_our_errors("a/b", act)
+
+    assert {"place": "a/b", "code": code} == refused.value.fields
+
+
+def scanning(folder: str, number: int) -> Callable[[str], Any]:
+    """Return the function that lists folders, for which one of them cannot be listed."""
+    scan = os.scandir
+
+    def scandir(place: str) -> Any:
+        if place.endswith(folder):
+            raise OSError(number, "")
+        return scan(place)
+
+    return scandir
+
+
+def test_a_folder_that_is_gone_when_it_is_looked_into_is_not_shown(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("a/b", b"")
+    store.create("c/d", b"")
+    monkeypatch.setattr(os, "scandir", scanning("/a/", errno.ENOENT))
+
+    assert ["c/"] == [entry.key for entry in store.keys("", shallow=True)]
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("a/b", b"")
+    monkeypatch.setattr(os, "scandir", scanning("/a/", errno.EACCES))
+
+    with pytest.raises(StoreDeniedError) as denied:
+        list(store.keys("", shallow=True))
+
+    assert "a/" == denied.value.fields["place"]
+
+
+class File:
+    """A listed file whose status cannot be had at the first looks."""
+
+    def __init__(self, path: Path, number: int, times: int) -> None:
+        self.stat = Once(path.stat, number, late=False, times=times)
+
+
+def test_a_listed_file_whose_status_failed_once_is_looked_at_again(tmp_path: Path) -> None:
+    path, link = tmp_path / "b", tmp_path / "link"
+    path.write_bytes(b"12345")
+    link.symlink_to(path)
+    once: Any = File(path, errno.EIO, 1)
+    of_link: Any = File(link, errno.EIO, 1)
+    gone: Any = File(path, errno.ENOENT, 2)
+    denied: Any = File(path, errno.EACCES, 2)
+
+    assert local._look("a/b", path) == local._look("a/b", once)
+    assert local._look("a/b", of_link) is None
+    assert local._look("a/b", gone) is None
+    with pytest.raises(StoreDeniedError) as refused:
+        local._look("a/b", denied)
+    assert "a/b" == refused.value.fields["place"]

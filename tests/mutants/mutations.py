@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any, cast
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper
+from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 from mutmut.mutation.file_mutation import Mutation, MutationVisitor
 from mutmut.mutation.mutators import OPERATORS_TYPE, mutation_operators
 from mutmut.mutation.pragma_handling import IgnoredCode
@@ -41,7 +41,10 @@ class Mutations:
         self.file = file
         source = (ROOT / file).read_text()
         visitor = Visitor(EDGES if edges else ALL, NOTHING_IGNORED)
-        self._module = MetadataWrapper(cst.parse_module(source)).visit(visitor)
+        wrapper = MetadataWrapper(cst.parse_module(source))
+        self._module = wrapper.visit(visitor)
+        self._spans = wrapper.resolve(ByteSpanPositionProvider)
+        self._source = source.encode()
         self._lines = source.splitlines()
         self._function_of = {
             id(node): name
@@ -55,13 +58,23 @@ class Mutations:
 
     def __getitem__(self, at: int) -> Mutant:
         mutation = self._mutations[at]
-        mutated = self._module.deep_replace(
-            mutation.original_node, cast(Any, mutation.mutated_node)
-        )
-        assert isinstance(mutated, cst.Module)
-        line, was, becomes = _difference(self._lines, mutated.code.splitlines())
+        code = self._mutated(mutation.original_node, mutation.mutated_node)
+        line, was, becomes = _difference(self._lines, code.splitlines())
         function = self._function_of.get(id(mutation.original_node), "")
-        return Mutant(self.file, function, line, was, becomes, mutated.code)
+        return Mutant(self.file, function, line, was, becomes, code)
+
+    def _mutated(self, node: cst.CSTNode, replacement: cst.CSTNode) -> str:
+        """Return the source with one node replaced: in its text, which takes a hundredth of the
+        time, where the node is all of its text.
+        """
+        place = self._spans[node]
+        before, end = self._source[: place.start], place.start + place.length
+        if self._source[place.start : end] == self._module.code_for_node(node).encode():
+            text = self._module.code_for_node(replacement).encode()
+            return (before + text + self._source[end:]).decode()
+        mutated = self._module.deep_replace(node, cast(Any, replacement))
+        assert isinstance(mutated, cst.Module)
+        return mutated.code
 
 
 def functions_of(module: cst.Module) -> Iterator[tuple[str, cst.FunctionDef]]:
