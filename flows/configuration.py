@@ -167,7 +167,8 @@ def _require_toml(file: Path, folder: Path, name: str) -> None:
         file.stat()  # `is_file` says no from Python 3.14 on, too, where this user may not look
     except (FileNotFoundError, NotADirectoryError):
         available = ", ".join(issuers(folder)) or "none"
-        raise NoIssuerError(issuer=redact(name), folder=str(folder), available=available) from None
+        place = str(folder.absolute())  # a "." would be lost before the sentence's own
+        raise NoIssuerError(issuer=redact(name), folder=place, available=available) from None
 
 
 def _with_lookups(value: Any, folder: Path) -> Any:

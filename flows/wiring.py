@@ -69,6 +69,8 @@ HEARTBEAT = "heartbeat"  # no channel, but a switch outside
 KEPT_CHANNELS = "cardlink-channels"  # a secret on the Prefect server: addresses by name, as JSON
 CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
 OTHERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # of keys that others give us
+# what the older and what the newer UI of Prefect read of an address, and both
+BY_HAND = "deployments.tags.name=by-hand&tags=%5B%22by-hand%22%5D&limit=50"
 PUBLISHERS = 32  # S3 connections: uploads of two sealing groups at a time
 # a disk responds at once: more threads only wait for each other, and cost a third more CPU
 LOCAL_CONNECTIONS = 4
@@ -164,7 +166,7 @@ def forms_url() -> str:
     """Return where a browser finds the forms in Prefect's UI, "" without PREFECT_UI_URL."""
     base = os.environ.get("PREFECT_UI_URL", "").rstrip("/")
     is_address = urlsplit(base).scheme in ("http", "https")
-    return f"{base}/deployments?deployments.tags.name=by-hand" if is_address else ""
+    return f"{base}/deployments?{BY_HAND}" if is_address else ""
 
 
 def report_link(context: IssuerContext, key: str) -> str:

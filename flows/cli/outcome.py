@@ -31,7 +31,7 @@ class StoppedError(TryAgainError):
 class UsageError(OperatorError):
     """A line that no command takes."""
 
-    message = "{problem}."
+    message = "{problem}"
     next_step = "`{command} --help` shows what it takes."
 
 
@@ -99,6 +99,7 @@ def refuse(error: click.UsageError, context: click.Context) -> NoReturn:
     shared.as_json = shared.as_json or "--json" in shared.typed
     if shared.as_json:
         problem = error.format_message().rstrip(". ")
+        problem += "" if problem.endswith("?") else "."
         reported = UsageError(problem=problem, command=refused.command_path)
         command = refused.command_path.removeprefix(PROGRAM).strip()
         print_result(result_of(reported, command), command, shared)

@@ -109,7 +109,6 @@ def fetch(
     def write(name: str, data: bytes) -> None:
         write_whole(to / name, [data])
 
-    to.mkdir(mode=0o700, parents=True, exist_ok=True)
     issuer = context.issuer_of(run)
     if issuer:
         _refuse_numbers(issuer, chunks)
@@ -121,6 +120,7 @@ def fetch(
     else:
         issuer_context = context.context_of(run)
         by_run = {run: chunks}
+    to.mkdir(mode=0o700, parents=True, exist_ok=True)
     sums = to / outbox.SUMS
     known = sums.read_text("utf-8") if sums.is_file() else ""
     # of several issuers each is fetched by itself, to one folder

@@ -29,7 +29,7 @@ def test_the_options_of_every_command_count_wherever_they_stand(line: str) -> No
 
     facts = json.loads(done.stdout)
     assert ("NoIssuerError", "outbox list") == (facts["error"], facts["command"])
-    assert facts["message"].startswith("No issuer bank in none.")
+    assert facts["message"].startswith(f"No issuer bank in {Path.cwd() / 'none'}.")
 
 
 @pytest.mark.parametrize(
