@@ -354,14 +354,18 @@ def empty(folder: Path) -> Refusal:
     return Refusal(submitting())
 
 
-def raised(error: str, **fields: str) -> Callable[[Path], Refusal]:
+def raised(error: str, **fields: Any) -> Callable[[Path], Refusal]:
     """Return a case whose error only another machine could bring about, on an answered store."""
 
     def case(folder: Path) -> Refusal:
         _, run = answered(folder)
+        mentions.modules()  # each error is imported
         kind = next(one for one in mentions.errors() if one.__name__ == error)
-        filled = {name: value.format(run=run) for name, value in fields.items()}
-        words = {"RUN": run, "FILE": str(folder / "key"), "NAME": "witness"}
+        filled = {
+            name: value.format(run=run) if isinstance(value, str) else value
+            for name, value in fields.items()
+        }
+        words = {"RUN": run, "FILE": str(folder / "key"), "NAME": "witness", "ROW": "1"}
         return Refusal("cardlink ingest bank", words, error=kind(**filled))
 
     return case

@@ -12,7 +12,7 @@ from flows.resend.selected_run import reopen_source
 from flows.runs.cards import CONTENT_FINGERPRINTS, add_fingerprints
 from flows.runs.context import IssuerContext
 from flows.runs.stored_run import StoredRun
-from flows.steps import CommandName, Sentence
+from flows.steps import ROW, WHY, Sentence, Slot, Step
 from flows.submissions.row_scope import RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas.ledger import SUBMITTED
@@ -31,8 +31,9 @@ class RowsDifferError(OperatorError):
         "Nothing was resealed."
     )
     next_step = Sentence(
-        "Another version or setting built them: cancel these chunks, and {resubmit} their rows.",
-        resubmit=CommandName("resubmit"),
+        "Another version or setting built them: cancel these chunks, and send their rows again: "
+        "{resubmit}.",
+        resubmit=Step("resubmit", Slot("run"), row=ROW, reason=WHY),
     )
 
 

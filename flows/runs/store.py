@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError, fields_of
 from flows.runs.identity import digest
-from flows.steps import CommandName, Sentence, Step
+from flows.steps import ISSUER, Sentence, Step
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -212,7 +212,7 @@ class StoreUnsafeError(OperatorError):
     message = "The store at {place} cannot be trusted: {problem}."
     next_step = Sentence(
         "Publish nothing there. Use a store with atomic conditional writes; {check} probes it.",
-        check=CommandName("check"),
+        check=Step("check", ISSUER),
     )
 
 
@@ -285,7 +285,7 @@ class ConflictError(OperatorError):
     next_step = Sentence(
         "Nothing was overwritten. Find out what writes below this prefix; "
         "{check} probes the store.",
-        check=CommandName("check"),
+        check=Step("check", ISSUER),
     )
 
 
