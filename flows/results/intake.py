@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import accumulate
 from typing import NamedTuple
 
 import polars as pl
@@ -23,7 +24,7 @@ from flows.results.problems import describe
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
 from flows.runs.context import IssuerContext
-from flows.runs.erased import ErasedPeople, erased_people
+from flows.runs.erased import NOBODY, ErasedPeople, erased_people
 from flows.runs.events import ANSWERED, record_event
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
@@ -110,23 +111,14 @@ def take_in(
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
         closing(prefetch(read_batches(context, opener, readers, fresh))) as batches,
-        closing(prefetch(_attribute_all(index, rules, batches))) as attributed,
+        closing(prefetch(_attribute_all(index, rules, batches, erased))) as attributed,
     ):
         for results, outcomes in attributed:
-            of_others = [_without_erased(each, erased) for each in outcomes]
-            yield from _keep(context, results, of_others, waiting)
+            yield from _keep(context, results, outcomes, waiting)
 
 
 def _sent_index(context: IssuerContext) -> SentIndex:
     return SentIndex(StoredRuns(context.adapters.store, context.issuer.issuer))
-
-
-def _without_erased(attributed: Attributed, erased: ErasedPeople) -> Attributed:
-    """Return a file without the rows that name an erased cardholder: nothing is kept of them."""
-    if not erased:
-        return attributed
-    is_erased = erased.named_by(attributed.outcomes["cuid"])
-    return attributed._replace(outcomes=attributed.outcomes.filter(~is_erased))
 
 
 # Attributing
@@ -134,7 +126,7 @@ def _without_erased(attributed: Attributed, erased: ErasedPeople) -> Attributed:
 
 
 def _attribute_all(
-    index: SentIndex, rules: LinkRules, batches: Iterable[Batch]
+    index: SentIndex, rules: LinkRules, batches: Iterable[Batch], erased: ErasedPeople
 ) -> Iterator[tuple[list[ResultObject], list[Attributed]]]:
     """Attribute batches; where that fails unforeseen, file by file.
 
@@ -142,23 +134,40 @@ def _attribute_all(
     """
     for batch in batches:
         try:
-            attributed = _attribute(index, rules, batch)
+            attributed = _attribute(index, rules, batch, erased)
         except UNFORESEEN as error:
             problem = failed(error)
         else:
             yield batch.results, attributed
             continue
-        yield from _attribute_all(index, rules, batch.split(problem))
+        yield from _attribute_all(index, rules, batch.split(problem), erased)
 
 
-def _attribute(index: SentIndex, rules: LinkRules, batch: Batch) -> list[Attributed]:
-    """Attribute result files among the sent rows that they may answer."""
+def _attribute(
+    index: SentIndex, rules: LinkRules, batch: Batch, erased: ErasedPeople = NOBODY
+) -> list[Attributed]:
+    """Attribute result files among the sent rows that they may answer; nothing is kept of those
+    that name an `erased` cardholder.
+    """
     files, claims = batch.claims or claims_of(batch.files)
     forced = list[ByHand]()
     for number, (result, file) in enumerate(zip(batch.results, files, strict=True)):
         forced += result.forced(number, file.digest)
     sent = index.candidates([file.name for file in files], claims, forced)
-    return attribute_claims(files, claims, sent, rules, forced)
+    attributed = attribute_claims(files, claims, sent, rules, forced)
+    return _without_erased(attributed, claims["claim"], erased) if erased else attributed
+
+
+def _without_erased(
+    files: Sequence[Attributed], claimed: pl.Series, erased: ErasedPeople
+) -> list[Attributed]:
+    """Return files without the rows whose cuid, as it was received, is an erased cardholder's."""
+    is_others = ~erased.named_by(claimed)
+    ends = accumulate(file.outcomes.height for file in files)
+    return [
+        file._replace(outcomes=file.outcomes.filter(is_others[end - file.outcomes.height : end]))
+        for file, end in zip(files, ends, strict=True)
+    ]
 
 
 # Storing

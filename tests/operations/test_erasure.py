@@ -45,6 +45,7 @@ from tests.builders import portal_rows, quick
 from tests.memory import MemoryStore
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, made_once, portal_csv
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
+from tests.test_dry_runs import answered, facts_of
 
 BY = "anna via worker:1"
 GONE = "C-0003-forgotten"
@@ -431,6 +432,19 @@ def test_a_typed_in_link_whose_answer_is_lost_is_forgotten_once_its_request_has_
 
     assert [] == naming(bench.snapshot(), GONE)
     assert set() == findings(bench)
+
+
+def test_a_result_file_that_comes_again_is_no_break_for_who_was_forgotten_since(
+    tmp_path: Path,
+) -> None:
+    bench, run = answered(tmp_path)
+    [first, *_] = bench.store.keys("bank/results/")
+    facts_of(tmp_path, "person erase", target=run, row=2, reason=WHY)
+    bench.drop_result(bench.content(first.key), f"again-{first.key.rpartition('/')[2]}")
+
+    ingested = facts_of(tmp_path, "ingest", issuer="bank")
+
+    assert () == ingested["breaks"]
 
 
 def test_a_single_link_that_an_issuer_does_not_have_is_said_to_be_missing(tmp_path: Path) -> None:
