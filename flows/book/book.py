@@ -105,21 +105,32 @@ class Book:
             return
         part_of = self.attempts.select(pl.col("holder").hash() % number).to_series()
         for part in range(number):
-            yield replace(
-                self,
-                attempts=self.attempts.filter(part_of == part),
-                read_departed=lambda: self._not_named,
-                read_stages=lambda: self.stages,
-                read_runs=lambda: self.runs,
-            )
+            yield self._of(self.attempts.filter(part_of == part))
 
-    @property
-    def sent(self) -> pl.DataFrame:
-        """The attempts that were sent and have an answer, a link, or wait for one.
+    def of_cuid(self, cuid: str) -> "Book":
+        """Return the book of the cardholders who were ever named by this cuid alone."""
+        named = self.attempts.select("cuid", "holder").filter(cuid=cuid)["holder"].unique()
+        return self._of(self.attempts.filter(pl.col("holder").is_in(named.implode())))
 
-        Without those of which an operator decided that no usable answer comes.
+    def _of(self, attempts: pl.DataFrame) -> "Book":
+        """Return the book with some of its attempts, all of each cardholder."""
+        return replace(
+            self,
+            attempts=attempts,
+            read_departed=lambda: self._not_named,
+            read_stages=lambda: self.stages,
+            read_runs=lambda: self.runs,
+        )
+
+    def sent(self, *columns: str) -> pl.DataFrame:
+        """Return the attempts that were sent and have an answer, a link, or wait for one.
+
+        Without those of which an operator decided that no usable answer comes. With all columns, or
+        with these.
         """
-        return self.attempts.filter(pl.col("state").is_in(SENT) & ~pl.col("decided"))
+        names = columns or ATTEMPT.names()
+        read = self.attempts.select(*dict.fromkeys((*names, "state", "decided")))
+        return read.filter(pl.col("state").is_in(SENT) & ~pl.col("decided")).select(names)
 
     def active_twice(self, today: date) -> pl.DataFrame:
         """Return the cards that are active in more than one run, renewals apart.

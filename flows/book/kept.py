@@ -67,6 +67,7 @@ from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import book, keys_of
+from flows.runs.overlay import Overlay
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -136,8 +137,11 @@ def keep_up_to_date(
 ) -> None:
     """Write the book as it is now, at the end of a command that changed something (`keep_book`).
 
-    What went wrong with it is logged and changes nothing: the next reader makes up for it.
+    Not in a dry run, where it would be of no use. What went wrong with it is logged and changes
+    nothing: the next reader makes up for it.
     """
+    if isinstance(context.adapters.store, Overlay):
+        return
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     try:
         keep_book(context.adapters.store, context.issuer.issuer, today, put_off, reported)

@@ -56,7 +56,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         adapters = edges(settings, context.folder)
         known = cardholder_trace.trace(adapters, name, cuid, urls=url)
         today = business_date.local_day(now(), settings.time_zone)
-        of_issuer = book.read_book(adapters.store, name)
+        of_issuer = book.read_book(adapters.store, name).of_cuid(cuid)
         renewals = _renewals(context, of_issuer, cuid, known.attempts, today)
         cards = cardholder_status.card_statuses(of_issuer, cuid, known.attempts, today, renewals)
         act = erasure.erasure_of(adapters.store, name, cuid)

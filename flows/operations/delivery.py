@@ -116,10 +116,17 @@ def links_now(context: IssuerContext) -> LinksNow:
     """Read where the cards of an issuer stand now."""
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
+    parts = [_links_of_part(part, today) for part in book.parts()]
+    served = pl.concat(cards for cards, _ in parts)
+    stopped = pl.concat(cards for _, cards in parts)
+    return LinksNow(book, today, served, stopped)
+
+
+def _links_of_part(book: Book, today: date) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the cards with a link, and those that need none any more, as LinksNow has them."""
     cards = book.cards(today)
-    stopped = cards.filter(pl.col("standing").is_in(STOPPED)).select(*CARD_OF_LINK, "standing")
-    as_text = stopped.cast({"standing": pl.String})
-    return LinksNow(book, today, _cards_with_links(cards, today), as_text)
+    stopped = cards.select(*CARD_OF_LINK, "standing").filter(pl.col("standing").is_in(STOPPED))
+    return _cards_with_links(cards, today), stopped.cast({"standing": pl.String})
 
 
 def deliver(
@@ -170,7 +177,8 @@ def _changes(
     if settings_of(context.issuer, receiver).retired:
         reasons.append(known.with_columns(standing=pl.lit(ENDED)))
     stopped = pl.concat(reasons)
-    changed = delta(alive, books.delivered, books.unconfirmed, now.book.sent, stopped, now.today)
+    reported = now.book.sent(*ISSUE)
+    changed = delta(alive, books.delivered, books.unconfirmed, reported, stopped, now.today)
     return _with_urls(context, receiver, changed)
 
 
@@ -254,7 +262,8 @@ def _cards_with_links(cards: pl.DataFrame, today: date) -> pl.DataFrame:
     Each in its newest issue where that has one, else in that whose link lasts longest.
     """
     is_served = pl.col("standing").cast(pl.String).is_in([state.name for state in SERVED])
-    linked = cards.filter(is_served & (pl.col("until") >= today))
+    columns = dict.fromkeys((*CARD, *ISSUE, "run", "row", "until", "current", "standing"))
+    linked = cards.select(*columns).filter(is_served & (pl.col("until") >= today))
     best_first = linked.sort("current", "until", descending=True)
     of_card = best_first.unique(CARD, keep="first", maintain_order=True)
     return of_card.select(*ISSUE, "run", "row", "until")

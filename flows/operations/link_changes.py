@@ -90,5 +90,6 @@ def _added(fresh: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
 
 def _marked(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> pl.DataFrame:
     """Add whether each row's issue of a card is among the others."""
-    issues = others.select(ISSUE).unique().with_columns(pl.lit(value=True).alias(name))
+    looked_for = others.select(ISSUE).join(rows, on=ISSUE, how="semi")  # few of a million
+    issues = looked_for.unique().with_columns(pl.lit(value=True).alias(name))
     return rows.join(issues, on=ISSUE, how="left").with_columns(pl.col(name).fill_null(value=False))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.book import read_book
+from flows.book.book import Book, book_of
 from flows.book.people import counted_cards
 from flows.book.standing import REFUSED
 from flows.errors import CardlinkError, OperatorError
@@ -102,14 +102,14 @@ def open_questions(context: IssuerContext) -> list[Question]:
     """Return what to ask the partner about the runs of an issuer, oldest run first."""
     terms = ReportTerms(context.adapters.now(), context.issuer.portal.answer_within_hours)
     questions: list[Question] = []
-    book = read_book(context.adapters.store, context.issuer.issuer)
-    over = book.given_up_chunks
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    book = book_of(runs)
+    over = book.given_up_chunks
     for run in runs.committed(book.runs.closed):
         if run.purged_ledger is None:
             questions += _about_chunks(run, terms, over)
             questions += _about_breaks(run)
-    return [*questions, *_about_refusals(context)]
+    return [*questions, *_about_refusals(context, book)]
 
 
 def _about_chunks(
@@ -178,17 +178,17 @@ def _about_row(run: StoredRun, broken: Mapping[str, str]) -> Question:
     )
 
 
-def _about_refusals(context: IssuerContext) -> Iterator[Question]:
+def _about_refusals(context: IssuerContext, book: Book) -> Iterator[Question]:
     """Yield a question about each card refused last for a reason that only the partner knows.
 
     Of a run whose first report is under way, or was stopped, they are asked once it is there.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer)
     is_refused = pl.col("standing").cast(pl.String) == REFUSED.name
     is_asked = (pl.col("action") == ASK) & (pl.col("who") != "")
     to_ask = is_refused & is_asked & (pl.col("run") != "")
-    cards = counted_cards(book.cards(today)).filter(to_ask)
+    parts = (part.cards(today) for part in book.parts())
+    cards = pl.concat(counted_cards(of_part).filter(to_ask) for of_part in parts)
     for (run_id,), rows in cards.sort("run", "row").group_by("run", maintain_order=True):
         run = StoredRun.by_id(context.adapters.store, str(run_id))
         if run.summary is None:

@@ -310,7 +310,7 @@ def _blocked(
     replaces = chosen.rows.filter(is_replaced)["row"]
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = known.book
-    of_cards = book.sent.join(issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
+    of_cards = book.sent().join(issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
     rows = with_twins(issues, book.attempts, run.id)
     is_replacing = pl.col("origin").is_in(replaces.implode())

@@ -69,7 +69,7 @@ def summary(bank: Bench, run: str) -> dict[str, Any]:
 
 def still_active(bank: Bench) -> int:
     """Count the rows that keep their card from being sent."""
-    sent = read_book(bank.store, "bank").sent
+    sent = read_book(bank.store, "bank").sent()
     return sent.filter(pl.col("state").is_in([AWAITING, LINKED])).height
 
 
