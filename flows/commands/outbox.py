@@ -37,10 +37,10 @@ IN_WORDS = {"held": "on hold"}  # states that are shown by another word
 # a form reads no folder of the machine on which files are uploaded
 OUTBOX = Form("outbox", "outbox: {action} {run}", picks="action", without=("fetched",))
 DONE: dict[sealed.Move, str] = {
-    "uploaded": "marked as uploaded; their results are expected from now on",
+    "uploaded": "marked as uploaded; results are expected from now on",
     "held": "put on hold",
     "released": "waiting for upload again",
-    "cancelled": "cancelled; they will not be sent",
+    "cancelled": "cancelled for good, never sent",
 }
 Chunks = Annotated[
     Sequence[Number], Field(help="Chunk numbers (default: every chunk this command can change).")

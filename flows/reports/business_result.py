@@ -1,11 +1,12 @@
 """The business result: who has a link, and for whom the others wait; of a run, and of an issuer.
 
 Every report of a run says it first. It counts the cards of one extract as the run's own rows have
-them. What is said of an issuer counts its cardholders, as its book has them.
+them, and as what was sent again left them. What is said of an issuer counts its cardholders, as its
+book has them.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -13,9 +14,12 @@ from flows.book.book import read_book
 from flows.book.people import Balance, balance_of, waiting_sentence
 from flows.book.standing import actor_of
 from flows.reports.tally import Tally
+from flows.results.row_states import REFUSED
 from flows.runs.chunks import OutboxChunk
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
+from flows.steps import counted
+from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import Manifest
 
 # states of chunks about whose rows the operator decides, since the partner does not have them
@@ -53,6 +57,19 @@ def business_result(
         "waits": dict(waits),
         "sentence": f"{linked:,} of {cards:,} {has} a link; {waiting_sentence(waits)}.",
     }
+
+
+def with_attempts(result: Mapping[str, Any], after: Mapping[str, int]) -> dict[str, Any]:
+    """Return the business result of a run of which rows were sent again, after all attempts.
+
+    `after`: its rows by their last state (`flows.results.row_states.after_all`).
+    """
+    others = {"without an answer": after[AWAITING], "refused": after[ERROR] + after[REFUSED]}
+    parts = [f"{number:,} {words}" for words, number in others.items() if number]
+    cards = counted(result["cards"], "card has", "cards have")
+    rest = ", ".join(parts) or "nobody waits"
+    sentence = f"{after[LINKED]:,} of {cards} a link, with what was sent again; {rest}."
+    return {**result, "waits": result["waits"] if parts else {}, "sentence": sentence}
 
 
 def _waits(rejected: int, total: Tally, items: Iterable[OutboxChunk]) -> Counter[str]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from flows.installed import installed_build
 from flows.reports import lists
+from flows.reports.business_result import with_attempts
 from flows.reports.charts import TREND
 from flows.reports.hours import run_hours
 from flows.reports.links import verified_links, write_links
@@ -130,6 +131,8 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     attempts = attempts_after(run, summary["rows"])
     if attempts is not None:
         summary["attempts"] = attempts
+        result = with_attempts(summary["open"]["result"], attempts["after"])
+        summary["open"]["result"] = result
     return summary
 
 

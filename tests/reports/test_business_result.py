@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from flows.reports.business_result import with_attempts
 from flows.reports.rebuild import rebuild
+from flows.results.row_states import STATES
 from flows.runs.outbox import move
 from flows.runs.run_status import headline
 from schemas.portal import CITY
@@ -81,3 +83,24 @@ def test_rows_of_cancelled_chunks_wait_for_the_operator_and_for_no_answer(
     summary = rebuild(bench.context, bench.stored(run)).summary
 
     assert (waits, words) == (summary["open"]["result"]["waits"], headline(summary))
+
+
+@pytest.mark.parametrize(
+    ("states", "rest", "waits"),
+    [
+        ({"linked": 3}, "nobody waits", {}),
+        ({"linked": 1, "awaiting": 1, "error": 1}, "1 without an answer, 1 refused", {"issuer": 2}),
+        ({"linked": 1, "error": 1, "refused": 1}, "2 refused", {"issuer": 2}),
+    ],
+)
+def test_of_rows_that_were_sent_again_the_last_attempt_counts(
+    states: dict[str, int], rest: str, waits: dict[str, int]
+) -> None:
+    own = {"cards": 3, "linked": 1, "waits": {"issuer": 2}, "sentence": "as the run left them"}
+    after = dict.fromkeys(STATES, 0) | states
+
+    facts = with_attempts(own, after)
+
+    linked = states["linked"]
+    words = f"{linked} of 3 cards have a link, with what was sent again; {rest}."
+    assert (words, waits) == (facts["sentence"], facts["waits"])
