@@ -35,6 +35,7 @@ with on_first_use():
     from flows.operations import break_decisions, manual_attribution, remediation
     from flows.operations import reseal as reseals
     from flows.runs import context as contexts
+    from flows.runs import dismissed_days
     from flows.runs import keys as stored_keys
 
 # a form closes breaks of one run, whose report the operator has open, and has no cuid in its log
@@ -310,19 +311,24 @@ def dismiss(
 ) -> Result:
     """Dismiss an extract that shall not be sent, such as a duplicate file or a test.
 
-    It is pending no more.
+    It is pending no more. Or a business day on which no extract comes: it is missed no more.
 
     Args:
         extract: An extract by its name below the issuer's extracts. The decision holds for its
-            bytes, under any name; of a full portfolio, under this one.
-        undo: Take the dismissal back: the extract is pending again.
+            bytes, under any name; of a full portfolio, under this one. Or a day: 2026-11-20.
+        undo: Take the dismissal back: the extract is pending again, the day is missed again.
 
     Example:
         cardlink dismiss first-bank copy.csv --reason 'dropped twice'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     record = remediation.dismiss(issuer_context, extract, reason, undo=undo)
-    state = "pending again" if undo else f"dismissed by {record.by}; it will not be submitted"
+    is_day = dismissed_days.day_named(extract) is not None
+    if undo:
+        state = "missed again" if is_day else "pending again"
+    else:
+        outlook = "no extract is expected" if is_day else "it will not be submitted"
+        state = f"dismissed by {record.by}; {outlook}"
     facts = record.model_dump(mode="json")
     return remediated(facts, [f"{record.key}: {state}"], Step("worklist", issuer), dry_run)
 

@@ -9,6 +9,7 @@ from flows.operations.alert_kinds import Cause
 from flows.runs.arrival_hour import with_expected_hour
 from flows.runs.business_date import date_in_name, day_off, due
 from flows.runs.context import IssuerContext
+from flows.runs.dismissed_days import is_dismissed
 from flows.runs.public_holidays import (
     UnknownCalendarError,
     require_calendar,
@@ -59,7 +60,8 @@ def _late_extract_causes(
     for extract in late:
         name = _name(extract)
         yield Cause("extract-waiting", name, f"{name} is not taken yet: {extract.waits}")
-    if not has_complete and not any(extract in due_now for extract in late):
+    is_missing = not has_complete and not any(extract in due_now for extract in late)
+    if is_missing and not is_dismissed(context.adapters.store, context.issuer.issuer, day):
         text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
         yield Cause("extract-missing", day.isoformat(), text)
 

@@ -4,15 +4,22 @@ Abandon a run, take over its claim, dismiss its extract. Breaks are closed in `b
 result rows attributed by hand in `manual_attribution.py`.
 """
 
+from datetime import date
+from typing import Literal
+
+from flows.book.known_runs import known_runs
 from flows.errors import OperatorError
+from flows.reports.missed_days import missed_days
 from flows.runs.adapters import Adapters
-from flows.runs.chains import add_record
+from flows.runs.chains import add_record, records
 from flows.runs.claim import ClaimHolder, end, holder_of
 from flows.runs.context import IssuerContext
+from flows.runs.dismissed_days import chain_of_day, day_named, is_dismissed
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
 from flows.runs.keys import dismissed
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import WHY, Sentence, Slot, Step
 from flows.submissions.begun import create_abandoned
 from flows.submissions.dismissals import dismissal, dismissals
@@ -77,8 +84,12 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
 def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = False) -> Dismissal:
     """Decide that an extract shall not be sent, or take that back; return the record.
 
-    Raises ExtractNotFoundError, CommittedError, NotFoundError, NoReasonError.
+    Or that none comes on a business day, where that is what is named. Raises ExtractNotFoundError,
+    CommittedError, NotFoundError, NoReasonError.
     """
+    day = day_named(extract)
+    if day is not None:
+        return _dismiss_day(context, day, reason, undo)
     adapters = context.adapters
     issuer = context.issuer.issuer
     signed = adapters.signed(reason)
@@ -101,6 +112,34 @@ def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = F
     )
     add_record(adapters.store, f"{dismissed(issuer)}{sha256}/", record)
     return record
+
+
+def _dismiss_day(context: IssuerContext, day: date, reason: str, undo: bool) -> Dismissal:
+    """Decide that no extract comes on a business day that has none, or take that back."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    signed = context.adapters.signed(reason)
+    prefix = chain_of_day(issuer, day)
+    standing = is_dismissed(store, issuer, day)
+    if undo or not standing:
+        _refuse_other_day(context, day, standing, undo)
+        decision: Literal["dismissed", "taken back"] = "taken back" if undo else "dismissed"
+        add_record(store, prefix, Dismissal(**signed, what=decision, key=day.isoformat(), size=0))
+    return list(records(store, prefix, Dismissal))[-1]
+
+
+def _refuse_other_day(context: IssuerContext, day: date, standing: bool, undo: bool) -> None:
+    """Raise NotFoundError where there is no day to dismiss, or no dismissal to take back."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    committed = known_runs(store, issuer).committed
+    runs = StoredRuns(store, issuer)
+    missed = missed_days(context.issuer, runs, committed, context.adapters.now())
+    if standing if undo else day in missed:
+        return
+    lacking = "dismissal to take back" if undo else "business day without an extract"
+    command = Step("worklist", issuer, all=True)
+    raise NotFoundError(place=day.isoformat(), what=lacking, command=command)
 
 
 def _committed_run(context: IssuerContext, key: str, sha256: str) -> str:

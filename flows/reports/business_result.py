@@ -67,8 +67,8 @@ def with_attempts(result: Mapping[str, Any], after: Mapping[str, int]) -> dict[s
     others = {"without an answer": after[AWAITING], "refused": after[ERROR] + after[REFUSED]}
     parts = [f"{number:,} {words}" for words, number in others.items() if number]
     cards = counted(result["cards"], "card has", "cards have")
-    rest = ", ".join(parts) or "nobody waits"
-    sentence = f"{after[LINKED]:,} of {cards} a link, with what was sent again; {rest}."
+    without_link = ", ".join(parts) or "nobody waits"
+    sentence = f"{after[LINKED]:,} of {cards} a link, with what was sent again; {without_link}."
     return {**result, "waits": result["waits"] if parts else {}, "sentence": sentence}
 
 

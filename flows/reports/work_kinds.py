@@ -662,8 +662,16 @@ NO_EXTRACT = _kind(
         "No extract was submitted",
         Step("backfill", Slot("issuer"), from_=Slot("first"), to=Slot("last")),
         (
-            "Ask the issuer for the files; where none was due, name the day in `holidays` of "
-            "[schedule]."
+            "Ask the issuer for the files. Where none was due, dismiss the day, and name one that "
+            "comes again each year in `holidays` of [schedule]."
+        ),
+        (
+            Choice(
+                "dismiss",
+                "No extract comes for this day.",
+                Step("dismiss", Slot("issuer"), Slot("name"), reason=WHY),
+                widest="chunk",
+            ),
         ),
         noun="day",
     )

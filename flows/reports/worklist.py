@@ -13,13 +13,12 @@ import polars as pl
 from flows.book.known_plans import KnownPlan
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
+from flows.reports.missed_days import missed_days
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.work import Work
 from flows.results.learned_forms import LearnedForm
 from flows.results.markers import stray_files
-from flows.runs.arrival_hour import with_expected_hour
-from flows.runs.business_date import day_off, due, local_day
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.delivered import (
     DeliveryId,
@@ -42,7 +41,6 @@ from schemas.issuer import Issuer
 from schemas.reasons import CANCELLED_CHUNK
 from schemas.records import Delivery, HandoverTrouble
 
-MISSED = timedelta(days=31)  # business days without an extract are looked for so far back
 # what is to be done about cardholders without a link, by the reason of their last attempt
 _BY_REASON = {
     DECISIONS[LOST].reason: kinds.LOST_ROWS,
@@ -236,7 +234,7 @@ def _days_without_extract(
     issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
 ) -> Iterator[Work]:
     """Yield the business days since the first run on which an extract was due and none came."""
-    missed = _missed_days(issuer, runs, committed, terms)
+    missed = missed_days(issuer, runs, committed, terms.now)
     for day in missed:
         since = _midnight(day)
         yield Work(
@@ -246,31 +244,6 @@ def _days_without_extract(
             since=since,
             fields=(("name", day.isoformat()), ("first", missed[0]), ("last", missed[-1])),
         )
-
-
-def _missed_days(
-    issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
-) -> list[date]:
-    """Return the business days since the first run that have none, as far back as MISSED."""
-    issuer = with_expected_hour(runs, issuer, terms.now)
-    last_due = due(issuer.schedule, terms.now, issuer.time_zone)
-    days = {plan.as_of for plan in committed if plan.is_whole}
-    if last_due is None or not days:
-        return []
-    present = days | _undecided_days(runs, committed)
-    last, _ = last_due
-    first = max(min(days), local_day(terms.now - MISSED, issuer.time_zone))
-    span = (first + timedelta(days=back) for back in range((last - first).days + 1))
-    return [day for day in span if day not in present and not day_off(issuer.schedule, day)]
-
-
-def _undecided_days(runs: StoredRuns, committed: Iterable[KnownPlan]) -> set[date]:
-    """Return the days of runs that were refused, or are not committed yet.
-
-    These have a line or a process of their own.
-    """
-    committed_runs = {plan.run for plan in committed}
-    return {run.day for run in runs.ids if str(run) not in committed_runs}
 
 
 def _deliveries(store: Store, issuer: str) -> Iterator[Work]:

@@ -230,9 +230,9 @@ class Operator:
                 report = self.give(*words)
                 for name in report.get("files") or words[3:4]:
                     bank.take_away(name)
-            case ["links", "to", "renew"] | ["links", "that", *_]:
+            case ["links", "to", "renew"] | ["links", "that", *_] | ["business", "days", *_]:
                 self._do(words, banks)
-                return False  # the new links come later
+                return False  # the new links, or the files, come later
             case _:
                 self._do(words, banks)
         return True

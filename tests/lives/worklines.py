@@ -51,6 +51,7 @@ HOPELESS = (
     "links that end, extract gone",
     "links that ended, not in the extract",
     "newer rows refused",
+    "business days without an extract",
 )
 
 
@@ -73,7 +74,8 @@ def _given_up(line: WorkLine, hopeless: Collection[str]) -> Iterator[WorkLine]:
         return
     for single in line["each"]:
         offered = choices(single)
-        command = offered.get("give up") or offered.get("keep the link")
+        ends = (offered.get(name) for name in ("give up", "keep the link", "dismiss"))
+        command = next(filter(None, ends), None)
         if command and name_of(single) in hopeless:
             yield {**single, "each": [], "command": command, "is_alone": True}
 

@@ -4,7 +4,9 @@ back.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from flows.operations.alerts import current_alerts
 from flows.operations.history import history
 from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, dismiss
+from flows.reports.survey import survey
+from flows.reports.work_kinds import NO_EXTRACT
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
@@ -22,7 +26,7 @@ from flows.submissions.plan import DismissedError
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.expressions import PUBLISHED
-from tests.night import Bench, local_bench, made_once, submitted
+from tests.night import NOON, Bench, local_bench, made_once, submitted
 from tests.operations.retention import YEAR, cleaner, later
 from tests.partner_api.town import town
 
@@ -190,3 +194,40 @@ def test_a_purge_never_deletes_what_was_decided_or_remembered(tmp_path: Path) ->
     assert due.lots
     assert {"dismissed", "identified"} == {key.split("/")[1] for key in kept}
     assert kept <= bench.snapshot().keys()
+
+
+def test_a_day_without_an_extract_is_dismissed_and_missed_again_once_that_is_taken_back(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, schedule={"extract_by": "03:00:00"})
+    bench.submit(bench.drop(5, "bank-20261117.csv"))
+    extracts = tmp_path / "store" / "bank" / "extracts" / "bank-20261117.csv"
+    os.utime(extracts, ((NOON - timedelta(days=3)).timestamp(),) * 2)
+
+    def missed() -> tuple[list[str], list[str]]:
+        work = survey(bench.context).work
+        days = [str(dict(one.fields)["name"]) for one in work if one.kind == NO_EXTRACT]
+        return days, [alert.kind for alert in current_alerts(bench.context)]
+
+    before = missed()
+    for day in ("2026-11-18", "2026-11-19", "2026-11-20"):
+        record = dismiss(bench.context, day, "the issuer was closed")
+        assert (day, record) == (record.key, dismiss(bench.context, day, "said twice"))
+    dismissed = missed()
+    dismiss(bench.context, "2026-11-20", "it comes at noon", undo=True)
+
+    assert (["2026-11-18", "2026-11-19", "2026-11-20"], ["extract-missing"]) == before
+    assert (([], []), (["2026-11-20"], ["extract-missing"])) == (dismissed, missed())
+
+
+@pytest.mark.parametrize(
+    ("day", "undo"), [("2026-11-17", False), ("2026-11-21", False), ("2026-11-18", True)]
+)
+def test_only_a_day_that_is_missed_is_dismissed_and_only_a_dismissed_one_taken_back(
+    tmp_path: Path, day: str, undo: bool
+) -> None:
+    bench = local_bench(tmp_path, schedule={"extract_by": "03:00:00"})
+    bench.submit(bench.drop(5, "bank-20261117.csv"))
+
+    with pytest.raises(NotFoundError, match=f"^{day} has no "):
+        dismiss(bench.context, day, "the issuer was closed", undo=undo)

@@ -9,8 +9,7 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.book.known_plans import KnownPlan
-from flows.reports.open_items import ReportTerms
-from flows.reports.worklist import MISSED, _missed_days
+from flows.reports.missed_days import MISSED, missed_days
 from flows.runs.keys import RunId
 from flows.runs.stored_runs import StoredRuns
 from tests.night import BANK, NOON, issuer
@@ -46,7 +45,7 @@ def missed(
     for run in [*(known.run for known in committed), *others]:
         store.create(f"{BANK}/runs/{run}/plan.json", b"{}")
     runs = StoredRuns(store, BANK)
-    return _missed_days(issuer(schedule=SCHEDULE), runs, committed, ReportTerms(now, 48))
+    return missed_days(issuer(schedule=SCHEDULE), runs, committed, now)
 
 
 @pytest.mark.parametrize(

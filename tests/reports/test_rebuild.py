@@ -14,9 +14,11 @@ import polars as pl
 import pytest
 
 from flows.reports import page, rebuild, workbook
+from flows.reports.business_result import with_attempts
 from flows.reports.lists import BREAKS
 from flows.reports.reconciled import reconciled_parts
 from flows.reports.tally import Tally, add
+from flows.results.row_states import STATES
 from flows.runs.outbox import move
 from flows.runs.stored_run import StoredRun
 from flows.runs.versions import RELEASE
@@ -149,15 +151,16 @@ class Noted:
 
 
 @pytest.mark.parametrize("funnel", [None, {"steps": 1}])
-@pytest.mark.parametrize("attempts", [None, {"cards": 2}])
+@pytest.mark.parametrize("attempts", [None, {"after": {**dict.fromkeys(STATES, 0), "linked": 2}}])
 def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
     monkeypatch: pytest.MonkeyPatch, funnel: Any, attempts: Any
 ) -> None:
     bench, run = night(time_zone="Pacific/Kiritimati")
+    result = {"cards": 2, "linked": 1, "waits": {"issuer": 1}, "sentence": "1 of 2"}
     pairs = [(Break(name, 1, "x", ""), closing(name)) for name in ("b", "a", "c")]
     total = tally_of(run)._replace(closed=pairs)  # type: ignore[arg-type]  # in an order of its own
     noted = {
-        "summarise": Noted({"rows": {"read": 1}}),
+        "summarise": Noted({"rows": {"read": 1}, "open": {"result": result}}),
         "run_hours": Noted({"median": 1}),
         "attempts_after": Noted(attempts),
         "rows_told": Noted(SimpleNamespace(rows={run.id: 5})),
@@ -168,7 +171,9 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
 
     facts = rebuild._summary(bench.context._replace(funnel=funnel_of), run, total, NOON)
 
+    told = with_attempts(result, attempts["after"]) if attempts else result
     expected: dict[str, Any] = {"rows": {"read": 1}, "hours": {"median": 1}}
+    expected |= {"open": {"result": told}}
     expected |= {"funnel": funnel} if funnel else {}
     expected |= {"attempts": attempts} if attempts else {}
     assert expected == facts
