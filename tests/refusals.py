@@ -98,8 +98,25 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NotFoundError: claim": known("cardlink mend take-over {run} {why}"),
     "NotFoundError: dismissal": known(f"cardlink dismiss bank {EXTRACT} --undo {{why}}"),
 }
-# cases that cost most; what they show is also tried where it is built
+# cases that cost most, or of a kind of which others are in `make test`
 SLOW = {
+    "SeenBeforeError",
+    "SidecarError",
+    "NoSettingError",
+    "RequestChangedError",
+    "NothingToProbeError",
+    "NothingToSendError",
+    "RowSettledError",
+    "NoLinksError",
+    "NoCardsNamedError",
+    "CardholderUnnamedError",
+    "OtherIssuerError",
+    "NotFoundError: card",
+    "NotFoundError: link",
+    "NotFoundError: form",
+    "NotFoundError: claim",
+    "NotFoundError: finding",
+    "NotFoundError: dismissal",
     "OneWayError",
     "SourceGoneError",
     "CorrectionsNotFoundError",
