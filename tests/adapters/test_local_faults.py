@@ -218,6 +218,13 @@ def test_an_error_names_the_key(store: LocalStore, tmp_path: Path) -> None:
     assert "a symbolic link leads elsewhere" == refused.value.fields["reason"]
 
 
+def test_a_directory_says_which_it_is_and_keeps_nothing_that_was_removed(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    assert f"LocalStore('{tmp_path / 'store'}')" == repr(store)
+    assert not store.hides()
+
+
 def test_a_root_that_is_gone_is_named(tmp_path: Path) -> None:
     gone = LocalStore(tmp_path / "gone")
 

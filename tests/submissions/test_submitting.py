@@ -394,6 +394,28 @@ def test_a_job_has_what_was_known_when_its_rows_were_chosen(
     assert () == remarks
 
 
+def test_what_is_known_of_cards_is_marked_by_the_people_of_the_issuer_who_were_erased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = memory_bench()
+    asked: list[tuple[object, str]] = []
+
+    class Erased:
+        def marked(self, known: str) -> str:
+            return f"{known} without two people"
+
+    def erased_people(store: object, issuer: str) -> Erased:
+        asked.append((store, issuer))
+        return Erased()
+
+    monkeypatch.setattr(submitting, "erased_people", erased_people)
+
+    job, _ = prepare(bench.context, Request(bench.drop(5)))
+
+    assert [(bench.store, BANK)] == asked
+    assert job.plan.known.endswith(" without two people")
+
+
 def test_a_job_may_be_of_a_file_that_is_not_among_the_extracts() -> None:
     bench = memory_bench()
     bench.store.create("bank/elsewhere/x-20261119.csv", content_of(3))
@@ -454,15 +476,39 @@ def test_other_content_under_a_committed_name_is_held_back_for_a_decision(
             bench.submit(EXTRACT, opened=opened)
 
 
-# Runs of selected rows that are overtaken
+# Runs of selected rows
+
+
+def job_of(bench: MemoryBench, selection: Selection | None) -> Job:
+    """Return the job of a run that was planned and is not committed."""
+    run = planned(bench, f"{BANK}-20261120-01234567", selection=selection)
+    plan = bench.stored(run).planned()
+    return Job(plan, Entry("x", 1, NOON, ""), RowScope(), (), Step("submit"), since=0)
+
+
+@pytest.mark.parametrize("selection", [None, ROWS])
+def test_a_run_ends_no_run_of_its_own_and_only_a_whole_extract_waits_for_its_page_in_the_book(
+    monkeypatch: pytest.MonkeyPatch, selection: Selection | None
+) -> None:
+    bench = memory_bench()
+    job = job_of(bench, selection)
+    committed: Any = submitting.Submitted(None, already=False)  # type: ignore[arg-type]  # not read
+    waits: list[str] = []
+    monkeypatch.setattr(submitting, "_committed", lambda *_: committed)
+    monkeypatch.setattr(submitting, "keep_up_to_date", lambda _, put_off: waits.append(put_off))
+
+    done = submitting.execute(bench.context, job, MemorySealer())
+
+    assert committed == done
+    assert [job.plan.run if selection is None else ""] == waits
+    assert not bench.stored(job.plan.run).is_ended
 
 
 @pytest.mark.parametrize("selection", [None, ROWS])
 def test_a_run_of_selected_rows_that_is_overtaken_is_abandoned(selection: Selection | None) -> None:
     bench = memory_bench()
-    run = planned(bench, f"{BANK}-20261120-01234567", selection=selection)
-    plan = bench.stored(run).planned()
-    job = Job(plan, Entry("x", 1, NOON, ""), RowScope(), (), Step("submit"), since=0)
+    job = job_of(bench, selection)
+    run = job.plan.run
     overtaken = OvertakenError(run=run, other="another", what="1 of its cards")
 
     with (
