@@ -16,6 +16,7 @@ Each is known where it was asked, and null where nobody knows: a link that was n
   with links, nor of an issue that is newer than what it reports.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -163,14 +164,20 @@ def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     return staged.with_columns(known["opened"], known["placed"], failed, placed_on)
 
 
-def coverage(cards: pl.DataFrame, stages: Stages) -> dict[str, Any]:
-    """Return of how many cards with a link it is known how far they came, and by whom.
+def known_links(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
+    """Return what is known of each card with a link: STAGES, each with by whom, and `failed`."""
+    linked = _known(cards, stages).filter(pl.col("has_link"))
+    return linked.select(*STAGES, *(f"{stage}_by" for stage in STAGES), "failed")
+
+
+def coverage(links: Iterable[pl.DataFrame]) -> dict[str, Any]:
+    """Return of how many cards with a link (`known_links`) it is known how far they came, by whom.
 
     `links`: how many have one; by each of STAGES: the `cards` that came so far, and `known_by`, of
     how many it is known by each source. `failed`: of those of whom it is known
     whether they are placed, how many ended otherwise, by kind.
     """
-    linked = _known(cards, stages).filter(pl.col("has_link"))
+    linked = pl.concat(links)
     facts: dict[str, Any] = {"links": linked.height}
     for stage in STAGES:
         sources = linked[f"{stage}_by"].drop_nulls()

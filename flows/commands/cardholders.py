@@ -78,9 +78,14 @@ def _rebuilt(context: contexts.IssuerContext) -> str:
 def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
     name = context.issuer.issuer
     current = book.read_book(context.adapters.store, name)
-    cards = current.cards(_today(context))
-    counted = people.balance(cards, current.opening)
-    came_to = stages.coverage(cards, current.stages)
+    counts = []
+    links = []
+    for part in current.parts():
+        cards = part.cards(_today(context))
+        counts.append(people.balance(cards))
+        links.append(stages.known_links(cards, current.stages))
+    counted = people.together(counts)._replace(opening=current.opening)
+    came_to = stages.coverage(links)
     facts = {"issuer": name, **counted.facts, "links": came_to}
     remarks = [remark] if remark else []
     shown: list[Part] = [*remarks, f"{name}: {facts['sentence']}", "", standing_table(facts), ""]

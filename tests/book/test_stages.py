@@ -14,7 +14,7 @@ from flows.book.book import read_book
 from flows.book.deliveries import DELIVERED_LINK, delivered_links
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, STAGES, with_stages
+from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, STAGES, known_links, with_stages
 from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
 from flows.operations.delivery import deliver
@@ -143,7 +143,7 @@ def test_how_far_a_link_came_is_known_by_the_service_else_by_a_report(
     rows = [{"row": 1, "as_of": date(2026, 11, 1), **attempt("linked")}]
     cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), TODAY)
 
-    known = stages_coverage(cards, NO_STAGES._replace(**says))
+    known = stages_coverage([known_links(cards, NO_STAGES._replace(**says))])
 
     assert 1 == known["links"]
     assert known_by == [known[stage]["known_by"] for stage in STAGES]
@@ -294,7 +294,7 @@ def test_links_that_the_service_was_asked_about_are_opened_and_placed_in_the_boo
         facts = follow_links(night.later(7).context, night.client)
         known = counts(night.bench)
         book = read_book(night.bench.store, BANK)
-        coverage = stages_coverage(book.cards(DAY), book.stages)
+        coverage = stages_coverage([known_links(book.cards(DAY), book.stages)])
 
     stages = {line["stage"]: line["cardholders"] for line in facts["funnel"]["stages"]}
     assert stages["placed"] == known["placed"] > 0
