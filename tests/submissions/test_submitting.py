@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from flows.submissions.begun import LEFT, OVERTAKEN, abandon_left
 from flows.submissions.build import ExpectedOutcome, Job, Progress, build_run
 from flows.submissions.changed_extract import ChangedExtractError
 from flows.submissions.commit import commit_run
-from flows.submissions.gates import CHANGED_EXTRACT, RejectRateError
+from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, RejectRateError
 from flows.submissions.row_scope import RowScope
 from flows.submissions.submit import (
     Request,
@@ -143,6 +144,20 @@ def test_what_an_operator_should_know_is_told_in_the_order_in_which_it_was_done(
         f"run {left} had been begun and is abandoned: {LEFT}",
         "the key ends soon",
     ) == done.remarks
+
+
+def test_what_an_operator_should_know_of_an_extract_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = memory_bench()
+    build = submitting._build
+
+    def with_column(*arguments: Any) -> Built:
+        return build(*arguments)._replace(columns=("a new column",))
+
+    monkeypatch.setattr(submitting, "_build", with_column)
+
+    assert (f"{extracts(BANK)}{EXTRACT} has a new column",) == bench.submit(bench.drop(5)).remarks
 
 
 def test_a_committed_run_stays_and_what_changed_since_is_told() -> None:
@@ -502,6 +517,26 @@ def test_a_run_ends_no_run_of_its_own_and_only_a_whole_extract_waits_for_its_pag
     assert committed == done
     assert [job.plan.run if selection is None else ""] == waits
     assert not bench.stored(job.plan.run).is_ended
+
+
+@pytest.mark.parametrize("selection", [None, ROWS])
+def test_gates_that_may_be_opened_are_open_for_selected_rows(
+    monkeypatch: pytest.MonkeyPatch, selection: Selection | None
+) -> None:
+    bench = memory_bench()
+    job = job_of(bench, selection)._replace(opened=(CHANGED_EXTRACT,))
+    built: Any = SimpleNamespace(manifest=SimpleNamespace(counts=None, reasons={}))
+    judged: list[tuple[Any, ...]] = []
+
+    def refusals(*arguments: Any) -> Iterator[CardlinkError]:
+        judged.append(arguments)
+        return iter(())
+
+    monkeypatch.setattr(submitting, "build_run", lambda *_: built)
+    monkeypatch.setattr(submitting, "refusals", refusals)
+
+    assert built is submitting._build(bench.context, job, MemorySealer(), lambda _: None)
+    assert [(built, bench.issuer, OPENABLE if selection else job.opened)] == judged
 
 
 @pytest.mark.parametrize("selection", [None, ROWS])
