@@ -120,6 +120,16 @@ def test_what_was_answered_is_in_its_lists() -> None:
     assert questions.height >= 2
 
 
+def test_a_run_without_a_part_of_a_ledger_has_lists_without_lines() -> None:
+    bench, answered = night()
+    run = bench.stored(committed(bench, name(9)))
+    total = tally_of(answered)
+
+    rebuild._write_lists(run, total, NOON, timedelta(hours=1))
+
+    assert [0, 0] == [table(bench, run, f"{name}.csv").height for name in ("questions", "errors")]
+
+
 @pytest.mark.parametrize("full_portfolio", [False, True])
 def test_a_report_of_a_portfolio_has_no_list_of_what_was_suppressed(full_portfolio: bool) -> None:
     bench = memory_bench(full_portfolio=full_portfolio)
