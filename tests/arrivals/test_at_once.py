@@ -22,7 +22,8 @@ from tests.leftovers import ended
 from tests.ops.stage import Stage, on_stage, wait_for
 from tests.servers import S3Server, moto
 
-pytestmark = pytest.mark.slow
+# the first test pays for the stage too
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 EXTRACT = f"{ISSUER}-20261120.csv"
 
 
