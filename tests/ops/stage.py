@@ -101,6 +101,10 @@ class Stage(NamedTuple):
     def ended(self, run: str) -> Run:
         """Wait for the end of a run."""
         found = wait_for(lambda: (one := self.call(f"flow_runs/{run}"))["end_time"] and one)
+        if "concurrency limit" in (found["state"]["message"] or ""):  # a scheduled one was first
+            path = f"deployments/{found['deployment_id']}/create_flow_run"
+            repeated = self.call(path, {"parameters": found["parameters"]})
+            return self.ended(str(repeated["id"]))
         wanted = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC"}
 
         def logs() -> list[str]:  # the last lines come in a batch after the end
