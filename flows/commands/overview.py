@@ -131,7 +131,7 @@ def _across(
         yield Sentence("and more: {worklist:bare}", worklist=Step("worklist", name))
     yield ""
     for number, sentence in enumerate(advice.across_advice(facts), start=1):
-        yield f"{number}. {sentence}"
+        yield Sentence("{number}. {advice}", number=number, advice=sentence)
 
 
 def _outstanding(outstanding: Mapping[str, Any]) -> Iterator[Part]:
