@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.reports.ages import SOON
 from flows.reports.open_items import MISSING, PARTIAL, UNSETTLED
-from flows.steps import WHY, Step, counted
+from flows.steps import WHY, Sentence, Step, Text, counted
 from schemas.actions import ASK, FIX, RESUBMIT
 from schemas.breaks import KINDS
 
@@ -91,10 +91,13 @@ def _about_links(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"Remind {counted(ending, 'cardholder')} now: their links expire {SOON}."
 
 
-def across_advice(facts: Mapping[str, Any]) -> list[str]:
+def across_advice(facts: Mapping[str, Any]) -> list[Text]:
     """Return how many things of each kind are to be done about all runs of an issuer, due first."""
     worklist = Step("worklist", facts["issuer"])
-    steps = [f"{kind}: {number:,} ({worklist})" for kind, number in facts["to_do"].items()]
+    steps: list[Text] = [
+        Sentence(f"{{kind}}: {number:,} ({{worklist:bare}})", kind=kind, worklist=worklist)
+        for kind, number in facts["to_do"].items()
+    ]
     twice = facts["active_twice"]
     if twice:
         steps.append(

@@ -242,10 +242,12 @@ def test_what_a_template_corrected_is_renewed_as_corrected_and_other_rows_apart_
 
     done = renew(on(bench, DUE).context, 14)
 
-    ledgers = [bench.ledger(run).select("cuid", "fate").rows() for run in runs_of(done)]
-    assert [[("a", "submitted")], [("b", "submitted")]] == sorted(ledgers)
-    last = bench.manifest(runs_of(done)[-1])
-    assert ["02108"] == cells_of(bench.context, last)["correction"].to_list()
+    runs = {bench.ledger(run)["cuid"].item(): run for run in runs_of(done)}
+    assert {"a": "submitted", "b": "submitted"} == {
+        cuid: bench.ledger(run)["fate"].item() for cuid, run in runs.items()
+    }
+    corrected = bench.manifest(runs["b"])
+    assert ["02108"] == cells_of(bench.context, corrected)["correction"].to_list()
 
 
 @pytest.mark.slow
