@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -491,6 +491,20 @@ def test_other_content_under_a_committed_name_is_held_back_for_a_decision(
             bench.submit(EXTRACT, opened=opened)
 
 
+def test_whether_an_extract_has_changed_is_judged_by_the_cards_that_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = memory_bench()
+    bench.submit(bench.drop(5, "bank-20261119.csv"))
+    asked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(submitting, "changed_extract", lambda *asks: asked.append(asks))
+
+    job, _ = prepare(bench.context, Request(bench.drop(6)))
+
+    assert job.scope.prior is not None
+    assert [job.scope.prior] == [known for *_, known in asked]
+
+
 # Runs of selected rows
 
 
@@ -540,17 +554,21 @@ def test_gates_that_may_be_opened_are_open_for_selected_rows(
 
 
 @pytest.mark.parametrize("selection", [None, ROWS])
-def test_a_run_of_selected_rows_that_is_overtaken_is_abandoned(selection: Selection | None) -> None:
+def test_a_run_of_selected_rows_that_is_overtaken_is_abandoned(
+    monkeypatch: pytest.MonkeyPatch, selection: Selection | None
+) -> None:
     bench = memory_bench()
     job = job_of(bench, selection)
     run = job.plan.run
     overtaken = OvertakenError(run=run, other="another", what="1 of its cards")
 
-    with (
-        pytest.raises(OvertakenError),
-        submitting._abandoning_overtaken(bench.context.adapters, job),
-    ):
+    def committed(*_: Any) -> NoReturn:
         raise overtaken
+
+    monkeypatch.setattr(submitting, "_committed", committed)
+
+    with pytest.raises(OvertakenError):
+        submitting.execute(bench.context, job, MemorySealer())
 
     end = bench.stored(run).end
     assert (None if selection is None else OVERTAKEN) == getattr(end, "reason", None)
