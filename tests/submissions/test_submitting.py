@@ -251,7 +251,7 @@ def test_a_refused_run_has_its_lists_and_an_event_that_says_why_and_under_which_
 
 
 def test_the_digest_of_settings_is_as_earlier_versions_stored_it() -> None:
-    issuer = memory_bench().issuer
+    issuer = memory_bench(schedule={"holidays": ["2026-12-25"]}).issuer
 
     stored = digest(canonical({"recipe": RECIPE, **issuer.model_dump(mode="json")}))
 
@@ -627,6 +627,13 @@ def test_a_new_run_that_is_committed_may_be_requested_again() -> None:
     refuse_resend(bench.context, Request(EXTRACT, new_run="lost 4242424242424242"))
     with pytest.raises(SentTwiceError):
         refuse_resend(bench.context, Request(EXTRACT, new_run="lost again"))
+
+
+def test_where_no_portfolio_is_sent_a_run_of_any_date_has_sent_the_same() -> None:
+    bench, _ = sent()
+
+    with pytest.raises(SentTwiceError):
+        refuse_resend(bench.context, Request(EXTRACT, NEXT, new_run="lost"))
 
 
 def test_of_a_portfolio_only_runs_of_the_same_date_have_sent_the_same() -> None:
