@@ -37,6 +37,7 @@ class _Paced:
             pieces.append(piece)
             size -= len(piece)
             if size and self._clock() > until:
+                self.close()  # with its connection, which nobody reads to the end
                 raise StoreBusyError(place=self._place, code="body too slow")
         return b"".join(pieces)
 
