@@ -137,9 +137,11 @@ def _refuse_other_day(context: IssuerContext, day: date, standing: bool, undo: b
     missed = missed_days(context.issuer, runs, committed, context.adapters.now())
     if standing if undo else day in missed:
         return
-    lacking = "dismissal to take back" if undo else "business day without an extract"
+    lacking = (
+        f"dismissal of {day} to take back" if undo else f"business day {day} without an extract"
+    )
     command = Step("worklist", issuer, all=True)
-    raise NotFoundError(place=day.isoformat(), what=lacking, command=command)
+    raise NotFoundError(place=issuer, what=lacking, command=command)
 
 
 def _committed_run(context: IssuerContext, key: str, sha256: str) -> str:

@@ -175,6 +175,7 @@ PROFILES = {
         acts_on="worklist",
         settling=24,
         delivers=True,
+        counts_daily=True,
         events=(Event("hold", 3), Event("cancel", 3, first=2)),
     ),
     "hundred": Profile(
